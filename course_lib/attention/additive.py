@@ -1,0 +1,56 @@
+"""Additive attention: a small network scores each pair of query and key.
+
+Bahdanau, Cho, Bengio 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*, section 3.1 and appendix
+A.1.2 (https://arxiv.org/abs/1409.0473), where the query is the decoder's state s and the keys are the encoder's h:
+
+    e_ij = vᵀ tanh(W q_i + U k_j)
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention.core import Attended, attend
+from course_lib.shapes import Keys, Mask, Queries, Scores, Values
+
+
+def additive_scores(
+    q: Queries,
+    k: Keys,
+    W: Float[Tensor, "d_a d_q"],
+    U: Float[Tensor, "d_a d_k"],
+    v: Float[Tensor, "d_a"],
+) -> Scores:
+    """Score each query against each key by e_ij = vᵀ tanh(W q_i + U k_j).
+
+    Args:
+        q: queries (*batch, T_q, d_q).
+        k: keys (*batch, T_k, d_k); d_k may differ from d_q.
+        W: (d_a, d_q), takes a query into the attention space of size d_a.
+        U: (d_a, d_k), takes a key there.
+        v: (d_a,), weighs the hidden units.
+
+    Returns:
+        scores (*batch, T_q, T_k).
+
+    Source: Bahdanau et al. 2015, appendix A.1.2.
+    """
+    projected_q = q @ W.mT
+    projected_k = k @ U.mT
+    hidden = torch.tanh(projected_q.unsqueeze(-2) + projected_k.unsqueeze(-3))
+    return hidden @ v
+
+
+class AdditiveAttention(nn.Module):
+    """The mechanism of Bahdanau et al.: owns W (d_a, d_q), U (d_a, d_k) and v (d_a,)."""
+
+    def __init__(self, d_q: int, d_k: int, d_a: int) -> None:
+        """Draw W, U and v uniformly within ± the inverse square root of what they sum over."""
+        super().__init__()
+        self.W = nn.Parameter(torch.empty(d_a, d_q).uniform_(-(d_q**-0.5), d_q**-0.5))
+        self.U = nn.Parameter(torch.empty(d_a, d_k).uniform_(-(d_k**-0.5), d_k**-0.5))
+        self.v = nn.Parameter(torch.empty(d_a).uniform_(-(d_a**-0.5), d_a**-0.5))
+
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+        """Attend from q (*batch, T_q, d_q) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v)."""
+        return attend(additive_scores(q, k, self.W, self.U, self.v), v, mask)

@@ -1,0 +1,132 @@
+"""Multi-head attention around any mechanism.
+
+Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762):
+
+    MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O        head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
+
+The matrices of all heads stand below each other in one, so that one product serves every head. They are stored as
+torch.nn.Linear stores them, (out, in): the paper's X W is `x @ W.mT`.
+"""
+
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention.core import Attended, Mechanism
+from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
+from course_lib.shapes import Keys, Mask, Queries, Values
+
+
+def split_heads(x: Float[Tensor, "*batch T h_d"], n_heads: int) -> Float[Tensor, "*batch h T d"]:
+    """Cut the features into heads: head i owns features i·d to (i+1)·d of every position.
+
+    Args:
+        x: (*batch, T, n_heads · d).
+        n_heads: number of heads; must divide the number of features.
+
+    Returns:
+        (*batch, n_heads, T, d).
+
+    Raises:
+        ValueError: the features do not divide into n_heads.
+
+    Source: Vaswani et al. 2017, section 3.2.2.
+    """
+    if x.shape[-1] % n_heads:
+        raise ValueError(f"{x.shape[-1]} features do not divide into {n_heads} heads.")
+    return rearrange(x, "... T (h d) -> ... h T d", h=n_heads)
+
+
+def merge_heads(x: Float[Tensor, "*batch h T d"]) -> Float[Tensor, "*batch T h_d"]:
+    """Lay the heads side by side again: the inverse of `split_heads`, (*batch, h, T, d) -> (*batch, T, h · d)."""
+    return rearrange(x, "... h T d -> ... T (h d)")
+
+
+def multi_head_attention(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    W_q: Float[Tensor, "h_d_k d_q"],
+    W_k: Float[Tensor, "h_d_k d_k_in"],
+    W_v: Float[Tensor, "h_d_v d_v_in"],
+    W_o: Float[Tensor, "d_model h_d_v"],
+    n_heads: int,
+    mask: Mask | None = None,
+) -> Attended:
+    """Attend n_heads times in parallel by scaled dot products, each head in its own projection.
+
+    Args:
+        queries: (*batch, T_q, d_q).
+        keys: (*batch, T_k, d_k_in).
+        values: (*batch, T_k, d_v_in).
+        W_q: (n_heads · d_k, d_q), the query projections of all heads below each other.
+        W_k: (n_heads · d_k, d_k_in).
+        W_v: (n_heads · d_v, d_v_in); d_v may differ from d_k.
+        W_o: (d_model, n_heads · d_v).
+        n_heads: number of heads.
+        mask: bool, broadcastable to (*batch, T_q, T_k), the same for every head; True = may look.
+
+    Returns:
+        context (*batch, T_q, d_model) and weights (*batch, n_heads, T_q, T_k).
+
+    Source: Vaswani et al. 2017, section 3.2.2; sizes per input as in RKMVERI's deck.
+    """
+    q = split_heads(queries @ W_q.mT, n_heads)
+    k = split_heads(keys @ W_k.mT, n_heads)
+    v = split_heads(values @ W_v.mT, n_heads)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return Attended(merge_heads(context) @ W_o.mT, weights)
+
+
+def mask_per_head(mask: Mask | None) -> Mask | None:
+    """Give a mask for (*batch, T_q, T_k) a head axis of 1, so that every head sees it; None stays None."""
+    return mask if mask is None or mask.dim() < 2 else mask.unsqueeze(-3)
+
+
+class MultiHead(nn.Module):
+    """Multi-head attention: owns W_q, W_k, W_v, W_o and hands the projected heads to a mechanism."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        mechanism: Mechanism = scaled_dot_product_attention,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        d_memory: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        """Set up the projections.
+
+        Args:
+            d_model: size of the queries and of the output.
+            n_heads: number of heads.
+            mechanism: what each head does; a function or module `(q, k, v, mask) -> Attended`.
+            d_k: size of a head's queries and keys; d_model / n_heads if None.
+            d_v: size of a head's values; d_k if None.
+            d_memory: size of the keys and values that come in; d_model if None.
+            bias: whether the four projections have biases (the paper has none, torch has them).
+
+        Raises:
+            ValueError: d_k is None and n_heads does not divide d_model.
+        """
+        super().__init__()
+        if d_k is None and d_model % n_heads:
+            raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
+        d_k = d_model // n_heads if d_k is None else d_k
+        d_v = d_k if d_v is None else d_v
+        d_memory = d_model if d_memory is None else d_memory
+        self.n_heads = n_heads
+        self.mechanism = mechanism
+        self.W_q = nn.Linear(d_model, n_heads * d_k, bias=bias)
+        self.W_k = nn.Linear(d_memory, n_heads * d_k, bias=bias)
+        self.W_v = nn.Linear(d_memory, n_heads * d_v, bias=bias)
+        self.W_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
+
+    def forward(self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None) -> Attended:
+        """Attend from queries (*batch, T_q, d_model) over keys and values (*batch, T_k, d_memory); `mask` as in the function."""
+        q = split_heads(self.W_q(queries), self.n_heads)
+        k = split_heads(self.W_k(keys), self.n_heads)
+        v = split_heads(self.W_v(values), self.n_heads)
+        context, weights = self.mechanism(q, k, v, mask_per_head(mask))
+        return Attended(self.W_o(merge_heads(context)), weights)

@@ -1,0 +1,70 @@
+"""Scaled dot-product attention, and its fused twins.
+
+Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1, eq. 1 (https://arxiv.org/abs/1706.03762):
+
+    Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
+
+The scale is the size of the keys: two random vectors of size d_k have a dot product of standard deviation √d_k, and without
+the scale the softmax saturates.
+"""
+
+import math
+
+import torch.nn.functional as F
+
+from course_lib.attention.core import Attended, attend, require_mask
+from course_lib.primitives.masks import causal_mask
+from course_lib.shapes import Keys, Mask, Queries, Values
+
+
+def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    """Attend by scaled dot products, softmax(q kᵀ / √d_k) v.
+
+    Args:
+        q: queries (*batch, T_q, d_k).
+        k: keys (*batch, T_k, d_k).
+        v: values (*batch, T_k, d_v).
+        mask: bool, broadcastable to (*batch, T_q, T_k); True = may look.
+
+    Returns:
+        context (*batch, T_q, d_v) and weights (*batch, T_q, T_k).
+
+    Raises:
+        ValueError: sizes disagree, or the mask does not broadcast to the scores.
+        TypeError: the mask is not bool.
+
+    Source: Vaswani et al. 2017, eq. 1.
+    """
+    d_k = k.shape[-1]
+    scores = q @ k.mT / math.sqrt(d_k)
+    return attend(scores, v, mask)
+
+
+def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    """Attend by scaled dot products, each query to its own position and earlier ones; `mask` may forbid more.
+
+    Where T_k > T_q, the queries are the last T_q positions of the keys. Source: Vaswani et al. 2017, section 3.2.3.
+    """
+    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+    return scaled_dot_product_attention(q, k, v, causal if mask is None else causal & mask)
+
+
+def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    """Compute the same context by torch's fused kernel, without building the weights: they come back as None."""
+    if mask is not None:
+        require_mask(mask, (*q.shape[:-1], k.shape[-2]))
+    return Attended(F.scaled_dot_product_attention(_packed(q), _packed(k), _packed(v), attn_mask=mask), None)
+
+
+def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost of one."""
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    if mask is None and T_q == T_k:
+        return Attended(F.scaled_dot_product_attention(_packed(q), _packed(k), _packed(v), is_causal=True), None)
+    causal = causal_mask(T_q, T_k, device=q.device)
+    return fused_scaled_dot_product_attention(q, k, v, causal if mask is None else causal & mask)
+
+
+def _packed(x: Queries) -> Queries:
+    """Features side by side in memory: with another stride the fused kernel silently takes its slow path."""
+    return x if x.stride(-1) == 1 else x.contiguous()

@@ -1,0 +1,83 @@
+"""Back-propagation through time by hand: one step, the carousel of the LSTM, and the clipping of gradients.
+
+Werbos 1990 (https://doi.org/10.1109/5.58337) for the step; Pascanu, Mikolov, Bengio 2013 (https://arxiv.org/abs/1211.5063),
+section 2.1 for what its repetition does to gradients and algorithm 1 for clipping:
+
+    h_t = tanh(a_t),  a_t = W x_t + U h_{t-1} + b        δ_t = ∂L/∂a_t = ∂L/∂h_t ⊙ (1 - h_t²)        ∂L/∂h_{t-1} = Uᵀ δ_t
+    ĝ ← g · θ / ‖g‖  where ‖g‖ > θ
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class StepGradients(NamedTuple):
+    """Gradients of one step of an RNN: of its input x, its previous state h, and its parameters W, U, b."""
+
+    x: Float[Tensor, "B d"]
+    h: Float[Tensor, "B n"]
+    W: Float[Tensor, "n d"]
+    U: Float[Tensor, "n n"]
+    b: Float[Tensor, "n"]
+
+
+def bptt_step(
+    grad_h_new: Float[Tensor, "B n"],
+    x: Float[Tensor, "B d"],
+    h: Float[Tensor, "B n"],
+    h_new: Float[Tensor, "B n"],
+    W: Float[Tensor, "n d"],
+    U: Float[Tensor, "n n"],
+) -> StepGradients:
+    """Carry the gradient of a loss L back through one step h_new = tanh(W x + U h + b).
+
+    Args:
+        grad_h_new: ∂L/∂h_new, (B, n).
+        x: the input of the step, (B, d).
+        h: the state before the step, (B, n).
+        h_new: the state after the step, (B, n), as the forward pass computed it.
+        W: (n, d).
+        U: (n, n).
+
+    Returns:
+        (∂L/∂x, ∂L/∂h, ∂L/∂W, ∂L/∂U, ∂L/∂b); the last three are summed over the batch.
+
+    Source: Werbos 1990; Pascanu et al. 2013, eqs. 3-5.
+    """
+    delta = grad_h_new * (1 - h_new**2)
+    return StepGradients(x=delta @ W, h=delta @ U, W=delta.mT @ x, U=delta.mT @ h, b=delta.sum(0))
+
+
+def carousel_gradient(forget_gates: Float[Tensor, "T *batch n"]) -> Float[Tensor, "*batch n"]:
+    """Give ∂c_T/∂c_0 along the LSTM's carousel, the cell's own path c_t = f_t ⊙ c_{t-1} + …: the product of its forget gates.
+
+    Args:
+        forget_gates: f_1 … f_T, (T, *batch, n), each in 0…1.
+
+    Returns:
+        Π_t f_t, (*batch, n); 1 where T = 0.
+
+    Source: Gers et al. 2000, section 3; ITMO deck 7, "constant error carousel", where every f_t = 1.
+    """
+    return forget_gates.prod(0)
+
+
+def clip_gradients(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
+    """Scale all gradients by one factor, so that their joint norm is at most max_norm; shorter ones stay as they are.
+
+    Args:
+        gradients: tensors of any shapes, one for each parameter; they are not changed.
+        max_norm: the threshold θ > 0 on the Euclidean norm of all entries together.
+
+    Returns:
+        new tensors in the same order.
+
+    Source: Pascanu et al. 2013, algorithm 1.
+    """
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients))
+    scale = torch.clamp(max_norm / norm, max=1.0)
+    return [g * scale for g in gradients]

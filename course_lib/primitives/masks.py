@@ -1,0 +1,54 @@
+"""Who may look where. A mask is bool, True = may look, and broadcasts to scores (*batch, T_q, T_k).
+
+Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
+
+Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder may look at positions up to
+and including i.
+"""
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from course_lib.shapes import Lengths
+
+
+def causal_mask(
+    T_q: int, T_k: int | None = None, device: torch.device | str | None = None
+) -> Bool[Tensor, "T_q T_k"]:
+    """Let each query look at its own position and at earlier ones.
+
+    Args:
+        T_q: number of queries.
+        T_k: number of keys; T_q if None. Where T_k > T_q, the queries are the *last* T_q positions of the keys, as in cached
+            decoding: query i stands at position i + T_k - T_q.
+        device: where the mask lives.
+
+    Returns:
+        bool (T_q, T_k), True at [i, j] where j ≤ i + T_k - T_q.
+
+    Source: Vaswani et al. 2017, section 3.2.3.
+    """
+    T_k = T_q if T_k is None else T_k
+    position_q = torch.arange(T_q, device=device) + T_k - T_q
+    position_k = torch.arange(T_k, device=device)
+    return position_k <= position_q[:, None]
+
+
+def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
+    """Let every query look at the real tokens of its own sequence, and at none of the padding behind them.
+
+    Args:
+        lengths: (B,), the number of real tokens of each sequence, from 0 to T_k.
+        T_k: the padded length.
+
+    Returns:
+        bool (B, 1, T_k), True at [b, 0, j] where j < lengths[b]; the middle axis broadcasts over queries.
+
+    Raises:
+        ValueError: a length is longer than T_k.
+    """
+    if lengths.numel() and int(lengths.max()) > T_k:
+        raise ValueError(f"a sequence of {int(lengths.max())} tokens does not fit a padded length of {T_k}.")
+    position = torch.arange(T_k, device=lengths.device)
+    return (position < lengths[:, None])[:, None, :]

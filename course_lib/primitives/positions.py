@@ -1,0 +1,50 @@
+"""Where a token stands, as a vector that is added to its embedding.
+
+Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762):
+
+    PE[t, 2i]   = sin(t / 10000^(2i / d_model))
+    PE[t, 2i+1] = cos(t / 10000^(2i / d_model))
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def sinusoidal_positions(
+    T: int, d_model: int, device: torch.device | str | None = None
+) -> Float[Tensor, "T d_model"]:
+    """Encode positions 0 to T-1 by sines (even features) and cosines (odd features) of falling frequency.
+
+    Args:
+        T: number of positions.
+        d_model: number of features; where it is odd, the last sine has no cosine.
+        device: where the encoding lives.
+
+    Returns:
+        (T, d_model), values in -1…1.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    t = torch.arange(T, device=device)[:, None]
+    even = torch.arange(0, d_model, 2, device=device)
+    angle = t / 10_000 ** (even / d_model)
+    encoding = torch.empty(T, d_model, device=device)
+    encoding[:, 0::2] = angle.sin()
+    encoding[:, 1::2] = angle.cos()[:, : d_model // 2]
+    return encoding
+
+
+class LearnedPositions(nn.Module):
+    """One learned vector for each position up to T_max (Gehring et al. 2017, https://arxiv.org/abs/1705.03122)."""
+
+    def __init__(self, T_max: int, d_model: int) -> None:
+        """Draw T_max vectors from N(0, 0.02²), as BERT and GPT do."""
+        super().__init__()
+        self.vectors = nn.Parameter(torch.randn(T_max, d_model) * 0.02)
+
+    def forward(self, T: int) -> Float[Tensor, "T d_model"]:
+        """Give the vectors of positions 0 to T-1; ValueError where T is longer than T_max."""
+        if len(self.vectors) < T:
+            raise ValueError(f"{T} positions asked for, but only {len(self.vectors)} were learned.")
+        return self.vectors[:T]

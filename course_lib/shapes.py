@@ -1,0 +1,41 @@
+"""The words for tensor shapes, used in every signature of the course.
+
+Axes: `B` batch, `T` time, `d` features, `n` hidden units, `q`/`k` queries and keys. A leading `*batch` stands for any
+number of further axes (batch, heads), also none. The aliases are jaxtyping annotations (https://docs.kidger.site/jaxtyping):
+free at run time, checked by beartype under pytest.
+"""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Queries = Float[Tensor, "*batch T_q d_q"]
+Keys = Float[Tensor, "*batch T_k d_k"]
+Values = Float[Tensor, "*batch T_k d_v"]
+Scores = Float[Tensor, "*batch T_q T_k"]
+Weights = Float[Tensor, "*batch T_q T_k"]
+Context = Float[Tensor, "*batch T_q d_v"]
+Mask = Bool[Tensor, "..."]
+"""True = may look. Any shape that broadcasts to the scores, (*batch, T_q, T_k)."""
+
+Tokens = Int[Tensor, "B T"]
+Lengths = Int[Tensor, "B"]
+Sequence = Float[Tensor, "B T d"]
+States = Float[Tensor, "B T n"]
+Image = Float[Tensor, "B C H W"]
+Logits = Float[Tensor, "*batch n_classes"]
+
+__all__ = [
+    "Context",
+    "Image",
+    "Keys",
+    "Lengths",
+    "Logits",
+    "Mask",
+    "Queries",
+    "Scores",
+    "Sequence",
+    "States",
+    "Tokens",
+    "Values",
+    "Weights",
+]
