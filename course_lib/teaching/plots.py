@@ -1,0 +1,199 @@
+"""Figures of the course: arrays in, Figure out. Nothing here displays, and nothing keeps state.
+
+Weights are drawn in viridis from 0 to 1, scores (logits) in a diverging map centred at 0, curves in seaborn's colour-blind
+palette with a marker for each line.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from numpy.typing import ArrayLike
+
+Labels = Sequence[str] | None
+
+MARKERS = "osD^vPX*"
+
+
+def attention_map(
+    weights: ArrayLike, queries: Labels = None, keys: Labels = None, title: str = "", x: str = "key", y: str = "query"
+) -> Figure:
+    """Draw weights (T_q, T_k), each in 0…1: a row for each query, a column for each key, labelled by their tokens."""
+    return attention_maps({title: weights}, queries, keys, x, y)
+
+
+def attention_maps(
+    weights: Mapping[str, ArrayLike], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+) -> Figure:
+    """Draw one map of weights (T_q, T_k) beside the other, such as the heads of a layer, under their titles."""
+    return _maps(weights, queries, keys, x, y, "attention weight", "viridis", (0.0, 1.0))
+
+
+def score_maps(
+    scores: Mapping[str, ArrayLike], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+) -> Figure:
+    """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the map is 0."""
+    far = max(float(np.abs(_array(s)).max()) for s in scores.values()) or 1.0
+    return _maps(scores, queries, keys, x, y, "score", "RdBu_r", (-far, far))
+
+
+def _maps(
+    arrays: Mapping[str, ArrayLike], queries: Labels, keys: Labels, x: str, y: str, unit: str, colours: str, ends: tuple[float, float]
+) -> Figure:
+    n = len(arrays)
+    rows = 1 if n <= 3 else 2
+    columns = -(-n // rows)
+    figure = Figure(figsize=(4.6 if n == 1 else 6.0, 4.0 if n == 1 or rows == 2 else 2.9), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for unused in axes[n:]:
+        unused.remove()
+    for number, (ax, (title, array)) in enumerate(zip(axes, arrays.items(), strict=False)):
+        image = ax.imshow(_array(array), cmap=colours, vmin=ends[0], vmax=ends[1], aspect="auto", interpolation="nearest")
+        ax.set_title(_known(title), parse_math=False, fontsize=10)
+        _tokens(ax, "x", keys, _array(array).shape[1], room=36 // columns)
+        _tokens(ax, "y", queries, _array(array).shape[0], room=24 // rows)
+        if number + columns >= n:
+            ax.set_xlabel(x)
+        if number % columns == 0:
+            ax.set_ylabel(y)
+    figure.colorbar(image, ax=list(axes[:n]), label=unit, shrink=0.9)
+    return figure
+
+
+def _tokens(ax: Axes, axis: str, labels: Labels, length: int, room: int) -> None:
+    """Label an axis by tokens, in smaller letters where more than `room` of them must fit at full size."""
+    if labels is None:
+        return
+    if len(labels) != length:
+        raise ValueError(f"{len(labels)} labels for {length} places on the {axis} axis.")
+    texts = [printable(label) for label in labels]
+    turned = axis == "x" and max(map(len, texts), default=0) > 2
+    style = {"fontsize": 9 if length <= room else max(5, 9 * room / length), "parse_math": False, "rotation": 90 if turned else 0}
+    (ax.set_xticks if axis == "x" else ax.set_yticks)(range(length), texts, **style)
+
+
+def curves(
+    lines: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    x: str,
+    y: str,
+    title: str = "",
+    log: str = "",
+    across: Mapping[str, float] | None = None,
+) -> Figure:
+    """Draw y against x for each name, with a marker and a colour of its own.
+
+    Args:
+        lines: name -> (x values, y values).
+        x: label of the axis, with its unit.
+        y: label of the axis, with its unit.
+        title: above the figure.
+        log: "x", "y" or "xy": which axes are logarithmic.
+        across: name -> height of a dashed line across, such as chance or a baseline.
+    """
+    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+    ax = figure.subplots()
+    palette = sns.color_palette("colorblind", max(len(lines), 1))
+    for colour, marker, (name, (xs, ys)) in zip(palette, MARKERS * len(lines), lines.items(), strict=False):
+        every = max(1, len(_array(xs)) // 12)
+        ax.plot(_array(xs), _array(ys), color=colour, marker=marker, markevery=every, markersize=5, linewidth=1.6, label=name)
+    for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
+        ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
+    _finish(ax, x, y, title)
+    if "x" in log:
+        ax.set_xscale("log")
+    if "y" in log:
+        ax.set_yscale("log")
+    ax.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def seeds(groups: Mapping[str, ArrayLike], y: str, title: str = "", across: Mapping[str, float] | None = None) -> Figure:
+    """Draw every measurement of each group as a point, one column a group: what a table of means would hide."""
+    figure = Figure(figsize=(6.0, 3.4), layout="constrained")
+    ax = figure.subplots()
+    palette = sns.color_palette("colorblind", max(len(groups), 1))
+    for place, (colour, marker, (_, values)) in enumerate(zip(palette, MARKERS * len(groups), groups.items(), strict=False)):
+        heights = np.atleast_1d(_array(values))
+        spread = np.linspace(-0.12, 0.12, len(heights)) if len(heights) > 1 else [0.0]
+        ax.plot(place + np.asarray(spread), heights, linestyle="", color=colour, marker=marker, markersize=7, alpha=0.85)
+    for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
+        ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
+    _finish(ax, "", y, title)
+    ax.set_xticks(range(len(groups)), [printable(name) for name in groups], fontsize=9, parse_math=False)
+    ax.set_xlim(-0.5, len(groups) - 0.5)
+    if across:
+        ax.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def _finish(ax: Axes, x: str, y: str, title: str) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.set_title(_known(title), parse_math=False, fontsize=10)
+    ax.grid(alpha=0.25)
+    sns.despine(ax=ax)
+
+
+def pictures(
+    images: Mapping[str, ArrayLike], marks: Mapping[str, tuple[float, float]] | None = None, label: str = "attention weight"
+) -> Figure:
+    """Draw pictures beside each other: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
+
+    Args:
+        images: title -> picture.
+        marks: title -> (row, column) of a place to mark in that picture by a ring, such as the pixel that asks.
+        label: what the maps show.
+    """
+    figure = Figure(figsize=(6.0, 2.6 if len(images) <= 3 else 4.0), layout="constrained")
+    rows = 1 if len(images) <= 3 else 2
+    axes = figure.subplots(rows, -(-len(images) // rows), squeeze=False).flatten()
+    for unused in axes[len(images) :]:
+        unused.remove()
+    for ax, (title, image) in zip(axes, images.items(), strict=False):
+        array = _array(image)
+        drawn = ax.imshow(array, cmap="viridis", vmin=0.0, vmax=None if array.ndim == 3 else array.max() or 1.0)
+        if array.ndim == 2:
+            figure.colorbar(drawn, ax=ax, label=label, shrink=0.7)
+        if marks and title in marks:
+            row, column = marks[title]
+            ax.plot(column, row, "o", markersize=11, markerfacecolor="none", markeredgecolor="white", markeredgewidth=3)
+            ax.plot(column, row, "o", markersize=11, markerfacecolor="none", markeredgecolor="black", markeredgewidth=1.2)
+        ax.set_title(_known(title), parse_math=False, fontsize=10)
+        ax.set_xticks([])
+        ax.set_yticks([])
+    return figure
+
+
+def describe(weights: ArrayLike, queries: Labels = None, keys: Labels = None, at_most: int = 6) -> str:
+    """Say in one sentence where each query of weights (T_q, T_k) looks most; the alt text of an attention map."""
+    table = _array(weights)
+    queries = queries or [f"query {i}" for i in range(table.shape[0])]
+    keys = keys or [f"key {j}" for j in range(table.shape[1])]
+    best = table.argmax(axis=1)
+    parts = [f"{queries[i]} at {keys[j]} ({table[i, j]:.2f})" for i, j in list(enumerate(best))[:at_most]]
+    rest = "" if len(best) <= at_most else f", and {len(best) - at_most} more rows"
+    return f"Attention map of {table.shape[0]} queries by {table.shape[1]} keys. Most looked at: {', '.join(parts)}{rest}."
+
+
+def printable(text: str) -> str:
+    """Make a token visible: spaces and line ends get a sign, and a character that the font lacks becomes a box."""
+    signs = {" ": "␣", "": "∅"}
+    return _known(signs.get(text, text).replace("\n", "↵").replace("\t", "⇥"))
+
+
+def _known(text: str) -> str:
+    return "".join(sign if ord(sign) in _glyphs() else "□" for sign in text)
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset(get_font(findfont(FontProperties())).get_charmap())
+
+
+def _array(values: ArrayLike) -> np.ndarray:
+    """Anything that holds numbers, also a tensor on a GPU or in a graph, as a NumPy array."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
