@@ -1,0 +1,81 @@
+"""Exercises with tested checks: `check` for notebooks, `verdict` for tests and the grader."""
+
+import difflib
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+
+from course_lib.exercises.exercise import Answer, Exercise, Property
+from course_lib.exercises.report import Report, publish
+from course_lib.exercises.verdict import Finding, Verdict, judge
+
+LECTURES = ("01", "02", "04")
+
+__all__ = [
+    "Exercise",
+    "Finding",
+    "Property",
+    "UnknownExercise",
+    "Verdict",
+    "check",
+    "exercise",
+    "exercises",
+    "verdict",
+]
+
+
+class UnknownExercise(KeyError):
+    """No exercise has this id; the text names those that come near."""
+
+    def __str__(self) -> str:
+        """Give the text without the quotes that KeyError puts around it."""
+        return str(self.args[0])
+
+
+@cache
+def exercises() -> tuple[Exercise, ...]:
+    """Give every exercise of the course, in order."""
+    return tuple(
+        item for number in LECTURES for item in import_module(f"course_lib.exercises.lecture_{number}").EXERCISES
+    )
+
+
+def exercise(id: str) -> Exercise:
+    """Give one exercise by its id, such as "04.1"; UnknownExercise where there is none."""
+    by_id = {item.id: item for item in exercises()}
+    if id not in by_id:
+        near = difflib.get_close_matches(str(id), by_id, n=3, cutoff=0.3) or list(by_id)
+        raise UnknownExercise(f"there is no exercise {id!r}; did you mean {', '.join(near)}?")
+    return by_id[id]
+
+
+def verdict(id: str, fn: Answer, seed: int = 0) -> Verdict:
+    """Judge a function as an answer to an exercise.
+
+    Args:
+        id: the exercise, such as "04.1".
+        fn: the answer; it may raise, loop, print, return anything.
+        seed: draws the inputs; another seed draws other inputs and sizes.
+
+    Returns:
+        whether it passed, the points it earned of how many, the misconception if it shows one, and a message.
+
+    Raises:
+        UnknownExercise: there is no such exercise.
+    """
+    return judge(exercise(id), fn, seed)
+
+
+def check(id: str, fn: Answer) -> Callable[..., object]:
+    """Check an answer in a notebook, show a report, and return the function to go on with.
+
+    Returns:
+        `fn` where it is right, else the library's reference, so that the lecture runs to its end.
+
+    Raises:
+        UnknownExercise: there is no such exercise. A wrong answer never raises.
+    """
+    asked = exercise(id)
+    result = judge(asked, fn)
+    publish(Report(asked.id, asked.title, result))
+    return fn if result.passed else asked.reference

@@ -1,0 +1,115 @@
+"""How the outcome of an answer is held against the outcome of the reference: one function for each kind of property.
+
+A judge returns None where the property holds, else the sentence that says what was expected and what came.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from course_lib.exercises.outcome import TIME_LIMIT, Outcome, TimedOut, is_close
+
+Judge = Callable[[Outcome, Outcome], str | None]
+
+
+def runs(expected: Outcome, got: Outcome) -> str | None:
+    """Hold where the answer returns something."""
+    if isinstance(got.error, TimedOut):
+        return f"It was still running after {TIME_LIMIT:.0f} seconds. Is there a loop that never ends?"
+    if got.error is not None:
+        line = f" in the line `{got.where}`" if got.where else ""
+        return f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
+    if got.results is None:
+        return "It returned None. Is there a `return` at its end?"
+    return None
+
+
+def same_shapes(expected: Outcome, got: Outcome) -> str | None:
+    """Hold where as many results come as expected, each a tensor of the expected shape and kind."""
+    if (failure := runs(expected, got)) is not None:
+        return failure
+    if len(expected.results) != len(got.results):
+        return f"It should return {_count(expected)}, and it returned {_count(got)}."
+    for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
+        if not isinstance(want, Tensor):
+            continue
+        if not isinstance(have, Tensor):
+            return f"{name} should be a tensor, and it is of type {type(have).__name__}."
+        if want.shape != have.shape:
+            return f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}."
+        if _kind(want) != _kind(have):
+            return f"{name} should be {_kind(want)}, and it is {have.dtype}."
+    return None
+
+
+def same_values(expected: Outcome, got: Outcome) -> str | None:
+    """Hold where every result is the expected number, up to rounding."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
+        if not is_close(want, have):
+            return f"{name} is wrong. {_first_difference(want, have)}"
+    return None
+
+
+def right_result(*indices: int) -> Judge:
+    """Make a judge that looks at some of the results only: partial credit for an answer that has one of several right."""
+
+    def judge(expected: Outcome, got: Outcome) -> str | None:
+        if (failure := same_shapes(expected, got)) is not None:
+            return failure
+        for i in indices:
+            if not is_close(expected.results[i], got.results[i]):
+                return f"{expected.names[i]} is wrong. {_first_difference(expected.results[i], got.results[i])}"
+        return None
+
+    return judge
+
+
+def same_gradients(expected: Outcome, got: Outcome) -> str | None:
+    """Hold where the values are right and so are the gradients of every input."""
+    if (failure := same_values(expected, got)) is not None:
+        return failure
+    if got.gradients is None:
+        return "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, or a new tensor of numbers)."
+    for i, (want, have) in enumerate(zip(expected.gradients or (), got.gradients, strict=True)):
+        if not is_close(want, have):
+            return f"The gradient of floating-point input {i + 1} is wrong. {_first_difference(want, have)}"
+    return None
+
+
+def unchanged(expected: Outcome, got: Outcome) -> str | None:
+    """Hold where the answer leaves its arguments as they were."""
+    if got.changed:
+        places = ", ".join(str(i + 1) for i in got.changed)
+        return f"Argument {places} is not the same after the call: something works in place (`+=`, `masked_fill_`, `x[...] = …`)."
+    return None
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or "without a message"
+    return text if len(text) <= 200 else text[:200] + " …"
+
+
+def _count(outcome: Outcome) -> str:
+    n = len(outcome.results)
+    return "one result" if n == 1 else f"{n} results ({', '.join(outcome.names)})"
+
+
+def _kind(tensor: Tensor) -> str:
+    if tensor.dtype == torch.bool:
+        return "bool"
+    return "floating point" if tensor.is_floating_point() else "integer"
+
+
+def _first_difference(want: Tensor, have: Tensor) -> str:
+    if not isinstance(want, Tensor):
+        return f"Expected {want}, got {have}."
+    apart = (want.double() - have.double()).abs().nan_to_num(nan=torch.inf)
+    largest = int(apart.argmax())
+    index = torch.unravel_index(torch.tensor(largest), want.shape)
+    place = "[" + ", ".join(str(int(i)) for i in index) + "]" if want.dim() else ""
+    w, h = want.flatten()[largest].item(), have.flatten()[largest].item()
+    shown = f"expected {w:.4g}, got {h:.4g}" if want.is_floating_point() else f"expected {w}, got {h}"
+    return f"Furthest apart at {place}: {shown}." if place else f"{shown[0].upper()}{shown[1:]}."

@@ -1,0 +1,167 @@
+"""From outcomes to a verdict: which properties hold, how many points that earns, and which misconception it looks like.
+
+An answer is observed on the inputs of every property. A property that fails skips those that need it. The misconception is
+that of the wrong answer in the bank which does the same as the student's on every input, results, errors, changed
+arguments and gradients alike; failing that, the one that does the same on the first failing property.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from course_lib.exercises.exercise import Answer, Call, Exercise, Property
+from course_lib.exercises.outcome import Outcome, TimedOut, is_close, observe, tensors_in
+
+Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
+"""For each property, by name: the inputs, what the reference does with them, and what the answer does."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one property. `detail` says what was expected and what came, `example` on which smallest input."""
+
+    name: str
+    law: str
+    status: Literal["holds", "fails", "skipped"]
+    points: int
+    detail: str = ""
+    example: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement of one answer.
+
+    `misconception` is None for a right answer and for a wrong one that the bank does not know; `message` says in a few lines of
+    plain text what a student should read.
+    """
+
+    passed: bool
+    points: int
+    max_points: int
+    misconception: str | None
+    message: str
+    findings: tuple[Finding, ...] = ()
+    started: bool = True
+
+
+def judge(exercise: Exercise, answer: Answer, seed: int = 0) -> Verdict:
+    """Judge an answer to an exercise on the inputs that `seed` draws."""
+    observed = _observe(exercise, answer, seed)
+    findings = _findings(exercise, observed)
+    forbidden = {name for rows in observed.values() for _, _, got in rows for name in got.called}
+    if forbidden:
+        advice = " ".join(f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden)
+        findings += (Finding("by hand", "It is built by hand, as the exercise asks.", "fails", 0, f"It calls {advice}"),)
+    started = not any(isinstance(got.error, NotImplementedError) for rows in observed.values() for _, _, got in rows)
+    passed = all(f.status == "holds" for f in findings)
+    points = 0 if forbidden else sum(f.points for f in findings if f.status == "holds")
+    misconception = None if passed or forbidden or not started else _misconception(exercise, observed, findings, seed)
+    message = _message(exercise, findings, points, misconception, started)
+    return Verdict(passed, points, exercise.points, misconception, message, findings, started)
+
+
+def _observe(exercise: Exercise, answer: Answer, seed: int) -> Observed:
+    observed: Observed = {}
+    for prop in exercise.properties:
+        rows = observed[prop.name] = []
+        for call in sorted(exercise.calls(prop, seed), key=_size):
+            expected = observe(exercise.reference, call, prop.with_gradients, {})
+            got = observe(answer, call, prop.with_gradients, exercise.forbids)
+            rows.append((call, expected, got))
+            if isinstance(got.error, TimedOut | NotImplementedError):
+                return observed
+    return observed
+
+
+def _findings(exercise: Exercise, observed: Observed) -> tuple[Finding, ...]:
+    findings: list[Finding] = []
+    held: set[str] = set()
+    for prop in exercise.properties:
+        if not held.issuperset(prop.needs) or prop.name not in observed:
+            findings.append(Finding(prop.name, prop.law, "skipped", prop.points))
+            continue
+        failures = ((call, prop.judge(expected, got)) for call, expected, got in observed[prop.name])
+        call, detail = next(((c, d) for c, d in failures if d is not None), (None, None))
+        if detail is None:
+            held.add(prop.name)
+            findings.append(Finding(prop.name, prop.law, "holds", prop.points))
+        else:
+            findings.append(Finding(prop.name, prop.law, "fails", prop.points, detail, _describe(exercise.reference, call)))
+    return tuple(findings)
+
+
+def _misconception(exercise: Exercise, observed: Observed, findings: tuple[Finding, ...], seed: int) -> str | None:
+    first = next(f.name for f in findings if f.status == "fails")
+    if any(isinstance(got.error, TimedOut) for _, _, got in observed[first]):
+        return None
+    alike_there = []
+    for wrong in exercise.wrong:
+        alike = {prop.name: _alike(exercise, prop, observed, wrong) for prop in exercise.properties if prop.name in observed}
+        if all(alike.values()):
+            return _told(wrong)
+        if alike[first] and any(not is_same(expected, got) for _, expected, got in observed[first]):
+            alike_there.append((sum(alike.values()), wrong))
+    if not alike_there:
+        return None
+    most = max(n for n, _ in alike_there)
+    best = [wrong for n, wrong in alike_there if n == most]
+    return _told(best[0]) if len(best) == 1 else None
+
+
+def _alike(exercise: Exercise, prop: Property, observed: Observed, wrong: Answer) -> bool:
+    return all(
+        is_same(observe(wrong, call, prop.with_gradients, {}), got) for call, _, got in observed[prop.name]
+    )
+
+
+def is_same(one: Outcome, other: Outcome) -> bool:
+    """Say whether two outcomes are the same: results up to rounding, kind of error, changed arguments and gradients."""
+    if type(one.error) is not type(other.error) or one.changed != other.changed:
+        return False
+    return _all_close(one.results, other.results) and _all_close(one.gradients, other.gradients)
+
+
+def _all_close(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return len(one) == len(other) and all(map(is_close, one, other))
+
+
+def _told(wrong: Answer) -> str:
+    return " ".join((wrong.__doc__ or "").split())
+
+
+def _size(call: Call) -> int:
+    return sum(t.numel() for t in tensors_in(call))
+
+
+def _describe(reference: Answer, call: Call) -> str:
+    """Name the arguments of a call with their shapes, and small integers with their values."""
+    names = reference.__code__.co_varnames
+    return ", ".join(f"{name} {_shown(value)}" for name, value in zip(names, call, strict=False))
+
+
+def _shown(value: object) -> str:
+    tensors = list(tensors_in(value))
+    if not tensors:
+        return f"= {value}"
+    if len(tensors) == 1 and not tensors[0].is_floating_point() and tensors[0].numel() <= 6:
+        return f"= {tensors[0].tolist()}"
+    return " and ".join(str(tuple(t.shape)) for t in tensors)
+
+
+def _message(
+    exercise: Exercise, findings: tuple[Finding, ...], points: int, misconception: str | None, started: bool
+) -> str:
+    head = f"{exercise.id} {exercise.title}: {points} of {exercise.points} points"
+    if not started:
+        return f"{head}. Not started yet: replace `raise NotImplementedError()` by your own code."
+    failed = [f for f in findings if f.status == "fails"]
+    if not failed:
+        return f"{head}. Right."
+    lines = [f"{head}."]
+    if misconception:
+        lines.append(misconception)
+    for f in failed:
+        lines.append(f"✗ {f.name}: {f.law} {f.detail}" + (f" Smallest input: {f.example}." if f.example else ""))
+    return "\n".join(lines)

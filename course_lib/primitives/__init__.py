@@ -1,0 +1,42 @@
+"""What attention is built from: masks, positions, recurrent cells and their gradients."""
+
+from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
+from course_lib.primitives.cells import gru_step, lstm_step, rnn_step
+from course_lib.primitives.masks import causal_mask, padding_mask
+from course_lib.primitives.positions import LearnedPositions, sinusoidal_positions
+from course_lib.primitives.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    encode,
+    fused_gru,
+    fused_lstm,
+    gru,
+    hoisted_rnn,
+    lstm,
+    rnn,
+)
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "LearnedPositions",
+    "StepGradients",
+    "bptt_step",
+    "carousel_gradient",
+    "causal_mask",
+    "clip_gradients",
+    "encode",
+    "fused_gru",
+    "fused_lstm",
+    "gru",
+    "gru_step",
+    "hoisted_rnn",
+    "lstm",
+    "lstm_step",
+    "padding_mask",
+    "rnn",
+    "rnn_step",
+    "sinusoidal_positions",
+]
