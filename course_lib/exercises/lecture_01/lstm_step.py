@@ -4,12 +4,16 @@ import torch
 from einops import rearrange
 from torch.nn import functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.primitives import lstm_step
+
 HINTS = (
     "Begin as in `rnn_step`: one affine map of input and state, for all four blocks of rows at once. What shape"
     " does the result have, and in which order do the blocks lie there?",
     "Split the **last** axis into four equal blocks, in torch's order i, f, g, o. Three of them open and close"
-    " something and need values in 0…1; one proposes a content and needs values in -1…1. Then write the two equations, the cell"
-    " state first: the new state needs it.",
+    " something and need values in 0…1; one proposes a content and needs values in -1…1. Then write the two equations,"
+    " the cell state first: the new state needs it.",
     "Cut the affine map along its last axis with `chunk`; the sigmoid on i, f and o, tanh on g. The new cell state is"
     " forget gate times old cell state plus input gate times candidate; the new state is output gate times tanh of the"
     " **new** cell state. Return the state first, then the cell state.",
@@ -144,3 +148,52 @@ WRONG = (
     overwrites_the_cell_state,
 )
 RIGHT = (gives_each_gate_its_own_weights, slices_one_product, names_the_gate_axis, writes_the_sigmoid_by_tanh)
+
+
+def _step(draw: Draw, B: int | None = None, scale_x: float = 1.0, scale_h: float = 1.0, scale_c: float = 1.0) -> Call:
+    d, n, rows = draw.sizes(3)
+    B = rows if B is None else B
+    x, h, c = draw.normal(B, d, scale=scale_x), draw.normal(B, n, scale=scale_h), draw.normal(B, n, scale=scale_c)
+    return x, h, c, draw.normal(4 * n, d, scale=0.7), draw.normal(4 * n, n, scale=0.7), draw.normal(4 * n)
+
+
+exercise = Exercise(
+    id="01.4",
+    title="One step of an LSTM",
+    reference=lstm_step,
+    properties=(
+        runs_on(lambda draw: [_step(draw)]),
+        has_shape("The new state, then the new cell state, each as large as the old ones.", lambda draw: [_step(draw)]),
+        Property(
+            "write",
+            "From an empty cell, c = σ(i) tanh(g).",
+            lambda draw: [_step(draw, 1, 0.0, 0.0, 0.0)],
+            right_result(1),
+        ),
+        Property(
+            "carry",
+            "The forget gate carries the old cell state on.",
+            lambda draw: [_step(draw, 1, 0.0, 0.0)],
+            right_result(1),
+            needs=("write",),
+        ),
+        Property(
+            "output",
+            "The output gate lets the squashed cell state out.",
+            lambda draw: [_step(draw, 1, 0.0, 0.0)],
+            needs=("carry",),
+        ),
+        Property("input", "The input x acts on all four gates.", lambda draw: [_step(draw, 1, 1.0, 0.0)], needs=("carry",)),
+        Property("state", "The state h acts on all four gates.", lambda draw: [_step(draw, 1)], needs=("input", "output")),
+        Property("batch", "Each row of a batch is its own.", lambda draw: [_step(draw), _step(draw)], needs=("state",)),
+        has_gradient(lambda draw: [_step(draw)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_step(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+    forbids={
+        torch.lstm_cell: "write the gates and the two states by their equations.",
+        torch.lstm: "write the gates and the two states by their equations.",
+    },
+)
