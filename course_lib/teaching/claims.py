@@ -4,9 +4,9 @@ import html
 import math
 from typing import Any, NamedTuple
 
-import torch
-
 from course_lib.teaching.show import publish
+
+Number = int | float
 
 
 class ClaimFailed(AssertionError):
@@ -31,9 +31,9 @@ def claim(
     text: str,
     value: Any,
     *,
-    at_least: float | None = None,
-    at_most: float | None = None,
-    between: tuple[float, float] | None = None,
+    at_least: Number | None = None,
+    at_most: Number | None = None,
+    between: tuple[Number, Number] | None = None,
     equals: Any = None,
 ) -> None:
     """State a claim, show whether the measured value bears it out, and remember it for `ledger`.
@@ -52,6 +52,7 @@ def claim(
 
     Raises:
         ClaimFailed: the claim does not hold, or the value is not finite.
+        TypeError: a bound is given, and the value is not one number.
         ValueError: not exactly one threshold is given, the text is empty, or another claim has this id.
     """
     given = {"at_least": at_least, "at_most": at_most, "between": between, "equals": equals}
@@ -86,10 +87,12 @@ def ledger() -> None:
 
 
 def _holds(kind: str, value: Any, threshold: Any) -> bool:
+    if isinstance(value, Number) and not math.isfinite(value):
+        return False
     if kind == "equals":
         return value == threshold
-    if not math.isfinite(value):
-        return False
+    if not isinstance(value, Number):
+        raise TypeError(f"{kind} needs one number, got {value!r}.")
     if kind == "between":
         return threshold[0] <= value <= threshold[1]
     return value >= threshold if kind == "at_least" else value <= threshold
@@ -97,11 +100,9 @@ def _holds(kind: str, value: Any, threshold: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """Tensors and NumPy numbers as Python's own, tuples as lists: what JSON can hold."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().tolist()
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value.item() if hasattr(value, "item") else value
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _in_words(kind: str, threshold: Any) -> str:

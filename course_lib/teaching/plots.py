@@ -12,29 +12,30 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from numpy.typing import ArrayLike
+from torch import Tensor
 
+Numbers = np.ndarray | Tensor | Sequence | int | float
 Labels = Sequence[str] | None
 
 MARKERS = "osD^vPX*"
 
 
 def attention_map(
-    weights: ArrayLike, queries: Labels = None, keys: Labels = None, title: str = "", x: str = "key", y: str = "query"
+    weights: Numbers, queries: Labels = None, keys: Labels = None, title: str = "", x: str = "key", y: str = "query"
 ) -> Figure:
     """Draw weights (T_q, T_k), each in 0…1: a row for each query, a column for each key, labelled by their tokens."""
     return attention_maps({title: weights}, queries, keys, x, y)
 
 
 def attention_maps(
-    weights: Mapping[str, ArrayLike], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+    weights: Mapping[str, Numbers], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
 ) -> Figure:
     """Draw one map of weights (T_q, T_k) beside the other, such as the heads of a layer, under their titles."""
     return _maps(weights, queries, keys, x, y, "attention weight", "viridis", (0.0, 1.0))
 
 
 def score_maps(
-    scores: Mapping[str, ArrayLike], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+    scores: Mapping[str, Numbers], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
 ) -> Figure:
     """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the map is 0."""
     far = max(float(np.abs(_array(s)).max()) for s in scores.values()) or 1.0
@@ -42,7 +43,14 @@ def score_maps(
 
 
 def _maps(
-    arrays: Mapping[str, ArrayLike], queries: Labels, keys: Labels, x: str, y: str, unit: str, colours: str, ends: tuple[float, float]
+    arrays: Mapping[str, Numbers],
+    queries: Labels,
+    keys: Labels,
+    x: str,
+    y: str,
+    unit: str,
+    colours: str,
+    ends: tuple[float, float],
 ) -> Figure:
     n = len(arrays)
     rows = 1 if n <= 3 else 2
@@ -72,17 +80,18 @@ def _tokens(ax: Axes, axis: str, labels: Labels, length: int, room: int) -> None
         raise ValueError(f"{len(labels)} labels for {length} places on the {axis} axis.")
     texts = [printable(label) for label in labels]
     turned = axis == "x" and max(map(len, texts), default=0) > 2
-    style = {"fontsize": 9 if length <= room else max(5, 9 * room / length), "parse_math": False, "rotation": 90 if turned else 0}
+    size = 9 if length <= room else max(5, 9 * room / length)
+    style = {"fontsize": size, "parse_math": False, "rotation": 90 if turned else 0}
     (ax.set_xticks if axis == "x" else ax.set_yticks)(range(length), texts, **style)
 
 
 def curves(
-    lines: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    lines: Mapping[str, tuple[Numbers, Numbers]],
     x: str,
     y: str,
     title: str = "",
     log: str = "",
-    across: Mapping[str, float] | None = None,
+    across: Mapping[str, int | float] | None = None,
 ) -> Figure:
     """Draw y against x for each name, with a marker and a colour of its own.
 
@@ -111,7 +120,7 @@ def curves(
     return figure
 
 
-def seeds(groups: Mapping[str, ArrayLike], y: str, title: str = "", across: Mapping[str, float] | None = None) -> Figure:
+def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mapping[str, int | float] | None = None) -> Figure:
     """Draw every measurement of each group as a point, one column a group: what a table of means would hide."""
     figure = Figure(figsize=(6.0, 3.4), layout="constrained")
     ax = figure.subplots()
@@ -139,7 +148,7 @@ def _finish(ax: Axes, x: str, y: str, title: str) -> None:
 
 
 def pictures(
-    images: Mapping[str, ArrayLike], marks: Mapping[str, tuple[float, float]] | None = None, label: str = "attention weight"
+    images: Mapping[str, Numbers], marks: Mapping[str, tuple[int | float, int | float]] | None = None, label: str = "attention weight"
 ) -> Figure:
     """Draw pictures beside each other: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
 
@@ -168,7 +177,7 @@ def pictures(
     return figure
 
 
-def describe(weights: ArrayLike, queries: Labels = None, keys: Labels = None, at_most: int = 6) -> str:
+def describe(weights: Numbers, queries: Labels = None, keys: Labels = None, at_most: int = 6) -> str:
     """Say in one sentence where each query of weights (T_q, T_k) looks most; the alt text of an attention map."""
     table = _array(weights)
     queries = queries or [f"query {i}" for i in range(table.shape[0])]
@@ -194,6 +203,6 @@ def _glyphs() -> frozenset[int]:
     return frozenset(get_font(findfont(FontProperties())).get_charmap())
 
 
-def _array(values: ArrayLike) -> np.ndarray:
+def _array(values: Numbers) -> np.ndarray:
     """Anything that holds numbers, also a tensor on a GPU or in a graph, as a NumPy array."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

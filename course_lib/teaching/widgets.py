@@ -1,11 +1,12 @@
 """One interactive: sliders and buttons beside a drawing."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from course_lib.teaching.show import in_notebook
 
-Control = bool | tuple[float, float] | tuple[float, float, float] | Sequence[str]
+Number = int | float
+Control = bool | tuple[Number, Number] | tuple[Number, Number, Number] | list[str]
 
 
 def explore(draw: Callable[..., None], **controls: Control) -> None:
@@ -61,6 +62,5 @@ def _widget(name: str, control: Control, value: object) -> object:
     whole = all(isinstance(number, int) for number in (*control, value))
     slider = ipywidgets.IntSlider if whole else ipywidgets.FloatSlider
     wide = {"style": {"description_width": "initial"}, "layout": {"width": "28em"}}
-    return slider(
-        value=value, min=low, max=high, step=step[0] if step else (1 if whole else (high - low) / 50), description=description, **wide
-    )
+    step = step or [1 if whole else (high - low) / 50]
+    return slider(value=value, min=low, max=high, step=step[0], description=description, **wide)
