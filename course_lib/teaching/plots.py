@@ -148,7 +148,9 @@ def _finish(ax: Axes, x: str, y: str, title: str) -> None:
 
 
 def pictures(
-    images: Mapping[str, Numbers], marks: Mapping[str, tuple[int | float, int | float]] | None = None, label: str = "attention weight"
+    images: Mapping[str, Numbers],
+    marks: Mapping[str, tuple[int | float, int | float]] | None = None,
+    label: str = "attention weight",
 ) -> Figure:
     """Draw pictures beside each other: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
 

@@ -27,7 +27,9 @@ def outputs():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS.values()])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     results = {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
-    results["state"] = notebook.metadata.get("widgets", {}).get("application/vnd.jupyter.widget-state+json", {}).get("state", {})
+    results["state"] = (
+        notebook.metadata.get("widgets", {}).get("application/vnd.jupyter.widget-state+json", {}).get("state", {})
+    )
     return results
 
 
@@ -46,7 +48,9 @@ def test_a_claim_is_one_output_with_its_measure_in_the_metadata(outputs):
 
 def test_the_ledger_is_a_table(outputs):
     (output,) = outputs["ledger"]
-    assert "<td" in output.data["text/html"] and "0.97" in output.data["text/html"] and "0.97" in output.data["text/plain"]
+    assert "<td" in output.data["text/html"]
+    assert "0.97" in output.data["text/html"]
+    assert "0.97" in output.data["text/plain"]
 
 
 def test_a_figure_comes_with_its_sentence_as_alt_text_and_as_a_caption(outputs):
@@ -102,11 +106,11 @@ def test_a_figure_larger_than_the_page_is_refused(size):
 
 @pytest.mark.parametrize("control", [3, (1,), (1, 2, 3, 4), [], [1, 2], "dot", None])
 def test_a_control_of_an_unknown_kind_is_refused(control):
-    with pytest.raises((TypeError, ValueError), match="a bool, or a list of words|violates|parameter"):
+    with pytest.raises(TypeError, match=r"a bool, or a list of words|scale"):
         explore(lambda scale: None, scale=control)
 
 
-@pytest.mark.parametrize("control", [(1, 2), ["sum", "dot"]])
-def test_a_start_outside_its_control_is_refused(control):
+@pytest.mark.parametrize(("draw", "control"), [(lambda x=0: None, (1, 2)), (lambda x="mean": None, ["sum", "dot"])])
+def test_a_start_outside_its_control_is_refused(draw, control):
     with pytest.raises(ValueError, match="starts at"):
-        explore(lambda scale=(0 if isinstance(control, tuple) else "mean"): None, scale=control)
+        explore(draw, x=control)
