@@ -67,7 +67,7 @@ def require_mask(mask: Mask, shape: torch.Size) -> None:
     """Refuse a mask that is not bool, or that does not broadcast to scores of `shape`; say how to mend it."""
     if mask.dtype != torch.bool:
         raise TypeError(
-            f"the mask must be bool with True = may look, got {mask.dtype}. From an additive mask (0 and -inf) write `mask == 0`."
+            f"the mask must be bool with True = may look, got {mask.dtype}. From an additive mask write `mask == 0`."
         )
     axes = list(zip(reversed(mask.shape), reversed(shape), strict=False))
     if mask.dim() > len(shape) or any(m not in (1, s) for m, s in axes):

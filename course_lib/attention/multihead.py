@@ -124,7 +124,7 @@ class MultiHead(nn.Module):
         self.W_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
     def forward(self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None) -> Attended:
-        """Attend from queries (*batch, T_q, d_model) over keys and values (*batch, T_k, d_memory); `mask` as in the function."""
+        """Attend from queries (*batch, T_q, d_model) over keys and values (*batch, T_k, d_memory), under `mask`."""
         q = split_heads(self.W_q(queries), self.n_heads)
         k = split_heads(self.W_k(keys), self.n_heads)
         v = split_heads(self.W_v(values), self.n_heads)

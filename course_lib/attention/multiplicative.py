@@ -59,9 +59,7 @@ def general_scores(q: Queries, k: Keys, W: Float[Tensor, "d_q d_k"]) -> Scores:
     return q @ W @ k.mT
 
 
-def concat_scores(
-    q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float[Tensor, "d_a"]
-) -> Scores:
+def concat_scores(q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float[Tensor, "d_a"]) -> Scores:
     """Score by a small network over the pair, e_ij = vᵀ tanh(W [q_i; k_j]), the query first.
 
     Args:

@@ -27,7 +27,7 @@ def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | No
         mask: bool, broadcastable to (*batch, T_q, T_k); True = may look.
 
     Returns:
-        context (*batch, T_q, d_v) and weights (*batch, T_q, T_k).
+        context (*batch, T_q, d_v) and weights (*batch, T_q, T_k); both 0 for a query that may look nowhere.
 
     Raises:
         ValueError: sizes disagree, or the mask does not broadcast to the scores.

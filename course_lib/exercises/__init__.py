@@ -35,9 +35,7 @@ class UnknownExercise(KeyError):
 @cache
 def exercises() -> tuple[Exercise, ...]:
     """Give every exercise of the course, in order."""
-    return tuple(
-        item for number in LECTURES for item in import_module(f"course_lib.exercises.lecture_{number}").EXERCISES
-    )
+    return tuple(item for number in LECTURES for item in import_module(f"course_lib.exercises.lecture_{number}").EXERCISES)
 
 
 def exercise(id: str) -> Exercise:

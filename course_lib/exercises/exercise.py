@@ -82,7 +82,7 @@ has_shape = partial(Property, "shape", judge=same_shapes, needs=("runs",))
 has_gradient = partial(Property, "gradient", "Gradients flow back to every input, and are right.", judge=same_gradients)
 """`has_gradient(calls)`: the result can be differentiated, with the gradients of the reference."""
 
-leaves_inputs = partial(Property, "inputs", "The inputs are the same after the call as before.", judge=unchanged, needs=("runs",))
+leaves_inputs = partial(Property, "inputs", "The inputs are the same after the call.", judge=unchanged, needs=("runs",))
 """`leaves_inputs(calls)`: no argument is changed in place."""
 
 
@@ -104,7 +104,7 @@ class Exercise:
         seen: set[str] = set()
         for prop in self.properties:
             if missing := set(prop.needs) - seen:
-                raise ValueError(f"exercise {self.id}: property {prop.name!r} needs {sorted(missing)}, which must stand before it.")
+                raise ValueError(f"exercise {self.id}: {prop.name!r} needs {sorted(missing)}, which must stand before it.")
             if prop.name in seen:
                 raise ValueError(f"exercise {self.id}: two properties are called {prop.name!r}.")
             seen.add(prop.name)

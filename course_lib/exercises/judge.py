@@ -72,7 +72,7 @@ def same_gradients(expected: Outcome, got: Outcome) -> str | None:
     if (failure := same_values(expected, got)) is not None:
         return failure
     if got.gradients is None:
-        return "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, or a new tensor of numbers)."
+        return "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, `torch.tensor`)."
     for i, (want, have) in enumerate(zip(expected.gradients or (), got.gradients, strict=True)):
         if not is_close(want, have):
             return f"The gradient of floating-point input {i + 1} is wrong. {_first_difference(want, have)}"
@@ -83,7 +83,7 @@ def unchanged(expected: Outcome, got: Outcome) -> str | None:
     """Hold where the answer leaves its arguments as they were."""
     if got.changed:
         places = ", ".join(str(i + 1) for i in got.changed)
-        return f"Argument {places} is not the same after the call: something works in place (`+=`, `masked_fill_`, `x[...] = …`)."
+        return f"Argument {places} is changed by the call: something works in place (`+=`, `masked_fill_`, `x[...] = …`)."
     return None
 
 

@@ -24,7 +24,7 @@ TIME_LIMIT = 5.0
 
 
 class TimedOut(BaseException):
-    """An answer was still running at its time limit. Not an Exception, so that `except Exception` in an answer does not hold it."""
+    """An answer was still running at its time limit. Not an Exception: `except Exception` in an answer must not hold it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Outcome:
     called: frozenset[str] = frozenset()
 
 
-def observe(answer: Callable[..., object], call: tuple[object, ...], gradients: bool, forbids: Mapping[Callable, str]) -> Outcome:
+def observe(
+    answer: Callable[..., object], call: tuple[object, ...], gradients: bool, forbids: Mapping[Callable, str]
+) -> Outcome:
     """Call an answer on copies of the arguments and report what it did; it never raises, but for a KeyboardInterrupt."""
     given = _copy(call, gradients)
     called: set[str] = set()

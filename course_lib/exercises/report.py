@@ -1,7 +1,7 @@
 """What a student sees of a verdict: HTML in Jupyter, text elsewhere.
 
-In a kernel the report is published as the result of the cell, and its plain text is the number of points: nbgrader reads that as
-partial credit.
+In a kernel the report is published as the result of the cell, and its plain text is the number of points: nbgrader reads that
+as partial credit.
 """
 
 import sys
@@ -43,10 +43,10 @@ class Report:
         if v.passed:
             return "<div>Right. The lecture goes on with your function.</div>"
         if not v.started:
-            return "<div>Write your own code where it says <code>YOUR CODE HERE</code>. Until then the lecture uses the library's.</div>"
+            return "<div>Write your code where it says <code>YOUR CODE HERE</code>. Until then the lecture uses ours.</div>"
         told = f'<p style="margin:.4em 0;font-size:1.05em">{_marked(v.misconception)}</p>' if v.misconception else ""
         rows = "".join(map(_row, v.findings))
-        return f'{told}<table style="margin:.3em 0">{rows}</table><div>Until it is right, the lecture uses the library\'s function.</div>'
+        return f'{told}<table style="margin:.3em 0">{rows}</table><div>Until it is right, the lecture goes on with ours.</div>'
 
 
 def _row(finding: Finding) -> str:

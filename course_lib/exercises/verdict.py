@@ -109,9 +109,7 @@ def _misconception(exercise: Exercise, observed: Observed, findings: tuple[Findi
 
 
 def _alike(exercise: Exercise, prop: Property, observed: Observed, wrong: Answer) -> bool:
-    return all(
-        is_same(observe(wrong, call, prop.with_gradients, {}), got) for call, _, got in observed[prop.name]
-    )
+    return all(is_same(observe(wrong, call, prop.with_gradients, {}), got) for call, _, got in observed[prop.name])
 
 
 def is_same(one: Outcome, other: Outcome) -> bool:
@@ -150,9 +148,7 @@ def _shown(value: object) -> str:
     return " and ".join(str(tuple(t.shape)) for t in tensors)
 
 
-def _message(
-    exercise: Exercise, findings: tuple[Finding, ...], points: int, misconception: str | None, started: bool
-) -> str:
+def _message(exercise: Exercise, findings: tuple[Finding, ...], points: int, misconception: str | None, started: bool) -> str:
     head = f"{exercise.id} {exercise.title}: {points} of {exercise.points} points"
     if not started:
         return f"{head}. Not started yet: replace `raise NotImplementedError()` by your own code."
@@ -162,6 +158,5 @@ def _message(
     lines = [f"{head}."]
     if misconception:
         lines.append(misconception)
-    for f in failed:
-        lines.append(f"✗ {f.name}: {f.law} {f.detail}" + (f" Smallest input: {f.example}." if f.example else ""))
+    lines += [f"✗ {f.name}: {f.law} {f.detail}" + (f" Smallest input: {f.example}." if f.example else "") for f in failed]
     return "\n".join(lines)

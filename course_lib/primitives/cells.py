@@ -23,9 +23,7 @@ State = Float[Tensor, "*batch n"]
 Input = Float[Tensor, "*batch d"]
 
 
-def rnn_step(
-    x: Input, h: State, W: Float[Tensor, "n d"], U: Float[Tensor, "n n"], b: Float[Tensor, "n"]
-) -> State:
+def rnn_step(x: Input, h: State, W: Float[Tensor, "n d"], U: Float[Tensor, "n n"], b: Float[Tensor, "n"]) -> State:
     """Take one step of an Elman network, h_t = tanh(W x_t + U h_{t-1} + b).
 
     Args:

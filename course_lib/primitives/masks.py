@@ -13,9 +13,7 @@ from torch import Tensor
 from course_lib.shapes import Lengths
 
 
-def causal_mask(
-    T_q: int, T_k: int | None = None, device: torch.device | str | None = None
-) -> Bool[Tensor, "T_q T_k"]:
+def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T_q T_k"]:
     """Let each query look at its own position and at earlier ones.
 
     Args:

@@ -11,9 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
-def sinusoidal_positions(
-    T: int, d_model: int, device: torch.device | str | None = None
-) -> Float[Tensor, "T d_model"]:
+def sinusoidal_positions(T: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
     """Encode positions 0 to T-1 by sines (even features) and cosines (odd features) of falling frequency.
 
     Args:

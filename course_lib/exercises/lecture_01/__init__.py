@@ -1,1 +1,11 @@
-"""Exercises of lecture 01, from recurrent networks to the LSTM: for each one, its hints and a bank of answers."""
+"""Exercises of lecture 01, Recurrence."""
+
+from course_lib.exercises.lecture_01 import bptt_step, carousel_gradient, clip_gradients, lstm_step, rnn_step
+
+EXERCISES = (
+    rnn_step.exercise,
+    bptt_step.exercise,
+    clip_gradients.exercise,
+    lstm_step.exercise,
+    carousel_gradient.exercise,
+)

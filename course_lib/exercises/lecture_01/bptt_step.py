@@ -2,6 +2,10 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.primitives import bptt_step
+
 HINTS = (
     "Go backwards through h_new = tanh(a), a = W x + U h + b, one operation at a time. Everything below tanh needs the"
     " same quantity first: δ = ∂L/∂a.",
@@ -112,16 +116,6 @@ def concatenates_input_and_state(grad_h_new, x, h, h_new, W, U):
     return grad_x, grad_h, grad_W, grad_U, grad_b.squeeze(1)
 
 
-def pulls_back_with_vjp(grad_h_new, x, h, h_new, W, U):
-    """tanh by hand, the affine map below it by torch.func; its gradients do not depend on the bias, so 0 will do."""
-
-    def affine(x, h, W, U, b):
-        return x @ W.mT + h @ U.mT + b
-
-    _, pull_back = torch.func.vjp(affine, x, h, W, U, torch.zeros_like(U[0]))
-    return pull_back(grad_h_new * (1 - h_new**2))
-
-
 WRONG = (
     forgets_the_slope_of_tanh,
     squashes_the_new_state_again,
@@ -134,4 +128,40 @@ WRONG = (
     sums_over_the_batch_too_early,
     overwrites_the_incoming_gradient,
 )
-RIGHT = (contracts_with_einsum, loops_over_the_batch, concatenates_input_and_state, pulls_back_with_vjp)
+RIGHT = (contracts_with_einsum, loops_over_the_batch, concatenates_input_and_state)
+
+
+def _backward(draw: Draw, B: int | None = None) -> Call:
+    d, n, rows = draw.sizes(3)
+    B = rows if B is None else B
+    grad, x, h = draw.normal(B, n), draw.normal(B, d), draw.normal(B, n)
+    return grad, x, h, torch.tanh(draw.normal(B, n)), draw.normal(n, d), draw.normal(n, n)
+
+
+exercise = Exercise(
+    id="01.2",
+    title="One step of back-propagation through time",
+    reference=bptt_step,
+    properties=(
+        runs_on(lambda draw: [_backward(draw)]),
+        has_shape("Five gradients, each as large as what it is the gradient of.", lambda draw: [_backward(draw)]),
+        Property("bias", "∂L/∂b passes the slope of tanh.", lambda draw: [_backward(draw, 1)], right_result(4)),
+        Property("input", "∂L/∂x goes back through W.", lambda draw: [_backward(draw, 1)], right_result(0)),
+        Property("state", "∂L/∂h goes back through U.", lambda draw: [_backward(draw, 1)], right_result(1)),
+        Property("weights", "∂L/∂W and ∂L/∂U are outer products.", lambda draw: [_backward(draw, 1)], right_result(2, 3)),
+        Property(
+            "batch",
+            "Parameters gather the whole batch, states stay apart.",
+            lambda draw: [_backward(draw), _backward(draw)],
+            needs=("bias", "input", "state", "weights"),
+        ),
+        leaves_inputs(lambda draw: [_backward(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+    forbids={
+        torch.autograd.grad: "write each gradient as a product; that is what autograd does for you.",
+        torch.autograd.backward: "write each gradient as a product; that is what autograd does for you.",
+    },
+)

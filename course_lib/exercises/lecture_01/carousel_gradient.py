@@ -2,6 +2,9 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import carousel_gradient
+
 HINTS = (
     "Write out c_1, c_2, c_3 on paper, each by the one before it, and underline what c_0 is multiplied by each time.",
     "Along the cell's own path a single step contributes ∂c_t/∂c_{t-1} = f_t, for each unit by itself. The chain rule"
@@ -121,3 +124,49 @@ WRONG = (
     fails_without_steps,
 )
 RIGHT = (loops_over_the_steps, starts_the_running_product_at_one, multiplies_the_halves, differentiates_the_path)
+
+
+def _gates(draw: Draw, T: int | None = None, *batch: int) -> Call:
+    steps, n = draw.sizes(2)
+    return (draw.uniform(steps if T is None else T, *batch, n) * 0.9 + 0.05,)
+
+
+def _closed_once(draw: Draw) -> Call:
+    """A gate that is shut at one step, so that nothing comes through."""
+    (gates,) = _gates(draw, 5)
+    gates[2, 0] = 0.0
+    return (gates,)
+
+
+exercise = Exercise(
+    id="01.5",
+    title="The gradient along the carousel",
+    reference=carousel_gradient,
+    properties=(
+        runs_on(lambda draw: [_gates(draw)]),
+        has_shape("One number for each cell; the time axis is gone.", lambda draw: [_gates(draw), _gates(draw, None, 3)]),
+        Property("one step", "Over one step it is the forget gate itself.", lambda draw: [_gates(draw, 1)]),
+        Property(
+            "product",
+            "Over several steps the gates multiply.",
+            lambda draw: [_gates(draw, 2), _gates(draw, 7)],
+            points=2,
+            needs=("one step",),
+        ),
+        Property(
+            "closed", "A gate that is shut once lets nothing through.", lambda draw: [_closed_once(draw)], needs=("product",)
+        ),
+        Property("no step", "Over no step the gradient is 1.", lambda draw: [_gates(draw, 0)]),
+        Property(
+            "batch",
+            "Each sequence of a batch is its own.",
+            lambda draw: [_gates(draw, None, 3), _gates(draw, 5, 2, 3)],
+            needs=("product",),
+        ),
+        has_gradient(lambda draw: [_gates(draw, 5, 2)], needs=("product",)),
+        leaves_inputs(lambda draw: [_gates(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

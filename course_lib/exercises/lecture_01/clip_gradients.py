@@ -2,6 +2,9 @@
 
 import torch
 
+from course_lib.exercises.exercise import Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import clip_gradients
+
 HINTS = (
     "Imagine all gradients laid end to end in one long vector. Clipping may shorten that vector, but must not turn it:"
     " what does this say about the factors of the single tensors?",
@@ -132,3 +135,50 @@ WRONG = (
     overwrites_the_gradients,
 )
 RIGHT = (flattens_into_one_vector, takes_the_norm_of_the_norms, asks_before_scaling, divides_by_the_excess)
+
+
+def _gradients(draw: Draw, n: int, norm: float) -> list[torch.Tensor]:
+    """Draw n gradients of different shapes and different lengths whose joint norm is `norm`."""
+    sizes = draw.sizes(3)
+    shapes = [(sizes[0],), (sizes[1], sizes[2]), (sizes[2],), (1,)][:n]
+    tensors = [draw.normal(*shape, scale=float(3**i)) for i, shape in enumerate(shapes)]
+    joint = torch.cat([t.flatten() for t in tensors]).norm()
+    return [t * (norm / joint) for t in tensors]
+
+
+def _zeros(draw: Draw) -> list[torch.Tensor]:
+    return [torch.zeros(size) for size in draw.sizes(2)]
+
+
+exercise = Exercise(
+    id="01.3",
+    title="Clip gradients by their joint norm",
+    reference=clip_gradients,
+    properties=(
+        runs_on(lambda draw: [(_gradients(draw, 2, 3.0), 1.0)]),
+        has_shape("As many gradients as before, in their shapes.", lambda draw: [(_gradients(draw, 3, 3.0), 1.0)]),
+        Property("one", "One long gradient gets the norm max_norm.", lambda draw: [(_gradients(draw, 1, 7.0), 2.0)]),
+        Property(
+            "short",
+            "Gradients shorter than max_norm stay as they are.",
+            lambda draw: [(_gradients(draw, 1, 0.5), 2.0), (_gradients(draw, 3, 0.2), 2.0)],
+        ),
+        Property(
+            "joint",
+            "All gradients are scaled by one factor, from the norm of all entries together.",
+            lambda draw: [(_gradients(draw, 3, 9.0), 1.5), (_gradients(draw, 4, 2.1), 2.0), (_gradients(draw, 4, 0.9), 0.5)],
+            points=2,
+            needs=("one",),
+        ),
+        Property("zero", "Gradients that are all 0 stay 0.", lambda draw: [(_zeros(draw), 1.0)]),
+        leaves_inputs(lambda draw: [(_gradients(draw, 3, 9.0), 1.5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+    forbids={
+        torch.nn.utils.clip_grad_norm_: "compute the joint norm and the factor yourself.",
+        torch.nn.utils.get_total_norm: "compute the joint norm yourself: the root of the sum of all squares.",
+        torch.nn.utils.clip_grads_with_norm_: "compute the factor yourself.",
+    },
+)

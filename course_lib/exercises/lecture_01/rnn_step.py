@@ -3,6 +3,9 @@
 import torch
 from torch.nn import functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import rnn_step
+
 HINTS = (
     "The step is an affine map of two vectors, followed by one non-linearity. What must the shape of each of the three"
     " terms be, so that they can be added?",
@@ -110,4 +113,37 @@ RIGHT = (
     adds_two_linear_layers,
     contracts_with_einsum,
     loops_over_the_units_in_float64,
+)
+
+
+def _step(draw: Draw, *batch: int, scale_h: float = 1.0, scale_b: float = 1.0) -> Call:
+    d, n = draw.sizes(2)
+    x, h = draw.normal(*batch, d), draw.normal(*batch, n, scale=scale_h)
+    return x, h, draw.normal(n, d, scale=0.5), draw.normal(n, n, scale=0.5), draw.normal(n, scale=scale_b)
+
+
+exercise = Exercise(
+    id="01.1",
+    title="One step of an RNN",
+    reference=rnn_step,
+    properties=(
+        runs_on(lambda draw: [_step(draw, 3)]),
+        has_shape("One new state for each row of the batch.", lambda draw: [_step(draw, 3)]),
+        Property("input", "Without state and bias, it is tanh(W x).", lambda draw: [_step(draw, 1, scale_h=0.0, scale_b=0.0)]),
+        Property(
+            "bias", "The bias is added once, inside the tanh.", lambda draw: [_step(draw, 1, scale_h=0.0)], needs=("input",)
+        ),
+        Property("state", "The previous state comes in through U.", lambda draw: [_step(draw, 1)], needs=("input",)),
+        Property(
+            "batch",
+            "Each row is its own, with any number of axes before it.",
+            lambda draw: [_step(draw, 5), _step(draw), _step(draw, 2, 3)],
+            needs=("state", "bias"),
+        ),
+        has_gradient(lambda draw: [_step(draw, 3)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_step(draw, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
 )

@@ -4,6 +4,9 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
+from course_lib.attention import additive_scores
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     "Every query meets every key. Before you write code, write down the shape of the tensor that holds one vector of "
     "size $d_a$ for each such pair, and where the axes of queries and of keys stand in it.",
@@ -124,3 +127,39 @@ WRONG = (
 )
 
 RIGHT = (by_einsum, by_loops, by_linear_layers, by_one_joined_matrix)
+
+
+def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int) -> Call:
+    d_q, d_k, d_a = draw.sizes(3)
+    q, k = draw.normal(*batch, T_q, d_q), draw.normal(*batch, T_k, d_k)
+    return q, k, draw.normal(d_a, d_q), draw.normal(d_a, d_k), draw.normal(d_a)
+
+
+exercise = Exercise(
+    id="02.1",
+    title="Additive scores",
+    reference=additive_scores,
+    properties=(
+        runs_on(lambda draw: [_pairs(draw, 5, 7, 2)]),
+        has_shape("One score for each pair of query and key.", lambda draw: [_pairs(draw, 5, 7, 2)]),
+        Property("one pair", "One query and one key score vᵀ tanh(W q + U k).", lambda draw: [_pairs(draw, 1, 1, 1)], points=2),
+        Property(
+            "pairs",
+            "Row i is query i, column j is key j.",
+            lambda draw: [_pairs(draw, 2, 3, 1), _pairs(draw, 5, 5, 1), _pairs(draw, 1, 3, 1), _pairs(draw, 3, 1, 1)],
+            points=2,
+            needs=("one pair",),
+        ),
+        Property(
+            "batch",
+            "Each sentence is its own, with any number of axes before it.",
+            lambda draw: [_pairs(draw, 3, 5, 2), _pairs(draw, 3, 5), _pairs(draw, 3, 3, 3, 2)],
+            needs=("pairs",),
+        ),
+        has_gradient(lambda draw: [_pairs(draw, 3, 5, 2)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_pairs(draw, 3, 5, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

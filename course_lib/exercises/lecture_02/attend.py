@@ -2,7 +2,9 @@
 
 import torch
 
+from course_lib.attention import attend
 from course_lib.attention.core import Attended
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 
 HINTS = (
     "Take it in three steps: keep the forbidden keys out, normalise, mix. Each query distributes a total of 1 over "
@@ -166,3 +168,77 @@ WRONG = (
 )
 
 RIGHT = (by_logsumexp, by_nan_to_num, by_exponentials, in_double_precision)
+
+
+def _scores(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
+    T_q, T_k, d_v = draw.sizes(3)
+    return draw.normal(*batch, T_q, T_k, scale=scale), draw.normal(*batch, T_k, d_v)
+
+
+def _masked(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
+    scores, values = _scores(draw, *batch, scale=scale)
+    return scores, values, draw.mask(*scores.shape)
+
+
+def _over_keys(draw: Draw) -> Call:
+    """A mask that broadcasts over the queries, as padding does."""
+    scores, values = _scores(draw, 2)
+    return scores, values, draw.mask(2, 1, scores.shape[-1])
+
+
+def _blind(draw: Draw) -> Call:
+    scores, values, mask = _masked(draw, 2)
+    mask[0, 0] = mask[1, -1] = False
+    return scores, values, mask
+
+
+exercise = Exercise(
+    id="02.4",
+    title="Normalise and mix, under a mask",
+    reference=attend,
+    properties=(
+        runs_on(lambda draw: [_scores(draw, 2), _masked(draw, 2)]),
+        has_shape("A context for each query, and a weight for each pair.", lambda draw: [_scores(draw, 2), _masked(draw, 2)]),
+        Property(
+            "average",
+            "Where all scores are equal, the context is the average of the values.",
+            lambda draw: [_scores(draw, 1, scale=0.0)],
+        ),
+        Property(
+            "softmax",
+            "The weights of each query are a softmax over the keys.",
+            lambda draw: [_scores(draw, 1)],
+            needs=("average",),
+        ),
+        Property(
+            "mask",
+            "A key that may not be looked at gets weight 0, and the others share the whole.",
+            lambda draw: [_masked(draw, 1), _over_keys(draw), _masked(draw, 1, scale=20.0)],
+            points=2,
+            needs=("softmax",),
+        ),
+        Property(
+            "blind row",
+            "A query that may look nowhere has weights 0 and context 0.",
+            lambda draw: [_blind(draw)],
+            needs=("mask",),
+        ),
+        Property(
+            "large scores",
+            "Large scores do not overflow, and a forbidden one never leaks.",
+            lambda draw: [_scores(draw, 1, scale=50.0), _scores(draw, 1, scale=300.0), _masked(draw, 3, scale=1e5)],
+            needs=("softmax",),
+        ),
+        Property(
+            "batch",
+            "Each sentence, and each head, is its own.",
+            lambda draw: [_scores(draw, 3), _masked(draw, 2, 3)],
+            needs=("softmax",),
+        ),
+        has_gradient(lambda draw: [_scores(draw, 2), _masked(draw, 2), _blind(draw)], needs=("blind row",)),
+        leaves_inputs(lambda draw: [_scores(draw, 2), _masked(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

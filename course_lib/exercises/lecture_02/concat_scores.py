@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.attention import concat_scores
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     "Each pair of query and key becomes one vector of size $d_q + d_k$, the query first. How many such vectors are "
     "there in one sentence, and on which axes should they stand, if the scores are to be `(*batch, T_q, T_k)`?",
@@ -146,3 +149,45 @@ WRONG = (
 )
 
 RIGHT = (by_split_matrix, by_loop_over_keys, by_list_of_pairs, by_einsum)
+
+
+def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) -> Call:
+    d_q, d_k, d_a = draw.sizes(3)
+    d_k = d_q if square else d_k
+    q, k = draw.normal(*batch, T_q, d_q), draw.normal(*batch, T_k, d_k)
+    return q, k, draw.normal(d_a, d_q + d_k), draw.normal(d_a)
+
+
+exercise = Exercise(
+    id="02.3",
+    title="Concat scores",
+    reference=concat_scores,
+    properties=(
+        runs_on(lambda draw: [_pairs(draw, 5, 7, 2)]),
+        has_shape("One score for each pair of query and key.", lambda draw: [_pairs(draw, 5, 7, 2)]),
+        Property(
+            "one pair",
+            "One query and one key score vᵀ tanh(W [q; k]).",
+            lambda draw: [_pairs(draw, 1, 1, 1), _pairs(draw, 1, 1, 1, square=True)],
+            points=2,
+        ),
+        Property(
+            "pairs",
+            "Row i is query i, column j is key j.",
+            lambda draw: [_pairs(draw, 2, 3, 1), _pairs(draw, 5, 5, 1), _pairs(draw, 1, 3, 1), _pairs(draw, 3, 1, 1)],
+            points=2,
+            needs=("one pair",),
+        ),
+        Property(
+            "batch",
+            "Each sentence is its own, with any number of axes before it.",
+            lambda draw: [_pairs(draw, 3, 5, 2), _pairs(draw, 3, 5), _pairs(draw, 3, 3, 3, 2)],
+            needs=("pairs",),
+        ),
+        has_gradient(lambda draw: [_pairs(draw, 3, 5, 2)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_pairs(draw, 3, 5, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

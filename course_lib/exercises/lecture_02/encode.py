@@ -2,6 +2,9 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.primitives import encode
 from course_lib.primitives.cells import rnn_step
 
 HINTS = (
@@ -186,3 +189,56 @@ WRONG = (
 )
 
 RIGHT = (by_picking_the_last_state, by_loop_over_sequences, by_packing, by_products_before_the_loop)
+
+
+def _sentences(draw: Draw, lengths: list[int], T: int, scale_h: float = 1.0) -> Call:
+    """Sentences of these lengths, with large numbers in the padding."""
+    d, n = draw.sizes(2)
+    x, ends = draw.normal(len(lengths), T, d), torch.tensor(lengths)
+    x = torch.where((torch.arange(T) < ends[:, None])[..., None], x, 30.0 * draw.normal(len(lengths), T, d))
+    h = draw.normal(len(lengths), n, scale=scale_h)
+    return x, ends, h, draw.normal(n, d, scale=0.5), draw.normal(n, n, scale=0.5), draw.normal(n, scale=0.5)
+
+
+exercise = Exercise(
+    id="02.5",
+    title="Read a padded batch",
+    reference=encode,
+    properties=(
+        runs_on(lambda draw: [_sentences(draw, [5, 3], 5)]),
+        has_shape("All states, and the last state of each sentence.", lambda draw: [_sentences(draw, [5, 3], 5)]),
+        Property("one step", "A sentence of one token takes one step.", lambda draw: [_sentences(draw, [1], 1)]),
+        Property(
+            "steps",
+            "Each step starts from the state before it.",
+            lambda draw: [_sentences(draw, [4], 4), _sentences(draw, [3, 3], 3)],
+            needs=("one step",),
+        ),
+        Property(
+            "padding",
+            "The states behind the end are 0.",
+            lambda draw: [_sentences(draw, [5, 2, 3], 5)],
+            right_result(0),
+            needs=("steps",),
+        ),
+        Property(
+            "last state",
+            "The last state is the one after the last real token.",
+            lambda draw: [_sentences(draw, [5, 2, 3], 5), _sentences(draw, [1, 4], 7)],
+            right_result(1),
+            points=2,
+            needs=("steps",),
+        ),
+        Property(
+            "empty",
+            "A sentence without tokens keeps its initial state.",
+            lambda draw: [_sentences(draw, [3, 0], 3)],
+            needs=("padding", "last state"),
+        ),
+        has_gradient(lambda draw: [_sentences(draw, [5, 2, 3], 5)], needs=("padding", "last state")),
+        leaves_inputs(lambda draw: [_sentences(draw, [5, 2, 3], 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -6,6 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from course_lib.attention import general_scores
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     "For one query and one key the score is a row times a matrix times a column: one number. You need this number "
     "for all pairs at once. What are the shapes of the three factors, and in which order do their inner sizes agree?",
@@ -114,3 +117,42 @@ WRONG = (
 )
 
 RIGHT = (by_einsum, keys_brought_to_the_queries, by_bilinear_layer, by_loop_over_queries)
+
+
+def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) -> Call:
+    d_q, d_k = draw.sizes(2)
+    d_k = d_q if square else d_k
+    return draw.normal(*batch, T_q, d_q), draw.normal(*batch, T_k, d_k), draw.normal(d_q, d_k)
+
+
+exercise = Exercise(
+    id="02.2",
+    title="General (bilinear) scores",
+    reference=general_scores,
+    properties=(
+        runs_on(lambda draw: [_pairs(draw, 5, 7, 2, square=True)]),
+        has_shape("One score for each pair of query and key.", lambda draw: [_pairs(draw, 5, 7, 2, square=True)]),
+        Property(
+            "one pair", "One query and one key score qᵀ W k.", lambda draw: [_pairs(draw, 1, 1, 1, square=True)], points=2
+        ),
+        Property("sizes", "Queries and keys may differ in size.", lambda draw: [_pairs(draw, 1, 1, 1)], needs=("one pair",)),
+        Property(
+            "pairs",
+            "Row i is query i, column j is key j.",
+            lambda draw: [_pairs(draw, 2, 3, 1), _pairs(draw, 5, 5, 1)],
+            points=2,
+            needs=("sizes",),
+        ),
+        Property(
+            "batch",
+            "Each sentence is its own, with any number of axes before it.",
+            lambda draw: [_pairs(draw, 3, 5, 2), _pairs(draw, 3, 5), _pairs(draw, 3, 3, 3, 2)],
+            needs=("pairs",),
+        ),
+        has_gradient(lambda draw: [_pairs(draw, 3, 5, 2)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_pairs(draw, 3, 5, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import teacher_forced_loss
+
 HINTS = (
     "Write one short sentence with its begin, its end and two paddings on paper, and below each position what the "
     "decoder has read there and which token it is asked for. Which logits speak about nothing? Which tokens are "
@@ -129,3 +132,57 @@ WRONG = (
 )
 
 RIGHT = (by_choosing_real_tokens, by_logsumexp, by_loops, in_double_precision)
+
+
+def _sentences(draw: Draw, lengths: list[int], T: int, padding: int = 4) -> Call:
+    """Targets of these lengths with padding behind them; the padding index is not 0, and no real token."""
+    n_tokens = 11
+    tokens = draw.integers(0, n_tokens - 1, len(lengths), T)
+    tokens = tokens + (tokens >= padding)
+    real = torch.arange(T) < torch.tensor(lengths)[:, None]
+    return draw.normal(len(lengths), T, n_tokens, scale=2.0), torch.where(real, tokens, padding), padding
+
+
+def _sure(draw: Draw) -> list[Call]:
+    logits, target, padding = _sentences(draw, [5, 3], 5)
+    return [(logits * 100.0, target, padding)]
+
+
+exercise = Exercise(
+    id="02.6",
+    title="The loss under teacher forcing",
+    reference=teacher_forced_loss,
+    properties=(
+        runs_on(lambda draw: [_sentences(draw, [7, 7], 7)]),
+        has_shape("One number.", lambda draw: [_sentences(draw, [7, 7], 7)]),
+        Property(
+            "one token", "One prediction costs minus the log of its probability.", lambda draw: [_sentences(draw, [2], 2)]
+        ),
+        Property(
+            "shift",
+            "The logits at t are about the token at t + 1.",
+            lambda draw: [_sentences(draw, [5], 5)],
+            points=2,
+            needs=("one token",),
+        ),
+        Property(
+            "mean",
+            "The loss is the mean over the batch's tokens.",
+            lambda draw: [_sentences(draw, [5, 5, 5], 5)],
+            needs=("shift",),
+        ),
+        Property(
+            "padding",
+            "Padding is never a target, and each real token counts the same.",
+            lambda draw: [_sentences(draw, [7, 3, 2], 7), _sentences(draw, [5, 4], 6, padding=7)],
+            points=2,
+            needs=("mean",),
+        ),
+        Property("sure", "A model that is sure and wrong pays a large, finite price.", _sure, needs=("padding",)),
+        has_gradient(lambda draw: [_sentences(draw, [5, 3], 5)], needs=("padding",)),
+        leaves_inputs(lambda draw: [_sentences(draw, [5, 3], 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,58 @@
+"""Pairs of texts, and how a set is cut into train, valid and test so that nothing leaks from one into another."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+Part = TypeVar("Part")
+Item = TypeVar("Item")
+
+
+class Pair(NamedTuple):
+    """A source text and the target text that it should become."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Splits(Generic[Part]):
+    """Three parts of one data set: to learn from, to choose by, and to report on once."""
+
+    train: Part
+    valid: Part
+    test: Part
+
+
+def split(items: Iterable[Item], n_train: int, n_valid: int, n_test: int, seed: int) -> Splits[tuple[Item, ...]]:
+    """Draw three parts from `items`, each item at most once over all of them.
+
+    Args:
+        items: hashable things to draw from; one that occurs twice counts once.
+        n_train: size of the part to learn from.
+        n_valid: size of the part to choose by.
+        n_test: size of the part to report on.
+        seed: decides the draw; the order of `items` matters too, so that a set should be sorted first.
+
+    Returns:
+        Splits of tuples with no item in common.
+
+    Raises:
+        ValueError: a size is negative, or there are too few different items.
+    """
+    if min(n_train, n_valid, n_test) < 0:
+        raise ValueError(f"sizes must not be negative, got {n_train}, {n_valid} and {n_test}.")
+    different = list(dict.fromkeys(items))
+    wanted = n_train + n_valid + n_test
+    if wanted > len(different):
+        raise ValueError(
+            f"{n_train} + {n_valid} + {n_test} = {wanted} items asked for, but there are only {len(different)} different ones, "
+            "and none may stand in two parts."
+        )
+    drawn = random.Random(seed).sample(different, wanted)
+    return Splits(
+        train=tuple(drawn[:n_train]),
+        valid=tuple(drawn[n_train : n_train + n_valid]),
+        test=tuple(drawn[n_train + n_valid :]),
+    )

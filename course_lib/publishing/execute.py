@@ -1,0 +1,157 @@
+"""Executes notebooks headless: one kernel for each, several at a time, with run time and peak memory."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+from course_lib.publishing.outputs import code_cells, failures, first_line
+
+CELL_TIMEOUT = 600.0
+"""Seconds that one cell may take."""
+
+
+@dataclass
+class Execution:
+    """An executed notebook. `failures` says, in one line each, what went wrong; it is empty where nothing did."""
+
+    notebook: NotebookNode
+    seconds: float = 0.0
+    peak_mb: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+
+def execute(
+    notebooks: Mapping[str, tuple[NotebookNode, Path]], root: Path, *, workers: int | None = None, timeout: float = CELL_TIMEOUT
+) -> dict[str, Execution]:
+    """Execute notebooks in place, each in a kernel of its own, and show one progress bar.
+
+    A failing cell stops nothing: the cells after it run. A kernel that dies or a cell that runs into the time limit ends its notebook.
+
+    Args:
+        notebooks: by name, each with the folder it runs in.
+        root: the folder of the course; the kernels import `course_lib` from there.
+        workers: how many kernels run at a time; by default as many as there are cores.
+        timeout: seconds that one cell may take.
+
+    Returns:
+        by name, what came of each.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = max(1, min(workers or cores, len(notebooks)))
+    environment = kernel_environment(root, threads=max(1, min(2, cores // workers)))
+    managers: list[AsyncKernelManager] = []
+    n_cells = sum(len(code_cells(notebook)) for notebook, _ in notebooks.values())
+    with (
+        tqdm(total=n_cells, unit="cell", desc="executing", disable=None, leave=False) as bar,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        running = {
+            name: pool.submit(_execute_one, notebook, folder, environment, timeout, lambda **_: bar.update(), managers)
+            for name, (notebook, folder) in notebooks.items()
+        }
+        try:
+            return {name: future.result() for name, future in running.items()}
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for manager in managers:
+                _kill(manager)
+            raise
+
+
+def kernel_environment(root: Path, threads: int) -> dict[str, str]:
+    """The environment of a kernel that nobody watches: this course first on the path, few threads, no progress bars."""
+    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return os.environ | pinned | {"PYTHONPATH": path, "CI": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+
+
+def _execute_one(
+    notebook: NotebookNode,
+    folder: Path,
+    environment: dict[str, str],
+    timeout: float,
+    on_cell: Callable[..., object],
+    managers: list[AsyncKernelManager],
+) -> Execution:
+    # No kernel folder but the interpreter's own: "python3" is the Python that runs this, whatever is registered for the user.
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    managers.append(manager)
+    done = Execution(notebook)
+    client = NotebookClient(
+        notebook,
+        km=manager,
+        timeout=timeout,
+        startup_timeout=120,
+        allow_errors=True,
+        record_timing=False,
+        shutdown_kernel="immediate",
+        resources={"metadata": {"path": str(folder)}},
+        on_cell_executed=on_cell,
+    )
+    for cell in code_cells(notebook):
+        cell.outputs, cell.execution_count = [], None
+    started = time.perf_counter()
+    try:
+        # On Windows the default loop lacks what zmq needs; elsewhere this one is the default.
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(_watched(client, manager, done, environment))
+    except DeadKernelError:
+        done.failures.append(f"{_last_cell(notebook)}: the kernel died (out of memory, or the process was ended)")
+    except CellTimeoutError:
+        done.failures.append(f"{_last_cell(notebook)}: still running after {timeout:g} s")
+    except Exception as error:
+        done.failures.append(f"the notebook could not be run: {type(error).__name__}: {first_line(str(error))}")
+    done.seconds = time.perf_counter() - started
+    done.failures = failures(notebook) + done.failures
+    return done
+
+
+async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Execution, environment: dict[str, str]) -> None:
+    sampling = asyncio.create_task(_sample_memory(manager, done))
+    try:
+        await client.async_execute(env=environment, cleanup_kc=True)
+    finally:
+        sampling.cancel()
+
+
+async def _sample_memory(manager: AsyncKernelManager, done: Execution) -> None:
+    """Ten times a second: what the kernel and its children hold in memory; the largest sum is the peak."""
+    while True:
+        pid = getattr(manager.provisioner, "pid", None)
+        if pid is not None:
+            try:
+                kernel = psutil.Process(pid)
+                held = sum(process.memory_info().rss for process in (kernel, *kernel.children(recursive=True)))
+                done.peak_mb = max(done.peak_mb, held / 2**20)
+            except psutil.Error:
+                pass
+        await asyncio.sleep(0.1)
+
+
+def _last_cell(notebook: NotebookNode) -> str:
+    """Name the cell that was running: the one after the last that came to its end."""
+    for number, cell in enumerate(notebook.cells, start=1):
+        if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None:
+            return f"cell {number} ({first_line(cell.source)})"
+    return "after the last cell"
+
+
+def _kill(manager: AsyncKernelManager) -> None:
+    pid = getattr(manager.provisioner, "pid", None)
+    if pid is not None:
+        try:
+            psutil.Process(pid).kill()
+        except psutil.Error:
+            pass

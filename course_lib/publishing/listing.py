@@ -1,0 +1,29 @@
+"""`course exercises`: what there is to do, and what its checks are tested with."""
+
+import json
+
+from course_lib.exercises import Exercise, exercises
+from course_lib.publishing.claims import aligned
+
+
+def listing(as_json: bool) -> str:
+    """List every exercise: id, lecture, title, points, library function, and its wrong answers and right variants by name."""
+    described = [_described(item) for item in exercises()]
+    if as_json:
+        return json.dumps(described, indent=2, ensure_ascii=False)
+    blocks = [aligned([("id", "exercise", "points", "in the library"), *((d["id"], d["title"], str(d["points"]), d["function"]) for d in described)])]
+    for d in described:
+        blocks.append(f"{d['id']}\n  wrong answers: {', '.join(d['wrong'])}\n  right variants: {', '.join(d['right'])}")
+    return "\n\n".join(blocks)
+
+
+def _described(item: Exercise) -> dict:
+    return {
+        "id": item.id,
+        "lecture": item.lecture,
+        "title": item.title,
+        "points": item.points,
+        "function": f"{item.reference.__module__}.{item.reference.__qualname__}",
+        "wrong": [answer.__name__ for answer in item.wrong],
+        "right": [answer.__name__ for answer in item.right],
+    }

@@ -1,0 +1,43 @@
+"""The committed record of what each lecture costs: seconds and megabytes, rounded so that prose can quote them."""
+
+import json
+from pathlib import Path
+
+Cost = dict[str, int]
+"""`{"seconds": …, "peak_mb": …}`."""
+
+
+def load(root: Path) -> dict[str, Cost]:
+    """Read authoring/measured.json: by lecture number; empty where there is none yet."""
+    path = _path(root)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def save(root: Path, record: dict[str, Cost]) -> None:
+    """Write the record, in the order of the lectures."""
+    text = json.dumps(dict(sorted(record.items())), indent=2) + "\n"
+    _path(root).write_text(text, encoding="utf-8", newline="\n")
+
+
+def refreshed(old: Cost | None, seconds: float, peak_mb: float) -> Cost:
+    """Take over new figures, rounded up to 5 s and 50 MB; a figure within a quarter of the recorded one changes nothing."""
+    new = {"seconds": _up(seconds, 5), "peak_mb": _up(peak_mb, 50)}
+    if old is None:
+        return new
+    raw = {"seconds": seconds, "peak_mb": peak_mb}
+    return {key: old[key] if abs(raw[key] - old[key]) <= old[key] / 4 else new[key] for key in new}
+
+
+def sentence(cost: Cost | None) -> str:
+    """Say what a lecture costs, for its header."""
+    if cost is None:
+        return "Not measured yet."
+    return f"Runs in about {cost['seconds']} s and {cost['peak_mb']} MB on two CPU cores."
+
+
+def _up(value: float, step: int) -> int:
+    return max(1, -int(-value // step)) * step
+
+
+def _path(root: Path) -> Path:
+    return root / "authoring" / "measured.json"

@@ -1,0 +1,110 @@
+"""What an executed notebook holds: claims, failures, widget errors; and how its outputs are made fit to be committed."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+_WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """Give the code cells in order."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    """Give the tags of a cell."""
+    return cell.metadata.get("tags", [])
+
+
+def claims(notebook: NotebookNode) -> list[dict]:
+    """Give the claims that the outputs of a notebook hold, in order, each as id, text, value, threshold, holds."""
+    shown = (output.get("metadata", {}).get("course_claim") for cell in code_cells(notebook) for output in cell.outputs)
+    return list({claim["id"]: dict(claim) for claim in shown if claim}.values())
+
+
+def failures(notebook: NotebookNode) -> list[str]:
+    """Name each cell that raised without being meant to, or was meant to and did not, and each error inside a widget.
+
+    A line says the number of the cell among all cells, its first line of code, and the error.
+    """
+    found = []
+    for number, cell in enumerate(notebook.cells, start=1):
+        if cell.cell_type != "code":
+            continue
+        errors = [f"{output.ename}: {first_line(output.evalue)}" for output in cell.outputs if output.output_type == "error"]
+        meant = "raises-exception" in tags(cell)
+        if meant and cell.execution_count is not None and not errors:
+            found.append(f"cell {number} ({first_line(cell.source)}) is tagged raises-exception and raised nothing")
+        if not meant:
+            found += [f"cell {number} ({first_line(cell.source)}) raised {error}" for error in errors]
+    return found + [f"an interactive raised {error}" for error in _widget_errors(notebook)]
+
+
+def first_line(text: str) -> str:
+    """Give the first line of a text that is not empty and no comment, shortened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    line = next((line for line in lines if not line.startswith("#")), lines[0] if lines else "")
+    return line if len(line) <= 100 else line[:99] + "…"
+
+
+def _widget_errors(notebook: NotebookNode) -> Iterator[str]:
+    """`interact` catches what its function raises and shows it inside an output widget."""
+    saved = notebook.metadata.get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
+    for model in saved.values():
+        for output in model.get("state", {}).get("outputs", ()):
+            if output.get("output_type") == "error":
+                yield f"{output['ename']}: {first_line(output['evalue'])}"
+
+
+def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
+    """Strip widgets and whatever differs from machine to machine: folders, process numbers, addresses in memory."""
+    for cell in code_cells(notebook):
+        kept = []
+        for output in cell.outputs:
+            if _WIDGET_VIEW in output.get("data", {}):
+                continue
+            _make_portable(output, root)
+            kept.append(output)
+        cell.outputs = kept
+        for passing in ("execution", "collapsed", "scrolled"):
+            cell.metadata.pop(passing, None)
+    notebook.metadata.pop("widgets", None)
+
+
+def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
+    """Give a fresh draft the outputs of an executed notebook, if the code of the two is the same; say whether it is."""
+    new, old = code_cells(fresh), code_cells(executed)
+    if [cell.source for cell in new] != [cell.source for cell in old] or any(cell.source.strip() and cell.execution_count is None for cell in old):
+        return False
+    for to, of in zip(new, old, strict=True):
+        to.outputs, to.execution_count = of.outputs, of.execution_count
+    return True
+
+
+def portable(text: str, root: Path) -> str:
+    """Take this machine's folders out of a text: the course's own files stay relative to its root."""
+    home = Path.home()
+    for folder, name in ((sys.prefix, "<python>"), (sys.base_prefix, "<python>"), (str(root), ""), (str(home), "~")):
+        if len(Path(folder).parts) > 1:
+            replacement = f"{name}/" if name else ""
+            text = re.sub(re.escape(folder) + r"[/\\]", lambda _, new=replacement: new, text)
+            near = folder.replace(str(home), "~", 1)
+            text = text.replace(near + "/", replacement) if near != folder else text
+    text = re.sub(r"(/|[A-Z]:\\)[^\s:\"'<>]*ipykernel_\d+[/\\]\d+\.py", "<cell>", text)
+    return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
+
+
+def _make_portable(output: NotebookNode, root: Path) -> None:
+    if "text" in output:
+        output.text = portable(output.text, root)
+    if "traceback" in output:
+        output.traceback = [portable(line, root) for line in output.traceback]
+        output.evalue = portable(output.evalue, root)
+    for mime, value in output.get("data", {}).items():
+        if mime.startswith("text/") and isinstance(value, str):
+            output.data[mime] = portable(value, root)

@@ -1,0 +1,75 @@
+"""Where the course lies on disk, and which lectures it has."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class NotACourse(Exception):
+    """No folder with an `authoring/` was found."""
+
+
+class UnknownLecture(Exception):
+    """A lecture was asked for that the course does not have; the text lists those it has."""
+
+
+class PublishingFailed(Exception):
+    """A lecture could not be built or run; the text says which, where and why."""
+
+
+@dataclass(frozen=True)
+class Lecture:
+    """One lecture and its three files: the authoring source, the student's notebook and the solved one."""
+
+    root: Path
+    stem: str
+
+    @property
+    def number(self) -> str:
+        """Its two digits, such as "04"."""
+        return self.stem[:2]
+
+    @property
+    def authoring(self) -> Path:
+        """The only form that is edited by hand."""
+        return self.root / "authoring" / f"{self.stem}.py"
+
+    @property
+    def unsolved(self) -> Path:
+        """The student's notebook."""
+        return self.root / "lectures" / f"{self.stem}.ipynb"
+
+    @property
+    def solution(self) -> Path:
+        """The solved and executed notebook."""
+        return self.root / "solutions" / f"{self.stem}.ipynb"
+
+    def name(self, path: Path) -> str:
+        """One of its files as it is called from the root, with forward slashes on every system."""
+        return path.relative_to(self.root).as_posix()
+
+
+def project_root() -> Path:
+    """Find the folder of the course: the one this package lies in, else the working directory or one above it.
+
+    Raises:
+        NotACourse: none of them has an `authoring` folder.
+    """
+    for folder in (Path(__file__).resolve().parents[2], Path.cwd(), *Path.cwd().parents):
+        if (folder / "authoring").is_dir():
+            return folder
+    raise NotACourse("no folder `authoring` here or above: change into the folder of the course, where course.py lies.")
+
+
+def lectures(root: Path, numbers: Iterable[str] = ()) -> list[Lecture]:
+    """Give the lectures of a course in order: those whose numbers are given ("4" and "04" alike), or all.
+
+    Raises:
+        UnknownLecture: there is no lecture of that number.
+    """
+    found = {path.stem[:2]: Lecture(root, path.stem) for path in sorted((root / "authoring").glob("[0-9][0-9]_*.py"))}
+    wanted = {number.zfill(2) for number in numbers}
+    if unknown := sorted(wanted - set(found)):
+        named = ", ".join(f"{lecture.number} {lecture.stem[3:].replace('_', ' ')}" for lecture in found.values()) or "none"
+        raise UnknownLecture(f"there is no lecture {', '.join(unknown)}; the course has: {named}.")
+    return [lecture for number, lecture in found.items() if not wanted or number in wanted]
