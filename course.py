@@ -1,0 +1,249 @@
+"""Set the course up and start it. Nothing is needed but Python 3.11 or newer, on Linux, macOS or Windows.
+
+    python3 course.py lab [--no-browser] [--port N]    JupyterLab, open at lecture 01
+    python3 course.py run [NN ...] [--json FILE]       run the solved lectures; one table of what was measured
+    python3 course.py test [pytest arguments]          the whole test suite
+    python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
+    python3 course.py exercises [--json]               the list of exercises
+
+The first call makes the folder .venv beside this file (about two minutes and 2 GB); later calls start at once.
+A Python that already has every package of pyproject.toml (a conda environment, a GPU image) is used as it is.
+
+    --cpu     on Linux, while .venv is made: PyTorch without CUDA, from download.pytorch.org (200 MB, not 3 GB)
+    --help    this text
+
+pip follows its own settings (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf ...). To begin afresh, delete .venv.
+"""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - this is the message of an older Python
+    sys.exit(
+        f"The course needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).\nInstall one from "
+        "https://www.python.org/downloads/ or with your package manager, and call course.py with it, for example:\n"
+        "    python3.12 course.py lab"
+    )
+
+import contextlib
+import errno
+import hashlib
+import importlib.util
+import json
+import operator
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+EXTRAS = {"test": ["test"]}  # what a command needs beyond the dependencies
+FREE_GB = 3.0
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+STAMP, LOCK, LOG = VENV / "course-setup.json", VENV / "course-setup.lock", VENV / "course-setup.log"
+COMPARE = {">=": operator.ge, "<": operator.lt, "==": operator.eq}
+
+
+class Stop(Exception):
+    """What is wrong and what to do about it, in words for the person at the keyboard."""
+
+
+def main(arguments: list[str]) -> int:
+    """Make the environment if need be, run the command in it and return its exit status."""
+    command = [argument for argument in arguments if argument != "--cpu"]
+    if not command or command[0] in ("-h", "--help", "help"):
+        print(__doc__.strip())
+        return 0
+    try:
+        return start(environment(EXTRAS.get(command[0], []), cpu="--cpu" in arguments), command)
+    except (Stop, OSError) as problem:
+        say(f"\n{advice(problem) if isinstance(problem, OSError) else problem}")
+        return 1
+    except KeyboardInterrupt:
+        say("\nStopped. The next call takes the set-up up again.")
+        return 130
+
+
+def say(text: str) -> None:
+    """Print on stderr: stdout belongs to the command."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def advice(error: OSError) -> str:
+    """What a person can do about an error of the operating system."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return disk_full(str(error))
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"{error.filename or ROOT} may not be written, and the set-up makes {VENV}.\nCopy the course to a folder of "
+            "your own, or call course.py with a Python that already has every package of pyproject.toml."
+        )
+    return f"The set-up failed: {error}\nDelete {VENV} and try again."
+
+
+def disk_full(seen: str) -> str:
+    """What was seen, and how to make room."""
+    return (
+        f"The disk is full: {seen}.\nThe set-up needs about {FREE_GB:.0f} GB free in {ROOT} and 1 GB in "
+        f"{tempfile.gettempdir()} (8 GB and 3 GB with CUDA on Linux; --cpu avoids it). Make room, or move the course, "
+        "or set TMPDIR to a larger folder, and call course.py again."
+    )
+
+
+def environment(extras: list[str], cpu: bool = False) -> str:
+    """The Python that has the packages: the running one, or that of .venv, which is first made, completed or mended."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = pyproject["project"]
+    wanted = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
+    inside = Path(sys.prefix).resolve() == VENV.resolve()
+    if not inside and complete(wanted):
+        return sys.executable
+    decisive = [project, pyproject.get("build-system")]  # the settings of other tools change nothing here
+    key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    if not ready(key, extras):
+        VENV.mkdir(exist_ok=True)
+        with LOCK.open("a") as lock:
+            wait_for(lock)
+            if not ready(key, extras):  # another set-up may have finished meanwhile
+                set_up(key, extras, [line for line in wanted if cpu and line.startswith("torch")], inside)
+    return str(PYTHON)
+
+
+def complete(wanted: list[str]) -> bool:
+    """Does the running Python meet every requirement, such as `torch>=2.11,<2.14`?"""
+    named = [re.fullmatch(r"([\w.-]+)(.*)", requirement).groups() for requirement in wanted]
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return all(in_range(metadata.version(name), bounds) for name, bounds in named)
+    return False
+
+
+def in_range(version: str, bounds: str) -> bool:
+    """Is the version within the bounds? A bound other than >=, < and == is not understood and so not met."""
+    understood = re.findall(r"(>=|<|==)(\d[\d.]*)(?:,|$)", bounds)
+    met = [COMPARE[sign](release(version), release(edge)) for sign, edge in understood]
+    return all(met) and len(met) == len(bounds.split(",")) - (bounds == "")
+
+
+def release(version: str) -> tuple[int, ...]:
+    """(2, 13) of 2.13.0+cpu. A pre-release, which GPU images like to carry, counts as its release."""
+    numbers = re.match(r"\d+(\.\d+)*", version).group()
+    return tuple(int(number) for number in re.sub(r"(\.0+)+$", "", numbers).split("."))
+
+
+def ready(key: str, extras: list[str]) -> bool:
+    """Is .venv whole, up to date, and does it hold the extras?"""
+    found = stamp()
+    return PYTHON.exists() and found.get("key") == key and set(extras) <= set(found["extras"])
+
+
+def stamp() -> dict:
+    """What the last set-up left behind: nothing, or its extras, and its key if it came to its end."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return json.loads(STAMP.read_text(encoding="utf-8"))
+    return {}
+
+
+def wait_for(lock) -> None:
+    """One set-up at a time. pip inherits the lock, so that one whose parent was killed is waited for as well."""
+    with contextlib.suppress(ImportError, OSError):  # Windows protects open files itself; some file systems cannot lock
+        import fcntl
+
+        os.set_inheritable(lock.fileno(), True)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another set-up is at work on .venv: waiting until it is done.")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def set_up(key: str, extras: list[str], cpu_first: list[str], inside: bool) -> None:
+    """Make, complete or mend .venv. The stamp is written first and gets its key last: what was broken off is made anew."""
+    found, begun = stamp(), time.monotonic()
+    fresh = not PYTHON.exists() or (STAMP.exists() and "key" not in found)
+    if sys.platform == "darwin" and platform.machine() == "x86_64":
+        raise Stop(
+            "PyTorch makes no packages for Intel Macs any more (2.2 was the last); the course needs a newer one.\n"
+            "With Apple silicon, install a native (arm64) Python; with an Intel processor, use another computer."
+        )
+    if fresh and inside:
+        raise Stop(f"{VENV} is only half made and its own Python cannot mend it: call course.py with another one.")
+    if fresh and not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
+        raise Stop(
+            f"{sys.executable} cannot make an environment: its module venv or ensurepip is missing.\n"
+            "Debian, Ubuntu: sudo apt install python3-venv. Elsewhere: get Python from python.org. Then call course.py again."
+        )
+    free = shutil.disk_usage(ROOT).free / 1e9
+    if fresh and free < FREE_GB:
+        raise Stop(disk_full(f"{free:.1f} GB are free"))
+    say(f"Setting up {VENV}: about two minutes and 2 GB, only this once.")
+    if fresh and not cpu_first and sys.platform == "linux" and not shutil.which("nvidia-smi"):
+        say("  No NVIDIA GPU is seen here. If pip begins to fetch CUDA (3 GB), press Ctrl-C and add --cpu.")
+    extras = sorted({*extras, *found.get("extras", [])})
+    STAMP.write_text(json.dumps({"extras": extras}), encoding="utf-8")
+    if fresh:
+        for entry in set(VENV.iterdir()) - {STAMP, LOCK}:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        run([sys.executable, "-m", "venv", str(VENV)], "making the environment")
+    pip = [str(PYTHON), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    if cpu_first:
+        run([*pip, "--index-url", CPU_INDEX, *cpu_first], "installing PyTorch for the CPU")
+    run([*pip, "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)], "installing the packages")
+    STAMP.write_text(json.dumps({"extras": extras, "key": key}), encoding="utf-8")
+    say(f"  ready after {time.monotonic() - begun:.0f} s")
+
+
+def run(command: list[str], label: str) -> None:
+    """Run one step of the set-up with its output in LOG; say every ten seconds what it is doing."""
+    settings = {**os.environ, "PIP_USER": "0", "PIP_PROGRESS_BAR": "off", "PYTHONUNBUFFERED": "1"}
+    begun, told = time.monotonic(), -1
+    with LOG.open("wb") as log:  # the open lock goes to the step: close_fds=False
+        step = subprocess.Popen(command, env=settings, stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=False)
+        while step.poll() is None:
+            seconds = int(time.monotonic() - begun)
+            if seconds // 10 > told:
+                told = seconds // 10
+                lines = LOG.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+                say(f"  {label} ({seconds} s)  {lines[-1].strip():.80}")
+            time.sleep(0.1)
+    if step.returncode:
+        raise Stop(diagnosis(label, LOG.read_text(encoding="utf-8", errors="replace")))
+
+
+def diagnosis(label: str, output: str) -> str:
+    """What went wrong in a step, told from what it printed."""
+    wanted = re.search(r"(?:distribution found for|satisfies the requirement) ([^\s;]+)", output)
+    name = wanted.group(1) if wanted else "a package"
+    if re.search(r"No space left on device|not enough space on the disk|Disk quota exceeded", output):
+        text = disk_full(f"{label} could not write a file")
+    elif re.search(r"ConnectionError|ProtocolError|ProxyError|SSLError|Max retries|timed out|getaddrinfo", output):
+        text = f"The network is absent, or pip cannot reach its index: it wanted {name}.\nGo online, or set pip's proxy."
+    elif wanted:
+        where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+        text = f"pip finds no {name} for {where}.\nGo online, look at pip's settings (pip config list), or try another Python."
+    else:
+        text = f"The step failed: {label}.\nIts last words: {' '.join(output.split()[-60:])}"
+    return f"{text} Then call course.py again.\nThe whole output is in {LOG}."
+
+
+def start(python: str, command: list[str]) -> int:
+    """Become the command on POSIX; on Windows, where that loses the console, wait for it."""
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings = {"PYTHONUTF8": "1", **os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    line = [python, "-m", "course_lib", *command]
+    if os.name != "nt":
+        os.execve(python, line, settings)
+    process = subprocess.Popen(line, env=settings)
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):  # the command has heard it too, and decides
+            return process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
