@@ -83,10 +83,13 @@ def _fetch(url: str, path: Path, timeout: float) -> str:
             while chunk := answer.read(1 << 16):
                 digest.update(chunk)
                 file.write(chunk)
-    except urllib.error.URLError as error:
+            promised = answer.headers.get("Content-Length")
+            if promised and int(promised) != file.tell():
+                raise ConnectionError(f"the connection broke after {file.tell()} of {promised} bytes")
+    except (urllib.error.URLError, TimeoutError, ConnectionError, HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         raise Unreachable(f"cannot fetch {url} ({error}); it needs a network, and no lecture needs it.") from error
-    except (TimeoutError, ConnectionError, HTTPException) as error:
-        raise Unreachable(f"the connection to {url} broke ({error!r}); it needs a network, and no lecture needs it.") from error
     return digest.hexdigest()
 
 

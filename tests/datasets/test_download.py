@@ -1,0 +1,161 @@
+"""Against a server on this machine: the right file, the wrong one, none, and no server at all."""
+
+import functools
+import hashlib
+import http.server
+import io
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from course_lib.datasets import Unreachable, WrongChecksum, cache_folder, download, multi30k
+
+CONTENT = b"two black dogs\n"
+CHECKSUM = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves files without a line in the log, counts the requests, and breaks off where the path asks for it."""
+
+    def do_GET(self):
+        self.server.requests.append(self.path)
+        if "broken" not in self.path:
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write(b"half")
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path):
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "dogs.txt").write_bytes(CONTENT)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=served)) as running:
+        running.requests, running.folder = [], served
+        running.address = f"http://127.0.0.1:{running.server_address[1]}"
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def test_a_file_is_fetched_once(server, tmp_path):
+    kept = tmp_path / "a" / "b"
+    path = download(f"{server.address}/dogs.txt", CHECKSUM.upper(), kept)
+    assert path.read_bytes() == CONTENT and path.parent == kept
+    assert download(f"{server.address}/dogs.txt", CHECKSUM, kept) == path
+    assert server.requests == ["/dogs.txt"]
+
+
+def test_a_damaged_file_is_fetched_again(server, tmp_path):
+    path = download(f"{server.address}/dogs.txt", CHECKSUM, tmp_path)
+    path.write_bytes(b"two black cats\n")
+    assert download(f"{server.address}/dogs.txt", CHECKSUM, tmp_path).read_bytes() == CONTENT
+    assert len(server.requests) == 2
+
+
+def test_a_wrong_checksum_is_refused_and_leaves_nothing(server, tmp_path):
+    kept = tmp_path / "kept"
+    with pytest.raises(WrongChecksum, match=f"has SHA-256 {CHECKSUM}, expected {'0' * 64}"):
+        download(f"{server.address}/dogs.txt", "0" * 64, kept)
+    assert list(kept.iterdir()) == []
+
+
+def test_a_file_that_is_not_there_is_said_in_one_line(server, tmp_path):
+    with pytest.raises(Unreachable, match="404.*no lecture needs it") as caught:
+        download(f"{server.address}/cats.txt", CHECKSUM, tmp_path / "kept")
+    assert "\n" not in str(caught.value) and list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_connection_that_breaks_leaves_nothing(server, tmp_path):
+    kept = tmp_path / "kept"
+    with pytest.raises(Unreachable, match="broke after 4 of 100 bytes"):
+        download(f"{server.address}/broken.txt", CHECKSUM, kept)
+    assert list(kept.iterdir()) == []
+
+
+def test_no_network_is_said_in_one_line(tmp_path):
+    with pytest.raises(Unreachable, match="needs a network, and no lecture needs it") as caught:
+        download("http://127.0.0.1:9/dogs.txt", CHECKSUM, tmp_path, timeout=2.0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "checksum", "message"),
+    [
+        ("file:///etc/passwd", CHECKSUM, "http"),
+        ("http://127.0.0.1:9/", CHECKSUM, "address of a file"),
+        ("http://127.0.0.1:9/dogs.txt", "abc", "64 hexadecimal digits"),
+        ("http://127.0.0.1:9/dogs.txt", "g" * 64, "64 hexadecimal digits"),
+    ],
+)
+def test_addresses_and_checksums_of_the_wrong_form_are_refused(url, checksum, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        download(url, checksum, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "end"),
+    [
+        ("linux", "XDG_CACHE_HOME", ("attention-course",)),
+        ("win32", "LOCALAPPDATA", ("attention-course",)),
+        ("darwin", None, ("Library", "Caches", "attention-course")),
+    ],
+)
+def test_the_cache_folder_is_the_platforms_own(platform, variable, end, monkeypatch, tmp_path):
+    monkeypatch.delenv("ATTENTION_COURSE_CACHE", raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path))
+        assert cache_folder() == tmp_path.joinpath(*end)
+    assert cache_folder().parts[-len(end) :] == end
+
+
+def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_COURSE_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+
+
+def archive(server, name, files):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for member, text in files.items():
+            entry = tarfile.TarInfo(member)
+            entry.size = len(text.encode())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    Path(server.folder, name).write_bytes(buffer.getvalue())
+    return f"{server.address}/{name}", hashlib.sha256(buffer.getvalue()).hexdigest()
+
+
+def test_multi30k_reads_pairs_and_drops_those_that_leak(server, tmp_path):
+    train = archive(server, "training.tar.gz", {"train.en": "A dog.\nA cat.\n", "train.de": "Ein Hund.\nEine Katze.\n"})
+    valid = archive(server, "validation.tar.gz", {"val.en": "A dog.\nSnow.\n", "val.de": "Ein Hund.\nSchnee.\n"})
+    test = archive(server, "test.tar.gz", {"./test.de": "Schnee.\nÖl.\n", "./test.en": "Snow.\nOil.\n"})
+    pairs = multi30k("de", "en", train=train, valid=valid, test=test, folder=tmp_path)
+    assert pairs.train == (("Ein Hund.", "A dog."), ("Eine Katze.", "A cat."))
+    assert pairs.valid == (("Schnee.", "Snow."),)
+    assert pairs.test == (("Öl.", "Oil."),)
+
+
+def test_multi30k_refuses_an_archive_that_does_not_match(server, tmp_path):
+    uneven = archive(server, "uneven.tar.gz", {"train.en": "A dog.\nA cat.\n", "train.de": "Ein Hund.\n"})
+    with pytest.raises(ValueError, match="2 lines of 'en', but 1 of 'de'"):
+        multi30k(train=uneven, folder=tmp_path)
+    empty = archive(server, "empty.tar.gz", {"readme": "nothing"})
+    with pytest.raises(ValueError, match=r"holds no file train\.en"):
+        multi30k(train=empty, folder=tmp_path)
+
+
+def test_multi30k_knows_two_languages():
+    with pytest.raises(ValueError, match="'en' and 'de'"):
+        multi30k("en", "fr")
