@@ -3,9 +3,9 @@
     for step in train(model, batches(tokens, labels, batch_size=64, seed=0), loss, steps=500, lr=3e-3, warmup=50):
         losses.append(step.loss)
 
-Adam (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980), a linear warm-up and a linear decay to 0, and gradients clipped by their
-joint norm (Pascanu et al. 2013, algorithm 1, https://arxiv.org/abs/1211.5063). The number of steps is fixed, so that a slow machine
-learns the same as a fast one.
+Adam (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980), a linear warm-up and a linear decay to 0, and gradients clipped by
+their joint norm (Pascanu et al. 2013, algorithm 1, https://arxiv.org/abs/1211.5063). The number of steps is fixed, so that a
+slow machine learns the same as a fast one.
 """
 
 import math

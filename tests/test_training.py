@@ -23,7 +23,8 @@ def test_a_line_is_learned():
     torch.manual_seed(0)
     model = nn.Linear(1, 1)
     *_, last = train(model, batches(*line(), batch_size=16, seed=0), squared_error, steps=400, lr=0.1, warmup=20)
-    assert last.index == 399 and last.loss < 1e-3
+    assert last.index == 399
+    assert last.loss < 1e-3
     torch.testing.assert_close(model.weight.item(), 3.0, atol=0.05, rtol=0)
     torch.testing.assert_close(model.bias.item(), -2.0, atol=0.05, rtol=0)
 
@@ -34,17 +35,17 @@ def test_one_update_is_taken_for_each_step_and_none_before_it_is_asked_for():
     steps = train(model, batches(*line(), batch_size=8, seed=0), squared_error, steps=3, clip=None)
     assert (model.weight == before).all()
     first = next(steps)
-    assert first.index == 0 and (model.weight != before).all()
+    assert first.index == 0
+    assert (model.weight != before).all()
     assert [step.index for step in steps] == [1, 2]
 
 
 def test_the_rate_rises_then_falls_by_hand():
     """With a constant gradient, Adam's update is the learning rate itself."""
     model = nn.Linear(1, 1, bias=False)
-    places = [model.weight.item()]
-    batch = itertools.repeat(())
-    for _ in train(model, batch, lambda m, _: m.weight.sum(), steps=6, lr=0.6, warmup=2, clip=None):
-        places.append(model.weight.item())
+    start = model.weight.item()
+    steps = train(model, itertools.repeat(()), lambda m, _: m.weight.sum(), steps=6, lr=0.6, warmup=2, clip=None)
+    places = [start, *(model.weight.item() for _ in steps)]
     moved = [a - b for a, b in itertools.pairwise(places)]
     assert moved == pytest.approx([0.3, 0.6, 0.6, 0.45, 0.3, 0.15], rel=1e-4)
 
@@ -52,9 +53,8 @@ def test_the_rate_rises_then_falls_by_hand():
 def test_gradients_are_clipped_by_their_joint_norm():
     model = nn.Linear(3, 1)
     x = torch.full((5, 3), 100.0)
-    norms = []
-    for _ in train(model, itertools.repeat((x, torch.zeros(5, 1))), squared_error, steps=2, clip=0.5):
-        norms.append(torch.cat([p.grad.flatten() for p in model.parameters()]).norm().item())
+    steps = train(model, itertools.repeat((x, torch.zeros(5, 1))), squared_error, steps=2, clip=0.5)
+    norms = [torch.cat([p.grad.flatten() for p in model.parameters()]).norm().item() for _ in steps]
     assert norms == pytest.approx([0.5, 0.5], rel=1e-3)
 
 
@@ -63,7 +63,8 @@ def test_metrics_pass_through():
         return squared_error(model, batch), {"answer": 42.0}
 
     step = next(train(nn.Linear(1, 1), batches(*line(), batch_size=8, seed=0), loss, steps=1))
-    assert step == Step(0, step.loss, {"answer": 42.0}) and isinstance(step.loss, float)
+    assert step == Step(0, step.loss, {"answer": 42.0})
+    assert isinstance(step.loss, float)
 
 
 def test_frozen_parameters_stay():

@@ -1,8 +1,8 @@
 """Two tasks whose right attention is known, so that a learned pattern can be compared with it.
 
 Reversal: say the sequence backwards. Position i must look at position T - 1 - i: the anti-diagonal, found by position.
-Lookup: each place holds a key and a value; a query names a key, the answer is its value. The right pattern follows the content and
-differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3 (https://arxiv.org/abs/1410.5401).
+Lookup: each place holds a key and a value; a query names a key, the answer is its value. The right pattern follows the content
+and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3 (https://arxiv.org/abs/1410.5401).
 """
 
 import math

@@ -1,7 +1,7 @@
 """Recall: which symbol stood first? The rest of the sequence only distracts.
 
-After Hochreiter & Schmidhuber 1997, section 5.2, task 2a/2b (https://doi.org/10.1162/neco.1997.9.8.1735): what decides the answer
-lies T - 1 steps back, so that a network must carry one symbol over the whole sequence. Chance is 1 / n_symbols.
+After Hochreiter & Schmidhuber 1997, section 5.2, task 2a/2b (https://doi.org/10.1162/neco.1997.9.8.1735): what decides the
+answer lies T - 1 steps back, so that a network must carry one symbol over the whole sequence. Chance is 1 / n_symbols.
 """
 
 from typing import NamedTuple

@@ -23,7 +23,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
         self.server.requests.append(self.path)
         if "broken" not in self.path:
-            return super().do_GET()
+            super().do_GET()
+            return
         self.send_response(200)
         self.send_header("Content-Length", "100")
         self.end_headers()
@@ -52,7 +53,8 @@ def server(tmp_path):
 def test_a_file_is_fetched_once(server, tmp_path):
     kept = tmp_path / "a" / "b"
     path = download(f"{server.address}/dogs.txt", CHECKSUM.upper(), kept)
-    assert path.read_bytes() == CONTENT and path.parent == kept
+    assert path.read_bytes() == CONTENT
+    assert path.parent == kept
     assert download(f"{server.address}/dogs.txt", CHECKSUM, kept) == path
     assert server.requests == ["/dogs.txt"]
 
@@ -72,9 +74,10 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(server, tmp_path):
 
 
 def test_a_file_that_is_not_there_is_said_in_one_line(server, tmp_path):
-    with pytest.raises(Unreachable, match="404.*no lecture needs it") as caught:
+    with pytest.raises(Unreachable, match=r"404.*no lecture needs it") as caught:
         download(f"{server.address}/cats.txt", CHECKSUM, tmp_path / "kept")
-    assert "\n" not in str(caught.value) and list((tmp_path / "kept").iterdir()) == []
+    assert "\n" not in str(caught.value)
+    assert list((tmp_path / "kept").iterdir()) == []
 
 
 def test_a_connection_that_breaks_leaves_nothing(server, tmp_path):

@@ -8,8 +8,11 @@ from course_lib.datasets import PHOTOGRAPHS, photographs, resize
 
 def test_the_photographs_are_two_colour_pictures():
     images = photographs()
-    assert images.shape == (len(PHOTOGRAPHS), 3, 427, 640) and images.dtype == torch.float32
-    assert images.min() >= 0 and images.max() <= 1 and images.std() > 0.1
+    assert images.shape == (len(PHOTOGRAPHS), 3, 427, 640)
+    assert images.dtype == torch.float32
+    assert images.min() >= 0
+    assert images.max() <= 1
+    assert images.std() > 0.1
 
 
 def test_the_dahlia_is_red_and_the_sky_over_the_temple_is_blue():

@@ -9,7 +9,8 @@ from course_lib.datasets import lookup, recall, reversal
 def test_the_first_symbol_is_the_label_and_stands_nowhere_else():
     tokens, labels = recall(50, 1, 1, T=7, n_symbols=3, n_distractors=2, seed=1).train
     assert tokens.shape == (50, 7)
-    assert (tokens[:, 0] == labels).all() and set(labels.tolist()) == {0, 1, 2}
+    assert (tokens[:, 0] == labels).all()
+    assert set(labels.tolist()) == {0, 1, 2}
     assert set(tokens[:, 1:].unique().tolist()) == {3, 4}
 
 

@@ -33,7 +33,8 @@ def test_unknown_symbols_are_marked():
 
 def test_a_text_cannot_smuggle_in_a_special_symbol():
     words = Vocabulary.of(["<end> one"], " ")
-    assert len(words) == 5 and words.decode(words.encode("<end> one")) != "<end> one"
+    assert len(words) == 5
+    assert words.decode(words.encode("<end> one")) != "<end> one"
 
 
 def test_a_batch_is_padded_to_its_longest_text():
@@ -44,7 +45,8 @@ def test_a_batch_is_padded_to_its_longest_text():
 
 def test_an_empty_sequence_is_all_padding():
     tokens, lengths = pad([[7], []], padding=9)
-    assert tokens.tolist() == [[7], [9]] and lengths.tolist() == [1, 0]
+    assert tokens.tolist() == [[7], [9]]
+    assert lengths.tolist() == [1, 0]
 
 
 def test_pad_needs_a_sequence():

@@ -1,0 +1,136 @@
+"""The reading half of a sequence-to-sequence model: a bidirectional GRU over a padded batch of sentences.
+
+Bahdanau, Cho, Bengio 2015, section 3.2 and appendix A.2.1 (https://arxiv.org/abs/1409.0473): the annotation of word j joins
+what a GRU knows of the words up to j, read forwards, with what another knows of the words from j on, read backwards:
+
+    h_j = [h→_j; h←_j]        h→_j = GRU(x_j, h→_{j-1})        h←_j = GRU(x_j, h←_{j+1})
+
+The equation form reads word by word. `fused_both_ways` calls torch's own kernel on a packed batch: best on a GPU, and on a CPU
+where no gradient is needed. `stacked_both_ways` steps in both directions at once: best for training small models on a CPU.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from course_lib.primitives.masks import padding_mask
+from course_lib.primitives.recurrent import GRU
+from course_lib.shapes import Lengths, Sequence, Tokens
+
+BothWays = tuple[Float[Tensor, "B T 2n"], Float[Tensor, "B 2n"]]
+
+
+class Encoded(NamedTuple):
+    """What crosses from the encoder to a decoder.
+
+    `keys` (B, T_k, d) are scored and `values` (B, T_k, d) are mixed; an encoder gives its annotations as both. `final` (B, d)
+    joins the last state of each direction. `mask` (B, 1, T_k) is True at real words.
+    """
+
+    keys: Float[Tensor, "B T_k d"]
+    values: Float[Tensor, "B T_k d"]
+    final: Float[Tensor, "B d"]
+    mask: Bool[Tensor, "B 1 T_k"]
+
+
+def both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+    """Read each sequence forwards by one GRU and backwards by another, by the equations.
+
+    Args:
+        x: inputs (B, T, d), T ≥ 1; what stands behind the end of a sequence changes nothing.
+        lengths: (B,), real inputs of each sequence, 0 to T.
+        forwards: reads from the first input to the last.
+        backwards: reads from the last real input to the first.
+
+    Returns:
+        annotations (B, T, 2n), 0 at padding; and the last states of the two directions (B, 2n), 0 for an empty sequence.
+
+    Source: Bahdanau et al. 2015, appendix A.2.1.
+    """
+    there, (last,) = forwards(x, lengths=lengths)
+    back, (first,) = backwards(reverse(x, lengths), lengths=lengths)
+    return torch.cat([there, reverse(back, lengths)], dim=-1), torch.cat([last, first], dim=-1)
+
+
+def reverse(x: Sequence, lengths: Lengths) -> Sequence:
+    """Turn each sequence of a padded batch (B, T, d) round within its own length; at padding give 0."""
+    position = torch.arange(x.shape[1], device=x.device)
+    mirrored = (lengths[:, None] - 1 - position).clamp(min=0)
+    turned = x.gather(1, mirrored[..., None].expand_as(x))
+    return torch.where((position < lengths[:, None])[..., None], turned, 0.0)
+
+
+def fused_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+    """Compute the same by one call of torch's bidirectional kernel on a packed batch."""
+    T, empty = x.shape[1], (lengths == 0)[:, None]
+    packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+    weights = [*_weights(forwards), *_weights(backwards)]
+    start = x.new_zeros(2, len(x), forwards.d_hidden)
+    data, last = torch.gru(packed.data, packed.batch_sizes, start, weights, True, 1, 0.0, False, True)
+    annotations, _ = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=T)
+    final = last[:, packed.unsorted_indices].transpose(0, 1).flatten(1)
+    return annotations.masked_fill(empty[..., None], 0.0), final.masked_fill(empty, 0.0)
+
+
+def stacked_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+    """Compute the same with the inputs' products before the loop, and both directions side by side in each of its steps."""
+    B, T, n = len(x), x.shape[1], forwards.d_hidden
+    W, U, b_W, b_U = (torch.stack(pair) for pair in zip(_weights(forwards), _weights(backwards), strict=True))
+    inputs = torch.stack([x, reverse(x, lengths)]).flatten(1, 2)
+    from_inputs = torch.baddbmm(b_W[:, None], inputs, W.mT).unflatten(1, (B, T))
+    h = x.new_zeros(2, B, n)
+    states = []
+    for a in from_inputs.unbind(2):
+        from_h = torch.baddbmm(b_U[:, None], h, U.mT)
+        r, z = (a[..., : 2 * n] + from_h[..., : 2 * n]).sigmoid().chunk(2, dim=-1)
+        candidate = torch.addcmul(a[..., 2 * n :], r, from_h[..., 2 * n :]).tanh()
+        h = torch.lerp(candidate, h, z)
+        states.append(h)
+    there, back = torch.stack(states, dim=2)
+    final = torch.cat([_at_end(there, lengths), _at_end(back, lengths)], dim=-1)
+    real = (torch.arange(T, device=x.device) < lengths[:, None])[..., None]
+    return torch.cat([torch.where(real, there, 0.0), reverse(back, lengths)], dim=-1), final
+
+
+def _at_end(states: Sequence, lengths: Lengths) -> Float[Tensor, "B n"]:
+    """Take from states (B, T, n) that of the last real step of each sequence, 0 where there is none."""
+    last = states[torch.arange(len(states), device=states.device), (lengths - 1).clamp(min=0)]
+    return torch.where((lengths > 0)[:, None], last, 0.0)
+
+
+def _weights(cell: GRU) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0
+
+
+class Encoder(nn.Module):
+    """Embeds words and reads them both ways: owns the embedding and the two GRUs, called `forwards` and `backwards`."""
+
+    def __init__(
+        self, n_tokens: int, d_embedding: int, d_hidden: int, run: Callable[[Tensor, Tensor, GRU, GRU], BothWays] = both_ways
+    ) -> None:
+        """Set up for a vocabulary of n_tokens; annotations get 2 · d_hidden features. `run` is `both_ways` or a faster form."""
+        super().__init__()
+        self.run = run
+        self.embedding = nn.Embedding(n_tokens, d_embedding)
+        self.forwards = GRU(d_embedding, d_hidden)
+        self.backwards = GRU(d_embedding, d_hidden)
+
+    def forward(self, source: Tokens, lengths: Lengths) -> Encoded:
+        """Read sentences (B, T_k) of these lengths (B,); what stands at padding changes nothing.
+
+        Raises:
+            ValueError: the batch has no words at all, there is not one length for each sentence, or a length is not in 0…T_k.
+        """
+        if source.shape[1] == 0 or lengths.shape != source.shape[:1]:
+            raise ValueError(
+                f"sentences (B, T) need T ≥ 1 and one length each, (B,); got {tuple(source.shape)} and {tuple(lengths.shape)}."
+            )
+        if int(lengths.min()) < 0:
+            raise ValueError(f"a sentence cannot have {int(lengths.min())} words.")
+        mask = padding_mask(lengths, source.shape[1])
+        annotations, final = self.run(self.embedding(source), lengths, self.forwards, self.backwards)
+        return Encoded(annotations, annotations, final, mask)

@@ -1,0 +1,61 @@
+"""A decoder that looks at the source after each word: any multiplicative mechanism, the current state its query.
+
+Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Translation*, section 3.1
+(https://arxiv.org/abs/1508.04025), with a GRU in place of the stacked LSTM, and without input feeding:
+
+    h_t = GRU(E y_{t-1}, h_{t-1})        c_t = attention(h_t, h̄_s)
+    h̃_t = tanh(W_c [c_t; h_t])           p(y_t) = softmax(W_s h̃_t)                                          (eqs. 5, 6)
+
+Since h_t does not wait for c_t, a whole target takes one recurrent call and one attention.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.attention.core import Mechanism
+from course_lib.models.encoder import Encoded
+from course_lib.models.seq2seq import Decoded
+from course_lib.primitives.cells import State
+from course_lib.primitives.recurrent import GRU, gru
+from course_lib.shapes import Tokens
+
+
+class LuongDecoder(nn.Module):
+    """A decoder around an attention mechanism: dot, general, concat, or any other `(q, k, v, mask) -> Attended`."""
+
+    def __init__(
+        self,
+        n_tokens: int,
+        d_embedding: int,
+        d_hidden: int,
+        d_memory: int,
+        mechanism: Mechanism,
+        run: Callable[..., tuple[Tensor, tuple[Tensor]]] = gru,
+    ) -> None:
+        """Set up the parameters.
+
+        Args:
+            n_tokens: size of the target's vocabulary.
+            d_embedding: features of a word.
+            d_hidden: features of the state, which is the query; for `dot_attention` it must be d_memory.
+            d_memory: features of the encoder's annotations.
+            mechanism: `dot_attention`, `GeneralAttention(d_hidden, d_memory)`, `ConcatAttention(d_hidden, d_memory, d_a)`, …
+            run: `gru`, or `fused_gru` for torch's own kernel.
+        """
+        super().__init__()
+        self.embedding = nn.Embedding(n_tokens, d_embedding)
+        self.bridge = nn.Linear(d_memory, d_hidden)
+        self.cell = GRU(d_embedding, d_hidden, run)
+        self.attention = mechanism
+        self.combine = nn.Linear(d_memory + d_hidden, d_hidden)
+        self.readout = nn.Linear(d_hidden, n_tokens)
+
+    def forward(self, encoded: Encoded, target: Tokens, state: State | None = None) -> Decoded:
+        """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
+        state = torch.tanh(self.bridge(encoded.final)) if state is None else state
+        states, (last,) = self.cell(self.embedding(target), (state,))
+        attended = self.attention(states, encoded.keys, encoded.values, encoded.mask)
+        combined = torch.tanh(self.combine(torch.cat([attended.context, states], dim=-1)))
+        return Decoded(self.readout(combined), attended, last)

@@ -1,0 +1,130 @@
+"""Sequence to sequence: one network reads a sentence, another writes one. Here without attention; see `bahdanau`, `luong`.
+
+Cho et al. 2014, *Learning Phrase Representations using RNN Encoder-Decoder* (https://arxiv.org/abs/1406.1078), section 2.2;
+Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215). All that the decoder learns of the source is one vector c:
+
+    s_0 = tanh(W_s c)        s_t = GRU([E y_{t-1}; c], s_{t-1})        p(y_t | y_<t, x) = softmax(W_o [s_t; c; E y_{t-1}])
+
+Every decoder is a module `(encoded, target, state=None) -> Decoded`, so that training reads a whole target at once and decoding
+goes on from the last state one word at a time.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention.core import Attended
+from course_lib.models.encoder import Encoded
+from course_lib.primitives.cells import State
+from course_lib.primitives.recurrent import GRU, gru
+from course_lib.shapes import Lengths, Tokens, Weights
+
+
+class Decoded(NamedTuple):
+    """What a decoder says, where it looked, and the state it ended in.
+
+    `logits` (B, T, n_tokens): logits[:, t] speaks about the word behind target[:, t], after target[:, :t+1] was read.
+    `attended` holds the contexts (B, T, d) and the weights (B, T, T_k), row t for the same word; it is None without attention.
+    `state` is (B, n).
+    """
+
+    logits: Float[Tensor, "B T n_tokens"]
+    attended: Attended | None
+    state: State
+
+
+class Spoken(NamedTuple):
+    """Sentences found by decoding: `tokens` (B, T), each with its end and padding behind; `weights` (B, T, T_k) or None."""
+
+    tokens: Tokens
+    weights: Weights | None
+
+
+class PlainDecoder(nn.Module):
+    """A decoder without attention: of the source it sees only the encoder's final state, the same at each step."""
+
+    def __init__(
+        self,
+        n_tokens: int,
+        d_embedding: int,
+        d_hidden: int,
+        d_memory: int,
+        run: Callable[..., tuple[Tensor, tuple[Tensor]]] = gru,
+    ) -> None:
+        """Set up for n_tokens words and an encoder of d_memory features; `run` is `gru` or `fused_gru`."""
+        super().__init__()
+        self.embedding = nn.Embedding(n_tokens, d_embedding)
+        self.bridge = nn.Linear(d_memory, d_hidden)
+        self.cell = GRU(d_embedding + d_memory, d_hidden, run)
+        self.readout = nn.Linear(d_hidden + d_memory + d_embedding, n_tokens)
+
+    def forward(self, encoded: Encoded, target: Tokens, state: State | None = None) -> Decoded:
+        """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
+        state = torch.tanh(self.bridge(encoded.final)) if state is None else state
+        embedded = self.embedding(target)
+        context = encoded.final[:, None].expand(-1, target.shape[1], -1)
+        states, (last,) = self.cell(torch.cat([embedded, context], dim=-1), (state,))
+        return Decoded(self.readout(torch.cat([states, context, embedded], dim=-1)), None, last)
+
+
+class Seq2Seq(nn.Module):
+    """An encoder and any decoder, with the indices of the words that begin, end and pad a target."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module, begin: int = 1, end: int = 2, padding: int = 0) -> None:
+        """Put the halves together; the decoder's d_memory must be the encoder's number of features."""
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.begin, self.end, self.padding = begin, end, padding
+
+    def forward(self, source: Tokens, lengths: Lengths, target: Tokens) -> Decoded:
+        """Read the source, then the true target (teacher forcing).
+
+        Args:
+            source: (B, T_k) words, padded.
+            lengths: (B,), words of each source.
+            target: (B, T), T ≥ 1: begin first, then the sentence and its end, then padding.
+
+        Returns:
+            Decoded; its logits (B, T, n_tokens) are what `objectives.teacher_forced_loss` expects.
+
+        Raises:
+            ValueError: source and lengths do not fit together, or the target has no word or another batch size.
+        """
+        if target.shape[0] != source.shape[0] or target.shape[1] == 0:
+            raise ValueError(
+                f"a target (B, T ≥ 1) for each source is needed, got {tuple(target.shape)} for {tuple(source.shape)}."
+            )
+        return self.decoder(self.encoder(source, lengths), target)
+
+    @torch.no_grad()
+    def greedy(self, source: Tokens, lengths: Lengths, max_length: int) -> Spoken:
+        """Say the likeliest word at each step until every sentence has ended, or max_length words were said.
+
+        Args:
+            source: (B, T_k) words, padded.
+            lengths: (B,), words of each source.
+            max_length: words of an answer at most, its end counted, ≥ 1.
+
+        Returns:
+            Spoken: tokens (B, T ≤ max_length) without the begin; behind an end stands padding, where the weights are 0.
+        """
+        if max_length < 1:
+            raise ValueError(f"at least one word must be allowed, got max_length={max_length}.")
+        encoded = self.encoder(source, lengths)
+        word = torch.full((len(source), 1), self.begin, device=source.device)
+        going = torch.ones_like(word, dtype=torch.bool)
+        state, tokens, weights = None, [], []
+        for _ in range(max_length):
+            logits, attended, state = self.decoder(encoded, word, state)
+            word = logits.argmax(-1).masked_fill(~going, self.padding)
+            tokens.append(word)
+            if attended is not None and attended.weights is not None:
+                weights.append(attended.weights.masked_fill(~going[..., None], 0.0))
+            going = going & (word != self.end)
+            if not going.any():
+                break
+        return Spoken(torch.cat(tokens, dim=1), torch.cat(weights, dim=1) if weights else None)
