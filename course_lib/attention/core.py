@@ -73,5 +73,5 @@ def require_mask(mask: Mask, shape: torch.Size) -> None:
     if mask.dim() > len(shape) or any(m not in (1, s) for m, s in axes):
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} does not broadcast to the scores' (*batch, T_q, T_k) = {tuple(shape)}. "
-            "A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
+            "A mask over keys alone needs a query axis of 1: `mask[..., None, :]`. Multi-head attention adds the axis of heads."
         )

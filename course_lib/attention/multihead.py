@@ -108,9 +108,11 @@ class MultiHead(nn.Module):
             bias: whether the four projections have biases (the paper has none, torch has them).
 
         Raises:
-            ValueError: d_k is None and n_heads does not divide d_model.
+            ValueError: n_heads is not positive, or d_k is None and n_heads does not divide d_model.
         """
         super().__init__()
+        if n_heads < 1:
+            raise ValueError(f"attention needs at least one head, got n_heads = {n_heads}.")
         if d_k is None and d_model % n_heads:
             raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
         d_k = d_model // n_heads if d_k is None else d_k

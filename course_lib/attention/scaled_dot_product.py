@@ -30,7 +30,8 @@ def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | No
         context (*batch, T_q, d_v) and weights (*batch, T_q, T_k); both 0 for a query that may look nowhere.
 
     Raises:
-        ValueError: sizes disagree, or the mask does not broadcast to the scores.
+        RuntimeError: queries and keys differ in size; their product cannot be formed.
+        ValueError: keys and values disagree on T_k, or the mask does not broadcast to the scores.
         TypeError: the mask is not bool.
 
     Source: Vaswani et al. 2017, eq. 1.
@@ -45,8 +46,7 @@ def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -
 
     Where T_k > T_q, the queries are the last T_q positions of the keys. Source: Vaswani et al. 2017, section 3.2.3.
     """
-    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
-    return scaled_dot_product_attention(q, k, v, causal if mask is None else causal & mask)
+    return scaled_dot_product_attention(q, k, v, _causal_and(mask, q, k))
 
 
 def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
@@ -58,11 +58,18 @@ def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mas
 
 def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost of one."""
-    T_q, T_k = q.shape[-2], k.shape[-2]
-    if mask is None and T_q == T_k:
+    if mask is None and q.shape[-2] == k.shape[-2]:
         return Attended(F.scaled_dot_product_attention(_packed(q), _packed(k), _packed(v), is_causal=True), None)
-    causal = causal_mask(T_q, T_k, device=q.device)
-    return fused_scaled_dot_product_attention(q, k, v, causal if mask is None else causal & mask)
+    return fused_scaled_dot_product_attention(q, k, v, _causal_and(mask, q, k))
+
+
+def _causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask:
+    """Give the causal mask of q and k, and where there is a further mask, what both allow."""
+    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+    if mask is None:
+        return causal
+    require_mask(mask, (*q.shape[:-1], k.shape[-2]))
+    return causal & mask
 
 
 def _packed(x: Queries) -> Queries:

@@ -23,7 +23,12 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
         padding: the index of the padding token; it is never a target that counts.
 
     Returns:
-        the mean of -log p(next token), in nats a token, over all next tokens of the batch that are not padding.
+        the mean of -log p(next token), in nats a token, over all next tokens of the batch that are not padding; NaN, the mean
+        of nothing, where there is none.
+
+    Raises:
+        ValueError: logits and target disagree on B or T.
+        IndexError: a token is not one of the n_tokens.
 
     Source: Williams & Zipser 1989; Sutskever et al. 2014, section 2 (https://arxiv.org/abs/1409.3215).
     """

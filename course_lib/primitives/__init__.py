@@ -2,12 +2,10 @@
 
 from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
 from course_lib.primitives.cells import gru_step, lstm_step, rnn_step
+from course_lib.primitives.layers import GRU, LSTM, RNN
 from course_lib.primitives.masks import causal_mask, padding_mask
 from course_lib.primitives.positions import LearnedPositions, sinusoidal_positions
 from course_lib.primitives.recurrent import (
-    GRU,
-    LSTM,
-    RNN,
     encode,
     fused_gru,
     fused_lstm,

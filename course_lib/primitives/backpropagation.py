@@ -70,7 +70,7 @@ def clip_gradients(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]
     """Scale all gradients by one factor, so that their joint norm is at most max_norm; shorter ones stay as they are.
 
     Args:
-        gradients: tensors of any shapes, one for each parameter; they are not changed.
+        gradients: one tensor or more, of any shapes, one for each parameter; they are not changed.
         max_norm: the threshold θ > 0 on the Euclidean norm of all entries together.
 
     Returns:

@@ -42,7 +42,7 @@ class LearnedPositions(nn.Module):
         self.vectors = nn.Parameter(torch.randn(T_max, d_model) * 0.02)
 
     def forward(self, T: int) -> Float[Tensor, "T d_model"]:
-        """Give the vectors of positions 0 to T-1; ValueError where T is longer than T_max."""
-        if len(self.vectors) < T:
+        """Give the vectors of positions 0 to T-1; ValueError where T is not in 0…T_max."""
+        if not 0 <= T <= len(self.vectors):
             raise ValueError(f"{T} positions asked for, but only {len(self.vectors)} were learned.")
         return self.vectors[:T]

@@ -1,17 +1,21 @@
-"""A cell run over a sequence: by its equations, by torch's fused kernels, and as modules with torch's parameter names.
+"""A cell run over a sequence: by its equations, and by torch's fused kernels.
 
 The equation form takes one step at a time, h_t = step(x_t, h_{t-1}). A padded batch comes with its `lengths`: behind the end of
 a sequence its state stands still and its output is 0, so that the last state is that of the last real token.
 
 The fast forms have the same signatures. `hoisted_rnn` multiplies all inputs by W before the loop; `fused_lstm` and `fused_gru`
 call torch's own kernels (oneDNN on a CPU, cuDNN on a GPU).
+
+Where T = 0, each returns no outputs and the initial state. Each raises ValueError where sizes do not fit together or a
+length is not in 0…T, and TypeError where lengths are not integers; `encode`, short as it is, leaves that to torch.
 """
 
+import warnings
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from course_lib.primitives.cells import State, gru_step, lstm_step, rnn_step
@@ -30,7 +34,7 @@ def encode(
 
     Args:
         x: inputs (B, T, d); behind the end of a sequence stands padding, which may hold any number.
-        lengths: (B,), real tokens of each sequence, 0 to T.
+        lengths: (B,), real tokens of each sequence, 0 to T; a greater length counts as T.
         h: the initial state (B, n).
         W: (n, d), acts on the input.
         U: (n, n), acts on the state.
@@ -38,14 +42,14 @@ def encode(
 
     Returns:
         states (B, T, n), 0 at padding; and the state after the last real token of each sequence, (B, n) (the initial state
-        where a sequence is empty).
+        where a sequence is empty). Where T = 0, that is (B, 0, n) and the initial state.
     """
-    states = []
+    states = x.new_zeros(*x.shape[:2], len(b))
     for t in range(x.shape[1]):
         real = (t < lengths)[:, None]
         h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
-        states.append(torch.where(real, h, 0.0))
-    return torch.stack(states, dim=1), h
+        states[:, t] = torch.where(real, h, 0.0)
+    return states, h
 
 
 def rnn(
@@ -58,6 +62,7 @@ def rnn(
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[State]]:
     """Run an Elman network over x (B, T, d) from state (h_0,); return its states (B, T, n) and the last (h_T,)."""
+    _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
     return _unroll(lambda x_t, s: (rnn_step(x_t, *s, W, U, b_W + b_U),), x, state, lengths)
 
 
@@ -71,6 +76,7 @@ def lstm(
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[State, State]]:
     """Run an LSTM over x (B, T, d) from state (h_0, c_0); return its states (B, T, n) and the last (h_T, c_T)."""
+    _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=4, n_states=2)
     return _unroll(lambda x_t, s: lstm_step(x_t, *s, W, U, b_W + b_U), x, state, lengths)
 
 
@@ -84,6 +90,7 @@ def gru(
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[State]]:
     """Run a GRU over x (B, T, d) from state (h_0,); return its states (B, T, n) and the last (h_T,)."""
+    _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=3, n_states=1)
     return _unroll(lambda x_t, s: (gru_step(x_t, *s, W, U, b_W, b_U),), x, state, lengths)
 
 
@@ -110,6 +117,7 @@ def hoisted_rnn(
     x: Sequence, state: tuple[State], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
 ) -> tuple[States, tuple[State]]:
     """Compute the same as `rnn`, with the inputs' product taken out of the loop."""
+    _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
     from_inputs = torch.addmm(b_W + b_U, x.flatten(0, 1), W.mT).unflatten(0, x.shape[:2])
     return _unroll(lambda a_t, s: (torch.addmm(a_t, s[0], U.mT).tanh(),), from_inputs, state, lengths)
 
@@ -118,6 +126,7 @@ def fused_lstm(
     x: Sequence, state: tuple[State, State], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
 ) -> tuple[States, tuple[State, State]]:
     """Compute the same as `lstm` by torch's own kernel."""
+    _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=4, n_states=2)
     return _by_kernel(torch.lstm, x, state, [W, U, b_W, b_U], lengths)
 
 
@@ -125,6 +134,7 @@ def fused_gru(
     x: Sequence, state: tuple[State], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
 ) -> tuple[States, tuple[State]]:
     """Compute the same as `gru` by torch's own kernel."""
+    _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=3, n_states=1)
     return _by_kernel(torch.gru, x, state, [W, U, b_W, b_U], lengths)
 
 
@@ -135,82 +145,59 @@ def _by_kernel(
     weights: list[Tensor],
     lengths: Lengths | None,
 ) -> tuple[States, tuple[State, ...]]:
-    """Call torch.lstm or torch.gru: one layer, with biases, without dropout, forwards in time."""
-    layers = tuple(s[None] for s in state)
+    """Call torch.lstm or torch.gru: one layer, with biases, without dropout, forwards in time.
+
+    The kernels take no sequence of length 0: one that is in the batch runs for one step, which is then taken back.
+    """
+    if 0 in x.shape[:2]:
+        return x.new_empty(*x.shape[:2], state[0].shape[-1]), state
     if lengths is None:
-        hx = layers if kernel is torch.lstm else layers[0]
-        states, *last = kernel(x, hx, weights, True, 1, 0.0, False, False, True)
+        states, *last = _call(kernel, x, _as_layer(state), weights, True, 1, 0.0, False, False, True)
         return states, tuple(s[0] for s in last)
-    packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    layers = tuple(s[:, packed.sorted_indices] for s in layers)
-    hx = layers if kernel is torch.lstm else layers[0]
-    data, *last = kernel(packed.data, packed.batch_sizes, hx, weights, True, 1, 0.0, False, False)
+    packed = pack_padded_sequence(x, lengths.cpu().clamp(min=1), batch_first=True, enforce_sorted=False)
+    layer = _as_layer(tuple(s[packed.sorted_indices] for s in state))
+    data, *last = _call(kernel, packed.data, packed.batch_sizes, layer, weights, True, 1, 0.0, False, False)
     states, _ = pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True, total_length=x.shape[1])
-    return states, tuple(s[0, packed.unsorted_indices] for s in last)
+    last = [s[0, packed.unsorted_indices] for s in last]
+    empty = (lengths == 0)[:, None]
+    states = states.masked_fill(empty[..., None], 0.0)
+    return states, tuple(torch.where(empty, before, after) for before, after in zip(state, last, strict=True))
 
 
-class _Recurrent(nn.Module):
-    """One layer of a recurrent network, with the parameter names, layout and initialisation of torch's own."""
-
-    n_gates: int
-    n_states: int
-
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]]) -> None:
-        super().__init__()
-        bound = d_hidden**-0.5
-        rows = self.n_gates * d_hidden
-        self.d_hidden = d_hidden
-        self.run = run
-        self.weight_ih_l0 = nn.Parameter(torch.empty(rows, d_in).uniform_(-bound, bound))
-        self.weight_hh_l0 = nn.Parameter(torch.empty(rows, d_hidden).uniform_(-bound, bound))
-        self.bias_ih_l0 = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
-        self.bias_hh_l0 = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
-
-    def forward(
-        self, x: Sequence, state: tuple[State, ...] | None = None, lengths: Lengths | None = None
-    ) -> tuple[States, tuple[State, ...]]:
-        """Run over x (B, T, d_in) from `state` (zeros if None); return states (B, T, d_hidden) and the last state."""
-        if state is None:
-            state = (x.new_zeros(len(x), self.d_hidden),) * self.n_states
-        weights = (self.weight_ih_l0, self.weight_hh_l0, self.bias_ih_l0, self.bias_hh_l0)
-        return self.run(x, state, *weights, lengths)
+def _call(kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, *rest: object) -> tuple[Tensor, ...]:
+    """Call a kernel without cuDNN's warning, at each call, that it must copy weights which do not lie in one block."""
+    if not x.is_cuda:
+        return kernel(x, *rest)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+        return kernel(x, *rest)
 
 
-class RNN(_Recurrent):
-    """Elman network; state (h,). Loads the state dict of torch.nn.RNN. `run` is `rnn` or `hoisted_rnn`."""
-
-    n_gates, n_states = 1, 1
-
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]] = rnn) -> None:
-        """Draw weights uniformly within ± d_hidden^-½, as torch does."""
-        super().__init__(d_in, d_hidden, run)
+def _as_layer(state: tuple[State, ...]) -> tuple[Tensor, ...] | Tensor:
+    """Give the states a leading axis of one layer; torch.lstm takes a tuple of two, torch.gru a tensor."""
+    layers = tuple(s[None] for s in state)
+    return layers if len(layers) > 1 else layers[0]
 
 
-class LSTM(_Recurrent):
-    """Long short-term memory; state (h, c). Loads the state dict of torch.nn.LSTM. `run` is `lstm` or `fused_lstm`."""
-
-    n_gates, n_states = 4, 2
-
-    def __init__(
-        self,
-        d_in: int,
-        d_hidden: int,
-        run: Callable[..., tuple[States, tuple[State, ...]]] = lstm,
-        forget_bias: float | None = None,
-    ) -> None:
-        """Draw weights as torch does; `forget_bias` sets the sum of the forget gate's two biases (Jozefowicz et al. 2015)."""
-        super().__init__(d_in, d_hidden, run)
-        if forget_bias is not None:
-            forget = slice(d_hidden, 2 * d_hidden)
-            nn.init.constant_(self.bias_ih_l0[forget], forget_bias)
-            nn.init.zeros_(self.bias_hh_l0[forget])
-
-
-class GRU(_Recurrent):
-    """Gated recurrent unit; state (h,). Loads the state dict of torch.nn.GRU. `run` is `gru` or `fused_gru`."""
-
-    n_gates, n_states = 3, 1
-
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]] = gru) -> None:
-        """Draw weights uniformly within ± d_hidden^-½, as torch does."""
-        super().__init__(d_in, d_hidden, run)
+def _require_sizes(
+    x: Tensor, state: tuple[Tensor, ...], weights: tuple[Tensor, ...], lengths: Tensor | None, n_gates: int, n_states: int
+) -> None:
+    """Refuse sizes that do not fit together; torch's kernels do not look, and read past the end of their weights."""
+    if x.dim() != 3:
+        raise ValueError(f"x must be (B, T, d), got {tuple(x.shape)}; a single sequence is x[None].")
+    B, T, d = x.shape
+    n = weights[1].shape[-1]
+    rows = n_gates * n
+    shapes = {"W": (rows, d), "U": (rows, n), "b_W": (rows,), "b_U": (rows,)}
+    for weight, (name, shape) in zip(weights, shapes.items(), strict=True):
+        if weight.shape != shape:
+            raise ValueError(f"{name} must be {shape} for {d} inputs and {n} hidden units, got {tuple(weight.shape)}.")
+    if len(state) != n_states or any(s.shape != (B, n) for s in state):
+        got = [tuple(s.shape) for s in state]
+        raise ValueError(f"the state must be a tuple of tensors {[(B, n)] * n_states}, got {got}.")
+    if lengths is None:
+        return
+    if lengths.is_floating_point():
+        raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
+    if lengths.shape != (B,) or any(not 0 <= length <= T for length in lengths.tolist()):
+        raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {lengths.tolist()}.")
