@@ -19,9 +19,8 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - this is the message of an older Python
     sys.exit(
-        f"The course needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).\nInstall one from "
-        "https://www.python.org/downloads/ or with your package manager, and call course.py with it, for example:\n"
-        "    python3.12 course.py lab"
+        f"The course needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).\nGet one from "
+        "https://www.python.org/downloads/ or your package manager and call it by name: python3.12 course.py lab"
     )
 
 import contextlib
@@ -43,7 +42,6 @@ from pathlib import Path
 
 EXTRAS = {"test": ["test"]}  # what a command needs beyond the dependencies
 FREE_GB = 3.0
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -91,9 +89,8 @@ def advice(error: OSError) -> str:
 def disk_full(seen: str) -> str:
     """What was seen, and how to make room."""
     return (
-        f"The disk is full: {seen}.\nThe set-up needs about {FREE_GB:.0f} GB free in {ROOT} and 1 GB in "
-        f"{tempfile.gettempdir()} (8 GB and 3 GB with CUDA on Linux; --cpu avoids it). Make room, or move the course, "
-        "or set TMPDIR to a larger folder, and call course.py again."
+        f"The disk is full: {seen}.\nThe set-up needs {FREE_GB:.0f} GB in {ROOT} and 1 GB in {tempfile.gettempdir()} (with "
+        "CUDA, 8 and 3 GB; on Linux --cpu avoids it). Make room, move the course, or set TMPDIR to another folder."
     )
 
 
@@ -102,8 +99,7 @@ def environment(extras: list[str], cpu: bool = False) -> str:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = pyproject["project"]
     wanted = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
-    inside = Path(sys.prefix).resolve() == VENV.resolve()
-    if not inside and complete(wanted):
+    if Path(sys.prefix).resolve() != VENV.resolve() and complete(wanted):
         return sys.executable
     decisive = [project, pyproject.get("build-system")]  # the settings of other tools change nothing here
     key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
@@ -112,7 +108,7 @@ def environment(extras: list[str], cpu: bool = False) -> str:
         with LOCK.open("a") as lock:
             wait_for(lock)
             if not ready(key, extras):  # another set-up may have finished meanwhile
-                set_up(key, extras, [line for line in wanted if cpu and line.startswith("torch")], inside)
+                set_up(key, extras, [line for line in wanted if cpu and line.startswith("torch")])
     return str(PYTHON)
 
 
@@ -120,7 +116,7 @@ def complete(wanted: list[str]) -> bool:
     """Does the running Python meet every requirement, such as `torch>=2.11,<2.14`?"""
     named = [re.fullmatch(r"([\w.-]+)(.*)", requirement).groups() for requirement in wanted]
     with contextlib.suppress(metadata.PackageNotFoundError):
-        return all(in_range(metadata.version(name), bounds) for name, bounds in named)
+        return all(in_range(metadata.version(name) or "", bounds) for name, bounds in named)
     return False
 
 
@@ -132,9 +128,9 @@ def in_range(version: str, bounds: str) -> bool:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """(2, 13) of 2.13.0+cpu. A pre-release, which GPU images like to carry, counts as its release."""
-    numbers = re.match(r"\d+(\.\d+)*", version).group()
-    return tuple(int(number) for number in re.sub(r"(\.0+)+$", "", numbers).split("."))
+    """(2, 13, 0, 0, 0) of 2.13.0+cpu. A pre-release, which GPU images like to carry, counts as its release."""
+    numbers = re.findall(r"\d+", re.match(r"[\d.]*", version).group())
+    return tuple(map(int, [*numbers, 0, 0, 0, 0, 0][:5]))
 
 
 def ready(key: str, extras: list[str]) -> bool:
@@ -163,8 +159,8 @@ def wait_for(lock) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def set_up(key: str, extras: list[str], cpu_first: list[str], inside: bool) -> None:
-    """Make, complete or mend .venv. The stamp is written first and gets its key last: what was broken off is made anew."""
+def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
+    """Make, complete or mend .venv. Its stamp loses the key first and gets it last: what was broken off is made anew."""
     found, begun = stamp(), time.monotonic()
     fresh = not PYTHON.exists() or (STAMP.exists() and "key" not in found)
     if sys.platform == "darwin" and platform.machine() == "x86_64":
@@ -172,8 +168,6 @@ def set_up(key: str, extras: list[str], cpu_first: list[str], inside: bool) -> N
             "PyTorch makes no packages for Intel Macs any more (2.2 was the last); the course needs a newer one.\n"
             "With Apple silicon, install a native (arm64) Python; with an Intel processor, use another computer."
         )
-    if fresh and inside:
-        raise Stop(f"{VENV} is only half made and its own Python cannot mend it: call course.py with another one.")
     if fresh and not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
         raise Stop(
             f"{sys.executable} cannot make an environment: its module venv or ensurepip is missing.\n"
@@ -186,15 +180,21 @@ def set_up(key: str, extras: list[str], cpu_first: list[str], inside: bool) -> N
     if fresh and not cpu_first and sys.platform == "linux" and not shutil.which("nvidia-smi"):
         say("  No NVIDIA GPU is seen here. If pip begins to fetch CUDA (3 GB), press Ctrl-C and add --cpu.")
     extras = sorted({*extras, *found.get("extras", [])})
-    STAMP.write_text(json.dumps({"extras": extras}), encoding="utf-8")
+    if fresh or found:  # never so for an environment that somebody else made: it is completed, not made anew
+        STAMP.write_text(json.dumps({"extras": extras}), encoding="utf-8")
     if fresh:
         for entry in set(VENV.iterdir()) - {STAMP, LOCK}:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        run([sys.executable, "-m", "venv", str(VENV)], "making the environment")
+        run([sys._base_executable, "-m", "venv", str(VENV)], "making the environment")
     pip = [str(PYTHON), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
     if cpu_first:
-        run([*pip, "--index-url", CPU_INDEX, *cpu_first], "installing PyTorch for the CPU")
-    run([*pip, "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)], "installing the packages")
+        run([*pip, "--index-url", "https://download.pytorch.org/whl/cpu", *cpu_first], "installing PyTorch for the CPU")
+    try:
+        run([*pip, "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)], "installing the packages")
+    except Stop:
+        if found and not fresh:  # pip gave up in good order, so what worked before still does
+            STAMP.write_text(json.dumps(found), encoding="utf-8")
+        raise
     STAMP.write_text(json.dumps({"extras": extras, "key": key}), encoding="utf-8")
     say(f"  ready after {time.monotonic() - begun:.0f} s")
 
@@ -209,11 +209,11 @@ def run(command: list[str], label: str) -> None:
             seconds = int(time.monotonic() - begun)
             if seconds // 10 > told:
                 told = seconds // 10
-                lines = LOG.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
-                say(f"  {label} ({seconds} s)  {lines[-1].strip():.80}")
+                doing = re.findall(r"(?m)^ *((?:Collecting|Downloading|Installing) .{,70})", LOG.read_text(errors="replace"))
+                say(f"  {label} ({seconds} s)  {doing[-1] if doing else ''}")
             time.sleep(0.1)
     if step.returncode:
-        raise Stop(diagnosis(label, LOG.read_text(encoding="utf-8", errors="replace")))
+        raise Stop(diagnosis(label, LOG.read_text(errors="replace")))
 
 
 def diagnosis(label: str, output: str) -> str:
@@ -221,7 +221,7 @@ def diagnosis(label: str, output: str) -> str:
     wanted = re.search(r"(?:distribution found for|satisfies the requirement) ([^\s;]+)", output)
     name = wanted.group(1) if wanted else "a package"
     if re.search(r"No space left on device|not enough space on the disk|Disk quota exceeded", output):
-        text = disk_full(f"{label} could not write a file")
+        text = disk_full(f"{label} came to a stop")
     elif re.search(r"ConnectionError|ProtocolError|ProxyError|SSLError|Max retries|timed out|getaddrinfo", output):
         text = f"The network is absent, or pip cannot reach its index: it wanted {name}.\nGo online, or set pip's proxy."
     elif wanted:
@@ -236,7 +236,7 @@ def start(python: str, command: list[str]) -> int:
     """Become the command on POSIX; on Windows, where that loses the console, wait for it."""
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     settings = {"PYTHONUTF8": "1", **os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    line = [python, "-m", "course_lib", *command]
+    line = [python, "-P", "-m", "course_lib", *command]  # -P: this course, even from within the folder of another
     if os.name != "nt":
         os.execve(python, line, settings)
     process = subprocess.Popen(line, env=settings)
