@@ -40,7 +40,6 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-EXTRAS = {"test": ["test"]}  # what a command needs beyond the dependencies
 FREE_GB = 3.0
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
@@ -60,7 +59,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__.strip())
         return 0
     try:
-        return start(environment(EXTRAS.get(command[0], []), cpu="--cpu" in arguments), command)
+        return start(environment(["test"] if command[0] == "test" else [], cpu="--cpu" in arguments), command)
     except (Stop, OSError) as problem:
         say(f"\n{advice(problem) if isinstance(problem, OSError) else problem}")
         return 1
@@ -176,7 +175,7 @@ def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
     free = shutil.disk_usage(ROOT).free / 1e9
     if fresh and free < FREE_GB:
         raise Stop(disk_full(f"{free:.1f} GB are free"))
-    say(f"Setting up {VENV}: about two minutes and 2 GB, only this once.")
+    say(f"Setting up {VENV}: about two minutes and 2 GB, only this once." if fresh else f"Completing {VENV}.")
     if fresh and not cpu_first and sys.platform == "linux" and not shutil.which("nvidia-smi"):
         say("  No NVIDIA GPU is seen here. If pip begins to fetch CUDA (3 GB), press Ctrl-C and add --cpu.")
     extras = sorted({*extras, *found.get("extras", [])})
@@ -218,15 +217,16 @@ def run(command: list[str], label: str) -> None:
 
 def diagnosis(label: str, output: str) -> str:
     """What went wrong in a step, told from what it printed."""
-    wanted = re.search(r"(?:distribution found for|satisfies the requirement) ([^\s;]+)", output)
-    name = wanted.group(1) if wanted else "a package"
-    if re.search(r"No space left on device|not enough space on the disk|Disk quota exceeded", output):
+    found = re.search(r"(?:distribution found for|satisfies the requirement) ([^\s;]+)", output)
+    wanted = found.group(1) if found else "a package"
+    full = re.search(r"No space left on device|not enough space on the disk|Disk quota exceeded", output)
+    if full or shutil.disk_usage(VENV).free < 5e7:  # too little even for words of complaint
         text = disk_full(f"{label} came to a stop")
     elif re.search(r"ConnectionError|ProtocolError|ProxyError|SSLError|Max retries|timed out|getaddrinfo", output):
-        text = f"The network is absent, or pip cannot reach its index: it wanted {name}.\nGo online, or set pip's proxy."
-    elif wanted:
+        text = f"The network is absent, or pip cannot reach its index: it wanted {wanted}.\nGo online, or set pip's proxy."
+    elif found:
         where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-        text = f"pip finds no {name} for {where}.\nGo online, look at pip's settings (pip config list), or try another Python."
+        text = f"pip finds no {wanted} for {where}.\nGo online, look at pip's settings (pip config list) or try another Python."
     else:
         text = f"The step failed: {label}.\nIts last words: {' '.join(output.split()[-60:])}"
     return f"{text} Then call course.py again.\nThe whole output is in {LOG}."

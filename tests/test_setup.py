@@ -33,6 +33,7 @@ note = open(os.environ["CALLS"], "a").write("venv\\n")
 import os, pathlib, sys, time
 note = open(os.environ["CALLS"], "a").write(" ".join(["pip", *sys.argv[1:]]) + "\\n")
 print(os.environ.get("PIP_SAYS", ""))
+assert (os.environ["PIP_USER"], sys.stdin.read()) == ("0", "")
 while pathlib.Path(os.environ.get("PIP_WAITS_FOR", __file__)).exists() is False:
     time.sleep(0.02)
 sys.exit(int(os.environ.get("PIP_EXITS", "0")))
@@ -61,18 +62,13 @@ class Clone:
 
     def start(self, *arguments, **settings):
         """Start course.py with what the false pip is to do in capitals."""
-        known = {"PYTHONPATH": str(self.root / "fakes"), "CALLS": str(self.log), **settings}
-        return subprocess.Popen(
-            [sys.executable, str(self.root / "course.py"), *arguments],
-            env={**os.environ, **known},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        known = {**os.environ, "PYTHONPATH": str(self.root / "fakes"), "CALLS": str(self.log), **settings}
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return subprocess.Popen([sys.executable, str(self.root / "course.py"), *arguments], env=known, text=True, **pipes)
 
     def call(self, *arguments, **settings):
         process = self.start(*arguments, **settings)
-        process.out, process.err = process.communicate(timeout=60)
+        process.out, process.err = process.communicate("typed by a person", timeout=60)
         assert "Traceback" not in process.err
         return process
 

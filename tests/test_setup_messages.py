@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PYPROJECT = '[project]\nname = "small"\nversion = "1"\ndependencies = ["a-package-that-is-nowhere>=1"]\n'
+PYPROJECT = '[project]\nname = "small"\nversion = "1"\ndependencies = ["torch>=2", "a-package-that-is-nowhere>=1"]\n'
 NO_CONNECTION = """
 Collecting async-timeout
 WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<urllib3.connection.HTTPSConnection object>:
@@ -91,12 +91,16 @@ def test_pip_fails_for_another_reason(course, refusal, monkeypatch):
     assert "installing the packages.\nIts last words: ERROR: the moon is full" in refusal()
 
 
-@pytest.mark.parametrize("trouble", ["before", "in pip", "in a file"])
+@pytest.mark.parametrize("trouble", ["before", "in pip", "before pip could say so", "in a file"])
 def test_disk_full(course, refusal, monkeypatch, trouble):
     if trouble == "before":
         monkeypatch.setattr(course.shutil, "disk_usage", lambda path: Usage(9e9, 7e9, 1.2e9))
     elif trouble == "in pip":
         pip_prints(course, monkeypatch, NO_SPACE)
+    elif trouble == "before pip could say so":
+        room = iter([9e9, 1e6])
+        monkeypatch.setattr(course.shutil, "disk_usage", lambda path: Usage(9e9, 0, next(room)))
+        pip_prints(course, monkeypatch, "")
     else:
         refuse_to_write(monkeypatch, errno.ENOSPC)
     said = refusal()
@@ -150,6 +154,10 @@ def test_cuda_is_announced_where_it_would_come_unasked(course, monkeypatch, caps
     shutil.rmtree(course.VENV)
     monkeypatch.setattr(course.shutil, "which", lambda name: f"/usr/bin/{name}")
     course.main(["lab"])
+    assert "--cpu" not in capsys.readouterr().err
+    shutil.rmtree(course.VENV)
+    monkeypatch.setattr(course.shutil, "which", lambda name: None)
+    course.main(["lab", "--cpu"])
     assert "--cpu" not in capsys.readouterr().err
 
 
