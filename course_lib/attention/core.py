@@ -63,7 +63,7 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
     return Attended(weights @ values, weights)
 
 
-def require_mask(mask: Mask, shape: torch.Size) -> None:
+def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
     """Refuse a mask that is not bool, or that does not broadcast to scores of `shape`; say how to mend it."""
     if mask.dtype != torch.bool:
         raise TypeError(

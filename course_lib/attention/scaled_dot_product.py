@@ -10,6 +10,7 @@ the scale the softmax saturates.
 
 import math
 
+import torch
 import torch.nn.functional as F
 
 from course_lib.attention.core import Attended, attend, require_mask
@@ -53,6 +54,7 @@ def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mas
     """Compute the same context by torch's fused kernel, without building the weights: they come back as None."""
     if mask is not None:
         require_mask(mask, (*q.shape[:-1], k.shape[-2]))
+        mask = torch.atleast_2d(mask)
     return Attended(F.scaled_dot_product_attention(_packed(q), _packed(k), _packed(v), attn_mask=mask), None)
 
 
