@@ -5,8 +5,8 @@ what a GRU knows of the words up to j, read forwards, with what another knows of
 
     h_j = [h→_j; h←_j]        h→_j = GRU(x_j, h→_{j-1})        h←_j = GRU(x_j, h←_{j+1})
 
-The equation form reads word by word. `fused_both_ways` calls torch's own kernel on a packed batch: best on a GPU, and on a CPU
-where no gradient is needed. `stacked_both_ways` steps in both directions at once: best for training small models on a CPU.
+The equation form reads word by word. `fused_both_ways` calls torch's own kernel: best on a GPU, and on a CPU where no gradient
+is needed. `stacked_both_ways` steps in both directions at once: best for training small models on a CPU.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,11 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from course_lib.primitives.masks import padding_mask
-from course_lib.primitives.recurrent import GRU
+from course_lib.primitives import GRU, fused_gru, padding_mask
 from course_lib.shapes import Lengths, Sequence, Tokens
 
-BothWays = tuple[Float[Tensor, "B T 2n"], Float[Tensor, "B 2n"]]
+BothWays = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]
 
 
 class Encoded(NamedTuple):
@@ -65,15 +63,11 @@ def reverse(x: Sequence, lengths: Lengths) -> Sequence:
 
 
 def fused_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
-    """Compute the same by one call of torch's bidirectional kernel on a packed batch."""
-    T, empty = x.shape[1], (lengths == 0)[:, None]
-    packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-    weights = [*_weights(forwards), *_weights(backwards)]
-    start = x.new_zeros(2, len(x), forwards.d_hidden)
-    data, last = torch.gru(packed.data, packed.batch_sizes, start, weights, True, 1, 0.0, False, True)
-    annotations, _ = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=T)
-    final = last[:, packed.unsorted_indices].transpose(0, 1).flatten(1)
-    return annotations.masked_fill(empty[..., None], 0.0), final.masked_fill(empty, 0.0)
+    """Compute the same by torch's own kernel, one call for each direction."""
+    start = (x.new_zeros(len(x), forwards.d_hidden),)
+    there, (last,) = fused_gru(x, start, *_weights(forwards), lengths)
+    back, (first,) = fused_gru(reverse(x, lengths), start, *_weights(backwards), lengths)
+    return torch.cat([there, reverse(back, lengths)], dim=-1), torch.cat([last, first], dim=-1)
 
 
 def stacked_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:

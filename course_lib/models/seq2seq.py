@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended
 from course_lib.models.encoder import Encoded
+from course_lib.primitives import GRU, gru
 from course_lib.primitives.cells import State
-from course_lib.primitives.recurrent import GRU, gru
 from course_lib.shapes import Lengths, Tokens, Weights
 
 
@@ -80,7 +80,7 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.begin, self.end, self.padding = begin, end, padding
 
-    def forward(self, source: Tokens, lengths: Lengths, target: Tokens) -> Decoded:
+    def forward(self, source: Int[Tensor, "B T_k"], lengths: Lengths, target: Tokens) -> Decoded:
         """Read the source, then the true target (teacher forcing).
 
         Args:
@@ -95,13 +95,11 @@ class Seq2Seq(nn.Module):
             ValueError: source and lengths do not fit together, or the target has no word or another batch size.
         """
         if target.shape[0] != source.shape[0] or target.shape[1] == 0:
-            raise ValueError(
-                f"a target (B, T ≥ 1) for each source is needed, got {tuple(target.shape)} for {tuple(source.shape)}."
-            )
+            raise ValueError(f"each source needs a target (B, T ≥ 1), got {tuple(target.shape)} for {tuple(source.shape)}.")
         return self.decoder(self.encoder(source, lengths), target)
 
     @torch.no_grad()
-    def greedy(self, source: Tokens, lengths: Lengths, max_length: int) -> Spoken:
+    def greedy(self, source: Int[Tensor, "B T_k"], lengths: Lengths, max_length: int) -> Spoken:
         """Say the likeliest word at each step until every sentence has ended, or max_length words were said.
 
         Args:
