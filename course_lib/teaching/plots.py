@@ -6,6 +6,7 @@ palette with a marker for each line.
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from textwrap import wrap
 
 import numpy as np
 import seaborn as sns
@@ -16,6 +17,7 @@ from torch import Tensor
 
 Numbers = np.ndarray | Tensor | Sequence | int | float
 Labels = Sequence[str] | None
+Place = tuple[int | float, int | float]
 
 MARKERS = "osD^vPX*"
 
@@ -114,10 +116,18 @@ def curves(
     _finish(ax, x, y, title)
     if "x" in log:
         ax.set_xscale("log")
+        _ticks_at(ax, sorted({float(place) for xs, _ in lines.values() for place in _array(xs)}))
     if "y" in log:
         ax.set_yscale("log")
     ax.legend(fontsize=8, frameon=False)
     return figure
+
+
+def _ticks_at(ax: Axes, places: list[float]) -> None:
+    """Name the places that were measured on a logarithmic axis, where they are few; else leave its powers of ten."""
+    if len(places) <= 10:
+        ax.set_xticks(places, [f"{place:g}" for place in places])
+        ax.set_xticks([], minor=True)
 
 
 def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mapping[str, int | float] | None = None) -> Figure:
@@ -132,7 +142,8 @@ def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mappin
     for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
         ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
     _finish(ax, "", y, title)
-    ax.set_xticks(range(len(groups)), [printable(name) for name in groups], fontsize=9, parse_math=False)
+    names = ["\n".join(wrap(_known(name), 66 // max(len(groups), 1))) for name in groups]
+    ax.set_xticks(range(len(groups)), names, fontsize=9, parse_math=False)
     ax.set_xlim(-0.5, len(groups) - 0.5)
     if across:
         ax.legend(fontsize=8, frameon=False)
@@ -149,7 +160,9 @@ def _finish(ax: Axes, x: str, y: str, title: str) -> None:
 
 def pictures(
     images: Mapping[str, Numbers],
-    marks: Mapping[str, tuple[int | float, int | float]] | None = None,
+    marks: Mapping[str, Place] | None = None,
+    arrows: Mapping[str, Numbers] | None = None,
+    strongest: int = 8,
     label: str = "attention weight",
 ) -> Figure:
     """Draw pictures beside each other: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
@@ -157,6 +170,9 @@ def pictures(
     Args:
         images: title -> picture.
         marks: title -> (row, column) of a place to mark in that picture by a ring, such as the pixel that asks.
+        arrows: title -> weights (H, W) with which the marked place looks at the others: an arrow to each of the strongest, the
+            wider the more weight.
+        strongest: how many arrows.
         label: what the maps show.
     """
     figure = Figure(figsize=(6.0, 2.6 if len(images) <= 3 else 4.0), layout="constrained")
@@ -170,13 +186,30 @@ def pictures(
         if array.ndim == 2:
             figure.colorbar(drawn, ax=ax, label=label, shrink=0.7)
         if marks and title in marks:
-            row, column = marks[title]
-            ax.plot(column, row, "o", markersize=11, markerfacecolor="none", markeredgecolor="white", markeredgewidth=3)
-            ax.plot(column, row, "o", markersize=11, markerfacecolor="none", markeredgecolor="black", markeredgewidth=1.2)
+            _arrows(ax, marks[title], _array(arrows[title]) if arrows and title in arrows else np.zeros((0, 0)), strongest)
         ax.set_title(_known(title), parse_math=False, fontsize=10)
         ax.set_xticks([])
         ax.set_yticks([])
     return figure
+
+
+def _arrows(ax: Axes, place: Place, weights: np.ndarray, strongest: int) -> None:
+    """Ring a place (row, column), and point from it to the strongest of the weights (H, W)."""
+    for index in weights.argsort(axis=None)[::-1][:strongest]:
+        row, column = np.unravel_index(index, weights.shape)
+        width = 0.4 + 1.8 * weights[row, column] / weights.max()
+        for colour, wider in (("black", 1.8), ("yellow", 0.4)):
+            style = {
+                "arrowstyle": "->",
+                "mutation_scale": 7,
+                "color": colour,
+                "linewidth": width + wider,
+                "shrinkA": 6,
+                "shrinkB": 0,
+            }
+            ax.annotate("", xy=(column, row), xytext=place[::-1], arrowprops=style)
+    ax.plot(place[1], place[0], "o", markersize=11, markerfacecolor="none", markeredgecolor="white", markeredgewidth=3)
+    ax.plot(place[1], place[0], "o", markersize=11, markerfacecolor="none", markeredgecolor="black", markeredgewidth=1.2)
 
 
 def describe(weights: Numbers, queries: Labels = None, keys: Labels = None, at_most: int = 6) -> str:

@@ -17,6 +17,7 @@ FIGURES = {
     "score_maps": lambda: plots.score_maps({"scores": WEIGHTS - 0.2}),
     "curves": lambda: plots.curves({"a": (range(1, 9), range(1, 9)), "b": ([1, 8], [2.0, 3.0])}, "n", "cost", log="xy"),
     "seeds": lambda: plots.seeds({"attention": [0.9, 1.0], "mean": 0.3}, "accuracy", across={"chance": 0.1}),
+    "arrows": lambda: plots.pictures({"a": np.zeros((7, 5, 3))}, {"a": (1, 2)}, {"a": WEIGHTS}, strongest=3),
     "pictures": lambda: plots.pictures({"photo": np.zeros((4, 6, 3)), "map": WEIGHTS}, {"photo": (1, 2)}),
 }
 
@@ -61,6 +62,24 @@ def test_lines_differ_in_colour_and_in_marker():
 def test_every_seed_is_drawn():
     lines = plots.seeds({"a": [0.1, 0.5, 0.9], "b": [0.2]}, "accuracy").axes[0].lines
     assert [list(line.get_ydata()) for line in lines] == [[0.1, 0.5, 0.9], [0.2]]
+
+
+def test_long_names_of_groups_are_broken_into_lines():
+    ax = plots.seeds({name: [0.5] for name in ("look-up: attention", "GRU", "été", "$x$", "reversal: GRU")}, "y").axes[0]
+    texts = [label.get_text() for label in ax.get_xticklabels()]
+    assert texts == ["look-up:\nattention", "GRU", "été", "$x$", "reversal: GRU"]
+
+
+def test_a_logarithmic_axis_names_the_places_measured():
+    ax = plots.curves({"a": ([64, 128, 1024], [1, 2, 3])}, "n", "y", log="x").axes[0]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["64", "128", "1024"]
+
+
+def test_arrows_point_to_the_strongest_weights():
+    weights = torch.zeros(7, 5)
+    weights[6, 4], weights[0, 3], weights[2, 1] = 0.6, 0.3, 0.1
+    ax = plots.pictures({"a": np.zeros((7, 5, 3))}, {"a": (1, 2)}, {"a": weights}, strongest=2).axes[0]
+    assert {arrow.xy for arrow in ax.texts} == {(4, 6), (3, 0)}
 
 
 def test_a_tensor_in_a_graph_can_be_drawn():
