@@ -15,8 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from course_lib.attention.additive import AdditiveAttention
-from course_lib.attention.core import Attended
+from course_lib.attention import AdditiveAttention, Attended, Mechanism
 from course_lib.models.encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU
@@ -24,9 +23,7 @@ from course_lib.primitives.cells import State, gru_step
 from course_lib.shapes import Sequence, States, Tokens
 
 
-def bahdanau_steps(
-    embedded: Sequence, s: State, encoded: Encoded, attention: AdditiveAttention, cell: GRU
-) -> tuple[States, Attended]:
+def bahdanau_steps(embedded: Sequence, s: State, encoded: Encoded, attention: Mechanism, cell: GRU) -> tuple[States, Attended]:
     """Run the decoder over its embedded target, step by step as the equations say.
 
     Args:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention.core import Mechanism
+from course_lib.attention import Mechanism
 from course_lib.models.encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU, gru

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended
+from course_lib.attention import Attended
 from course_lib.models.encoder import Encoded
 from course_lib.primitives import GRU, gru
 from course_lib.primitives.cells import State

@@ -109,6 +109,7 @@ def test_keys_and_values_are_the_same_annotations():
     assert encoded.keys.shape == (2, 3, 2 * N)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("source", "lengths", "message"),
     [

@@ -173,6 +173,7 @@ def test_gradients_are_those_of_finite_differences(kind):
     assert torch.autograd.gradcheck(logits, parameters, fast_mode=True)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("target", "message"), [(TARGET[:, :0], "T ≥ 1"), (TARGET[:3], "each source needs")])
 def test_a_target_that_does_not_fit_is_refused(target, message):
     with pytest.raises(ValueError, match=message):
