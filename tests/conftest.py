@@ -13,7 +13,7 @@ def normal() -> Callable[..., Tensor]:
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int, scale: float = 1.0) -> Tensor:
-        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64) * scale
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float64) * scale
         return drawn.requires_grad_()
 
     return draw

@@ -45,9 +45,9 @@ def lstm_step(
     x: Input,
     h: State,
     c: State,
-    W: Float[Tensor, "4n d"],
-    U: Float[Tensor, "4n n"],
-    b: Float[Tensor, "4n"],
+    W: Float[Tensor, "4*n d"],
+    U: Float[Tensor, "4*n n"],
+    b: Float[Tensor, "4*n"],
 ) -> tuple[State, State]:
     """Take one step of an LSTM: gates, new cell state c_t = f ⊙ c_{t-1} + i ⊙ g, new state h_t = o ⊙ tanh(c_t).
 
@@ -74,10 +74,10 @@ def lstm_step(
 def gru_step(
     x: Input,
     h: State,
-    W: Float[Tensor, "3n d"],
-    U: Float[Tensor, "3n n"],
-    b_W: Float[Tensor, "3n"],
-    b_U: Float[Tensor, "3n"],
+    W: Float[Tensor, "3*n d"],
+    U: Float[Tensor, "3*n n"],
+    b_W: Float[Tensor, "3*n"],
+    b_U: Float[Tensor, "3*n"],
 ) -> State:
     """Take one step of a GRU: reset gate r, update gate z, candidate n, and h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}.
 

@@ -69,10 +69,10 @@ def rnn(
 def lstm(
     x: Sequence,
     state: tuple[State, State],
-    W: Float[Tensor, "4n d"],
-    U: Float[Tensor, "4n n"],
-    b_W: Float[Tensor, "4n"],
-    b_U: Float[Tensor, "4n"],
+    W: Float[Tensor, "4*n d"],
+    U: Float[Tensor, "4*n n"],
+    b_W: Float[Tensor, "4*n"],
+    b_U: Float[Tensor, "4*n"],
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[State, State]]:
     """Run an LSTM over x (B, T, d) from state (h_0, c_0); return its states (B, T, n) and the last (h_T, c_T)."""
@@ -83,10 +83,10 @@ def lstm(
 def gru(
     x: Sequence,
     state: tuple[State],
-    W: Float[Tensor, "3n d"],
-    U: Float[Tensor, "3n n"],
-    b_W: Float[Tensor, "3n"],
-    b_U: Float[Tensor, "3n"],
+    W: Float[Tensor, "3*n d"],
+    U: Float[Tensor, "3*n n"],
+    b_W: Float[Tensor, "3*n"],
+    b_U: Float[Tensor, "3*n"],
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[State]]:
     """Run a GRU over x (B, T, d) from state (h_0,); return its states (B, T, n) and the last (h_T,)."""

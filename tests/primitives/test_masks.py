@@ -1,0 +1,99 @@
+"""Masks: True may look; the future is hidden, padding is hidden, and both together hide what either hides."""
+
+import pytest
+import torch
+
+from course_lib.attention import attend
+from course_lib.primitives import causal_mask, padding_mask
+
+B, T_q, T_k, d_v = 3, 5, 7, 13
+
+
+def test_a_causal_mask_by_hand():
+    assert causal_mask(3).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+
+
+def test_the_last_queries_of_a_longer_sequence_by_hand():
+    assert causal_mask(2, 4).int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_queries_before_the_first_key_see_nothing_by_hand():
+    assert causal_mask(3, 2).int().tolist() == [[0, 0], [1, 0], [1, 1]]
+
+
+def test_a_padding_mask_by_hand():
+    mask = padding_mask(torch.tensor([3, 0, 1]), 3)
+    assert mask.int().tolist() == [[[1, 1, 1]], [[0, 0, 0]], [[1, 0, 0]]]
+
+
+def test_causal_mask_hides_the_future(normal):
+    """No query has a gradient from a later key: not a small one, none."""
+    scores, values = normal(T_k, T_k), normal(T_k, d_v)
+    context = attend(scores, values, causal_mask(T_k)).context
+    for t in range(T_k):
+        from_values, from_scores = torch.autograd.grad(context[t].square().sum(), (values, scores), retain_graph=True)
+        assert not from_values[t + 1 :].any()
+        assert from_values[: t + 1].all()
+        assert not from_scores[t, t + 1 :].any()
+
+
+def test_padding_mask_hides_what_stands_behind_the_end(normal):
+    lengths = torch.tensor([7, 3, 0])
+    scores, values = normal(B, T_q, T_k), normal(B, T_k, d_v)
+    attend(scores, values, padding_mask(lengths, T_k)).context.square().sum().backward()
+    for b, length in enumerate(lengths.tolist()):
+        assert not values.grad[b, length:].any()
+        assert values.grad[b, :length].all()
+
+
+@pytest.mark.parametrize(("T_q", "T_k"), [(5, 5), (5, 7), (7, 5), (1, 7), (7, 1), (0, 3), (3, 0), (0, 0)])
+def test_a_causal_mask_compares_positions_one_pair_at_a_time(T_q, T_k):
+    mask = causal_mask(T_q, T_k)
+    assert mask.dtype == torch.bool
+    assert mask.shape == (T_q, T_k)
+    for i in range(T_q):
+        for j in range(T_k):
+            assert mask[i, j].item() == (j <= i + T_k - T_q)
+
+
+@pytest.mark.parametrize("T", [1, 2, 7])
+def test_a_causal_mask_is_a_lower_triangle(T):
+    assert (causal_mask(T) == torch.ones(T, T).tril().bool()).all()
+
+
+def test_the_last_rows_are_the_mask_of_the_last_queries():
+    assert (causal_mask(T_q, T_k) == causal_mask(T_k)[-T_q:]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_a_padding_mask_counts_each_sequence(dtype):
+    lengths = torch.tensor([7, 0, 3], dtype=dtype)
+    mask = padding_mask(lengths, T_k)
+    assert mask.dtype == torch.bool
+    assert mask.shape == (B, 1, T_k)
+    for b, length in enumerate(lengths.tolist()):
+        assert mask[b, 0].tolist() == [True] * length + [False] * (T_k - length)
+
+
+def test_together_they_hide_what_either_hides():
+    lengths = torch.tensor([7, 3, 0])
+    both = causal_mask(T_k) & padding_mask(lengths, T_k)
+    assert both.shape == (B, T_k, T_k)
+    for b, length in enumerate(lengths.tolist()):
+        for i in range(T_k):
+            assert both[b, i].tolist() == [j <= i and j < length for j in range(T_k)]
+
+
+def test_no_sequence_and_no_place_make_an_empty_mask():
+    assert padding_mask(torch.tensor([], dtype=torch.int64), T_k).shape == (0, 1, T_k)
+    assert padding_mask(torch.tensor([0, 0]), 0).shape == (2, 1, 0)
+
+
+def test_the_lengths_are_left_as_they_are():
+    lengths = torch.tensor([3, 1])
+    padding_mask(lengths, T_k)
+    assert lengths.tolist() == [3, 1]
+
+
+def test_masks_live_where_they_are_asked_to():
+    assert causal_mask(3, device="meta").device.type == "meta"
