@@ -1,0 +1,105 @@
+"""Every mechanism in float32 and bfloat16, on the CPU and on a GPU: values and gradients differ from float64 by rounding."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.attention import (
+    AdditiveAttention,
+    AttentionLayer2d,
+    ConcatAttention,
+    GeneralAttention,
+    MultiHead,
+    additive_scores,
+    attend,
+    attention_over_image,
+    causal_attention,
+    concat_scores,
+    dot_attention,
+    fused_causal_attention,
+    fused_scaled_dot_product_attention,
+    general_scores,
+    multi_head_attention,
+    scaled_dot_product_attention,
+)
+
+B, H, T_q, T_k, d_k, d_v, d_a, C = 2, 3, 5, 7, 11, 13, 17, 3
+
+MASK = torch.rand(B, T_q, T_k, generator=torch.Generator().manual_seed(1)) < 0.6
+MASK[..., 0] = True
+MASK[1, 2] = False
+QKV = (B, T_q, d_k), (B, T_k, d_k), (B, T_k, d_v)
+PROJECTIONS = (H * d_k, d_k), (H * d_k, d_k), (H * d_v, d_v), (d_k, H * d_v)
+
+MODEL = (B, T_q, H * d_k), (B, T_k, H * d_k), (B, T_k, H * d_k)
+
+MASKED = {
+    "attend": (lambda: attend, [(B, T_q, T_k), (B, T_k, d_v)]),
+    "scaled dot-product": (lambda: scaled_dot_product_attention, QKV),
+    "causal": (lambda: causal_attention, QKV),
+    "fused": (lambda: fused_scaled_dot_product_attention, QKV),
+    "fused causal": (lambda: fused_causal_attention, QKV),
+    "dot": (lambda: dot_attention, QKV),
+    "additive": (lambda: AdditiveAttention(d_k, d_k, d_a), QKV),
+    "general": (lambda: GeneralAttention(d_k, d_k), QKV),
+    "concat": (lambda: ConcatAttention(d_k, d_k, d_a), QKV),
+    "multi-head": (lambda: MultiHead(H * d_k, H), MODEL),
+    "multi-head, fused": (lambda: MultiHead(H * d_k, H, fused_scaled_dot_product_attention), MODEL),
+    "multi-head function": (lambda: partial(multi_head_attention, n_heads=H), [*QKV, *PROJECTIONS]),
+}
+"""What makes each mechanism that takes a mask, and the sizes of its tensors."""
+
+UNMASKED = {
+    "additive scores": (lambda: additive_scores, [*QKV[:2], (d_a, d_k), (d_a, d_k), (d_a,)]),
+    "general scores": (lambda: general_scores, [*QKV[:2], (d_k, d_k)]),
+    "concat scores": (lambda: concat_scores, [*QKV[:2], (d_a, 2 * d_k), (d_a,)]),
+    "image": (lambda: attention_over_image, [(B, C, 5, 7), (d_k, C), (d_k, C), (d_v, C)]),
+    "image layer": (lambda: AttentionLayer2d(C, d_k, d_v), [(B, C, 5, 7)]),
+}
+
+CASES = [pytest.param(f, s, m, id=f"{name}{' masked' * m}") for name, (f, s) in MASKED.items() for m in (False, True)]
+CASES += [pytest.param(f, sizes, False, id=name) for name, (f, sizes) in UNMASKED.items()]
+
+each_mechanism = pytest.mark.parametrize(("make", "sizes", "masked"), CASES)
+each_precision = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+
+
+def values_and_gradients(mechanism, drawn, masked, dtype, device):
+    inputs = [t.detach().to(device, dtype).requires_grad_() for t in drawn]
+    if isinstance(mechanism, nn.Module):
+        mechanism.to(device, dtype)
+    out = mechanism(*inputs, **({"mask": MASK.to(device)} if masked else {}))
+    values = [t for t in (out if isinstance(out, tuple) else (out,)) if t is not None]
+    assert all(t.dtype == dtype and t.device.type == device for t in values)
+    pulls = [torch.linspace(-1, 1, t.numel(), dtype=torch.float64).view(t.shape).to(device, dtype) for t in values]
+    gradients = torch.autograd.grad(values, inputs, pulls)
+    return [t.detach().cpu().double() for t in (*values, *gradients)]
+
+
+def assert_only_rounding(make, sizes, masked, dtype, device, normal):
+    """Both see the same rounded numbers; they may differ by a few units of rounding of the largest one."""
+    torch.manual_seed(0)
+    mechanism = make()
+    if isinstance(mechanism, nn.Module):
+        mechanism.to(dtype)
+    drawn = [normal(*size, scale=0.5).detach().to(dtype) for size in sizes]
+    there = values_and_gradients(mechanism, drawn, masked, dtype, device)
+    exact = values_and_gradients(mechanism, drawn, masked, torch.float64, "cpu")
+    unit = torch.finfo(dtype).eps * max(t.abs().max().item() for t in exact)
+    assert all(t.isfinite().all() for t in there)
+    torch.testing.assert_close(there, exact, rtol=0, atol=8 * unit)
+
+
+@each_precision
+@each_mechanism
+def test_low_precision_costs_no_more_than_its_rounding(normal, make, sizes, masked, dtype):
+    assert_only_rounding(make, sizes, masked, dtype, "cpu", normal)
+
+
+@pytest.mark.gpu
+@each_precision
+@each_mechanism
+def test_a_gpu_computes_the_same(normal, make, sizes, masked, dtype):
+    assert_only_rounding(make, sizes, masked, dtype, "cuda", normal)
