@@ -5,8 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.publishing import NotACourse, UnknownLecture, project_root
-from course_lib.publishing.project import PublishingFailed
+from course_lib.publishing import NotACourse, PublishingFailed, UnknownLecture, project_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

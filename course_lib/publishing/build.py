@@ -1,9 +1,9 @@
 """`course build`: authoring → lectures and solutions, the companion and the README's table of claims.
 
-Building twice changes nothing. A solution is executed only where its code differs from the committed one; else its outputs stay.
+Building twice changes nothing. A solution is executed only where its code differs from the committed one; else its outputs
+stay.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +55,8 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
     todo = [lecture for lecture in chosen if force or not rebuild(lecture, record).complete]
     # Every authoring source is read before the first kernel starts: a mistake in the last shows at once.
     drafts = {lecture.number: rebuild(lecture, record).solution for lecture in chosen}
-    executed = execute({lecture.number: (drafts[lecture.number], _folder(lecture)) for lecture in todo}, root, timeout=timeout) if todo else {}
-    failed = [f"{lecture.name(lecture.authoring)}: {line}" for lecture in todo for line in executed[lecture.number].failures]
+    executed = execute({lecture.number: (drafts[lecture.number], _folder(lecture)) for lecture in todo}, root, timeout=timeout)
+    failed = [f"{lecture.source_name}: {line}" for lecture in todo for line in executed[lecture.number].failures]
     written = []
     for lecture in chosen:
         if lecture.number in executed:
@@ -68,7 +68,7 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
         written += _write(_documents(root))
     if failed:
         raise PublishingFailed("\n".join(failed))
-    return sorted({path.relative_to(root).as_posix() for path in written})
+    return sorted({_name(path, root) for path in written})
 
 
 def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
@@ -81,17 +81,20 @@ def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
             if not path.exists():
                 complaints.append(f"{lecture.name(path)} does not exist: run `{mend}`")
             elif path == lecture.solution and not built.complete:
-                complaints.append(f"{lecture.name(path)} was executed with other code than {lecture.name(lecture.authoring)}: run `{mend}`")
+                complaints.append(
+                    f"{lecture.name(path)} was executed with other code than {lecture.source_name} gives: run `{mend}`"
+                )
             elif _read(path) != expected:
-                complaints.append(f"{lecture.name(path)} differs from its source {lecture.name(lecture.authoring)}: edit that, then run `{mend}`")
+                complaints.append(
+                    f"{lecture.name(path)} differs from its source {lecture.source_name}: edit that, then run `{mend}`"
+                )
     stems = {lecture.stem for lecture in lectures(root)}
-    for path in sorted([*(root / "lectures").glob("*.ipynb"), *(root / "solutions").glob("*.ipynb")]):
-        if path.stem not in stems:
-            complaints.append(f"{path.relative_to(root).as_posix()} has no source authoring/{path.stem}.py: delete it")
-    for path, expected in _documents(root).items():
-        if not path.exists() or _read(path) != expected:
-            complaints.append(f"{path.relative_to(root).as_posix()} is stale: run `python course.py build`")
-    return complaints
+    orphans = [
+        path for folder in ("lectures", "solutions") for path in (root / folder).glob("*.ipynb") if path.stem not in stems
+    ]
+    outdated = [path for path, expected in _documents(root).items() if not path.exists() or _read(path) != expected]
+    complaints += [f"{_name(path, root)} has no source authoring/{path.stem}.py: delete it" for path in sorted(orphans)]
+    return complaints + [f"{_name(path, root)} is stale: run `python course.py build`" for path in outdated]
 
 
 def rebuild(lecture: Lecture, record: dict[str, measured.Cost]) -> Built:
@@ -125,17 +128,15 @@ def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]
 def _documents(root: Path) -> dict[Path, str]:
     """The generated documents: the companion, and the README with its table of claims."""
     claims_of = {
-        lecture.number: (_title(lecture), lecture.name(lecture.unsolved), claims(nbformat.read(lecture.solution, as_version=4)))
+        lecture.number: (lecture.title, lecture.name(lecture.unsolved), claims(nbformat.read(lecture.solution, as_version=4)))
         for lecture in lectures(root)
         if lecture.solution.exists()
     }
     return {root / "docs" / "companion.md": companion(root), root / "README.md": readme_with(claims_of, root)}
 
 
-def _title(lecture: Lecture) -> str:
-    """The lecture's title from its first heading, `# 04 · Self-attention`."""
-    heading = re.search(r"^# # \d\d · (.+)$", lecture.authoring.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return heading[1].strip() if heading else lecture.stem[3:].replace("_", " ")
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
 
 
 def _read(path: Path) -> str:

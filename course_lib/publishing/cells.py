@@ -1,7 +1,7 @@
 """The cells of a solved lecture, made from the authoring source: exercises, bug hunts, checks and hints.
 
-An exercise cell names a function of the library in one import; its text is taken from there. The student's notebook follows from
-the solved one (`nbgrader.for_student`), so there is one draft only.
+An exercise cell names a function of the library in one import; its text is taken from there. The student's notebook follows
+from the solved one, so there is one draft only.
 """
 
 import ast
@@ -43,9 +43,9 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
             cells += drafting.cells(authored, measured)
         except (ValueError, ImportError, UnknownExercise) as error:
             line = f":{lines[i]}" if i < len(lines) else ""
-            raise PublishingFailed(f"{lecture.name(lecture.authoring)}{line}: {error}") from error
+            raise PublishingFailed(f"{lecture.source_name}{line}: {error}") from error
     if drafting.unchecked:
-        raise PublishingFailed(f"{lecture.name(lecture.authoring)}: exercise {drafting.unchecked[0]} has no check cell after it.")
+        raise PublishingFailed(f"{lecture.source_name}: exercise {drafting.unchecked[0]} has no check cell after it")
     _identify(lecture.stem, cells)
     return new_notebook(cells=cells, metadata=NOTEBOOK_METADATA, nbformat_minor=5)
 
@@ -147,7 +147,8 @@ def _bug(asked: Exercise, named: Import, wanted: str) -> str:
         raise ValueError(f"{named.function} is none of the wrong answers of exercise {asked.id}")
     if wanted != suspect.__name__:
         raise ValueError(f"the cell says bug={wanted!r} and imports {suspect.__name__}")
-    return f"# Bug hunt · exercise {asked.id} · something is wrong here\n{FunctionSource.of(suspect).named(named.name).text(documented=False)}"
+    function = FunctionSource.of(suspect).named(named.name)
+    return f"# Bug hunt · exercise {asked.id} · something is wrong here\n{function.text(documented=False)}"
 
 
 def _hints(asked: Exercise) -> str:

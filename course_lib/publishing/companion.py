@@ -17,6 +17,8 @@ from course_lib.publishing.claims import cell
 from course_lib.publishing.outputs import tags
 from course_lib.publishing.project import Lecture, PublishingFailed, lectures
 
+_HEAD = ("| Section of the deck | Lecture | Library |", "| --- | --- | --- |")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -36,17 +38,18 @@ def rows(lecture: Lecture) -> list[Row]:
         PublishingFailed: a row has not four cells, or names a section of the lecture that it does not have.
     """
     cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
-    headings = {line.lstrip("# ").strip() for c in cells if c.cell_type == "markdown" for line in c.source.splitlines() if line.startswith("##")}
+    prose = [line for c in cells if c.cell_type == "markdown" for line in c.source.splitlines()]
+    headings = {line.lstrip("# ").strip() for line in prose if line.startswith("##")}
     found = []
     for line in (line for c in cells if "companion" in tags(c) for line in c.source.splitlines()):
         parts = [part.strip().replace("\\|", "|") for part in re.split(r"(?<!\\)\|", line)[1:-1]]
         if not parts or parts[0] in ("Deck", "") or set(parts[0]) <= set(":- "):
             continue
         if len(parts) != 4:
-            raise PublishingFailed(f"{lecture.name(lecture.authoring)}: a companion row has four cells, this one {len(parts)}: {line}")
+            raise PublishingFailed(f"{lecture.source_name}: a companion row has four cells, this one {len(parts)}: {line}")
         deck, section, here, library = parts
         if here not in headings:
-            raise PublishingFailed(f"{lecture.name(lecture.authoring)}: the companion names a section {here!r}; {_near(here, headings)}")
+            raise PublishingFailed(f"{lecture.source_name}: the companion names a section {here!r}; {_near(here, headings)}")
         found.append(Row(lecture, deck, section, here, tuple(re.findall(r"`(course_lib[\w.]*)`", library))))
     return found
 
@@ -65,7 +68,7 @@ def companion(root: Path) -> str:
         "`course build` writes this file from the companion tables of the lectures and from docs/decks.toml.",
     ]
     for deck in decks:
-        lines += ["", f"## {deck['key']} · {deck['title']}", "", "| Section of the deck | Lecture | Library |", "| --- | --- | --- |"]
+        lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]
         for section in deck["sections"]:
             lines += _lines(section, placed.get((deck["key"], section["title"]), []))
     return "\n".join(lines) + "\n"
@@ -113,9 +116,8 @@ def _placed(root: Path) -> dict[tuple[str, str], list[Row]]:
         for row in rows(lecture):
             if (row.deck, row.section) not in known:
                 near = _near(row.section, {title for key, title in known if key == row.deck})
-                raise PublishingFailed(
-                    f"{lecture.name(lecture.authoring)}: docs/decks.toml lists no section {row.section!r} of deck {row.deck}; {near}"
-                )
+                wrong = f"docs/decks.toml lists no section {row.section!r} of deck {row.deck}"
+                raise PublishingFailed(f"{lecture.source_name}: {wrong}; {near}")
             placed.setdefault((row.deck, row.section), []).append(row)
     return placed
 

@@ -1,12 +1,15 @@
 """Executes notebooks headless: one kernel for each, several at a time, with run time and peak memory."""
 
 import asyncio
+import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import psutil
 from jupyter_client.kernelspec import KernelSpecManager
@@ -37,7 +40,8 @@ def execute(
 ) -> dict[str, Execution]:
     """Execute notebooks in place, each in a kernel of its own, and show one progress bar.
 
-    A failing cell stops nothing: the cells after it run. A kernel that dies or a cell that runs into the time limit ends its notebook.
+    A failing cell stops nothing: the cells after it run. A kernel that dies, or a cell that runs into the time limit, ends its
+    notebook.
 
     Args:
         notebooks: by name, each with the folder it runs in.
@@ -88,7 +92,7 @@ def _execute_one(
     # No kernel folder but the interpreter's own: "python3" is the Python that runs this, whatever is registered for the user.
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     managers.append(manager)
-    done = Execution(notebook)
+    done, where = Execution(notebook), ["before its first cell"]
     client = NotebookClient(
         notebook,
         km=manager,
@@ -98,30 +102,36 @@ def _execute_one(
         record_timing=False,
         shutdown_kernel="immediate",
         resources={"metadata": {"path": str(folder)}},
+        store_widget_state=False,
+        on_cell_execute=lambda cell, cell_index: where.append(f"cell {cell_index + 1} ({first_line(cell.source)})"),
         on_cell_executed=on_cell,
     )
     for cell in code_cells(notebook):
         cell.outputs, cell.execution_count = [], None
+    # nbclient's stand-in for an output widget sends on the socket it waits on, and may sleep through the reply until the time
+    # limit. Without it, what a widget would catch, errors too, comes to the cell.
+    client.widget_registry = {}
     started = time.perf_counter()
-    try:
-        # On Windows the default loop lacks what zmq needs; elsewhere this one is the default.
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(_watched(client, manager, done, environment))
-    except DeadKernelError:
-        done.failures.append(f"{_last_cell(notebook)}: the kernel died (out of memory, or the process was ended)")
-    except CellTimeoutError:
-        done.failures.append(f"{_last_cell(notebook)}: still running after {timeout:g} s")
-    except Exception as error:
-        done.failures.append(f"the notebook could not be run: {type(error).__name__}: {first_line(str(error))}")
+    with tempfile.TemporaryFile() as log:
+        try:
+            # On Windows the default loop lacks what zmq needs; elsewhere this one is the default.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(_watched(client, manager, done, env=environment, stderr=log))
+        except DeadKernelError:
+            done.failures.append(f"{where[-1]}: the kernel died{_last_words(log)}")
+        except CellTimeoutError:
+            done.failures.append(f"{where[-1]}: still running after {timeout:g} s")
+        except Exception as error:
+            done.failures.append(f"{where[-1]}: {type(error).__name__}: {first_line(str(error))}{_last_words(log)}")
     done.seconds = time.perf_counter() - started
     done.failures = failures(notebook) + done.failures
     return done
 
 
-async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Execution, environment: dict[str, str]) -> None:
+async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Execution, **how: object) -> None:
     sampling = asyncio.create_task(_sample_memory(manager, done))
     try:
-        await client.async_execute(env=environment, cleanup_kc=True)
+        await client.async_execute(cleanup_kc=True, **how)
     finally:
         sampling.cancel()
 
@@ -131,27 +141,23 @@ async def _sample_memory(manager: AsyncKernelManager, done: Execution) -> None:
     while True:
         pid = getattr(manager.provisioner, "pid", None)
         if pid is not None:
-            try:
+            with contextlib.suppress(psutil.Error):
                 kernel = psutil.Process(pid)
                 held = sum(process.memory_info().rss for process in (kernel, *kernel.children(recursive=True)))
                 done.peak_mb = max(done.peak_mb, held / 2**20)
-            except psutil.Error:
-                pass
         await asyncio.sleep(0.1)
 
 
-def _last_cell(notebook: NotebookNode) -> str:
-    """Name the cell that was running: the one after the last that came to its end."""
-    for number, cell in enumerate(notebook.cells, start=1):
-        if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None:
-            return f"cell {number} ({first_line(cell.source)})"
-    return "after the last cell"
+def _last_words(log: IO[bytes]) -> str:
+    """Quote the last line that a kernel wrote before it died, if it is no mere warning of the kernel itself."""
+    log.seek(0)
+    lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    said = [line for line in lines if line and "[IPKernelApp]" not in line]
+    return f" ({first_line(said[-1])})" if said else ""
 
 
 def _kill(manager: AsyncKernelManager) -> None:
     pid = getattr(manager.provisioner, "pid", None)
     if pid is not None:
-        try:
+        with contextlib.suppress(psutil.Error):
             psutil.Process(pid).kill()
-        except psutil.Error:
-            pass

@@ -11,10 +11,11 @@ def listing(as_json: bool) -> str:
     described = [_described(item) for item in exercises()]
     if as_json:
         return json.dumps(described, indent=2, ensure_ascii=False)
-    blocks = [aligned([("id", "exercise", "points", "in the library"), *((d["id"], d["title"], str(d["points"]), d["function"]) for d in described)])]
-    for d in described:
-        blocks.append(f"{d['id']}\n  wrong answers: {', '.join(d['wrong'])}\n  right variants: {', '.join(d['right'])}")
-    return "\n\n".join(blocks)
+    rows = [(d["id"], d["title"], str(d["points"]), d["function"]) for d in described]
+    banks = [
+        f"{d['id']}\n  wrong answers: {', '.join(d['wrong'])}\n  right variants: {', '.join(d['right'])}" for d in described
+    ]
+    return "\n\n".join((aligned([("id", "exercise", "points", "in the library"), *rows]), *banks))
 
 
 def _described(item: Exercise) -> dict:

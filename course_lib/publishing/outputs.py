@@ -2,12 +2,10 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from nbformat import NotebookNode
 
-_WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -28,7 +26,7 @@ def claims(notebook: NotebookNode) -> list[dict]:
 
 
 def failures(notebook: NotebookNode) -> list[str]:
-    """Name each cell that raised without being meant to, or was meant to and did not, and each error inside a widget.
+    """Name each cell that raised without being meant to, or was meant to and did not.
 
     A line says the number of the cell among all cells, its first line of code, and the error.
     """
@@ -42,7 +40,7 @@ def failures(notebook: NotebookNode) -> list[str]:
             found.append(f"cell {number} ({first_line(cell.source)}) is tagged raises-exception and raised nothing")
         if not meant:
             found += [f"cell {number} ({first_line(cell.source)}) raised {error}" for error in errors]
-    return found + [f"an interactive raised {error}" for error in _widget_errors(notebook)]
+    return found
 
 
 def first_line(text: str) -> str:
@@ -52,22 +50,13 @@ def first_line(text: str) -> str:
     return line if len(line) <= 100 else line[:99] + "…"
 
 
-def _widget_errors(notebook: NotebookNode) -> Iterator[str]:
-    """`interact` catches what its function raises and shows it inside an output widget."""
-    saved = notebook.metadata.get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
-    for model in saved.values():
-        for output in model.get("state", {}).get("outputs", ()):
-            if output.get("output_type") == "error":
-                yield f"{output['ename']}: {first_line(output['evalue'])}"
-
-
 def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
-    """Strip widgets and whatever differs from machine to machine: folders, process numbers, addresses in memory."""
+    """Strip widgets, with what they drew, and whatever differs from machine to machine: folders, addresses in memory."""
     for cell in code_cells(notebook):
         kept = []
         for output in cell.outputs:
             if _WIDGET_VIEW in output.get("data", {}):
-                continue
+                break  # what follows was drawn inside the widget
             _make_portable(output, root)
             kept.append(output)
         cell.outputs = kept
@@ -79,7 +68,8 @@ def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
 def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
     """Give a fresh draft the outputs of an executed notebook, if the code of the two is the same; say whether it is."""
     new, old = code_cells(fresh), code_cells(executed)
-    if [cell.source for cell in new] != [cell.source for cell in old] or any(cell.source.strip() and cell.execution_count is None for cell in old):
+    unrun = any(cell.source.strip() and cell.execution_count is None for cell in old)
+    if unrun or [cell.source for cell in new] != [cell.source for cell in old]:
         return False
     for to, of in zip(new, old, strict=True):
         to.outputs, to.execution_count = of.outputs, of.execution_count

@@ -1,5 +1,6 @@
 """Where the course lies on disk, and which lectures it has."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,19 @@ class Lecture:
         """The solved and executed notebook."""
         return self.root / "solutions" / f"{self.stem}.ipynb"
 
+    @property
+    def title(self) -> str:
+        """Its title, from the first heading of its source, `# 04 · Self-attention`."""
+        heading = re.search(r"^# # \d\d · (.+)$", self.authoring.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        return heading[1].strip() if heading else self.stem[3:].replace("_", " ")
+
+    @property
+    def source_name(self) -> str:
+        """What its source is called from the root."""
+        return self.name(self.authoring)
+
     def name(self, path: Path) -> str:
-        """One of its files as it is called from the root, with forward slashes on every system."""
+        """What one of its files is called from the root, with forward slashes on every system."""
         return path.relative_to(self.root).as_posix()
 
 
@@ -70,6 +82,6 @@ def lectures(root: Path, numbers: Iterable[str] = ()) -> list[Lecture]:
     found = {path.stem[:2]: Lecture(root, path.stem) for path in sorted((root / "authoring").glob("[0-9][0-9]_*.py"))}
     wanted = {number.zfill(2) for number in numbers}
     if unknown := sorted(wanted - set(found)):
-        named = ", ".join(f"{lecture.number} {lecture.stem[3:].replace('_', ' ')}" for lecture in found.values()) or "none"
+        named = ", ".join(f"{lecture.number} {lecture.title}" for lecture in found.values()) or "none"
         raise UnknownLecture(f"there is no lecture {', '.join(unknown)}; the course has: {named}.")
     return [lecture for number, lecture in found.items() if not wanted or number in wanted]
