@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
-from course_lib.exercises.exercise import Answer, Exercise, Property
+from course_lib.exercises.exercise import Exercise, Property
 from course_lib.exercises.report import Report, publish
 from course_lib.exercises.verdict import Finding, Verdict, judge
 
@@ -47,7 +47,7 @@ def exercise(id: str) -> Exercise:
     return by_id[id]
 
 
-def verdict(id: str, fn: Answer, seed: int = 0) -> Verdict:
+def verdict(id: str, fn: object, seed: int = 0) -> Verdict:
     """Judge a function as an answer to an exercise.
 
     Args:
@@ -64,7 +64,7 @@ def verdict(id: str, fn: Answer, seed: int = 0) -> Verdict:
     return judge(exercise(id), fn, seed)
 
 
-def check(id: str, fn: Answer) -> Callable[..., object]:
+def check(id: str, fn: object) -> Callable[..., object]:
     """Check an answer in a notebook, show a report, and return the function to go on with.
 
     Returns:

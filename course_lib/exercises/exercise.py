@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 
 from course_lib.exercises.judge import Judge, runs, same_gradients, same_shapes, same_values, unchanged
+from course_lib.exercises.outcome import Call
 
 Answer = Callable[..., object]
-Call = tuple[object, ...]
-"""The positional arguments of one call of an answer."""
+
+
+_PLAIN = {"dtype": torch.float32, "device": "cpu"}
 
 
 class Draw:
-    """Inputs from a seed: the same seed draws the same inputs on every machine."""
+    """Inputs from a seed: the same seed draws the same inputs on every machine, whatever torch's defaults are."""
 
     def __init__(self, seed: int) -> None:
         """Start a generator of its own; the global one is never touched."""
@@ -29,19 +31,19 @@ class Draw:
     def sizes(self, n: int) -> list[int]:
         """Draw n different primes (n ≤ 6), so that no two axes can be taken for each other."""
         primes = (2, 3, 5, 7, 11, 13)
-        return [primes[i] for i in torch.randperm(len(primes), generator=self.generator)[:n].tolist()]
+        return [primes[i] for i in torch.randperm(len(primes), generator=self.generator, device="cpu")[:n].tolist()]
 
     def normal(self, *shape: int, scale: float = 1.0) -> Tensor:
         """Draw from N(0, scale²)."""
-        return torch.randn(*shape, generator=self.generator) * scale
+        return torch.randn(*shape, generator=self.generator, **_PLAIN) * scale
 
     def uniform(self, *shape: int) -> Tensor:
         """Draw from 0…1."""
-        return torch.rand(*shape, generator=self.generator)
+        return torch.rand(*shape, generator=self.generator, **_PLAIN)
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
         """Draw integers from low to high - 1."""
-        return torch.randint(low, high, shape, generator=self.generator)
+        return torch.randint(low, high, shape, generator=self.generator, device="cpu")
 
     def mask(self, *shape: int) -> Tensor:
         """Draw a mask in which every row allows a key and, where it has two or more, forbids one, as in no causal pattern."""

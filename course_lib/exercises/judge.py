@@ -8,7 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.exercises.outcome import TIME_LIMIT, Outcome, TimedOut, is_close
+from course_lib.exercises import guard
+from course_lib.exercises.guard import TimedOut
+from course_lib.exercises.outcome import NotAFunction, Outcome, is_close
 
 Judge = Callable[[Outcome, Outcome], str | None]
 
@@ -16,7 +18,9 @@ Judge = Callable[[Outcome, Outcome], str | None]
 def runs(expected: Outcome, got: Outcome) -> str | None:
     """Hold where the answer returns something."""
     if isinstance(got.error, TimedOut):
-        return f"It was still running after {TIME_LIMIT:.0f} seconds. Is there a loop that never ends?"
+        return f"It was still running after {guard.TIME_LIMIT:g} seconds. Is there a loop that never ends?"
+    if isinstance(got.error, NotAFunction):
+        return str(got.error)
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
         return f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
@@ -80,7 +84,9 @@ def same_gradients(expected: Outcome, got: Outcome) -> str | None:
 
 
 def unchanged(expected: Outcome, got: Outcome) -> str | None:
-    """Hold where the answer leaves its arguments as they were."""
+    """Hold where the answer leaves its arguments as they were; what it returns is for the other properties."""
+    if isinstance(got.error, TimedOut):
+        return runs(expected, got)
     if got.changed:
         places = ", ".join(str(i + 1) for i in got.changed)
         return f"Argument {places} is changed by the call: something works in place (`+=`, `masked_fill_`, `x[...] = …`)."

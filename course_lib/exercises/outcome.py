@@ -1,30 +1,23 @@
-"""What an answer does when it is called: its results, its gradients, its error, what it changed and what it called.
+"""What an answer does when it is called: its results, its gradients, its error, what it changed and what it called."""
 
-The call is guarded: prints and warnings cost nothing, an endless loop ends at the time limit, and the random state, the default
-dtype and the gradient mode are afterwards what they were before.
-"""
-
-import contextlib
-import ctypes
-import io
 import math
-import sys
-import threading
 import traceback
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import unwrap
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-TIME_LIMIT = 5.0
-"""Seconds that one call of an answer may take."""
+from course_lib.exercises import guard
+from course_lib.exercises.guard import TimedOut, run_in_time, watching
+
+_LIBRARY = Path(__file__).parent.parent
+_BANK = Path(__file__).parent
 
 
-class TimedOut(BaseException):
-    """An answer was still running at its time limit. Not an Exception: `except Exception` in an answer must not hold it."""
+class NotAFunction(TypeError):
+    """What was handed in as an answer cannot be called."""
 
 
 @dataclass(frozen=True)
@@ -39,26 +32,64 @@ class Outcome:
     gradients: tuple[Tensor, ...] | None = None
     called: frozenset[str] = frozenset()
 
+    @property
+    def not_started(self) -> bool:
+        """Whether it raised the `NotImplementedError()` of an empty exercise; torch's own have a message."""
+        return isinstance(self.error, NotImplementedError) and not self.error.args
+
+
+Call = tuple[object, ...]
+"""The positional arguments of one call of an answer."""
+
+
+def watch(answer: object, calls: Sequence[tuple[Call, bool]], forbids: Mapping[Callable[..., object], str]) -> list[Outcome]:
+    """Observe an answer that may do anything, on one call after the other, each with or without gradients.
+
+    Returns:
+        one outcome a call; fewer where the answer is not started or ran out of time, which the last outcome then says.
+    """
+    outcomes: list[Outcome] = []
+    given_up = False
+
+    def work() -> None:
+        for call, gradients in calls:
+            outcome = observe(answer, call, gradients, forbids)
+            if given_up:
+                return
+            outcomes.append(outcome)
+            if outcomes[0].not_started:
+                return
+
+    in_time = run_in_time(work, guard.TIME_LIMIT)
+    given_up = True
+    return outcomes if in_time else [*outcomes, Outcome(None, error=TimedOut())]
+
 
 def observe(
-    answer: Callable[..., object], call: tuple[object, ...], gradients: bool, forbids: Mapping[Callable, str]
+    answer: object, call: Call, gradients: bool = False, forbids: Mapping[Callable[..., object], str] | None = None
 ) -> Outcome:
-    """Call an answer on copies of the arguments and report what it did; it never raises, but for a KeyboardInterrupt."""
-    given = _copy(call, gradients)
+    """Call an answer on copies of the arguments and report what it did.
+
+    It never raises, but for a KeyboardInterrupt and for TimedOut. The random state is the same before every call.
+    """
     called: set[str] = set()
+    torch.default_generator.manual_seed(0)
+    torch.set_default_dtype(torch.float32)
     try:
-        with _guarded(), _watching(forbids, called), _time_limit(TIME_LIMIT):
+        given = _copy(call, gradients)
+        if not callable(answer):
+            raise NotAFunction(f"A function is asked for, its name without brackets; this is of type {type(answer).__name__}.")
+        with torch.enable_grad(), watching(forbids or {}, called):
             returned = answer(*given)
+        with torch.enable_grad():
             derived = _gradients(returned, given) if gradients else None
-    except KeyboardInterrupt:
+        results = None if returned is None else _results(returned)
+        changed = tuple(i for i, (before, after) in enumerate(zip(call, given, strict=True)) if not _same(before, after))
+    except (KeyboardInterrupt, TimedOut):
         raise
     except BaseException as error:
         return Outcome(None, error=error, where=_where(error), called=frozenset(called))
-    changed = tuple(i for i, (before, after) in enumerate(zip(call, given, strict=True)) if not _same(before, after))
-    if returned is None:
-        return Outcome(None, changed=changed, called=frozenset(called))
-    results = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
-    return Outcome(_detached(results), _names(returned), None, "", changed, derived, frozenset(called))
+    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called))
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -85,13 +116,25 @@ def _names(returned: object) -> tuple[str, ...]:
     return getattr(returned, "_fields", None) or tuple(f"result {i + 1}" for i in range(len(returned)))
 
 
-def _detached(results: tuple[object, ...]) -> tuple[object, ...]:
-    return tuple(r.detach() if isinstance(r, Tensor) else r for r in results)
+def _results(returned: object) -> tuple[object, ...]:
+    """Copy the results, so that no later call can change them; also those that are sparse or live elsewhere."""
+    results = returned if isinstance(returned, tuple | list) else (returned,)
+    return tuple(_plain(result) if isinstance(result, Tensor) else result for result in results)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu().clone()
 
 
 def _same(before: object, after: object) -> bool:
-    pairs = zip(tensors_in(before), tensors_in(after), strict=True)
-    return all(b.shape == a.shape and torch.equal(b, a.detach()) for b, a in pairs)
+    if isinstance(before, tuple | list):
+        same_length = isinstance(after, tuple | list) and len(before) == len(after)
+        return same_length and all(map(_same, before, after))
+    if isinstance(before, Tensor):
+        same_kind = isinstance(after, Tensor) and before.dtype == after.dtype and before.shape == after.shape
+        return same_kind and torch.equal(before, after.detach())
+    return before is after or before == after
 
 
 def _gradients(returned: object, given: object) -> tuple[Tensor, ...] | None:
@@ -107,75 +150,19 @@ def _gradients(returned: object, given: object) -> tuple[Tensor, ...] | None:
 
 def _where(error: BaseException) -> str:
     """The student's own line that raised: the last one that is not in a library."""
-    own = [f for f in traceback.extract_tb(error.__traceback__)[1:] if "site-packages" not in f.filename]
+    own = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not _in_a_library(Path(f.filename))]
     return own[-1].line or "" if own else ""
 
 
-@contextlib.contextmanager
-def _guarded() -> Iterator[None]:
-    dtype, enabled = torch.get_default_dtype(), torch.is_grad_enabled()
-    with (
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-        warnings.catch_warnings(),
-        torch.random.fork_rng(devices=[]),
-    ):
-        warnings.simplefilter("ignore")
-        torch.set_grad_enabled(True)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_grad_enabled(enabled)
-
-
-@contextlib.contextmanager
-def _watching(forbids: Mapping[Callable, str], called: set[str]) -> Iterator[None]:
-    """Note which forbidden functions are called, however they were imported."""
-    if not forbids:
-        yield
-        return
-    by_code = {unwrap(f).__code__: f.__name__ for f in forbids if hasattr(unwrap(f), "__code__")}
-    builtins = {f.__name__: f for f in forbids if not hasattr(unwrap(f), "__code__")}
-
-    def note(frame: object, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code in by_code:
-            called.add(by_code[frame.f_code])
-        elif event == "c_call" and getattr(argument, "__name__", None) in builtins:
-            called.add(argument.__name__)
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-
-
-@contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimedOut in this thread when the block is still running after so many seconds, and again each second after that."""
-    thread, done = threading.get_ident(), threading.Event()
-
-    def interrupt() -> None:
-        wait = seconds
-        while not done.wait(wait):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TimedOut))
-            wait = 1.0
-
-    watchdog = threading.Thread(target=interrupt, daemon=True)
-    watchdog.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watchdog.join()
+def _in_a_library(file: Path) -> bool:
+    in_course = file.is_relative_to(_LIBRARY) and not file.is_relative_to(_BANK)
+    return in_course or "site-packages" in file.parts
 
 
 def is_close(expected: object, got: object) -> bool:
     """Say whether two results are the same number up to rounding: relative to the largest entry, NaN equal to NaN."""
     if not isinstance(expected, Tensor):
-        return (expected is None and got is None) or (expected is not None and got is not None and expected == got)
+        return type(expected) is type(got) and bool(expected == got)
     if not isinstance(got, Tensor) or expected.shape != got.shape:
         return False
     if not expected.is_floating_point():

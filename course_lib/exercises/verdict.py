@@ -2,14 +2,17 @@
 
 An answer is observed on the inputs of every property. A property that fails skips those that need it. The misconception is
 that of the wrong answer in the bank which does the same as the student's on every input, results, errors, changed
-arguments and gradients alike; failing that, the one that does the same on the first failing property.
+arguments and gradients alike; failing that, the one that does the same on the first failing property. Errors of one kind
+alone say nothing: two answers that only ever raise are alike if they also raise with the same words.
 """
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Literal
 
-from course_lib.exercises.exercise import Answer, Call, Exercise, Property
-from course_lib.exercises.outcome import Outcome, TimedOut, is_close, observe, tensors_in
+from course_lib.exercises.exercise import Answer, Exercise
+from course_lib.exercises.guard import TimedOut, guarded
+from course_lib.exercises.outcome import Call, Outcome, is_close, observe, tensors_in, watch
 
 Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
 """For each property, by name: the inputs, what the reference does with them, and what the answer does."""
@@ -44,32 +47,33 @@ class Verdict:
     started: bool = True
 
 
-def judge(exercise: Exercise, answer: Answer, seed: int = 0) -> Verdict:
+def judge(exercise: Exercise, answer: object, seed: int = 0) -> Verdict:
     """Judge an answer to an exercise on the inputs that `seed` draws."""
-    observed = _observe(exercise, answer, seed)
-    findings = _findings(exercise, observed)
-    forbidden = {name for rows in observed.values() for _, _, got in rows for name in got.called}
+    with guarded():
+        observed = _observe(exercise, answer, seed)
+        findings = _findings(exercise, observed)
+        outcomes = [got for rows in observed.values() for _, _, got in rows]
+        forbidden = frozenset().union(*(got.called for got in outcomes))
+        started = not outcomes[0].not_started
+        passed = not forbidden and all(f.status == "holds" for f in findings)
+        misconception = None if passed or forbidden or not started else _misconception(exercise, observed, findings)
     if forbidden:
         advice = " ".join(f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden)
         findings += (Finding("by hand", "It is built by hand, as the exercise asks.", "fails", 0, f"It calls {advice}"),)
-    started = not any(isinstance(got.error, NotImplementedError) for rows in observed.values() for _, _, got in rows)
-    passed = all(f.status == "holds" for f in findings)
     points = 0 if forbidden else sum(f.points for f in findings if f.status == "holds")
-    misconception = None if passed or forbidden or not started else _misconception(exercise, observed, findings, seed)
     message = _message(exercise, findings, points, misconception, started)
     return Verdict(passed, points, exercise.points, misconception, message, findings, started)
 
 
-def _observe(exercise: Exercise, answer: Answer, seed: int) -> Observed:
+def _observe(exercise: Exercise, answer: object, seed: int) -> Observed:
+    asked = [(prop, call) for prop in exercise.properties for call in sorted(exercise.calls(prop, seed), key=_size)]
+    outcomes = watch(answer, [(call, prop.with_gradients) for prop, call in asked], exercise.forbids)
     observed: Observed = {}
-    for prop in exercise.properties:
-        rows = observed[prop.name] = []
-        for call in sorted(exercise.calls(prop, seed), key=_size):
-            expected = observe(exercise.reference, call, prop.with_gradients, {})
-            got = observe(answer, call, prop.with_gradients, exercise.forbids)
-            rows.append((call, expected, got))
-            if isinstance(got.error, TimedOut | NotImplementedError):
-                return observed
+    for (prop, call), got in zip(asked, outcomes, strict=False):
+        expected = observe(exercise.reference, call, prop.with_gradients)
+        if expected.error is not None:
+            raise RuntimeError(f"the reference of {exercise.id} fails its own property {prop.name!r}") from expected.error
+        observed.setdefault(prop.name, []).append((call, expected, got))
     return observed
 
 
@@ -90,26 +94,43 @@ def _findings(exercise: Exercise, observed: Observed) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _misconception(exercise: Exercise, observed: Observed, findings: tuple[Finding, ...], seed: int) -> str | None:
+def _misconception(exercise: Exercise, observed: Observed, findings: tuple[Finding, ...]) -> str | None:
     first = next(f.name for f in findings if f.status == "fails")
-    if any(isinstance(got.error, TimedOut) for _, _, got in observed[first]):
+    if isinstance(observed[first][-1][2].error, TimedOut):
         return None
-    alike_there = []
+    seen = [prop for prop in exercise.properties if prop.name in observed]
+    candidates = []
     for wrong in exercise.wrong:
-        alike = {prop.name: _alike(exercise, prop, observed, wrong) for prop in exercise.properties if prop.name in observed}
-        if all(alike.values()):
+        outcomes = {first: _outcomes(wrong, exercise, first, observed)}
+        if not _alike(outcomes[first], observed[first]):
+            continue
+        outcomes |= {prop.name: _outcomes(wrong, exercise, prop.name, observed) for prop in seen if prop.name != first}
+        alike = [name for name in outcomes if _alike(outcomes[name], observed[name])]
+        told = any(_tells(outcomes[name], observed[name]) for name in (outcomes if len(alike) == len(seen) else [first]))
+        if told and len(alike) == len(seen):
             return _told(wrong)
-        if alike[first] and any(not is_same(expected, got) for _, expected, got in observed[first]):
-            alike_there.append((sum(alike.values()), wrong))
-    if not alike_there:
-        return None
-    most = max(n for n, _ in alike_there)
-    best = [wrong for n, wrong in alike_there if n == most]
+        if told:
+            candidates.append((len(alike), wrong))
+    most = max((n for n, _ in candidates), default=0)
+    best = [wrong for n, wrong in candidates if n == most]
     return _told(best[0]) if len(best) == 1 else None
 
 
-def _alike(exercise: Exercise, prop: Property, observed: Observed, wrong: Answer) -> bool:
-    return all(is_same(observe(wrong, call, prop.with_gradients, {}), got) for call, _, got in observed[prop.name])
+def _outcomes(wrong: Answer, exercise: Exercise, name: str, observed: Observed) -> list[Outcome]:
+    (prop,) = (prop for prop in exercise.properties if prop.name == name)
+    return [observe(wrong, call, prop.with_gradients) for call, _, _ in observed[name]]
+
+
+def _alike(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome]]) -> bool:
+    return all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True))
+
+
+def _tells(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome]]) -> bool:
+    """Whether more than a kind of error is shared: a wrong result, or the words of an error."""
+    return any(
+        not is_same(expected, got) and (got.error is None or str(got.error) == str(one.error))
+        for one, (_, expected, got) in zip(outcomes, rows, strict=True)
+    )
 
 
 def is_same(one: Outcome, other: Outcome) -> bool:
@@ -135,7 +156,7 @@ def _size(call: Call) -> int:
 
 def _describe(reference: Answer, call: Call) -> str:
     """Name the arguments of a call with their shapes, and small integers with their values."""
-    names = reference.__code__.co_varnames
+    names = signature(reference).parameters
     return ", ".join(f"{name} {_shown(value)}" for name, value in zip(names, call, strict=False))
 
 
