@@ -1,0 +1,261 @@
+"""What goes wrong in a student's hands: without the suite's type checks, each mistake meets an error that says what to mend.
+
+All calls run in one fresh interpreter, in which nothing checks types and shapes but the library itself and torch.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PREPARE = """
+import json, sys, warnings
+import torch
+from torch import ones, randn, tensor, zeros
+from course_lib.attention import *
+from course_lib.objectives import *
+from course_lib.primitives import *
+
+assert "beartype" not in sys.modules
+warnings.simplefilter("error")
+B, H, T_q, T_k, d_k, d_v, d, n, T = 2, 3, 5, 7, 11, 13, 3, 7, 5
+q, k, v = randn(B, T_q, d_k), randn(B, T_k, d_k), randn(B, T_k, d_v)
+scores = q @ k.mT
+allowed = ones(T_q, T_k).bool()
+x, h, target = randn(B, T, d), zeros(B, n), ones(B, T).long()
+weights = {gates: (randn(gates * n, d), randn(gates * n, n), randn(gates * n), randn(gates * n)) for gates in (1, 3, 4)}
+W, U, b, _ = weights[1]
+heads = randn(22, d_k), randn(22, d_k), randn(26, d_v), randn(9, 26)
+picture = randn(B, 3, 5, 7), randn(d_k, 3), randn(d_k, 3), randn(d_v, 3)
+
+def tell(code):
+    try:
+        return "nothing", repr(eval(code))
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+json.dump([tell(code) for code in json.load(sys.stdin)], sys.stdout)
+"""
+
+MASKS = [
+    ("{}ones(T_q, T_k))", "TypeError", "the mask must be bool with True = may look, got torch.float32"),
+    ("{}zeros(T_q, T_k))", "TypeError", "From an additive mask write `mask == 0`"),
+    ("{}ones(T_q, T_k).long())", "TypeError", "got torch.int64"),
+    ("{}allowed[:, 1:])", "ValueError", "a mask of shape (5, 6) does not broadcast to the scores'"),
+    ("{}allowed.T)", "ValueError", "a mask of shape (7, 5) does not broadcast to the scores'"),
+    ("{}allowed[:B])", "ValueError", "A mask over keys alone needs a query axis of 1: `mask[..., None, :]`"),
+    ("{}allowed[None, None, None])", "ValueError", "(*batch, T_q, T_k) = (2, 5, 7)"),
+]
+TAKE_MASKS = [
+    "attend(scores, v, ",
+    "scaled_dot_product_attention(q, k, v, ",
+    "causal_attention(q, k, v, ",
+    "fused_scaled_dot_product_attention(q, k, v, ",
+    "fused_causal_attention(q, k, v, ",
+    "dot_attention(q, k, v, ",
+    "AdditiveAttention(d_k, d_k, 17)(q, k, v, ",
+    "GeneralAttention(d_k, d_k)(q, k, v, ",
+    "ConcatAttention(d_k, d_k, 17)(q, k, v, ",
+]
+
+SIZES = [
+    ("attend(scores, v[:, 1:])", "ValueError", "scores (2, 5, 7) look at 7 keys, but values (2, 6, 13) hold 6"),
+    ("attend(scores, v.mT)", "ValueError", "values (2, 13, 7) hold 13"),
+    ("attend(scores, randn(3, T_k, d_v))", "RuntimeError", "size of tensor a (2) must match the size of tensor b (3)"),
+    ("scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
+    ("scaled_dot_product_attention(q, k, v[:, 1:])", "ValueError", "look at 7 keys"),
+    ("fused_scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
+    ("fused_scaled_dot_product_attention(q, k, v[:, 1:])", "RuntimeError", "[2, 7] but got: [2, 6]"),
+    (
+        "dot_scores(q, k[..., 1:])",
+        "ValueError",
+        "queries and keys of one size, got 11 and 10. Project one of them, or use general_scores",
+    ),
+    ("dot_attention(q, k[..., 1:], v)", "ValueError", "queries and keys of one size"),
+    ("general_scores(q, k, randn(10, d_k))", "RuntimeError", "shapes cannot be multiplied (10x11 and 10x11)"),
+    ("additive_scores(q, k, randn(17, 10), randn(17, d_k), randn(17))", "RuntimeError", "(10x11 and 10x17)"),
+    (
+        "additive_scores(q, k, randn(17, d_k), randn(16, d_k), randn(17))",
+        "RuntimeError",
+        "tensor a (17) must match the size of tensor b (16)",
+    ),
+    ("concat_scores(q, k, randn(17, 21), randn(17))", "RuntimeError", "(70x22 and 21x17)"),
+    ("AdditiveAttention(d_k, 12, 17)(q, k, v)", "RuntimeError", "shapes cannot be multiplied"),
+    (
+        "attention_over_image(picture[0][0], *picture[1:])",
+        "EinopsError",
+        "Wrong shape: expected 4 dims. Received 3-dim tensor.",
+    ),
+    ("attention_over_image(picture[0][:, 1:], *picture[1:])", "RuntimeError", "[2, 2] but got: [2, 3]"),
+    ("AttentionLayer2d(4, d_k, d_v)(picture[0])", "RuntimeError", "shapes cannot be multiplied (70x3 and 4x11)"),
+]
+
+HEADS = [
+    ("split_heads(q, 3)", "ValueError", "11 features do not divide into 3 heads."),
+    ("multi_head_attention(q, k, v, *heads, n_heads=3)", "ValueError", "22 features do not divide into 3 heads."),
+    ("MultiHead(d_k, 3)", "ValueError", "d_model 11 does not divide into 3 heads; give d_k, or other sizes."),
+    ("MultiHead(12, 0)", "ValueError", "at least one head, got n_heads = 0."),
+    ("MultiHead(12, -3)", "ValueError", "at least one head, got n_heads = -3."),
+    ("MultiHead(12, 3)(q, k, v)", "RuntimeError", "shapes cannot be multiplied (10x11 and 12x12)"),
+    ("multi_head_attention(q, k, v, *heads, 2, ones(T_q, T_k))", "TypeError", "the mask must be bool"),
+    ("multi_head_attention(q, k, v, *heads, 2, allowed[:, 1:])", "ValueError", "does not broadcast to the scores'"),
+    (
+        "multi_head_attention(q, k, v, *heads, 2, ones(B, 1, T_q, T_k).bool())",
+        "ValueError",
+        "Multi-head attention adds the axis of heads.",
+    ),
+    ("MultiHead(d_k, 1)(q, k, randn(B, T_k, d_k), ones(T_q, T_k))", "TypeError", "the mask must be bool"),
+]
+
+PLACES = [
+    ("padding_mask(tensor([3, 8]), T_k)", "ValueError", "a sequence of 8 tokens does not fit a padded length of 7."),
+    ("padding_mask(tensor([1]), 0)", "ValueError", "a sequence of 1 tokens does not fit a padded length of 0."),
+    ("LearnedPositions(5, d_k)(6)", "ValueError", "6 positions asked for, but only 5 were learned."),
+    ("LearnedPositions(5, d_k)(-1)", "ValueError", "-1 positions asked for, but only 5 were learned."),
+]
+
+DTYPES = [
+    ("attend(scores.double(), v)", "RuntimeError", "expected scalar type Float but found Double"),
+    ("attend(scores.long(), v)", "NotImplementedError", "not implemented for 'Long'"),
+    ("scaled_dot_product_attention(q, k.double(), v)", "RuntimeError", "expected scalar type Float but found Double"),
+    ("dot_scores(q.long(), k)", "RuntimeError", "expected scalar type Long but found Float"),
+    ("rnn_step(x[:, 0].double(), h, W, U, b)", "RuntimeError", "same dtype, but got: double != float"),
+    ("encode(x.long(), tensor([5, 2]), h, W, U, b)", "RuntimeError", "same dtype, but got: long int != float"),
+    (
+        "teacher_forced_loss(randn(B, T, 9), target.float(), 0)",
+        "RuntimeError",
+        "target dtype to be Long or Byte, but got Float",
+    ),
+]
+
+STEPS = [
+    ("rnn_step(x[:, 0], h, W.mT, U, b)", "RuntimeError", "shapes cannot be multiplied (2x3 and 7x3)"),
+    ("rnn_step(x[:, 0], h, W, U, randn(6))", "RuntimeError", "tensor a (7) must match the size of tensor b (6)"),
+    ("lstm_step(x[:, 0], h, h, *weights[3][:3])", "RuntimeError", "must match the size of tensor b"),
+    ("gru_step(x[:, 0], h, *weights[4])", "RuntimeError", "must match the size of tensor b"),
+    ("encode(x, tensor([5, 2, 1]), h, W, U, b)", "RuntimeError", "tensor a (3) must match the size of tensor b (2)"),
+    ("encode(x, tensor([5, 2]), zeros(B, 6), W, U, b)", "RuntimeError", "shapes cannot be multiplied (2x6 and 7x7)"),
+    ("bptt_step(h, x[:, 0], h, h, W, randn(6, 6))", "RuntimeError", "shapes cannot be multiplied (2x7 and 6x6)"),
+    ("clip_gradients([], 1.0)", "TypeError", "must be Tensor, not int"),
+]
+
+LOSSES = [
+    ("teacher_forced_loss(randn(B, T, 9), target[:, 1:], 0)", "ValueError", "batch_size (8) to match target batch_size (6)"),
+    ("teacher_forced_loss(randn(B, T, 9), 9 * target, 0)", "IndexError", "Target 9 is out of bounds."),
+    ("teacher_forced_loss(randn(B, T, 9), -target, 0)", "IndexError", "Target -1 is out of bounds."),
+]
+
+FORMS = {"rnn": 1, "hoisted_rnn": 1, "lstm": 4, "fused_lstm": 4, "gru": 3, "fused_gru": 3}
+"""The forms of the recurrent networks, and how many gates each has."""
+
+
+def recurrent(form: str, gates: int) -> list[tuple[str, str, str]]:
+    """What each form must refuse; torch's kernels would read memory that is not theirs."""
+    state = "(h, h)" if gates == 4 else "(h,)"
+    shapes = [(2, 7)] * (state.count("h"))
+    run, own, rows = f"{form}(x, {state}, *weights[{gates}]", f"*weights[{gates}])", gates * 7
+    other = 3 if gates == 4 else 4
+    return [
+        (f"{form}(x[0], {state}, {own}", "ValueError", "x must be (B, T, d), got (5, 3); a single sequence is x[None]."),
+        (f"{form}(randn(B, T, 4), {state}, {own}", "ValueError", f"W must be ({rows}, 4) for 4 inputs and 7 hidden units"),
+        (f"{form}(x, {state}, *weights[{other}])", "ValueError", f"W must be ({rows}, 3) for 3 inputs and 7 hidden units"),
+        (f"{form}(x, {state}, *weights[{gates}][:3], randn(5))", "ValueError", f"b_U must be ({rows},)"),
+        (f"{form}(x, h, {own}", "ValueError", f"the state must be a tuple of tensors {shapes}, got [(7,), (7,)]."),
+        (f"{form}(x, (h, h, h), {own}", "ValueError", "got [(2, 7), (2, 7), (2, 7)]."),
+        (f"{form}(x, (zeros(1, 7),) * {len(shapes)}, {own}", "ValueError", f"tuple of tensors {shapes}, got [(1, 7)"),
+        (f"{form}(x, (zeros(B, 6),) * {len(shapes)}, {own}", "ValueError", f"tuple of tensors {shapes}, got [(2, 6)"),
+        (f"{form}(x.double(), {state}, {own}", "RuntimeError", "ouble"),
+        (f"{run}, tensor([5, 6]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5, 6]."),
+        (f"{run}, tensor([5, -1]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5, -1]."),
+        (f"{run}, tensor([5, 2, 1]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5, 2, 1]."),
+        (f"{run}, tensor([5]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5]."),
+        (f"{run}, tensor([5.0, 2.0]))", "TypeError", "lengths must be integers, got torch.float32."),
+    ]
+
+
+LAYERS = [
+    (f"{kind}(d, n, {run})({call})", "ValueError", text)
+    for kind, run in [("RNN", "hoisted_rnn"), ("LSTM", "lstm"), ("LSTM", "fused_lstm"), ("GRU", "fused_gru")]
+    for call, text in [
+        ("x[0]", "a single sequence is x[None]."),
+        ("randn(B, T, 4)", "for 4 inputs and 7 hidden units"),
+        ("x, h", "the state must be a tuple of tensors"),
+        ("x, None, tensor([5, 9])", "lengths must be 2 numbers from 0 to T = 5, got [5, 9]."),
+    ]
+]
+
+REFUSED = [
+    *((code.format(call), error, text) for call in TAKE_MASKS for code, error, text in MASKS),
+    *SIZES,
+    *HEADS,
+    *PLACES,
+    *DTYPES,
+    *STEPS,
+    *LOSSES,
+    *(case for form, gates in FORMS.items() for case in recurrent(form, gates)),
+    *LAYERS,
+]
+
+HOLDS = [
+    "not attend(zeros(B, T_q, 0), v[:, :0]).context.any()",
+    "attend(scores[:, :0], v).context.shape == (B, 0, d_v)",
+    "attend(scores, v, ~allowed).weights.eq(0).all()",
+    "attend(scores, v, ~allowed).context.eq(0).all()",
+    "fused_scaled_dot_product_attention(q, k, v, ~allowed).context.eq(0).all()",
+    "multi_head_attention(q, k, v, *heads, 2, ~allowed).context.eq(0).all()",
+    "causal_attention(k, q, v[:, :T_q]).context[:, :2].eq(0).all()",
+    "fused_causal_attention(q[:, :0], k[:, :0], v[:, :0]).context.shape == (B, 0, d_v)",
+    "attention_over_image(picture[0][:, :, :0], *picture[1:]).shape == (B, d_v, 0, 7)",
+    "causal_mask(0).shape == (0, 0)",
+    "padding_mask(tensor([0, 3]), 3)[0].any().logical_not()",
+    "sinusoidal_positions(0, d_k).shape == (0, d_k)",
+    "encode(x[:, :0], tensor([0, 0]), h + 2, W, U, b)[1].eq(2).all()",
+    "encode(x, tensor([0, 0]), h + 2, W, U, b)[1].eq(2).all()",
+    "encode(x, tensor([9, 5]), h, W, U, b)[0].equal(encode(x, tensor([5, 5]), h, W, U, b)[0])",
+    "rnn(x[:, :0], (h + 2,), *weights[1])[1][0].eq(2).all()",
+    "fused_lstm(x[:, :0], (h + 2, h), *weights[4])[1][0].eq(2).all()",
+    "fused_gru(x, (h + 2,), *weights[3], tensor([5, 0]))[1][0][1].eq(2).all()",
+    "LSTM(d, n, fused_lstm)(x[:, :0])[0].shape == (B, 0, n)",
+    "carousel_gradient(zeros(0, n)).eq(1).all()",
+    "clip_gradients([zeros(n)], 1.0)[0].eq(0).all()",
+    "teacher_forced_loss(randn(B, T, 9), 0 * target, 0).isnan()",
+    "teacher_forced_loss(randn(B, 1, 9), target[:, :1], 0).isnan()",
+]
+"""Empty sequences, rows that may look nowhere and lengths of 0 are no mistakes: what they give is stated, and true."""
+
+
+@cache
+def told() -> dict[str, tuple[str, str]]:
+    """What each call told, by its code: the type of its error, or "nothing", and the text."""
+    codes = [code for code, _, _ in REFUSED] + HOLDS
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE],
+        input=json.dumps(codes),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONUTF8": "1"},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {code: (kind, text) for code, (kind, text) in zip(codes, json.loads(done.stdout), strict=True)}
+
+
+@pytest.mark.parametrize(("code", "error", "text"), REFUSED, ids=[code for code, _, _ in REFUSED])
+def test_a_mistake_meets_an_error_that_says_what_is_wrong(code, error, text):
+    kind, said = told()[code]
+    assert (kind, text in said) == (error, True), f"{code} said {kind}: {said}"
+
+
+@pytest.mark.parametrize("code", HOLDS)
+def test_what_is_empty_gives_what_is_stated(code):
+    kind, said = told()[code]
+    assert kind == "nothing", f"{code} said {kind}: {said}"
+    assert said in ("True", "tensor(True)")
