@@ -1,0 +1,32 @@
+"""Time everything and print one table: `python -m benchmarks [recurrent] [seq2seq] [multihead] [--rounds 15]`."""
+
+import argparse
+import platform
+
+import torch
+
+from benchmarks import multihead, recurrent, seq2seq
+from benchmarks.timing import table
+
+ROOMS = {"recurrent": recurrent.rows, "seq2seq": seq2seq.rows, "multihead": multihead.rows}
+
+
+def main() -> None:
+    """Run the rooms named on the command line, all of them if none is, on one thread."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("rooms", nargs="*", metavar="room", help=f"of {', '.join(ROOMS)}; all if none is named")
+    parser.add_argument("--rounds", type=int, default=15, help="timed rounds of each pair (default 15)")
+    arguments = parser.parse_args()
+    if unknown := [room for room in arguments.rooms if room not in ROOMS]:
+        parser.error(f"no room {unknown[0]!r}: choose from {', '.join(ROOMS)}.")
+    if arguments.rounds < 1:
+        parser.error("at least one round is needed.")
+    torch.set_num_threads(1)
+    rows = [row for room in arguments.rooms or ROOMS for row in ROOMS[room](arguments.rounds)]
+    print(f"torch {torch.__version__}, {platform.machine()}, one thread, processor time, medians of {arguments.rounds} rounds;")
+    print("ratio = peer / ours, above 1 ours is faster.\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

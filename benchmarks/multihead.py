@@ -1,0 +1,51 @@
+"""Multi-head self-attention, by the equation and by the fused kernel, against torch.nn.MultiheadAttention."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.timing import Row, compare
+from course_lib.attention import (
+    Mechanism,
+    MultiHead,
+    causal_attention,
+    fused_causal_attention,
+    fused_scaled_dot_product_attention,
+    scaled_dot_product_attention,
+)
+
+SIZES = ((16, 64, 128, 4), (8, 256, 256, 8))
+FORMS = (
+    ("equation", scaled_dot_product_attention, "default: weights", False, True),
+    ("fused", fused_scaled_dot_product_attention, "weights off", False, False),
+    ("fused", fused_scaled_dot_product_attention, "default: weights", False, True),
+    ("equation, causal", causal_attention, "causal, weights", True, True),
+    ("fused, causal", fused_causal_attention, "causal, weights off", True, False),
+)
+
+
+def rows(rounds: int) -> Iterator[Row]:
+    """Time self-attention, open and causal. Torch's module is in evaluation mode, where it may take its own fast path."""
+    for B, T, d, h in SIZES:
+        torch.manual_seed(0)
+        x = torch.randn(B, T, d, requires_grad=True)
+        theirs = nn.MultiheadAttention(d, h, batch_first=True).eval()
+        for name, mechanism, against, causal, weights in FORMS:
+            yield compare(
+                "multi-head attention",
+                (name, _ours(x, d, h, mechanism)),
+                (f"nn.MultiheadAttention, {against}", _peer(x, theirs, causal, weights)),
+                f"B {B}, T {T}, d {d}, {h} heads",
+                rounds,
+            )
+
+
+def _ours(x: Tensor, d: int, h: int, mechanism: Mechanism) -> Callable[[], Tensor]:
+    attention = MultiHead(d, h, mechanism)
+    return lambda: attention(x, x, x).context
+
+
+def _peer(x: Tensor, theirs: nn.MultiheadAttention, causal: bool, weights: bool) -> Callable[[], Tensor]:
+    forbidden = nn.Transformer.generate_square_subsequent_mask(x.shape[1]) if causal else None
+    return lambda: theirs(x, x, x, attn_mask=forbidden, is_causal=causal, need_weights=weights)[0]
