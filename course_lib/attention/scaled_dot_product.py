@@ -43,7 +43,7 @@ def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | No
 
 
 def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
-    """Attend by scaled dot products, each query to its own position and earlier ones; `mask` may forbid more.
+    """Attend as `scaled_dot_product_attention`, each query to its own position and earlier ones; `mask` may forbid more.
 
     Where T_k > T_q, the queries are the last T_q positions of the keys. Source: Vaswani et al. 2017, section 3.2.3.
     """
@@ -51,7 +51,7 @@ def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -
 
 
 def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
-    """Compute the same context by torch's fused kernel, without building the weights: they come back as None."""
+    """Compute the context of `scaled_dot_product_attention` by torch's fused kernel; the weights are not built, but None."""
     if mask is not None:
         require_mask(mask, (*q.shape[:-1], k.shape[-2]))
         mask = torch.atleast_2d(mask)
