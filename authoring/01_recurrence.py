@@ -117,7 +117,7 @@ far = [recall_accuracy(lambda: RNN(2 * N_SYMBOLS, N_HIDDEN, hoisted_rnn), LONG, 
 claim("01.a", "a plain recurrent network recalls the first of 5 symbols: worst of the seeds", min(near), at_least=0.95)
 claim(
     "01.b",
-    "the same network does not recall the first of 60, where chance is 1 in 8: mean over the seeds",
+    "a plain recurrent network does not recall the first of 60 symbols, where chance is 1 in 8: mean over the seeds",
     mean(far),
     at_most=0.35,
 )
@@ -241,7 +241,7 @@ show(
 claim(
     "01.e", "the gradient falls by the largest eigenvalue each step, 0.8: measured factor", per_step[0.8], between=(0.72, 0.88)
 )
-claim("01.f", "and grows by it where it is 1.4: measured factor", per_step[1.4], between=(1.3, 1.5))
+claim("01.f", "the gradient grows by the largest eigenvalue each step, 1.4: measured factor", per_step[1.4], between=(1.3, 1.5))
 
 # %% [markdown]
 # ## 4 Too large: clip
@@ -272,7 +272,10 @@ clipped = clip_gradients(steep, 1.0)
 flat, flat_clipped = (torch.cat([g.flatten() for g in gradients]) for gradients in (steep, clipped))
 claim("01.g", "the clipped gradient has the norm of the threshold", flat_clipped.norm().item(), between=(0.999, 1.001))
 claim(
-    "01.h", "and the direction of the exploding one: cosine", F.cosine_similarity(flat, flat_clipped, 0).item(), at_least=0.999
+    "01.h",
+    "clipping keeps the direction of an exploding gradient: cosine",
+    F.cosine_similarity(flat, flat_clipped, 0).item(),
+    at_least=0.999,
 )
 
 # %% [markdown]
@@ -384,12 +387,14 @@ for letter, bias in (("j", 0.0), ("k", 4.0)):
     gap = (measured / carousel_gradient(gates) - 1).abs().max().item()
     claim(
         f"01.{letter}",
-        f"with bias {bias:.0f}, autograd through 60 LSTM steps gives the product of the forget gates, relative difference",
+        f"with forget bias {bias:.0f}, autograd through 60 LSTM steps gives the product of the gates: relative difference",
         gap,
         at_most=1e-3,
     )
-claim("01.l", "what the carousel carries over 60 steps with bias 4", measured.mean().item(), at_least=0.1)
-claim("01.m", "and with bias 0", measured_carousel(0.0)[0].mean().item(), at_most=1e-12)
+claim("01.l", "what the carousel carries over 60 steps with forget bias 4", measured.mean().item(), at_least=0.1)
+claim(
+    "01.m", "what the carousel carries over 60 steps with forget bias 0", measured_carousel(0.0)[0].mean().item(), at_most=1e-12
+)
 
 # %% [markdown]
 # ## 7 The experiment: sixty steps
@@ -411,10 +416,15 @@ claim(
     min(recalled["LSTM, bias 4"]),
     at_least=0.9,
 )
-claim("01.o", "with the gate half shut it does not: best of the seeds", max(recalled["LSTM, bias 0"]), at_most=0.35)
+claim(
+    "01.o",
+    "an LSTM with its forget gate half shut does not recall it: best of the seeds",
+    max(recalled["LSTM, bias 0"]),
+    at_most=0.35,
+)
 claim(
     "01.p",
-    "what the open gate gains over the plain network, mean over the seeds",
+    "what the open gate gains over the plain network on 60 symbols: difference of the means",
     mean(recalled["LSTM, bias 4"]) - mean(far),
     at_least=0.5,
 )
@@ -466,8 +476,18 @@ claim(
     min(kept["LSTM, bias 4"]),
     at_least=0.05,
 )
-claim("01.r", "the same ratio for the plain network: largest of the seeds", max(kept["RNN"]), at_most=1e-8)
-claim("01.s", "and for the LSTM with bias 0: largest of the seeds", max(kept["LSTM, bias 0"]), at_most=1e-8)
+claim(
+    "01.r",
+    "gradient at the first of 60 steps over that at the last, plain network: largest of the seeds",
+    max(kept["RNN"]),
+    at_most=1e-8,
+)
+claim(
+    "01.s",
+    "gradient at the first of 60 steps over that at the last, LSTM with bias 0: largest of the seeds",
+    max(kept["LSTM, bias 0"]),
+    at_most=1e-8,
+)
 
 # %% tags=["try-it"]
 # Try it: another bias, another length. From which bias on does a tenth of the gradient survive your length?
@@ -524,7 +544,7 @@ def gru(update_bias):
 
 grus = {bias: [(r := reach(fresh(lambda: gru(bias), seed), seed))[-1] / r[0] for seed in SEEDS] for bias in (0.0, 4.0)}
 claim("01.t", "gradient kept over 60 steps by a GRU with update bias 0: largest of the seeds", max(grus[0.0]), at_most=1e-6)
-claim("01.u", "and with update bias 4: least of the seeds", min(grus[4.0]), at_least=0.01)
+claim("01.u", "gradient kept over 60 steps by a GRU with update bias 4: least of the seeds", min(grus[4.0]), at_least=0.01)
 
 # %% [markdown]
 # ### And on real data?
@@ -578,7 +598,7 @@ claim(
 )
 claim(
     "01.w",
-    "here the wide open gate is the worse one: bias 1 minus bias 4, mean over the seeds",
+    "on pixels the wide open gate is the worse one: bias 1 minus bias 4, difference of the means",
     mean(on_pixels["LSTM, bias 1"]) - mean(on_pixels["LSTM, bias 4"]),
     at_least=0.1,
 )
