@@ -55,7 +55,7 @@ def train(
     if steps < 1 or not 0 <= warmup <= steps or lr <= 0:
         raise ValueError(f"need steps ≥ 1, 0 ≤ warmup ≤ steps and lr > 0, got steps={steps}, warmup={warmup}, lr={lr}.")
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=lr)
+    optimiser = torch.optim.Adam(parameters, lr=lr, fused=True)
     model.train()
     stream = iter(batches)
     for index in range(steps):
