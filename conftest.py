@@ -26,7 +26,7 @@ def checked_modules() -> list[str]:
 if find_spec("jaxtyping") and find_spec("beartype"):
     from jaxtyping import install_import_hook
 
-    install_import_hook(checked_modules(), "beartype.beartype")
+    install_import_hook(checked_modules(), "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 
 def pytest_configure(config: pytest.Config) -> None:

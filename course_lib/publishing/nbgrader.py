@@ -23,7 +23,7 @@ def answer(grade_id: str) -> dict:
     return _marks(grade_id, solution=True)
 
 
-def graded_check(grade_id: str, points: float) -> dict:
+def graded_check(grade_id: str, points: int) -> dict:
     """Mark a cell that earns points by what it returns."""
     return _marks(grade_id, grade=True, locked=True) | {"points": points}
 
