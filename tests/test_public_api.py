@@ -12,17 +12,26 @@ import course_lib
 
 PUBLIC = {
     "shapes": "Context Image Keys Lengths Logits Mask Queries Scores Sequence States Tokens Values Weights",
-    "primitives": """GRU LSTM RNN LearnedPositions StepGradients bptt_step carousel_gradient causal_mask clip_gradients encode fused_gru
-        fused_lstm gru gru_step hoisted_rnn lstm lstm_step padding_mask rnn rnn_step sinusoidal_positions""",
-    "attention": """AdditiveAttention Attended AttentionLayer2d ConcatAttention GeneralAttention Mechanism MultiHead additive_scores
+    "primitives": """
+        GRU LSTM RNN LearnedPositions StepGradients bptt_step carousel_gradient causal_mask clip_gradients encode
+        fused_gru fused_lstm gru gru_step hoisted_rnn lstm lstm_step padding_mask rnn rnn_step sinusoidal_positions
+    """,
+    "attention": """
+        AdditiveAttention Attended AttentionLayer2d ConcatAttention GeneralAttention Mechanism MultiHead additive_scores
         attend attention_over_image causal_attention concat_scores dot_attention dot_scores fused_causal_attention
-        fused_scaled_dot_product_attention general_scores merge_heads multi_head_attention scaled_dot_product_attention split_heads""",
+        fused_scaled_dot_product_attention general_scores merge_heads multi_head_attention scaled_dot_product_attention
+        split_heads
+    """,
     "objectives": "teacher_forced_loss",
-    "models": """BahdanauDecoder Decoded Encoded Encoder LuongDecoder PlainDecoder Seq2Seq Spoken bahdanau_steps both_ways
-        fused_both_ways hoisted_bahdanau_steps stacked_both_ways""",
-    "datasets": """BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Lookup Pair Recall Reversal Splits Unreachable Vocabulary
-        WrongChecksum cache_folder dates download joined lookup multi30k number_words pad photographs recall resize reversal spelled
-        split""",
+    "models": """
+        BahdanauDecoder Decoded Encoded Encoder LuongDecoder PlainDecoder Seq2Seq Spoken bahdanau_steps both_ways
+        fused_both_ways hoisted_bahdanau_steps stacked_both_ways
+    """,
+    "datasets": """
+        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Lookup Pair Recall Reversal Splits Unreachable Vocabulary
+        WrongChecksum cache_folder dates download joined lookup multi30k number_words pad photographs recall resize
+        reversal spelled split
+    """,
     "training": "Step batches train",
     "teaching": "ClaimFailed at_scale claim device explore ledger plots progress record show",
     "exercises": "Exercise Finding Property UnknownExercise Verdict check exercise exercises verdict",

@@ -81,7 +81,7 @@ def concat_scores(q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float
 
 
 def dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
-    """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v) by plain dot products, without a scale."""
+    """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v) by dot products without a scale."""
     return attend(dot_scores(q, k), v, mask)
 
 

@@ -187,14 +187,9 @@ def test_the_module_is_torchs_own(normal, agree, bias, mask):
 
     for run in (lambda *t: module(*t, mask).context, lambda *t: their_form(*t)[0]):
         run(*tokens).square().sum().backward()
-    by_theirs = {
-        "W_q": theirs.q_proj_weight,
-        "W_k": theirs.k_proj_weight,
-        "W_v": theirs.v_proj_weight,
-        "W_o": theirs.out_proj.weight,
-    }
-    for name, parameter in by_theirs.items():
-        torch.testing.assert_close(getattr(module, name).weight.grad, parameter.grad, atol=1e-10, rtol=1e-10)
+    weights = theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight, theirs.out_proj.weight
+    for part, weight in zip((module.W_q, module.W_k, module.W_v, module.W_o), weights, strict=True):
+        torch.testing.assert_close(part.weight.grad, weight.grad, atol=1e-10, rtol=1e-10)
     if bias:
         biases = torch.cat([module.W_q.bias.grad, module.W_k.bias.grad, module.W_v.bias.grad])
         torch.testing.assert_close(biases, theirs.in_proj_bias.grad, atol=1e-10, rtol=1e-10)
