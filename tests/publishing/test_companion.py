@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 
 from course_lib.attention import attend
 from course_lib.publishing import PublishingFailed, lectures
 from course_lib.publishing.companion import companion, resolve, rows, unplaced
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def test_a_row_leads_from_the_deck_to_lecture_and_library(course):
@@ -48,3 +52,18 @@ def test_symbols_resolve_to_what_they_name():
     for wrong in ("course_lib.attention.nothing", "course_lib.attention.attend.nothing", "nowhere.at_all"):
         with pytest.raises(LookupError):
             resolve(wrong)
+
+
+def test_every_symbol_of_the_committed_companion_resolves():
+    symbols = {symbol for lecture in lectures(REPOSITORY) for row in rows(lecture) for symbol in row.symbols}
+    assert symbols
+    for symbol in sorted(symbols):
+        resolve(symbol)
+
+
+def test_every_row_of_a_lecture_names_a_symbol():
+    assert not [f"{row.deck}: {row.section}" for lecture in lectures(REPOSITORY) for row in rows(lecture) if not row.symbols]
+
+
+def test_every_section_of_the_decks_is_placed_or_still_to_come():
+    assert not (missing := unplaced(REPOSITORY)), "no companion table places\n" + "\n".join(missing)

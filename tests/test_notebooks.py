@@ -1,0 +1,187 @@
+"""The committed notebooks: what authoring gives, and to the rules of the course. nbval runs them; this looks at what it cannot see."""
+
+import ast
+import re
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.exercises import exercises
+from course_lib.publishing import Lecture, lectures, measured
+from course_lib.publishing.build import stale
+from course_lib.publishing.cells import check_call
+from course_lib.publishing.nbgrader import STUB
+from course_lib.publishing.outputs import claims, code_cells, failures, tags
+
+ROOT = Path(__file__).parents[1]
+LECTURES = lectures(ROOT)
+ACTIVE = {"hints", "predict", "try-it", "interactive", "quiz"}
+MAX_PASSIVE, MAX_LINES = 4, 15
+ELSEWHERE = re.compile(r"(?<![\w.:/~>])/(?:home|root|Users|tmp|var|usr|opt|mnt|private|work)/\S*|\b[A-Z]:\\\S*")
+
+each_lecture = pytest.mark.parametrize("lecture", LECTURES, ids=lambda lecture: lecture.number)
+
+
+def solved(lecture: Lecture) -> nbformat.NotebookNode:
+    return nbformat.read(lecture.solution, as_version=4)
+
+
+def unsolved(lecture: Lecture) -> nbformat.NotebookNode:
+    return nbformat.read(lecture.unsolved, as_version=4)
+
+
+def outputs(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    return [output for cell in code_cells(notebook) for output in cell.outputs]
+
+
+def is_active(cell: nbformat.NotebookNode) -> bool:
+    return bool(ACTIVE & set(tags(cell))) or "exercise" in cell.metadata or check_call(cell.source) is not None
+
+
+def calls(cell: nbformat.NotebookNode, name: str) -> bool:
+    called = (node.func for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call))
+    return any(isinstance(function, ast.Name) and function.id == name for function in called)
+
+
+def test_there_are_lectures():
+    assert LECTURES
+
+
+def test_everything_built_is_what_the_sources_give():
+    assert not (lines := stale(ROOT)), "\n".join(lines)
+
+
+@each_lecture
+def test_both_notebooks_are_valid(lecture):
+    nbformat.validate(unsolved(lecture))
+    nbformat.validate(solved(lecture))
+
+
+@each_lecture
+def test_a_lecture_holds_no_output_and_no_solution(lecture):
+    notebook = unsolved(lecture)
+    assert not outputs(notebook)
+    assert all(cell.execution_count is None for cell in code_cells(notebook))
+    answers = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    assert answers
+    for cell in answers:
+        (function,) = ast.parse(cell.source).body
+        assert ast.get_docstring(function), cell.source
+        documented_end = function.body[0].end_lineno
+        assert [line.strip() for line in cell.source.splitlines()[documented_end:]] == STUB.splitlines()
+    assert not any("SOLUTION" in cell.source for cell in notebook.cells)
+
+
+@each_lecture
+def test_a_solution_is_executed_whole_and_raises_only_where_it_says_so(lecture):
+    notebook = solved(lecture)
+    counts = [cell.execution_count for cell in code_cells(notebook) if cell.source.strip()]
+    assert counts == list(range(1, len(counts) + 1))
+    assert failures(notebook) == []
+    assert not [output.text for output in outputs(notebook) if output.get("name") == "stderr"]
+
+
+@each_lecture
+def test_nbval_has_something_to_compare(lecture):
+    checked = [cell for cell in code_cells(solved(lecture)) if "nbval-check-output" in tags(cell)]
+    assert checked
+    assert all(cell.execution_count and cell.outputs for cell in checked)
+
+
+@each_lecture
+def test_every_exercise_is_in_its_lecture_and_passes_in_the_solution(lecture):
+    asked = {item.id for item in exercises() if item.lecture == lecture.number}
+    graded = {cell.metadata["exercise"] for cell in unsolved(lecture).cells if "exercise" in cell.metadata}
+    assert asked <= graded
+    for cell in code_cells(solved(lecture)):
+        marks = cell.metadata.get("nbgrader", {})
+        if marks.get("locked"):
+            (result,) = [output for output in cell.outputs if output.output_type == "execute_result"]
+            full = next(item.points for item in exercises() if item.id == check_call(cell.source)[0])
+            assert float(result.data["text/plain"]) == full, cell.source
+
+
+@each_lecture
+def test_checks_and_claims_are_compared_by_nbval(lecture):
+    for cell in code_cells(unsolved(lecture)):
+        if check_call(cell.source) or calls(cell, "claim"):
+            assert "nbval-check-output" in tags(cell), cell.source
+
+
+@each_lecture
+def test_every_claim_is_measured_and_none_stands_twice(lecture):
+    stated = [
+        output.metadata["course_claim"]["id"]
+        for output in outputs(solved(lecture))
+        if "course_claim" in output.get("metadata", {})
+    ]
+    written = [cell for cell in code_cells(solved(lecture)) if calls(cell, "claim")]
+    assert written
+    assert len(stated) == len(set(stated)) >= len(written)
+    assert all(claim["holds"] and claim["id"].startswith(f"{lecture.number}.") for claim in claims(solved(lecture)))
+
+
+@each_lecture
+def test_a_reader_is_never_passive_for_more_than_four_cells(lecture):
+    for active, run in groupby(unsolved(lecture).cells, key=is_active):
+        sources = [cell.source for cell in run]
+        assert active or len(sources) <= MAX_PASSIVE, "\n---\n".join(sources)
+
+
+@each_lecture
+def test_the_parts_of_a_lecture_are_there(lecture):
+    cells = unsolved(lecture).cells
+    found = {tag for cell in cells for tag in tags(cell)}
+    assert {"header", "companion", "predict", "try-it", "interactive", "quiz", "ledger"} <= found
+    assert tags(cells[0]) == ["header"]
+    assert cells[0].source.startswith(f"# {lecture.number} · ")
+    assert measured.sentence(measured.load(ROOT)[lecture.number]) in cells[0].source
+    assert any("bug" in cell.metadata for cell in cells)
+    assert "ledger" in tags(code_cells(unsolved(lecture))[-1])
+
+
+@each_lecture
+def test_what_grows_belongs_in_the_library(lecture):
+    for cell in code_cells(unsolved(lecture)):
+        if "exercise" in cell.metadata:
+            continue
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                assert node.end_lineno - node.lineno < MAX_LINES, f"{node.name} is longer than {MAX_LINES} lines"
+
+
+@each_lecture
+def test_the_first_code_cell_imports_the_course_and_little_else(lecture):
+    allowed = {"course_lib", "torch", "einops", "jaxtyping"} | sys.stdlib_module_names
+    for statement in ast.parse(code_cells(unsolved(lecture))[0].source).body:
+        assert isinstance(statement, ast.Import | ast.ImportFrom), ast.unparse(statement)
+        modules = [statement.module] if isinstance(statement, ast.ImportFrom) else [alias.name for alias in statement.names]
+        assert {module.partition(".")[0] for module in modules} <= allowed
+
+
+@each_lecture
+def test_every_figure_says_in_words_what_it_shows(lecture):
+    pictures = [output for output in outputs(solved(lecture)) if "image/png" in output.get("data", {})]
+    assert pictures
+    for picture in pictures:
+        alt = picture.metadata["image/png"]["alt"]
+        assert alt == picture.data["text/plain"]
+        assert len(alt.split()) >= 5
+
+
+@each_lecture
+def test_no_folder_of_a_machine_and_no_widget_is_stored(lecture):
+    for output in outputs(solved(lecture)):
+        data = output.get("data", {})
+        assert not [mime for mime in data if "widget" in mime]
+        texts = [
+            output.get("text", ""),
+            *output.get("traceback", []),
+            *(str(data[mime]) for mime in data if mime.startswith("text/")),
+        ]
+        for text in texts:
+            assert not ELSEWHERE.search(text), text
+    assert "widgets" not in solved(lecture).metadata
