@@ -13,9 +13,9 @@
 # %% [markdown] tags=["header"]
 # # 04 · Self-attention
 #
-# **The claim.** One layer in which every token may look at every other answers questions by content, and by position, that a
-# recurrent reader of equal training cannot: its weights find the pattern that is known to be right, on every seed; without its
-# scale, without its mask and with a single head, the same layer fails in three different and measurable ways.
+# **The claim.** One layer in which every token may look at every other answers questions by content, and by position, that
+# a recurrent reader of equal training cannot: its weights find the pattern that is known to be right, on every seed;
+# without its scale, without its mask and with a single head, the same layer fails in three different and measurable ways.
 #
 # **You need** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** about 90 minutes.
 # {measured}
@@ -24,7 +24,8 @@
 # (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5
 # (https://arxiv.org/abs/1410.5401).
 #
-# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8: the table below leads from their sections to ours.
+# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8: the table below leads from their sections
+# to ours.
 
 # %% [markdown] tags=["companion"]
 # | Deck | Section of the deck | Here | Library |
@@ -54,6 +55,7 @@
 # %%
 import math
 import time
+from functools import partial
 from statistics import mean, median
 
 import torch
@@ -81,9 +83,25 @@ SEEDS = (0, 1, 2)
 # Lecture 02 let a *decoder* look back at all states of an encoder. The encoder itself still read as in lecture 01: one token
 # after the other, everything it knows in one vector of fixed size, like a traveller with a single pocket.
 #
-# Here is a task that fills the pocket. A text lists pairs of a key and a value, in any order; behind them stand questions, each
-# with one of the keys, and the answer is the value that stood beside it. Every text has other pairs, so there is nothing to
-# learn by heart. A token is the sum of two vectors, one for its key and one for its value; a question's value is a blank.
+# Here is a task that fills the pocket. A text lists pairs of a key and a value, in any order; behind them stand questions,
+# each with one of the keys, and the answer is the value that stood beside it. Every text has other pairs, so there is
+# nothing to learn by heart. A token is the sum of two vectors, one for its key and one for its value; a question's value is
+# a blank.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A GRU reads these texts, trained on thousands of them. How many of the questions will it answer rightly?
+#
+# <details><summary>A. Nearly all: a gated network can hold a handful of pairs.</summary>
+#
+# It has room enough for the bits. But it must *file* each value under its key while it reads, before it knows the question,
+# with gates that must be learned for this; in the time it gets here it does not find out how.</details>
+# <details><summary>B. One in eight, as by guessing among the eight values.</summary>
+#
+# It does better than that: it soon learns which values occur in the text, and a guess among those is right more
+# often.</details>
+# <details><summary>C. About as many as somebody who knows which values occur, but not beside which key.</summary>
+#
+# Yes. The state becomes a bag of values: everything is in there, nothing can be found. The next cells measure both.</details>
 
 # %%
 T_k = at_scale(cpu=8, gpu=32)
@@ -100,20 +118,6 @@ def as_tokens(part):
 first = lookups.test
 pairs = ", ".join(f"k{k}=v{v}" for k, v in zip(first.keys[0].tolist(), first.values[0].tolist(), strict=True))
 print(f"pairs:     {pairs}\nquestions: {first.queries[0].tolist()}\nanswers:   {first.targets[0].tolist()}")
-
-# %% [markdown] tags=["predict"]
-# **Predict.** A GRU reads these texts, trained on thousands of them. How many of the questions will it answer rightly?
-#
-# <details><summary>A. Nearly all: a gated network can hold a handful of pairs.</summary>
-#
-# It has room enough for the bits. But it must *file* each value under its key while it reads, before it knows the question, with
-# gates that must be learned for this; in the time it gets here it does not find out how.</details>
-# <details><summary>B. One in eight, as by guessing among the eight values.</summary>
-#
-# It does better than that: it soon learns which values occur in the text, and a guess among those is right more often.</details>
-# <details><summary>C. About as many as somebody who knows which values occur, but not beside which key.</summary>
-#
-# Yes. The state becomes a bag of values: everything is in there, nothing can be found. The next cells measure both.</details>
 
 
 # %%
@@ -163,29 +167,36 @@ def accuracy(model, known, targets):
 steps = at_scale(cpu=300, gpu=1_500)
 gru_on_lookup = [
     accuracy(
-        fit(lambda: GRU(64, 64, fused_gru), as_tokens(lookups.train), lookups.train.targets, seed, steps),
+        fit(partial(GRU, 64, 64, fused_gru), as_tokens(lookups.train), lookups.train.targets, seed, steps),
         as_tokens(lookups.test),
         lookups.test.targets,
     )
     for seed in SEEDS
 ]
 bag = (F.one_hot(lookups.test.values, n_values).sum(1).amax(-1) / T_k).mean().item()
-claim("04.a", "a GRU answers hardly better than a bag of values: the excess over the best guess from the bag", mean(gru_on_lookup) - bag, at_most=0.15)
+excess = mean(gru_on_lookup) - bag
+claim(
+    "04.a",
+    "a GRU answers no better than a bag of values: its right answers beyond the best guess from the bag",
+    excess,
+    at_most=0.15,
+)
 
 # %% [markdown]
-# The measured shares stand in the ledger at the end. What the GRU lacks is not memory but *access*: a question must be compared
-# with each key, and the keys are gone when the question comes. So let us keep every token, and let the question look at them all.
+# The measured shares stand in the ledger at the end. What the GRU lacks is not memory but *access*: a question must be
+# compared with each key, and the keys are gone when the question comes. So let us keep every token, and let the question
+# look at them all.
 
 # %% [markdown]
 # ## 2 A question, many keys
 #
-# Each token asks with a **query**, is found by its **key**, and hands over its **value**. A query is compared with every key by
-# a dot product; a softmax turns the scores of *each query* into weights that sum to 1; the weights mix the values:
+# Each token asks with a **query**, is found by its **key**, and hands over its **value**. A query is compared with every
+# key by a dot product; a softmax turns the scores of *each query* into weights that sum to 1; the weights mix the values:
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# It is a dictionary look-up in which every key matches a little. In **self**-attention, all three are made from the same tokens
-# by three matrices: $Q = XW_Q$, $K = XW_K$, $V = XW_V$.
+# It is a dictionary look-up in which every key matches a little. In **self**-attention, all three are made from the same
+# tokens by three matrices: $Q = XW_Q$, $K = XW_K$, $V = XW_V$.
 #
 # | name | shape | axis that the softmax runs over |
 # | --- | --- | --- |
@@ -220,10 +231,10 @@ class SelfAttention(nn.Module):
 # %% [markdown]
 # ## 3 Why divide by √d_k
 #
-# Take a query and a key whose features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$ such
-# terms: its variance is $d_k$, its typical size $\sqrt{d_k}$. A softmax over scores of that size gives nearly everything to the
-# largest. The gradient of the weights is $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$: once a weight is 1 and the
-# others are 0, every entry vanishes, and nothing can be learned from a wrong choice.
+# Take a query and a key whose features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$
+# such terms: its variance is $d_k$, its typical size $\sqrt{d_k}$. A softmax over scores of that size gives nearly
+# everything to the largest. The gradient of the weights is $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$: once a
+# weight is 1 and the others are 0, every entry vanishes, and nothing can be learned from a wrong choice.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Sixteen random keys, $d_k = 512$, no scale. How large is the largest weight, typically?
@@ -252,7 +263,9 @@ for d_k in sizes:
         weights = scaled.softmax(-1)
         largest[name].append(weights.amax(-1).mean().item())
         slope[name].append((weights * (1 - weights)).amax(-1).median().item())
-figure = plots.curves({name: (sizes, values) for name, values in largest.items()}, "size of the keys, d_k", "largest of 16 weights", log="x")
+figure = plots.curves(
+    {name: (sizes, values) for name, values in largest.items()}, "size of the keys, d_k", "largest of 16 weights", log="x"
+)
 show(
     figure,
     alt=f"Largest weight against the size of the keys: with the scale it stays near {largest['with 1/√d_k'][-1]:.2f}; "
@@ -260,23 +273,51 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-claim("04.b", "random dot products of size 512 spread by √512: the measured spread over √512", spread[512] / math.sqrt(512), between=(0.9, 1.1))
+ratio = slope["without"][-1] / slope["with 1/√d_k"][-1]
+claim(
+    "04.b", "random dot products of size 512 spread by √512: spread over √512", spread[512] / math.sqrt(512), between=(0.9, 1.1)
+)
 claim("04.c", "without the scale, the largest of 16 weights is near 1", largest["without"][-1], at_least=0.85)
-claim("04.d", "without the scale, the steepest slope of the softmax vanishes: its median over that with the scale", slope["without"][-1] / slope["with 1/√d_k"][-1], at_most=0.3)
+claim(
+    "04.d",
+    "without the scale, the steepest slope of the softmax vanishes: its median over that with the scale",
+    ratio,
+    at_most=0.1,
+)
 
-# %% [markdown]
-# Does it matter for learning, or does the optimiser simply make the matrices smaller? Train both on the look-up task, at
-# $d_k = 512$ and with features of variance 1, as a normalisation layer would hand them over. Nothing differs but the scale.
+# %% [markdown] tags=["predict"]
+# **Predict.** Does it matter for *learning*? Train the layer on the look-up task at $d_k = 512$, on features of variance 1,
+# as a normalisation layer would hand them over; once with the scale and once without. Nothing else differs.
+#
+# <details><summary>A. No: the optimiser makes the matrices smaller, and the scale is in them.</summary>
+#
+# It could, if a gradient told it to. The gradient passes through the saturated softmax, and hardly any arrives.</details>
+# <details><summary>B. Yes: without the scale it learns far more slowly, or not at all.</summary>
+#
+# Yes. At the same number of steps one has finished, and the other has hardly begun.</details>
+# <details><summary>C. It learns faster without: sharp weights are what a look-up needs.</summary>
+#
+# Sharp weights in the *right* place are. These are sharp in a random place from the start, and cannot be moved.</details>
 
 # %% tags=["nbval-check-output"]
 known, targets = as_tokens(lookups.train), lookups.train.targets
-wide = {"with 1/√d_k": [], "without": []}
+wide, wider = {"with 1/√d_k": [], "without": []}, {"d_model": 512, "std": 1.0, "lr": 1e-3, "batch_size": 32}
 for name, mechanism in (("with 1/√d_k", scaled_dot_product_attention), ("without", attention.dot_attention)):
     for seed in SEEDS:
-        model = fit(lambda: SelfAttention(512, mechanism), known, targets, seed, at_scale(cpu=60, gpu=200), 512, 1.0, 1e-3, 32)
+        model = fit(partial(SelfAttention, 512, mechanism), known, targets, seed, at_scale(cpu=60, gpu=200), **wider)
         wide[name].append(accuracy(model, as_tokens(lookups.test), lookups.test.targets))
-claim("04.e", "with the scale, the layer of size 512 answers the questions: worst of the seeds", min(wide["with 1/√d_k"]), at_least=0.9)
-claim("04.f", "without the scale, the same layer in the same training does not: best of the seeds", max(wide["without"]), at_most=0.7)
+claim(
+    "04.e",
+    "with the scale, the layer of size 512 answers the questions: worst of the seeds",
+    min(wide["with 1/√d_k"]),
+    at_least=0.9,
+)
+claim(
+    "04.f",
+    "without the scale, the same layer in the same training does not: best of the seeds",
+    max(wide["without"]),
+    at_most=0.7,
+)
 
 # %% [markdown]
 # ## 4 Who may look where
@@ -284,13 +325,13 @@ claim("04.f", "without the scale, the same layer in the same training does not: 
 # A **mask** says for each query which keys it may look at: bool, True = may look. Forbidden keys leave the softmax before it
 # normalises, so the others share the whole weight.
 #
-# A model that predicts the *next* token must not see it. In a decoder, query $i$ may look at positions up to and including its
-# own (Vaswani et al., section 3.2.3):
+# A model that predicts the *next* token must not see it. In a decoder, query $i$ may look at positions up to and including
+# its own (Vaswani et al., section 3.2.3):
 #
 # $$M_{ij} = [\, j \le i + T_k - T_q \,]$$
 #
-# The shift $T_k - T_q$ is 0 while reading a whole text. When a text is written token by token, the queries are only the newest
-# positions, the *last* of the keys.
+# The shift $T_k - T_q$ is 0 while reading a whole text. When a text is written token by token, the queries are only the
+# newest positions, the *last* of the keys.
 #
 # | name | shape |
 # | --- | --- |
@@ -303,7 +344,8 @@ from course_lib.primitives import causal_mask
 causal_mask = check("04.2", causal_mask)
 
 # %% [markdown]
-# Sentences of a batch differ in length, so the shorter ones are filled up. That **padding** is no text, and nobody may look at it:
+# Sentences of a batch differ in length, so the shorter ones are filled up. That **padding** is no text, and nobody may look
+# at it:
 #
 # $$M_{b\,\cdot\,j} = [\, j < \mathrm{length}_b \,]$$
 #
@@ -322,13 +364,14 @@ from course_lib.primitives import padding_mask
 padding_mask = check("04.3", padding_mask)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A language model is trained on tokens that count upwards most of the time and jump at random otherwise. Nobody can
-# foresee a jump: the entropy of the next token is a floor under the loss of any honest model. We forget the causal mask. The
-# training loss then …
+# **Predict.** A language model is trained on tokens that count upwards most of the time and jump at random otherwise.
+# Nobody can foresee a jump: the entropy of the next token is a floor under the loss of any honest model. We forget the
+# causal mask. The training loss then …
 #
 # <details><summary>A. … stays where it was; the mask only saves time.</summary>
 #
-# The mask is not about time. Position $i$ is asked for token $i+1$, and without the mask token $i+1$ stands in plain sight.</details>
+# The mask is not about time. Position $i$ is asked for token $i+1$, and without the mask token $i+1$ stands in plain
+# sight.</details>
 # <details><summary>B. … falls below the floor.</summary>
 #
 # Yes. That is impossible for a prediction; so it is none. A loss that is too good is the mark of a leak.</details>
@@ -359,27 +402,44 @@ for seed in SEEDS:
     texts, unseen = counting(4_000, T + 1, seed), counting(500, T + 1, 1_000 + seed)
     batch = (unseen[:, :-1], places(unseen[:, :-1]), unseen[:, 1:])
     for losses, mask in ((honest, may_look), (leaking, None)):
-        model = fit(lambda: SelfAttention(64, mask=mask), (texts[:, :-1], places(texts[:, :-1])), texts[:, 1:], seed, 200)
+        model = fit(partial(SelfAttention, 64, mask=mask), (texts[:, :-1], places(texts[:, :-1])), texts[:, 1:], seed, 200)
         losses.append(loss_of(model, batch).item())
     model.mixer.mask = may_look
     unmasked.append(loss_of(model, batch).item())
-print(f"entropy {floor:.2f} | with the mask {mean(honest):.2f} | without {mean(leaking):.2f} | the leaking model, masked at last {mean(unmasked):.2f} nats")
+print(
+    f"entropy {floor:.2f} | masked {mean(honest):.2f} | no mask {mean(leaking):.2f} | masked afterwards {mean(unmasked):.2f} nats"
+)
 
 # %% tags=["nbval-check-output"]
-claim("04.g", "with the mask, the loss on unseen text reaches the entropy and does not pass it: their ratio", mean(honest) / floor, between=(0.93, 1.25))
-claim("04.h", "without the mask, the loss falls below what any prediction can reach: largest ratio to the entropy", max(leaking) / floor, at_most=0.6)
-claim("04.i", "the leaking model cannot predict: its loss over ln 8, a blind guess, once the mask is on", min(unmasked) / math.log(8), at_least=1.5)
+claim(
+    "04.g",
+    "with the mask, the loss on unseen text reaches the entropy and does not pass it: their ratio",
+    mean(honest) / floor,
+    between=(0.93, 1.25),
+)
+claim(
+    "04.h",
+    "without the mask, the loss falls below what any prediction can reach: largest ratio to the entropy",
+    max(leaking) / floor,
+    at_most=0.6,
+)
+claim(
+    "04.i",
+    "the leaking model cannot predict: its loss over ln 8, a blind guess, once the mask is on",
+    min(unmasked) / math.log(8),
+    at_least=1.5,
+)
 
 # %% [markdown]
 # ## 5 Many heads
 #
-# One softmax gives one pattern. A token that needs two things from two places gets their blend. So attend $h$ times side by side,
-# each **head** with its own small matrices, and mix the results:
+# One softmax gives one pattern. A token that needs two things from two places gets their blend. So attend $h$ times side by
+# side, each **head** with its own small matrices, and mix the results:
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
-# In code, one product serves all heads: their matrices stand below each other in `W_q`. Afterwards the features are cut into heads,
-# and the heads become one more batch axis.
+# In code, one product serves all heads: their matrices stand below each other in `W_q`. Afterwards the features are cut
+# into heads, and the heads become one more batch axis.
 #
 # | name | shape |
 # | --- | --- |
@@ -393,8 +453,8 @@ from course_lib.attention import split_heads
 split_heads = check("04.4", split_heads)
 
 # %% [markdown]
-# Now the whole of it. `merge_heads`, the inverse of `split_heads`, is given; `mask_per_head(mask)` adds the axis of the heads to
-# a mask, (…, T_q, T_k) → (…, 1, T_q, T_k).
+# Now the whole of it. `merge_heads`, the inverse of `split_heads`, is given; `mask_per_head(mask)` adds the axis of the
+# heads to a mask, (…, T_q, T_k) → (…, 1, T_q, T_k).
 #
 # | name | shape |
 # | --- | --- |
@@ -420,10 +480,24 @@ multi_head_attention = check("04.5", multi_head_attention)
 # Two tasks whose right weights are known beforehand, so that a pattern can be *wrong*:
 #
 # - **look-up**, from section 1: the question must look at the pair that holds its key, another place in every text;
-# - **reversal**: say a text backwards. Position $i$ must look at position $T - 1 - i$: the anti-diagonal, whatever stands there.
+# - **reversal**: say a text backwards. Position $i$ must look at position $T - 1 - i$: the anti-diagonal, whatever stands
+#   there.
 #
-# One layer, one head, on three seeds; the baseline is the GRU, with more parameters and as many steps. For reversal its best is known without training: at
-# position $i$ it has not read position $T - 1 - i$ yet in the first half of the text, and must guess there.
+# One layer, one head, three seeds. The baseline is the GRU, with more parameters and as many steps.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** What is the best that a reader from left to right can do at reversing a text of ten symbols out of eight?
+#
+# <details><summary>A. All of them, if its state is large enough.</summary>
+#
+# The state is not the trouble. At the first position it must say the *last* symbol, and has not read it.</details>
+# <details><summary>B. A little more than half.</summary>
+#
+# Yes: in the second half it has read what it must say, and in the first half it guesses, one in eight. This ceiling needs no
+# training to be known; whether a GRU reaches it in the time given is another question.</details>
+# <details><summary>C. One in eight.</summary>
+#
+# That is a guess everywhere. In the second half of the text it can know.</details>
 
 
 # %%
@@ -461,17 +535,26 @@ tasks = {
 right, pattern, readers = {"look-up": [], "reversal": []}, {"look-up": [], "reversal": []}, {}
 for task, (given, parts) in tasks.items():
     for seed in SEEDS:
-        model = fit(lambda: MultiHeadSelfAttention(64, 1), given(parts.train), parts.train.targets, seed, steps)
+        model = fit(partial(MultiHeadSelfAttention, 64, 1), given(parts.train), parts.train.targets, seed, steps)
         right[task].append(accuracy(model, given(parts.test), parts.test.targets))
         pattern[task].append(looks_right(model, given(parts.test), parts.test.pattern))
         readers[task] = model
 given, parts = tasks["reversal"]
 gru_on_reversal = [
-    accuracy(fit(lambda: GRU(64, 64, fused_gru), given(parts.train), parts.train.targets, seed, steps), given(parts.test), parts.test.targets)
+    accuracy(
+        fit(partial(GRU, 64, 64, fused_gru), given(parts.train), parts.train.targets, seed, steps),
+        given(parts.test),
+        parts.test.targets,
+    )
     for seed in SEEDS
 ]
 figure = plots.seeds(
-    {"look-up\nattention": right["look-up"], "look-up\nGRU": gru_on_lookup, "reversal\nattention": right["reversal"], "reversal\nGRU": gru_on_reversal},
+    {
+        "look-up: attention": right["look-up"],
+        "look-up: GRU": gru_on_lookup,
+        "reversal: attention": right["reversal"],
+        "reversal: GRU": gru_on_reversal,
+    },
     "right answers",
     across={"a guess among 8": 1 / 8},
 )
@@ -483,17 +566,29 @@ show(
 
 # %% tags=["nbval-check-output"]
 claim("04.j", "attention answers the look-up questions: worst of the seeds", min(right["look-up"]), at_least=0.95)
-claim("04.k", "its largest weight is on the pair that holds the key: worst of the seeds", min(pattern["look-up"]), at_least=0.95)
-claim("04.l", "attention leads the GRU on look-up: worst against best of the seeds", min(right["look-up"]) - max(gru_on_lookup), at_least=0.4)
+claim(
+    "04.k", "its largest weight is on the pair that holds the key: worst of the seeds", min(pattern["look-up"]), at_least=0.95
+)
+claim(
+    "04.l",
+    "attention leads the GRU on look-up: worst against best of the seeds",
+    min(right["look-up"]) - max(gru_on_lookup),
+    at_least=0.4,
+)
 claim("04.m", "attention reverses texts that it never saw: worst of the seeds", min(right["reversal"]), at_least=0.95)
 claim("04.n", "its largest weights are the anti-diagonal: worst of the seeds", min(pattern["reversal"]), at_least=0.95)
-claim("04.o", "the GRU stays below what a reader from left to right can reach: best of the seeds", max(gru_on_reversal), at_most=0.5 + 0.5 / 8 + 0.02)
+claim(
+    "04.o",
+    "the GRU stays below what a reader from left to right can reach: best of the seeds",
+    max(gru_on_reversal),
+    at_most=0.5 + 0.5 / 8 + 0.02,
+)
 
 # %% [markdown]
 # ## 7 See it
 #
-# `record` hangs hooks into a model and collects every `Attended` that passes, without touching its code. Rows are queries: each
-# row sums to 1. Left to the eye alone, such maps invite stories; here each has a right answer to be held against.
+# `record` hangs hooks into a model and collects every `Attended` that passes, without touching its code. Rows are queries:
+# each row sums to 1. Left to the eye alone, such maps invite stories; here each has a right answer to be held against.
 
 # %%
 some = lookups.test
@@ -507,10 +602,12 @@ show(
     alt=plots.describe(asked, questions, tokens),
 )
 
-# %%
-backwards = [3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10)
+# %% [markdown] tags=["try-it"]
+# **Try it.** Here the layer says a text backwards: change the text (T symbols, each from 0 to 7). Does the pattern depend on
+# what the text says? Then set all symbols equal: how can the layer still know where to look?
 
 
+# %% tags=["try-it"]
 def draw_reversal(text):
     """Show where the trained layer looks while it says a text of T symbols, each 0 to 7, backwards."""
     tokens = torch.tensor([text], device=device())
@@ -518,26 +615,20 @@ def draw_reversal(text):
         said = readers["reversal"](tokens, places(tokens)).argmax(-1)[0].tolist()
     weights = seen["mixer"][0].weights[0, 0].cpu()
     hits = sum(int(row.argmax()) == len(text) - 1 - i for i, row in enumerate(weights))
+    said, read = [str(symbol) for symbol in said], [str(symbol) for symbol in text]
     show(
-        plots.attention_map(weights, [str(s) for s in said], [str(t) for t in text], "reversal", x="token looked at", y="what it says"),
-        alt=f"Attention map of a text of {len(text)} symbols: the largest weight lies on the anti-diagonal in {hits} of {len(text)} rows.",
+        plots.attention_map(weights, said, read, "reversal", x="token looked at", y="what it says"),
+        alt=f"Attention map of a text of {len(text)} symbols: the largest weight of a row is on the anti-diagonal in {hits} of them.",
     )
 
 
-draw_reversal(backwards)
-
-# %% [markdown] tags=["try-it"]
-# **Try it.** Change the text below (T symbols, each from 0 to 7). Does the pattern depend on what the text says? Then set all
-# symbols equal: how can the layer still know where to look?
-
-# %% tags=["try-it"]
-draw_reversal([0, 0, 0, 0, 0, 7, 7, 7, 7, 7] * (T // 10))
+draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 
 # %% [markdown]
 # ## 8 Pixels are tokens too
 #
-# Nothing in attention says that tokens stand in a line. Make every pixel of an image a token, attend, and put the contexts back
-# in their places; that is the `AttentionLayer2d` of EE-559:
+# Nothing in attention says that tokens stand in a line. Make every pixel of an image a token, attend, and put the contexts
+# back in their places; that is the `AttentionLayer2d` of EE-559:
 #
 # $$y = \mathrm{softmax}\!\left(\frac{q k^\top}{\sqrt{d_k}}\right) v \qquad q = W_q x,\; k = W_k x,\; v = W_v x \text{ at each pixel}$$
 #
@@ -548,8 +639,8 @@ draw_reversal([0, 0, 0, 0, 0, 7, 7, 7, 7, 7] * (T // 10))
 # | scores, weights | (B, H · W, H · W): a photograph of 40 by 60 has 2,400 tokens and nearly six million weights |
 # | y | (B, d_v, H, W) |
 #
-# **Bug hunt.** Below is a short version that somebody wrote. It runs, on any image, and gives the right shape. Say what is wrong
-# *before* you run the check; then write it rightly.
+# **Bug hunt.** Below is a short version that somebody wrote. It runs, on any image, and gives the right shape. Say what is
+# wrong *before* you run the check; then write it rightly.
 
 # %% exercise="04.6" bug="reshapes_without_permuting"
 from course_lib.exercises.lecture_04.attention_over_image import reshapes_without_permuting as suspect
@@ -565,8 +656,9 @@ suspect = check("04.6", suspect)
 # The scale is inside `scaled_dot_product_attention`, which is checked.</details>
 # <details><summary>B. What a token is: the reshape mixes channels and places.</summary>
 #
-# Yes. In memory all of the red stands before all of the green. A reshape to (H · W, C) cuts this row of numbers into pieces of
-# three, so a "token" is three neighbouring reds. The axes must change places first. Shapes count numbers; they do not say which.</details>
+# Yes. In memory all of the red stands before all of the green. A reshape to (H · W, C) cuts this row of numbers into pieces
+# of three, so a "token" is three neighbouring reds. The axes must change places first. Shapes count numbers; they do not say
+# which.</details>
 # <details><summary>C. The way back.</summary>
 #
 # The last line is right for tokens that are pixels. What comes into it is not.</details>
@@ -578,13 +670,27 @@ from course_lib.attention import attention_over_image
 attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown]
-# **A photograph that lost its colours.** Every pixel keeps its brightness; one in fifty keeps its colour as well. Which colour
-# had the others? Each pixel may *ask*: who is about as bright as I am, not too far away, and still knows a colour? That is a
-# look-up by content and by place, so one layer of attention can do it. No training: we write the three matrices by hand, such that
+# **A photograph that lost its colours.** Every pixel keeps its brightness; one in fifty keeps its colour as well. Which
+# colour had the others? Each pixel may *ask*: who is about as bright as I am, not too far away, and still knows a colour?
+# That is a look-up by content and by place, so one layer of attention can do it. No training: we write the three matrices
+# by hand, such that
 #
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and nothing where the colour is unknown,}$$
 #
 # with brightness $g$ and place $r$. Terms that depend on the query alone drop out of a softmax, so a dot product is enough.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A window of 3×3 tries the same: each pixel takes the mean of the colours known around it. How does it fare?
+#
+# <details><summary>A. Better: colours of neighbours are alike.</summary>
+#
+# They are. But with one known pixel in fifty, most windows of nine hold no colour at all.</details>
+# <details><summary>B. Hardly better than the grey picture.</summary>
+#
+# Yes. It can only pass on what is in reach: it is the problem of the GRU again, in two dimensions.</details>
+# <details><summary>C. The same, after enough layers.</summary>
+#
+# Enough layers do reach further, a pixel each. That is a matter of section 9.</details>
 
 # %%
 height, width = at_scale(cpu=(40, 60), gpu=(80, 120))
@@ -625,8 +731,11 @@ def from_neighbours(known):
 draws = []
 for seed in SEEDS:
     draws.append((torch.rand(1, 1, height, width, generator=torch.Generator().manual_seed(seed)) < 0.02).float().to(device()))
-painted = {"no colour": [decibels(grey.expand_as(photo)) for _ in draws], "3×3\nwindow": [decibels(from_neighbours(known)) for known in draws]}
-settings = {"attention,\nuniform": (0, 0), "by\nbrightness": (300, 0), "by\nplace": (0, 30), "by both": (300, 10)}
+painted = {
+    "no colour": [decibels(grey.expand_as(photo)) for _ in draws],
+    "3×3 window": [decibels(from_neighbours(known)) for known in draws],
+}
+settings = {"uniform": (0, 0), "by brightness": (300, 0), "by place": (0, 30), "by both": (300, 10)}
 for name, (brightness, place) in settings.items():
     colours = [attention_over_image(channels(known), *matrices(brightness, place)) for known in draws]
     painted[name] = [decibels(grey + colour.float()) for colour in colours]
@@ -634,8 +743,18 @@ figure = plots.seeds(painted, "nearness to the photograph (dB)")
 show(
     figure,
     alt="Nearness to the photograph in decibels, a point for each draw of the known pixels: "
-    + ", ".join(f"{name} {mean(values):.1f}".replace("\n", " ") for name, values in painted.items())
+    + ", ".join(f"{name} {mean(values):.1f}" for name, values in painted.items())
     + ".",
+)
+
+# %% tags=["nbval-check-output"]
+rivals = zip(painted["by both"], painted["3×3 window"], painted["uniform"], strict=True)
+lead = [by_both - max(window, uniform) for by_both, window, uniform in rivals]
+claim(
+    "04.p",
+    "attention over all pixels restores colours that a 3×3 window and a plain mean cannot: worst lead in dB",
+    min(lead),
+    at_least=4.0,
 )
 
 # %%
@@ -645,25 +764,27 @@ with torch.no_grad(), record(layer) as seen:
     for projection, matrix in zip((layer.W_q, layer.W_k, layer.W_v), matrices(*settings["by both"]), strict=True):
         projection.weight.copy_(matrix)
     layer(channels(known))
-asking = (height // 2, width // 2)
+asking = (height - 3, width // 2)
 weights = seen[""][0].weights[0, asking[0] * width + asking[1]].unflatten(0, (height, width)).cpu()
 restored = (grey + seen[""][0].context).clamp(0, 1)[0].permute(1, 2, 0).cpu()
 given = torch.where(known > 0, photo, grey)[0].permute(1, 2, 0).cpu()
-views = {"given": given, "restored": restored, "the photograph": photo[0].permute(1, 2, 0).cpu(), "where one pixel looks": weights}
+views = {
+    "given": given,
+    "restored": restored,
+    "the photograph": photo[0].permute(1, 2, 0).cpu(),
+    "where one pixel looks": given,
+}
 share = weights.flatten().topk(5).values.sum().item()
 show(
-    plots.pictures(views, {"given": asking, "where one pixel looks": asking}),
+    plots.pictures(views, {"where one pixel looks": asking}, {"where one pixel looks": weights}, strongest=5),
     alt=f"A grey dahlia with {int(known.sum())} coloured pixels; the same with its colours restored, {decibels(grey + seen[''][0].context):.1f} dB; "
-    f"the photograph; and the weights of the ringed pixel, {100 * share:.0f} % of them on five of the coloured pixels.",
+    f"the photograph; and a ringed pixel with arrows to the five coloured pixels that get {100 * share:.0f} % of its weight.",
 )
 
-# %% tags=["nbval-check-output"]
-lead = [both - max(window, uniform) for both, window, uniform in zip(painted["by both"], painted["3×3\nwindow"], painted["attention,\nuniform"], strict=True)]
-claim("04.p", "attention over all pixels restores colours that a 3×3 window and a plain mean cannot: worst lead in dB", min(lead), at_least=4.0)
-
 # %% [markdown] tags=["interactive"]
-# **Explore.** Both numbers are temperatures: they scale the scores. At 0 every known pixel counts alike; far to the right each pixel
-# copies the colour of a single one. What is lost at either end? (Powers of ten: 2 stands for 100.)
+# **Explore.** Both numbers are temperatures: they scale the scores. At 0 every known pixel counts alike; far to the right
+# each pixel copies the colour of a single one. What is lost at either end? (Powers of ten: 2 stands for 100.)
+
 
 # %% tags=["interactive"]
 def draw_colours(brightness=2.5, place=1.0):
@@ -682,8 +803,8 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), place=(0.0, 4.0, 0.25))
 # %% [markdown]
 # ## 9 What it costs
 #
-# Two decks print the table of Vaswani et al.: work per layer, steps that must wait for each other, and the longest path between
-# two positions. A table can be believed; it can also be *measured*. Four ways to mix $n$ tokens of size $d$:
+# Two decks print the table of Vaswani et al.: work per layer, steps that must wait for each other, and the longest path
+# between two positions. A table can be believed; it can also be *measured*. Four ways to mix $n$ tokens of size $d$:
 #
 # | layer | work | waiting steps | longest path |
 # | --- | --- | --- | --- |
@@ -692,9 +813,23 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), place=(0.0, 4.0, 0.25))
 # | convolution of width $k$ | $k n d^2$ | 1 | $\log_k n$ |
 # | self-attention within $r$ places | $r n d$ | 1 | $n/r$ |
 #
-# Work is counted in multiply-adds by torch's own counter, and the exponent in $n$ is fitted; waiting steps are the longest chain of
-# matrix products in the graph of a forward pass; the path is how often a layer must be applied until the gradient
-# of the last position reaches the first. We count the library's forms: a loop of your own does the same sums in other calls.
+# Work is counted in multiply-adds by torch's own counter, and its exponent in $n$ is fitted. Waiting steps are the longest
+# chain of matrix products in the graph of a forward pass. The path is how often a layer must be applied until the gradient of
+# the last position reaches the first. We count the library's forms: a loop of your own does the same sums in other calls.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Ordinary convolutions of width 3 are stacked. How many layers until the last of 65 tokens feels the first?
+#
+# <details><summary>A. Four: log₃ 65, as the table has it.</summary>
+#
+# The table thinks of *dilated* convolutions, each three times as wide apart as the one below. The ledger measures those as
+# well.</details>
+# <details><summary>B. 64: one place a layer.</summary>
+#
+# Yes. Width 3 reaches one place to either side, and 64 steps lie between the ends.</details>
+# <details><summary>C. One: a convolution slides over the whole text.</summary>
+#
+# It slides, but each output is made from three inputs.</details>
 
 
 # %%
@@ -705,7 +840,7 @@ def restricted_attention(q, k, v, r=8):
     return Attended(context[:, 0], weights)
 
 
-def random_layers(n, d, dtype=torch.float32):
+def random_layers(d, dtype=torch.float32):
     """The four layers as functions of x (n, d), with random weights."""
     generator = torch.Generator().manual_seed(0)
     U, kernel = (torch.randn(d, d, *rest, dtype=dtype, generator=generator) / d**0.5 for rest in ((), (3,)))
@@ -760,40 +895,51 @@ def path_length(layer, x):
 
 
 # %%
+FOUR = ("self-attention", "recurrent", "convolution", "restricted")
 d, lengths = 64, [128, 256, 512, 1024]
-work = {name: [multiply_adds(layer, torch.randn(n, d)) for n in lengths] for name, layer in random_layers(1, d).items()}
+layers = random_layers(d)
+work = {name: [multiply_adds(layers[name], torch.randn(n, d)) for n in lengths] for name in FOUR}
 short = [17, 33, 65]
-layers = random_layers(1, 8, torch.float64)
+layers = random_layers(8, torch.float64)
 inputs = [torch.randn(n, 8, dtype=torch.float64, requires_grad=True) for n in short]
-waits = {name: [waiting_steps(layer(x)) for x in inputs] for name, layer in layers.items()}
-paths = {name: [path_length(layer, x) for x in inputs] for name, layer in layers.items() if name != "recurrent"}
-paths["recurrent"] = paths.pop("one step of the recurrence")
+waits = {name: [waiting_steps(layers[name](x)) for x in inputs] for name in FOUR}
+steps_of = layers | {"recurrent": layers["one step of the recurrence"]}
+paths = {name: [path_length(steps_of[name], x) for x in inputs] for name in FOUR}
 print(f"{'layer':<16}{'exponent of the work in n':>28}{f'waiting steps at n = {short}':>36}{'longest path':>18}")
-for name in ("self-attention", "recurrent", "convolution", "restricted"):
+for name in FOUR:
     print(f"{name:<16}{exponent(lengths, work[name]):>28.3f}{waits[name]!s:>36}{paths[name]!s:>18}")
-figure = plots.curves({name: (lengths, work[name]) for name in paths}, "number of tokens, n", "multiply-adds", f"d = {d}", log="xy")
+lines = {name: (lengths, work[name]) for name in FOUR}
+figure = plots.curves(lines, "number of tokens, n", "multiply-adds", f"d = {d}", log="xy")
 show(
     figure,
     alt="Multiply-adds against the number of tokens, both logarithmic; fitted exponents: "
-    + ", ".join(f"{name} {exponent(lengths, work[name]):.2f}" for name in paths)
+    + ", ".join(f"{name} {exponent(lengths, work[name]):.2f}" for name in FOUR)
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-claim("04.q", "the work grows with n to the power 2, 1, 1, 1: fitted, to two decimals", [round(exponent(lengths, work[name]), 2) for name in ("self-attention", "recurrent", "convolution", "restricted")], equals=[2.0, 1.0, 1.0, 1.0])
-claim("04.r", "self-attention waits for two products at any length, recurrence for one at each token", waits["self-attention"] + waits["recurrent"], equals=[2, 2, 2, *short])
-claim("04.s", "one layer of self-attention joins the ends of 65 tokens; how many of recurrence steps, convolutions of width 3, windows of 8 it takes", [paths[name][-1] for name in ("self-attention", "recurrent", "convolution", "restricted")], equals=[1, 64, 64, 8])
+fitted = [round(exponent(lengths, work[name]), 2) for name in FOUR]
+claim(
+    "04.q", f"work grows with n to the power, fitted to two decimals ({', '.join(FOUR)})", fitted, equals=[2.0, 1.0, 1.0, 1.0]
+)
+chains = waits["self-attention"] + waits["recurrent"]
+claim("04.r", f"products that wait at n = {short}: two in self-attention, n in recurrence", chains, equals=[2, 2, 2, *short])
+longest = [paths[name][-1] for name in FOUR]
+claim("04.s", f"layers, or steps, to join the ends of {short[-1]} tokens ({', '.join(FOUR)})", longest, equals=[1, 64, 64, 8])
 
 # %% [markdown] tags=["predict"]
-# **Predict.** "Attention is cheap: cheaper when n < d", says a deck. Count all that a layer does, projections included: four
-# $d \times d$ matrices for attention, two for a plain recurrent network, eight for an LSTM. Against whom is it cheaper, and until when?
+# **Predict.** "Attention is cheap: cheaper when n < d", says a deck. Count all that a layer does, projections included:
+# four $d \times d$ matrices for attention, two for a plain recurrent network, eight for an LSTM. Against whom is it
+# cheaper, and until when?
 #
 # <details><summary>A. Against both, while n &lt; d.</summary>
 #
-# That compares $n^2 d$ with $n d^2$, the mixing alone. The projections of attention cost $4 n d^2$ before any mixing begins.</details>
+# That compares $n^2 d$ with $n d^2$, the mixing alone. The projections of attention cost $4 n d^2$ before any mixing
+# begins.</details>
 # <details><summary>B. Never against the plain network; against the LSTM while n &lt; 2d.</summary>
 #
-# Yes: $4nd^2 + 2n^2d < 2nd^2$ has no solution, and $4nd^2 + 2n^2d < 8nd^2$ gives $n < 2d$. The next cell finds both by counting.</details>
+# Yes: $4nd^2 + 2n^2d < 2nd^2$ has no solution, and $4nd^2 + 2n^2d < 8nd^2$ gives $n < 2d$. The next cell finds both by
+# counting.</details>
 # <details><summary>C. Never: a square grows faster than anything linear.</summary>
 #
 # It does in the end. But for short texts and large $d$ it is the $d^2$ that costs.</details>
@@ -809,23 +955,27 @@ def cheaper_until(ours, theirs, d, most=128):
 d = 16
 layer = attention.MultiHead(d, 1, bias=False)
 attend_alone, full_layer = (lambda x: attention.scaled_dot_product_attention(x, x, x)), (lambda x: layer(x, x, x))
-crossings = [cheaper_until(attend_alone, RNN(d, d), d), cheaper_until(full_layer, RNN(d, d), d), cheaper_until(full_layer, LSTM(d, d), d)]
-claim("04.t", "with d = 16, the last n at which attention is cheaper: mixing alone against an RNN, the layer against an RNN, against an LSTM", crossings, equals=[d - 1, 0, 2 * d - 1])
+rivals = ((attend_alone, RNN(d, d)), (full_layer, RNN(d, d)), (full_layer, LSTM(d, d)))
+crossings = [cheaper_until(ours, theirs, d) for ours, theirs in rivals]
+text = "with d = 16, the last n at which attention is cheaper: its mixing than an RNN, all of it than an RNN, than an LSTM"
+claim("04.t", text, crossings, equals=[d - 1, 0, 2 * d - 1])
 
 # %% [markdown]
-# Work is not time. A processor does the products of one layer at once, if they need not wait for each other; so here is time as
-# well, on this machine, and without a claim: it depends on who else is using it.
+# Work is not time. A processor does the products of one layer at once, if they need not wait for each other; so here is
+# time as well, on this machine, and without a claim: it depends on who else is using it.
 
 # %%
-d, layer, gru = 64, attention.MultiHead(64, 1, attention.fused_scaled_dot_product_attention).to(device()), GRU(64, 64, fused_gru).to(device())
+d = 64
+layer = attention.MultiHead(d, 1, attention.fused_scaled_dot_product_attention).to(device())
+gru = GRU(d, d, fused_gru).to(device())
 
 
-def milliseconds(run):
+def milliseconds(run, *inputs):
     """The median of seven runs, after one to warm up."""
     times = []
     for _ in range(8):
         start = time.perf_counter()
-        run().sum().item()
+        run(*inputs)[0].sum().item()
         times.append(1_000 * (time.perf_counter() - start))
     return median(times[1:])
 
@@ -835,10 +985,11 @@ taken = {"self-attention (fused)": [], "GRU (fused)": []}
 with torch.no_grad():
     for n in lengths:
         x = torch.randn(1, n, d, device=device())
-        taken["self-attention (fused)"].append(milliseconds(lambda: layer(x, x, x).context))
-        taken["GRU (fused)"].append(milliseconds(lambda: gru(x)[0]))
+        taken["self-attention (fused)"].append(milliseconds(layer, x, x, x))
+        taken["GRU (fused)"].append(milliseconds(gru, x))
+lines = {name: (lengths, times) for name, times in taken.items()}
 show(
-    plots.curves({name: (lengths, times) for name, times in taken.items()}, "number of tokens, n", "milliseconds", f"forward, one text, d = {d}", log="xy"),
+    plots.curves(lines, "number of tokens, n", "milliseconds", f"forward, one text, d = {d}", log="xy"),
     alt=f"Milliseconds against the number of tokens from {lengths[0]} to {lengths[-1]}: "
     + ", ".join(f"{name} from {times[0]:.2f} to {times[-1]:.2f}" for name, times in taken.items())
     + ".",
@@ -847,37 +998,48 @@ show(
 # %% [markdown] tags=["predict"]
 # ## 10 Take one away
 #
-# **Predict.** A token is now asked for two things at once: the symbol at the opposite place *and* the symbol before it. One head of
-# size 64, or two of size 32: both have the same number of parameters. What does the single head do?
+# **Predict.** A token is now asked for two things at once: the symbol at the opposite place *and* the symbol before it. One
+# head of size 64, or two of size 32: both have the same number of parameters. What does the single head do?
 #
 # <details><summary>A. The same: the parameters are equal.</summary>
 #
 # Parameters are not patterns. One softmax makes one set of weights for each query, whatever its size.</details>
 # <details><summary>B. It looks half at each place and gets each symbol half of the time.</summary>
 #
-# Half the weight goes to each place, yes. But the blend of two values is a sum, and a sum has no order: it knows *which* two symbols, and
-# must guess which is which.</details>
+# Half the weight goes to each place, yes. But the blend of two values is a sum, and a sum has no order: it knows *which* two
+# symbols, and must guess which is which.</details>
 # <details><summary>C. It knows which two symbols, not which is which.</summary>
 #
-# Yes. So it is right about both far less often than either. Look at the maps: one blurred row against two sharp ones.</details>
+# Yes. So it is right about both far less often than either. Look at the maps: one blurred row against two sharp
+# ones.</details>
+
 
 # %%
-symbols = {name: part.tokens.to(device()) for name, part in (("train", reversals.train), ("test", reversals.test))}
-two_things = {name: torch.stack([tokens.flip(1), tokens.roll(1, dims=1)], dim=-1) for name, tokens in symbols.items()}
+def two_things(tokens):
+    """For each position, the symbol at the opposite place and the symbol before it (before the first stands the last)."""
+    return torch.stack([tokens.flip(1), tokens.roll(1, dims=1)], dim=-1)
+
+
+learn, unseen = reversals.train.tokens.to(device()), reversals.test.tokens.to(device())
 both, ablated = {1: [], 2: []}, {}
 for n_heads in both:
     for seed in SEEDS:
-        model = fit(lambda: MultiHeadSelfAttention(64, n_heads), (symbols["train"], places(symbols["train"])), two_things["train"], seed, at_scale(cpu=400, gpu=1_500))
-        both[n_heads].append(accuracy(model, (symbols["test"], places(symbols["test"])), two_things["test"]))
+        make = partial(MultiHeadSelfAttention, 64, n_heads)
+        model = fit(make, (learn, places(learn)), two_things(learn), seed, at_scale(cpu=400, gpu=1_500))
+        both[n_heads].append(accuracy(model, (unseen, places(unseen)), two_things(unseen)))
     ablated[n_heads] = model
 maps = {}
 for n_heads, model in ablated.items():
     with record(model) as seen, torch.no_grad():
-        model(symbols["test"][:1], places(symbols["test"][:1]))
-    maps |= {f"{n_heads} head{'s' * (n_heads > 1)}: head {h}": w.cpu() for h, w in enumerate(seen["mixer"][0].weights[0])}
+        model(unseen[:1], places(unseen[:1]))
+    titles = ["one head"] if n_heads == 1 else ["two heads: first", "second"]
+    maps |= dict(zip(titles, seen["mixer"][0].weights[0].cpu(), strict=True))
+largest_of = {name: weights.amax(-1).mean() for name, weights in maps.items()}
 show(
     plots.attention_maps(maps, x="token looked at", y="token"),
-    alt="Attention maps on one text. " + " ".join(f"{name}: the largest weight of a row is {w.amax(-1).mean():.2f} on average." for name, w in maps.items()),
+    alt="Attention maps on one text; the largest weight of a row is, on average, "
+    + ", ".join(f"{mean_weight:.2f} in {name}" for name, mean_weight in largest_of.items())
+    + ".",
 )
 
 # %% tags=["nbval-check-output"]
@@ -885,8 +1047,8 @@ claim("04.u", "two heads tell both symbols: worst of the seeds", min(both[2]), a
 claim("04.v", "one head with as many parameters does not: best of the seeds", max(both[1]), at_most=0.6)
 
 # %% [markdown] tags=["predict"]
-# **And without places?** Attention compares contents. If tokens carry no place, then shuffling them must shuffle the outputs in the
-# same way and change nothing else.
+# **And without places?** Attention compares contents. If tokens carry no place, then shuffling them must shuffle the
+# outputs in the same way and change nothing else.
 #
 # <details><summary>A. True: attention sees a set, not a sequence.</summary>
 #
@@ -901,8 +1063,10 @@ layer = MultiHeadSelfAttention(64, 2)
 x, shuffle = torch.randn(3, 11, 64), torch.randperm(11)
 gap = (layer(x[:, shuffle]).context - layer(x).context[:, shuffle]).abs().max().item()
 claim("04.w", "self-attention without places: shuffling before or after it gives the same, up to rounding", gap, at_most=1e-4)
-given = [(symbols[name], torch.zeros_like(symbols[name])) for name in ("train", "test")]
-lost = [accuracy(fit(lambda: MultiHeadSelfAttention(64, 1), given[0], reversals.train.targets, seed, steps), given[1], reversals.test.targets) for seed in SEEDS]
+lost = []
+for seed in SEEDS:
+    model = fit(partial(MultiHeadSelfAttention, 64, 1), (learn,), reversals.train.targets, seed, steps)
+    lost.append(accuracy(model, (unseen,), reversals.test.targets))
 claim("04.x", "without places, reversal is out of reach: best of the seeds", max(lost), at_most=0.5)
 
 # %% [markdown] tags=["quiz"]
@@ -924,7 +1088,8 @@ claim("04.x", "without places, reversal is out of reach: best of the seeds", max
 #
 # <details><summary>A. <code>causal_mask(5) | padding_mask(lengths, 5)</code></summary>
 #
-# "Or" lets a query look wherever *one* of the rules allows it: into the future among real tokens, and at earlier padding.</details>
+# "Or" lets a query look wherever *one* of the rules allows it: into the future among real tokens, and at earlier
+# padding.</details>
 # <details><summary>B. <code>causal_mask(5) &amp; padding_mask(lengths, 5)</code></summary>
 #
 # Right: both rules must allow it. (5, 5) and (2, 1, 5) broadcast to (2, 5, 5).</details>
@@ -945,8 +1110,8 @@ claim("04.x", "without places, reversal is out of reach: best of the seeds", max
 # There are as few as before: that is just what attention is good at.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has understood
-# the grammar." What would you want to know before you agree? Use two experiments of this lecture.*
+# **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has
+# understood the grammar." What would you want to know before you agree? Use two experiments of this lecture.*
 #
 # | points | what earns them |
 # | --- | --- |
@@ -959,26 +1124,90 @@ claim("04.x", "without places, reversal is out of reach: best of the seeds", max
 # %% [markdown]
 # ## 12 Ledger
 #
-# **Where decks and code part ways.** Each by a number:
+# **Where the decks and the code part ways**, each by a number:
 #
-# - *EE* writes $QK^\top/\sqrt d$ with $d$ the size of the **values**; the spread belongs to the keys. It also passes `bias=None`: no bias
-#   comes out, but only because None counts as false.
-# - *CS* writes $K = W_k X$ with $X$ of $n \times d$: that product does not conform, $XW_k$ does. Its softmax names no axis, and
-#   $y_j = \sum_i A_{ij} v_i$ needs **columns** that sum to 1, where the other decks (and we) use rows.
-# - *IT* stacks tokens as columns and then writes $QK^\top$: that compares features, not tokens.
-# - *RK* gives queries and keys the lengths $p_q$ and $p_k$: a dot product needs them equal.
-# - *GA* gives the memory of attention as $L^2 d$: the work is that, the memory is $L^2 + Ld$.
-# - *IT* and *CS*: "cheaper when n < d" holds for the mixing alone (04.t); a path of $\log_k n$ needs **dilated** convolutions, plain
-#   ones take $(n-1)/2$ layers each way at width 3 (04.s).
+# - *EE* writes $QK^\top/\sqrt d$ where $d$ is the size of the **values**; the spread of the scores belongs to the keys. It
+#   also passes `bias=None` to its projections: no bias comes out, but only because None counts as false.
+# - *CS* writes $K = W_k X$ with $X$ of $n \times d$ and $W_k$ of $d \times d'$: that product does not conform, $X W_k$ does.
+#   Its softmax names no axis, and $y_j = \sum_i A_{ij} v_i$ needs **columns** that sum to 1; the other decks, and we, use rows.
+# - *CS* again: a path of $\log_k n$ needs convolutions that are **dilated**, each layer wider than the last; plain ones
+#   of width 3 move one place a layer (04.s).
+# - *IT* stacks tokens as columns and then writes $QK^\top$: that compares features with features.
+# - *RK* projects queries and keys to lengths $p_q$ and $p_k$: for a dot product they must be equal.
+# - *GA* gives the memory of attention as $L^2 d$. The work grows so; what is kept is $L^2 + Ld$.
+# - *IT*: "cheaper when n < d" is true of the mixing alone (04.t).
+#
+# **What this lecture does not show.** The tasks are small and were made so that the right pattern is known. The GRU fails
+# at *this* budget, not in principle. Maps of a trained layer on real text have no right answer beside them, and are weaker
+# evidence than those of section 7. What is still missing for a Transformer, places, depth and the layers between, is
+# lecture 05.
+
 
 # %%
-b, d_v, n, m = 512, 8, 5, 3
-scores = torch.randn(1_000, b) @ torch.randn(b, 1_000)
-spread_by_values = (scores / math.sqrt(d_v)).std().item()
-X, W_k = torch.randn(n, b), torch.randn(b, m)
-conforms = W_k.shape[1] == X.shape[0]
-A = torch.randn(n, n, generator=torch.Generator().manual_seed(0)).softmax(1)
-K = torch.randn(m, b) @ X.mT
-print("EE  scores / √d_v spread by", round(spread_by_values, 1), "| Linear(bias=None).bias =", nn.Linear(3, 2, bias=None).bias)
-print("CS  W_k X:", tuple(W_k.shape), "times", tuple(X.shape), "conforms:", conforms, "| column sums of a row softmax:", [round(s, 2) for s in A.sum(0).tolist()])
-print("IT  Q Kᵀ with tokens as columns:", tuple((K @ K.mT).shape), "for", n, "tokens")
+def kept(layer, *inputs):
+    """Count the numbers that a forward pass keeps for the backward pass."""
+    tensors = {}
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: tensors.setdefault(tensor.data_ptr(), tensor), lambda tensor: tensor
+    ):
+        layer(*inputs)
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def conforms(left, right):
+    """Whether two matrices can be multiplied."""
+    try:
+        return (left @ right).dim() == 2
+    except RuntimeError:
+        return False
+
+
+generator = torch.Generator().manual_seed(SEEDS[0])
+n, d_key, d_value = 5, 512, 8
+queries, keys = (torch.randn(1_000, d_key, generator=generator) for _ in range(2))
+X, W_k = torch.randn(n, d_key, generator=generator), torch.randn(d_key, 3, generator=generator)
+rows_to_1 = torch.randn(n, n, generator=generator).softmax(-1)
+K = W_k.mT @ X.mT
+kernel = torch.randn(8, 8, 3, dtype=torch.float64, generator=generator) / 8**0.5
+dilations = iter([3**depth for depth in range(9)])
+
+
+def dilated(x):
+    """One more convolution over the past: a place and the two before it, three times as far apart as in the layer below."""
+    apart = next(dilations)
+    return F.conv1d(F.pad(x.mT[None], (2 * apart, 0)), kernel, dilation=apart)[0].mT
+
+
+def attention_at(d):
+    """What attention over 1,024 tokens of size d keeps."""
+    return kept(attention.scaled_dot_product_attention, *(torch.randn(1_024, d, requires_grad=True) for _ in range(3)))
+
+
+# %% tags=["nbval-check-output"]
+spread_by_values = (queries @ keys.mT / math.sqrt(d_value)).std().item()
+without_bias = [nn.Linear(3, 2, bias=bias).bias is None for bias in (None, False)]
+off = (rows_to_1.sum(0) - 1).abs().max()
+layers_needed = path_length(dilated, inputs[-1])
+unequal = conforms(torch.randn(n, 3), torch.randn(n, 4).mT)
+growth = attention_at(64) / attention_at(16)
+claim(
+    "04.EE",
+    "keys of size 512, values of size 8: spread of the scores over √8, which should be 1",
+    spread_by_values,
+    between=(7.0, 9.0),
+)
+claim("04.EE-bias", "a Linear with bias=None, and one with bias=False, has no bias", without_bias, equals=[True, True])
+claim("04.CS", "W_k X conforms; X W_k conforms", [conforms(W_k, X), conforms(X, W_k)], equals=[False, True])
+claim("04.CS-axis", "where rows sum to 1, the column sums that CS needs miss 1 by up to", off, at_least=0.1)
+claim(
+    "04.CS-path",
+    "dilated convolutions of width 3 that join the ends of 65 tokens: log₃ 65, rounded up",
+    layers_needed,
+    equals=4,
+)
+claim("04.IT", "Q Kᵀ of 5 tokens as columns of size 3 has the shape", (K @ K.mT).shape, equals=(3, 3))
+claim("04.RK", "queries of length 3 and keys of length 4 can be multiplied", unequal, equals=False)
+claim("04.GA", "at 1,024 tokens, growth of what attention keeps when d grows fourfold; L²d says 4", growth, at_most=1.6)
+
+# %%
+ledger()
