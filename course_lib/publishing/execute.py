@@ -54,7 +54,7 @@ def execute(
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = max(1, min(workers or cores, len(notebooks)))
-    environment = kernel_environment(root, threads=max(1, min(2, cores // workers)))
+    environment = kernel_environment(root, threads=1)  # at these sizes a second thread gains nothing, and waits cost
     managers: list[AsyncKernelManager] = []
     n_cells = sum(len(code_cells(notebook)) for notebook, _ in notebooks.values())
     with (
