@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import Popen
 from typing import IO
 
 import psutil
@@ -54,7 +56,7 @@ def execute(
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = max(1, min(workers or cores, len(notebooks)))
-    environment = kernel_environment(root, threads=1)  # at these sizes a second thread gains nothing, and waits cost
+    environment = kernel_environment(root)
     managers: list[AsyncKernelManager] = []
     n_cells = sum(len(code_cells(notebook)) for notebook, _ in notebooks.values())
     with (
@@ -74,9 +76,12 @@ def execute(
             raise
 
 
-def kernel_environment(root: Path, threads: int) -> dict[str, str]:
-    """The environment of a kernel that nobody watches: this course first on the path, few threads, no progress bars."""
-    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+def kernel_environment(root: Path) -> dict[str, str]:
+    """The environment of a kernel that nobody watches: this course first on the path, one thread, no progress bars.
+
+    One thread, alone or beside others: at the size of the lectures a second gains nothing, and on a busy machine it stalls.
+    """
+    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     return os.environ | pinned | {"PYTHONPATH": path, "CI": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
@@ -117,8 +122,8 @@ def _execute_one(
             # On Windows the default loop lacks what zmq needs; elsewhere this one is the default.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(_watched(client, manager, done, env=environment, stderr=log))
-        except DeadKernelError:
-            done.failures.append(f"{where[-1]}: the kernel died{_last_words(log)}")
+        except DeadKernelError as error:
+            done.failures.append(f"{where[-1]}: the kernel died{error}{_last_words(log)}")
         except CellTimeoutError:
             done.failures.append(f"{where[-1]}: still running after {timeout:g} s")
         except Exception as error:
@@ -129,23 +134,38 @@ def _execute_one(
 
 
 async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Execution, **how: object) -> None:
-    sampling = asyncio.create_task(_sample_memory(manager, done))
+    kernel: list[Popen] = []
+    sampling = asyncio.create_task(_sample_memory(manager, done, kernel))
     try:
         await client.async_execute(cleanup_kc=True, **how)
+    except DeadKernelError as error:
+        raise DeadKernelError(_end_of(kernel[0]) if kernel else "") from error
     finally:
         sampling.cancel()
 
 
-async def _sample_memory(manager: AsyncKernelManager, done: Execution) -> None:
+async def _sample_memory(manager: AsyncKernelManager, done: Execution, kernel: list[Popen]) -> None:
     """Ten times a second: what the kernel and its children hold in memory; the largest sum is the peak."""
     while True:
-        pid = getattr(manager.provisioner, "pid", None)
-        if pid is not None:
+        process = getattr(manager.provisioner, "process", None)
+        if process is not None:
+            kernel[:] = [process]
             with contextlib.suppress(psutil.Error):
-                kernel = psutil.Process(pid)
-                held = sum(process.memory_info().rss for process in (kernel, *kernel.children(recursive=True)))
+                observed = psutil.Process(process.pid)
+                held = sum(part.memory_info().rss for part in (observed, *observed.children(recursive=True)))
                 done.peak_mb = max(done.peak_mb, held / 2**20)
         await asyncio.sleep(0.1)
+
+
+def _end_of(kernel: Popen) -> str:
+    """Say how a process ended: what it returned, or the signal that ended it."""
+    status = kernel.poll()
+    if status is None:
+        return ""
+    if status >= 0:
+        return f" with exit status {status}"
+    name = signal.Signals(-status).name
+    return f" by {name}{', as where memory runs out' if name == 'SIGKILL' else ''}"
 
 
 def _last_words(log: IO[bytes]) -> str:
@@ -157,7 +177,6 @@ def _last_words(log: IO[bytes]) -> str:
 
 
 def _kill(manager: AsyncKernelManager) -> None:
-    pid = getattr(manager.provisioner, "pid", None)
-    if pid is not None:
-        with contextlib.suppress(psutil.Error):
-            psutil.Process(pid).kill()
+    process = getattr(manager.provisioner, "process", None)
+    if process is not None:
+        process.kill()
