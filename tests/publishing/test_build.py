@@ -1,3 +1,5 @@
+"""Building a small course: written whole, stable to the byte, executed only where code changed, and never half wrong."""
+
 import json
 
 import nbformat

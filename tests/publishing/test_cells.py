@@ -1,3 +1,5 @@
+"""The cells drafted from an authoring source: stub, solution, bug hunt, check, hints; and the mistakes that are refused."""
+
 import re
 
 import pytest

@@ -1,3 +1,5 @@
+"""The companion tables: rows, sections, symbols, on a small course and on the committed one."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Notebooks run in real kernels: results, time, memory, and every way to fail."""
+
 import sys
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The `course` command: arguments, exit statuses, and what it prints."""
+
 import json
 import subprocess
 import sys

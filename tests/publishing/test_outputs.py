@@ -1,3 +1,5 @@
+"""What is read from outputs, and what is taken out of them before they are committed."""
+
 import sys
 from pathlib import Path
 

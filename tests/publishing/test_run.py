@@ -1,3 +1,5 @@
+"""`course run` on made solutions: table, JSON, failed claims, a dying kernel."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""The source of a library function, taken apart and put together again."""
+
 import functools
 import importlib
 import inspect
