@@ -57,6 +57,16 @@ def same_values(expected: Outcome, got: Outcome) -> str | None:
     return None
 
 
+def same_device(expected: Outcome, got: Outcome) -> str | None:
+    """Hold where every result is made on the expected device. Inputs ask for "meta", which every machine has."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
+        if want.device != have.device:
+            return f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}."
+    return None
+
+
 def right_result(*indices: int) -> Judge:
     """Make a judge that looks at some of the results only: partial credit for an answer that has one of several right."""
 

@@ -42,11 +42,14 @@ Call = tuple[object, ...]
 """The positional arguments of one call of an answer."""
 
 
-def watch(answer: object, calls: Sequence[tuple[Call, bool]], forbids: Mapping[Callable[..., object], str]) -> list[Outcome]:
+def watch(
+    answer: object, calls: Sequence[tuple[Call, bool]], n_first: int, forbids: Mapping[Callable[..., object], str]
+) -> list[Outcome]:
     """Observe an answer that may do anything, on one call after the other, each with or without gradients.
 
     Returns:
-        one outcome a call; fewer where the answer is not started or ran out of time, which the last outcome then says.
+        one outcome a call; fewer where one of the `n_first` first calls gave no result or where time ran out, as the last
+        outcome then says.
     """
     outcomes: list[Outcome] = []
     given_up = False
@@ -57,7 +60,7 @@ def watch(answer: object, calls: Sequence[tuple[Call, bool]], forbids: Mapping[C
             if given_up:
                 return
             outcomes.append(outcome)
-            if outcomes[0].not_started:
+            if outcome.results is None and len(outcomes) <= n_first:
                 return
 
     in_time = run_in_time(work, guard.TIME_LIMIT)
@@ -117,13 +120,15 @@ def _names(returned: object) -> tuple[str, ...]:
 
 
 def _results(returned: object) -> tuple[object, ...]:
-    """Copy the results, so that no later call can change them; also those that are sparse or live elsewhere."""
+    """Copy the results, so that no later call can change them; also those that are sparse or on a GPU."""
     results = returned if isinstance(returned, tuple | list) else (returned,)
     return tuple(_plain(result) if isinstance(result, Tensor) else result for result in results)
 
 
 def _plain(tensor: Tensor) -> Tensor:
     tensor = tensor.detach()
+    if tensor.is_meta:
+        return tensor
     return (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu().clone()
 
 
@@ -160,11 +165,16 @@ def _in_a_library(file: Path) -> bool:
 
 
 def is_close(expected: object, got: object) -> bool:
-    """Say whether two results are the same number up to rounding: relative to the largest entry, NaN equal to NaN."""
+    """Say whether two results are the same number up to rounding: relative to the largest entry, NaN equal to NaN.
+
+    Tensors on the device "meta" have no entries: there the kind counts.
+    """
     if not isinstance(expected, Tensor):
         return type(expected) is type(got) and bool(expected == got)
-    if not isinstance(got, Tensor) or expected.shape != got.shape:
+    if not isinstance(got, Tensor) or expected.shape != got.shape or expected.device != got.device:
         return False
+    if expected.is_meta:
+        return expected.dtype == got.dtype
     if not expected.is_floating_point():
         return torch.equal(expected.to(torch.int64), got.to(torch.int64)) if got.dtype == expected.dtype else False
     finite = expected[expected.isfinite()].abs()

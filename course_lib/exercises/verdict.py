@@ -2,8 +2,9 @@
 
 An answer is observed on the inputs of every property. A property that fails skips those that need it. The misconception is
 that of the wrong answer in the bank which does the same as the student's on every input, results, errors, changed
-arguments and gradients alike; failing that, the one that does the same on the first failing property. Errors of one kind
-alone say nothing: two answers that only ever raise are alike if they also raise with the same words.
+arguments and gradients alike. Failing that (two mistakes at once), it is that of the one which does the same on the first
+failing property, fails none that the student's has, and shares two of its failures or half of them. Errors of one kind alone
+say nothing: two answers that only ever raise are alike if they also raise with the same words.
 """
 
 from dataclasses import dataclass
@@ -67,7 +68,8 @@ def judge(exercise: Exercise, answer: object, seed: int = 0) -> Verdict:
 
 def _observe(exercise: Exercise, answer: object, seed: int) -> Observed:
     asked = [(prop, call) for prop in exercise.properties for call in sorted(exercise.calls(prop, seed), key=_size)]
-    outcomes = watch(answer, [(call, prop.with_gradients) for prop, call in asked], exercise.forbids)
+    n_first = sum(not prop.needs for prop, _ in asked)
+    outcomes = watch(answer, [(call, prop.with_gradients) for prop, call in asked], n_first, exercise.forbids)
     observed: Observed = {}
     for (prop, call), got in zip(asked, outcomes, strict=False):
         expected = observe(exercise.reference, call, prop.with_gradients)
@@ -98,39 +100,45 @@ def _misconception(exercise: Exercise, observed: Observed, findings: tuple[Findi
     first = next(f.name for f in findings if f.status == "fails")
     if isinstance(observed[first][-1][2].error, TimedOut):
         return None
-    seen = [prop for prop in exercise.properties if prop.name in observed]
-    candidates = []
+    held = {f.name for f in findings if f.status == "holds"}
+    likely: list[tuple[int, Answer]] = []
     for wrong in exercise.wrong:
-        outcomes = {first: _outcomes(wrong, exercise, first, observed)}
-        if not _alike(outcomes[first], observed[first]):
+        found = _compare(wrong, exercise, first, observed)
+        if found is None:
             continue
-        outcomes |= {prop.name: _outcomes(wrong, exercise, prop.name, observed) for prop in seen if prop.name != first}
-        alike = [name for name in outcomes if _alike(outcomes[name], observed[name])]
-        told = any(_tells(outcomes[name], observed[name]) for name in (outcomes if len(alike) == len(seen) else [first]))
-        if told and len(alike) == len(seen):
+        shared, failed = found
+        if len(shared) == len(observed):
             return _told(wrong)
-        if told:
-            candidates.append((len(alike), wrong))
-    most = max((n for n, _ in candidates), default=0)
-    best = [wrong for n, wrong in candidates if n == most]
+        n = len(shared & failed)
+        if not held & failed and (n >= 2 or 2 * n >= len(failed)):
+            likely.append((n, wrong))
+    most = max((n for n, _ in likely), default=0)
+    best = [wrong for n, wrong in likely if n == most]
     return _told(best[0]) if len(best) == 1 else None
 
 
-def _outcomes(wrong: Answer, exercise: Exercise, name: str, observed: Observed) -> list[Outcome]:
-    (prop,) = (prop for prop in exercise.properties if prop.name == name)
-    return [observe(wrong, call, prop.with_gradients) for call, _, _ in observed[name]]
+def _compare(wrong: Answer, exercise: Exercise, first: str, observed: Observed) -> tuple[set[str], set[str]] | None:
+    """Name the properties on which a wrong answer does the same as the student's, and those that it fails.
+
+    None where the two differ on the first failing property, or share no more at all than a kind of error.
+    """
+    shared, failed = set(), set()
+    for prop in sorted(exercise.properties, key=lambda prop: prop.name != first):
+        rows = observed.get(prop.name, ())
+        outcomes = [observe(wrong, call, prop.with_gradients) for call, _, _ in rows]
+        if rows and all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True)):
+            shared.add(prop.name)
+        elif prop.name == first:
+            return None
+        if len(observed) == 1 and rows and not _same_words(outcomes, rows):
+            return None
+        if any(prop.judge(expected, one) is not None for one, (_, expected, _) in zip(outcomes, rows, strict=True)):
+            failed.add(prop.name)
+    return shared, failed
 
 
-def _alike(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome]]) -> bool:
-    return all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True))
-
-
-def _tells(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome]]) -> bool:
-    """Whether more than a kind of error is shared: a wrong result, or the words of an error."""
-    return any(
-        not is_same(expected, got) and (got.error is None or str(got.error) == str(one.error))
-        for one, (_, expected, got) in zip(outcomes, rows, strict=True)
-    )
+def _same_words(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome]]) -> bool:
+    return all(str(one.error) == str(got.error) for one, (_, _, got) in zip(outcomes, rows, strict=True))
 
 
 def is_same(one: Outcome, other: Outcome) -> bool:

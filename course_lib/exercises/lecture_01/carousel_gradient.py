@@ -132,8 +132,9 @@ def _gates(draw: Draw, T: int | None = None, *batch: int) -> Call:
 
 
 def _closed_once(draw: Draw) -> Call:
-    """A gate that is shut at one step, so that nothing comes through."""
+    """A gate that is shut at one step, so that nothing comes through; all others are wide open."""
     (gates,) = _gates(draw, 5)
+    gates = 1 - 0.1 * gates
     gates[2, 0] = 0.0
     return (gates,)
 
@@ -163,7 +164,7 @@ exercise = Exercise(
             lambda draw: [_gates(draw, None, 3), _gates(draw, 5, 2, 3)],
             needs=("product",),
         ),
-        has_gradient(lambda draw: [_gates(draw, 5, 2)], needs=("product",)),
+        has_gradient(lambda draw: [_gates(draw, 5, 2), _closed_once(draw)], needs=("product",)),
         leaves_inputs(lambda draw: [_gates(draw)]),
     ),
     wrong=WRONG,

@@ -82,8 +82,8 @@ def adds_absolute_values(gradients, max_norm):
 
 
 def overwrites_the_gradients(gradients, max_norm):
-    """Your numbers are right, but `mul_` changes the tensors you were given. You were asked for new ones: the caller's
-    gradients must survive."""
+    """Your numbers are right, but you write them over the gradients you were given (`mul_`, `*=`, `gradients[i] = …`).
+    You were asked for new ones: the caller's gradients must survive."""
     norm = torch.sqrt(sum((g**2).sum() for g in gradients))
     scale = torch.clamp(max_norm / norm, max=1.0)
     return [g.mul_(scale) for g in gradients]

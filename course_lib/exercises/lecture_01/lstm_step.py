@@ -150,10 +150,10 @@ WRONG = (
 RIGHT = (gives_each_gate_its_own_weights, slices_one_product, names_the_gate_axis, writes_the_sigmoid_by_tanh)
 
 
-def _step(draw: Draw, B: int | None = None, scale_x: float = 1.0, scale_h: float = 1.0, scale_c: float = 1.0) -> Call:
-    d, n, rows = draw.sizes(3)
-    B = rows if B is None else B
-    x, h, c = draw.normal(B, d, scale=scale_x), draw.normal(B, n, scale=scale_h), draw.normal(B, n, scale=scale_c)
+def _step(draw: Draw, *batch: int, scale_x: float = 1.0, scale_h: float = 1.0, scale_c: float = 1.0) -> Call:
+    d, n = draw.sizes(2)
+    x, h = draw.normal(*batch, d, scale=scale_x), draw.normal(*batch, n, scale=scale_h)
+    c = draw.normal(*batch, n, scale=scale_c)
     return x, h, c, draw.normal(4 * n, d, scale=0.7), draw.normal(4 * n, n, scale=0.7), draw.normal(4 * n)
 
 
@@ -162,32 +162,37 @@ exercise = Exercise(
     title="One step of an LSTM",
     reference=lstm_step,
     properties=(
-        runs_on(lambda draw: [_step(draw)]),
-        has_shape("The new state, then the new cell state, each as large as the old ones.", lambda draw: [_step(draw)]),
+        runs_on(lambda draw: [_step(draw, 3)]),
+        has_shape("The new state, then the new cell state, each as large as the old ones.", lambda draw: [_step(draw, 3)]),
         Property(
             "write",
             "From an empty cell, c = σ(i) tanh(g).",
-            lambda draw: [_step(draw, 1, 0.0, 0.0, 0.0)],
+            lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0, scale_c=0.0)],
             right_result(1),
         ),
         Property(
             "carry",
             "The forget gate carries the old cell state on.",
-            lambda draw: [_step(draw, 1, 0.0, 0.0)],
+            lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0)],
             right_result(1),
             needs=("write",),
         ),
         Property(
             "output",
             "The output gate lets the squashed cell state out.",
-            lambda draw: [_step(draw, 1, 0.0, 0.0)],
+            lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0)],
             needs=("carry",),
         ),
-        Property("input", "The input x acts on all four gates.", lambda draw: [_step(draw, 1, 1.0, 0.0)], needs=("carry",)),
+        Property("input", "The input x acts on all four gates.", lambda draw: [_step(draw, 1, scale_h=0.0)], needs=("carry",)),
         Property("state", "The state h acts on all four gates.", lambda draw: [_step(draw, 1)], needs=("input", "output")),
-        Property("batch", "Each row of a batch is its own.", lambda draw: [_step(draw), _step(draw)], needs=("state",)),
-        has_gradient(lambda draw: [_step(draw)], needs=("batch",)),
-        leaves_inputs(lambda draw: [_step(draw)]),
+        Property(
+            "batch",
+            "Each row is its own, with any number of axes before it.",
+            lambda draw: [_step(draw, 5), _step(draw), _step(draw, 2, 3)],
+            needs=("state",),
+        ),
+        has_gradient(lambda draw: [_step(draw, 3)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_step(draw, 3)]),
     ),
     wrong=WRONG,
     right=RIGHT,

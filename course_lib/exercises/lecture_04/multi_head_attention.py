@@ -179,10 +179,10 @@ def _weights(draw: Draw, n_heads: int, d_k: int, d_v: int, d_q: int, d_m: int, d
     return W_q, W_k, draw.normal(n_heads * d_v, d_m, scale=0.5), draw.normal(d_model, n_heads * d_v, scale=0.5), n_heads
 
 
-def _self(draw: Draw, n_heads: int, B: int = 1) -> Call:
+def _self(draw: Draw, n_heads: int, *batch: int) -> Call:
     """Self-attention in which every matrix is square, as most people first meet it."""
     T, d = draw.sizes(2)
-    x = draw.normal(B, T, n_heads * d)
+    x = draw.normal(*batch, T, n_heads * d)
     return x, x.clone(), x.clone(), *_weights(draw, n_heads, d, d, n_heads * d, n_heads * d, n_heads * d)
 
 
@@ -193,14 +193,9 @@ def _cross(draw: Draw, B: int = 1) -> Call:
     return q, k, v, *_weights(draw, 3, d_k, d_v, d_q, d_m, 4)
 
 
-def _masked(draw: Draw, B: int = 2) -> Call:
+def _masked(draw: Draw, B: int = 2, padding: bool = False) -> Call:
     q, k, v, *rest = _cross(draw, B)
-    return q, k, v, *rest, draw.mask(B, q.shape[1], k.shape[1])
-
-
-def _padded(draw: Draw) -> Call:
-    q, k, v, *rest = _cross(draw, 2)
-    return q, k, v, *rest, draw.mask(2, 1, k.shape[1])
+    return q, k, v, *rest, draw.mask(B, 1 if padding else q.shape[1], k.shape[1])
 
 
 exercise = Exercise(
@@ -213,17 +208,17 @@ exercise = Exercise(
             "A context of size d_model for each query, and weights for each head.",
             lambda draw: [_self(draw, 3, 2), _cross(draw, 2)],
         ),
-        Property("one head", "One head is attention between two products.", lambda draw: [_self(draw, 1)], points=2),
+        Property("one head", "One head is attention between two products.", lambda draw: [_self(draw, 1, 1)], points=2),
         Property(
             "weights",
             "Each head weighs by its own part of the queries and keys.",
-            lambda draw: [_self(draw, 2), _self(draw, 3)],
+            lambda draw: [_self(draw, 2, 1), _self(draw, 3, 1)],
             right_result(1),
         ),
         Property(
             "heads",
             "Each head mixes its own values, and the heads come out side by side.",
-            lambda draw: [_self(draw, 2), _self(draw, 3)],
+            lambda draw: [_self(draw, 2, 1), _self(draw, 3, 1)],
             needs=("one head", "weights"),
         ),
         Property(
@@ -232,11 +227,16 @@ exercise = Exercise(
         Property(
             "mask",
             "The mask holds for every head.",
-            lambda draw: [_masked(draw, 1), _masked(draw, 2), _padded(draw)],
+            lambda draw: [_masked(draw, 1), _masked(draw, 2), _masked(draw, 2, padding=True)],
             points=2,
             needs=("sizes",),
         ),
-        Property("batch", "Each sentence is its own.", lambda draw: [_self(draw, 2, 3), _cross(draw, 2)], needs=("heads",)),
+        Property(
+            "batch",
+            "Each sentence is its own, with any number of axes before it.",
+            lambda draw: [_self(draw, 2, 3), _cross(draw, 2), _self(draw, 2), _self(draw, 2, 2, 3)],
+            needs=("heads",),
+        ),
         has_gradient(lambda draw: [_cross(draw, 2), _masked(draw)], needs=("mask",)),
         leaves_inputs(lambda draw: [_cross(draw, 2), _masked(draw)]),
     ),

@@ -132,9 +132,9 @@ RIGHT = (sequence_by_sequence, as_rows_of_a_triangle, on_a_whole_grid, by_the_to
 
 
 def _lengths(draw: Draw) -> list[Call]:
-    """Batches in which every length is drawn, the longest sentence shorter than the padded length."""
-    B, T = draw.sizes(2)
-    return [(draw.integers(1, T, B), T), (draw.integers(1, 6, 4), 9)]
+    """Different lengths, neither rising nor falling over the batch, the longest shorter than the padded length."""
+    low, middle, high, more = *sorted(draw.sizes(3)), *draw.sizes(1)
+    return [(torch.tensor([middle, high, low]), high + more), (draw.integers(1, 6, 4), 9)]
 
 
 exercise = Exercise(

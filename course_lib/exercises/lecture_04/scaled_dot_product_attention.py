@@ -172,6 +172,13 @@ def _masked(draw: Draw, *batch: int) -> Call:
     return q, k, v, draw.mask(*batch, q.shape[-2], k.shape[-2])
 
 
+def _broadcast(draw: Draw) -> list[Call]:
+    """A mask over the keys of each sentence, as padding is, and one mask for all sentences."""
+    q, k, v = _inputs(draw, 2)
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    return [(q, k, v, draw.mask(2, 1, T_k)), (q, k, v, draw.mask(T_q, T_k))]
+
+
 def _blind(draw: Draw) -> Call:
     q, k, v, mask = _masked(draw, 2)
     mask[0, 0] = mask[1, -1] = False
@@ -183,8 +190,8 @@ exercise = Exercise(
     title="Scaled dot-product attention",
     reference=scaled_dot_product_attention,
     properties=(
-        runs_on(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
-        has_shape("A context for each query, and a weight for each pair.", lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
+        runs_on(lambda draw: [_inputs(draw, 2)]),
+        has_shape("A context for each query, and a weight for each pair.", lambda draw: [_inputs(draw, 2)]),
         Property("average", "Queries of 0 get the plain average of the values.", lambda draw: [_inputs(draw, 1, scale=0.0)]),
         Property(
             "softmax",
@@ -202,7 +209,7 @@ exercise = Exercise(
         Property(
             "mask",
             "A key that may not be looked at gets weight 0, and the others share the whole.",
-            lambda draw: [_masked(draw, 1)],
+            lambda draw: [_masked(draw, 1), *_broadcast(draw)],
             points=2,
             needs=("average",),
         ),
