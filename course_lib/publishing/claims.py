@@ -63,7 +63,7 @@ def aligned(rows: Iterable[Sequence[str]]) -> str:
     rows = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.insert(1, "  ".join("─" * width for width in widths))
+    lines.insert(1, "  ".join("─" * min(width, 60) for width in widths))
     return "\n".join(lines)
 
 

@@ -53,10 +53,10 @@ def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, 
 
 def _report(chosen: list[Lecture], done: dict[str, Execution]) -> str:
     claim_rows = [
-        ("✓" if claim["holds"] else "✗", claim["id"], claim["text"], number_in_words(claim["value"]), claim["threshold"])
+        ("✓" if claim["holds"] else "✗", claim["id"], number_in_words(claim["value"]), claim["threshold"], claim["text"])
         for claim in _all_claims(done)
     ]
-    tables = [aligned([("", "id", "claim", "measured", "threshold"), *claim_rows])] if claim_rows else []
+    tables = [aligned([("", "id", "measured", "threshold", "claim"), *claim_rows])] if claim_rows else []
     cost_rows = [_cost_row(lecture, done[lecture.number]) for lecture in chosen]
     tables.append(aligned([("lecture", "run time", "peak memory", "claims that hold", "errors"), *cost_rows]))
     return "\n\n".join(tables)
