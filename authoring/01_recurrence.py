@@ -44,11 +44,10 @@ from statistics import mean
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from course_lib import primitives
-from course_lib.datasets import recall
+from course_lib.datasets import digits, recall
 from course_lib.exercises import check
 from course_lib.primitives import GRU, LSTM, RNN, StepGradients, fused_gru, fused_lstm, hoisted_rnn
 from course_lib.primitives.cells import Input, State
@@ -65,6 +64,20 @@ SEEDS = (0, 1, 2)
 # others are noise from another alphabet. A network reads it one symbol at a time and must say at the end which came first.
 #
 # There is nothing to understand here. It is a test of one thing only: can what happened at step 1 still be *learned from* at step T?
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A plain recurrent network with 64 hidden units reads five symbols, then sixty. Chance is one in eight.
+#
+# <details><summary>A. Both are easy: 64 numbers can hold one of eight symbols with room to spare.</summary>
+#
+# It could hold it: weights that do this exist. The question is whether gradient descent *finds* them.</details>
+# <details><summary>B. Five is easy, sixty is at chance.</summary>
+#
+# Yes. Not a little worse: at chance. Sections 3 and 6 say why, with numbers.</details>
+# <details><summary>C. Sixty works too, it only takes longer.</summary>
+#
+# That is the natural guess: twelve times the length, twelve times the work. But what the first symbol contributes to the gradient falls
+# by a factor *per step*; no patience makes up for an exponential.</details>
 
 # %%
 N_SYMBOLS, N_HIDDEN = 8, at_scale(cpu=64, gpu=128)
@@ -95,20 +108,6 @@ def recall_accuracy(make_cell, T, seed, steps=400):
         right = model(data.test.tokens.to(device())).argmax(-1) == data.test.labels.to(device())
     return right.float().mean().item()
 
-
-# %% [markdown] tags=["predict"]
-# **Predict.** A plain recurrent network with 64 hidden units reads five symbols, then sixty. Chance is one in eight.
-#
-# <details><summary>A. Both are easy: 64 numbers can hold one of eight symbols with room to spare.</summary>
-#
-# It could hold it: weights that do this exist. The question is whether gradient descent *finds* them.</details>
-# <details><summary>B. Five is easy, sixty is at chance.</summary>
-#
-# Yes. Not a little worse: at chance. Sections 3 and 6 say why, with numbers.</details>
-# <details><summary>C. Sixty works too, it only takes longer.</summary>
-#
-# That is the natural guess: twelve times the length, twelve times the work. But what the first symbol contributes to the gradient falls
-# by a factor *per step*; no patience makes up for an exponential.</details>
 
 # %% tags=["nbval-check-output"]
 LONG = 60
@@ -148,14 +147,14 @@ rnn_step = check("01.1", rnn_step)
 # `torch.nn.RNN` it must give torch's states.
 
 # %% tags=["nbval-check-output"]
-digits = torch.tensor(load_digits().images[:100] / 16, dtype=torch.float32)
+pictures = digits().images[:100]
 torch.manual_seed(SEEDS[0])
 theirs = nn.RNN(8, 32, batch_first=True)
 W, U, b = theirs.weight_ih_l0.detach(), theirs.weight_hh_l0.detach(), (theirs.bias_ih_l0 + theirs.bias_hh_l0).detach()
-h = torch.zeros(len(digits), 32)
-for row in digits.unbind(1):
+h = torch.zeros(len(pictures), 32)
+for row in pictures.unbind(1):
     h = rnn_step(row, h, W, U, b)
-gap = (h - theirs(digits)[1][0]).abs().max().item()
+gap = (h - theirs(pictures)[1][0]).abs().max().item()
 claim("01.c", "eight of your steps over real digits give the state of torch.nn.RNN, up to rounding", gap, at_most=1e-5)
 
 # %% [markdown]
@@ -201,9 +200,9 @@ def through_time(x, W, U, b):
 
 
 parameters = [p.clone().double().requires_grad_() for p in (W, U, b)]
-last, _ = primitives.encode(digits.double(), torch.full((100,), 8), torch.zeros(100, 32).double(), *parameters)
+last, _ = primitives.encode(pictures.double(), torch.full((100,), 8), torch.zeros(100, 32).double(), *parameters)
 by_autograd = torch.autograd.grad(last[:, -1].square().sum(), parameters)
-by_hand, _ = through_time(digits.double(), *(p.detach() for p in parameters))
+by_hand, _ = through_time(pictures.double(), *(p.detach() for p in parameters))
 gap = max(((mine - its).norm() / its.norm()).item() for mine, its in zip(by_hand, by_autograd, strict=True))
 claim("01.d", "your back-propagation through eight steps equals autograd's, relative difference", gap, at_most=1e-5)
 
@@ -308,10 +307,10 @@ lstm_step = check("01.4", lstm_step)
 torch.manual_seed(SEEDS[0])
 theirs = nn.LSTM(8, 32, batch_first=True)
 h, c = torch.zeros(100, 32), torch.zeros(100, 32)
-for row in digits.unbind(1):
+for row in pictures.unbind(1):
     bias = theirs.bias_ih_l0 + theirs.bias_hh_l0
     h, c = lstm_step(row, h, c, theirs.weight_ih_l0, theirs.weight_hh_l0, bias)
-gap = (c - theirs(digits)[1][1][0]).abs().max().item()
+gap = (c - theirs(pictures)[1][1][0]).abs().max().item()
 claim("01.i", "eight of your steps over real digits give the cell state of torch.nn.LSTM, up to rounding", gap, at_most=1e-5)
 
 # %% [markdown]
@@ -554,8 +553,8 @@ claim("01.u", "gradient kept over 60 steps by a GRU with update bias 4: least of
 
 
 # %%
-pictures = load_digits()
-pixels, labels = torch.tensor(pictures.data / 16, dtype=torch.float32)[..., None], torch.tensor(pictures.target)
+images, labels = digits()
+pixels = images.flatten(1)[..., None]
 
 
 class PixelReader(nn.Module):

@@ -79,6 +79,20 @@ SEEDS = (0, 1, 2)
 # The first networks that translated (Cho; Sutskever, 2014) read the source to its end and handed over **the last state**. All of the
 # sentence passes through that one door.
 
+# %% [markdown] tags=["predict"]
+# **Predict.** The network is trained on sentences of one date and of two. The last state has 64 numbers; a date has ten signs. How many new
+# sentences come out right, to the last sign?
+#
+# <details><summary>A. Most of both: 64 real numbers can hold twenty signs.</summary>
+#
+# They can, in principle, to many decimals. What training finds in this time is another matter.</details>
+# <details><summary>B. Some single dates, and no pair of dates.</summary>
+#
+# Yes. A door that is narrow for one is hopeless for two: every sign must be right at once.</details>
+# <details><summary>C. Both about equally: the door is as wide for two.</summary>
+#
+# Just so, the door stays as wide; but twice as much must pass through it.</details>
+
 # %%
 days = dates(4_000, 300, 500, formats=("medium",), seed=0)
 known = joined(days.train, 1, 3_000, seed=1) + joined(days.train, 2, 6_000, seed=2)
@@ -118,20 +132,6 @@ def exact(model, pairs, words=(letters, signs)):
     answers, _ = say(model, [pair.source for pair in pairs], words)
     return mean(answer == pair.target for answer, pair in zip(answers, pairs, strict=True))
 
-
-# %% [markdown] tags=["predict"]
-# **Predict.** The network is trained on sentences of one date and of two. The last state has 64 numbers; a date has ten signs. How many new
-# sentences come out right, to the last sign?
-#
-# <details><summary>A. Most of both: 64 real numbers can hold twenty signs.</summary>
-#
-# They can, in principle, to many decimals. What training finds in this time is another matter.</details>
-# <details><summary>B. Some single dates, and no pair of dates.</summary>
-#
-# Yes. A door that is narrow for one is hopeless for two: every sign must be right at once.</details>
-# <details><summary>C. Both about equally: the door is as wide for two.</summary>
-#
-# Just so, the door stays as wide; but twice as much must pass through it.</details>
 
 # %% tags=["nbval-check-output"]
 plain = fit(lambda: PlainDecoder(len(signs), d // 2, d, d, fused_gru), SEEDS[0])
@@ -376,15 +376,13 @@ claim(
 )
 
 # %%
-table = {"last state alone": by_door} | right
+counts = {1: "one", 2: "two", 3: "three"}
+groups = {f"last state: {count}": [by_door[n]] for n, count in counts.items() if n < 3}
+groups |= {f"attention: {count}": [shares[n] for shares in right.values()] for n, count in counts.items()}
 show(
-    plots.curves(
-        {name: ([1, 2, 3], [shares[n] for n in (1, 2, 3)]) for name, shares in table.items()},
-        "dates in the sentence (three: never seen in training)",
-        "share right to the last sign",
-    ),
-    alt="Share of sentences that are right to the last sign, for one, two and three dates: "
-    + "; ".join(f"{name} {shares[1]:.2f}, {shares[2]:.2f}, {shares[3]:.2f}" for name, shares in table.items())
+    plots.seeds(groups, "share right to the last sign", "new sentences, one point a trained model"),
+    alt="Share of new sentences that are right to the last sign. "
+    + "; ".join(f"{name} {min(shares):.2f} to {max(shares):.2f}" for name, shares in groups.items())
     + ".",
 )
 

@@ -186,8 +186,7 @@ claim(
 # The measured shares stand in the ledger at the end. What the GRU lacks is not memory but *access*: a question must be
 # compared with each key, and the keys are gone when the question comes. So let us keep every token, and let the question
 # look at them all.
-
-# %% [markdown]
+#
 # ## 2 A question, many keys
 #
 # Each token asks with a **query**, is found by its **key**, and hands over its **value**. A query is compared with every
@@ -1010,8 +1009,9 @@ show(
 # symbols, and must guess which is which.</details>
 # <details><summary>C. It knows which two symbols, not which is which.</summary>
 #
-# Yes. So it is right about both far less often than either. Look at the maps: one blurred row against two sharp
-# ones.</details>
+# Yes, for two equal shares. So it is right about both far less often than either. Look at the maps: one blurred row against two
+# sharp ones. (A head that gave *unequal* shares would put an order into the sum, and a read-out that sees both symbols jointly
+# can learn to undo it; here each of the two has a read-out of its own.)</details>
 
 
 # %%
@@ -1209,5 +1209,5 @@ claim("04.IT", "Q Kᵀ of 5 tokens as columns of size 3 has the shape", (K @ K.m
 claim("04.RK", "queries of length 3 and keys of length 4 can be multiplied", unequal, equals=False)
 claim("04.GA", "at 1,024 tokens, growth of what attention keeps when d grows fourfold; L²d says 4", growth, at_most=1.6)
 
-# %%
+# %% tags=["ledger"]
 ledger()

@@ -28,8 +28,8 @@ PUBLIC = {
         fused_both_ways hoisted_bahdanau_steps stacked_both_ways
     """,
     "datasets": """
-        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Lookup Pair Recall Reversal Splits Unreachable Vocabulary
-        WrongChecksum cache_folder dates download joined lookup multi30k number_words pad photographs recall resize
+        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Lookup Pair Recall Reversal Splits Unreachable Vocabulary
+        WrongChecksum cache_folder dates digits download joined lookup multi30k number_words pad photographs recall resize
         reversal spelled split
     """,
     "training": "Step batches train",

@@ -7,6 +7,7 @@ from course_lib.datasets.alignment import Lookup, Reversal, lookup, reversal
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
+from course_lib.datasets.handwritten import Digits, digits
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.sentence_pairs import multi30k
 from course_lib.datasets.spelled_numbers import number_words, spelled
@@ -21,6 +22,7 @@ __all__ = [
     "PADDING",
     "PHOTOGRAPHS",
     "UNKNOWN",
+    "Digits",
     "Lookup",
     "Pair",
     "Recall",
@@ -31,6 +33,7 @@ __all__ = [
     "WrongChecksum",
     "cache_folder",
     "dates",
+    "digits",
     "download",
     "joined",
     "lookup",
