@@ -90,3 +90,11 @@ def test_the_module_owns_three_parameters_and_trains_all_of_them(normal):
     assert {name: tuple(p.shape) for name, p in module.named_parameters()} == {"W": (d_a, d_q), "U": (d_a, d_k), "v": (d_a,)}
     module(normal(B, T_q, d_q), normal(B, T_k, d_k), normal(B, T_k, d_v)).context.square().sum().backward()
     assert all((p.grad != 0).all() for p in module.parameters())
+
+
+def test_the_module_starts_with_weights_within_the_inverse_square_root_of_what_they_sum_over():
+    torch.manual_seed(0)
+    module = AdditiveAttention(400, 100, 900)
+    for parameter, bound in ((module.W, 1 / 20), (module.U, 1 / 10), (module.v, 1 / 30)):
+        assert parameter.min().item() == pytest.approx(-bound, rel=0.01)
+        assert parameter.max().item() == pytest.approx(bound, rel=0.01)

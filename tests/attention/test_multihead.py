@@ -244,5 +244,6 @@ def test_a_mechanism_with_parameters_is_part_of_the_module():
 
 def test_sizes_follow_the_paper_where_none_are_given():
     module = MultiHead(d_model=H * d_k, n_heads=H)
-    shapes = {name: tuple(p.shape) for name, p in module.named_parameters() if name.endswith("weight")}
-    assert shapes == {f"W_{x}.weight": (H * d_k, H * d_k) for x in "qkvo"}
+    shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+    size = H * d_k
+    assert shapes == {**{f"W_{x}.weight": (size, size) for x in "qkvo"}, **{f"W_{x}.bias": (size,) for x in "qkvo"}}

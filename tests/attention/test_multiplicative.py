@@ -143,3 +143,11 @@ def test_the_modules_own_what_their_equations_name(normal):
     for module in (general, concat):
         module(normal(B, T_q, d_q), normal(B, T_k, d_k), normal(B, T_k, d_v)).context.square().sum().backward()
         assert all((p.grad != 0).all() for p in module.parameters())
+
+
+def test_the_modules_start_with_weights_within_the_inverse_square_root_of_what_they_sum_over():
+    torch.manual_seed(0)
+    general, concat = GeneralAttention(400, 100), ConcatAttention(300, 100, 900)
+    for parameter, bound in ((general.W, 1 / 10), (concat.W, 1 / 20), (concat.v, 1 / 30)):
+        assert parameter.min().item() == pytest.approx(-bound, rel=0.01)
+        assert parameter.max().item() == pytest.approx(bound, rel=0.01)

@@ -205,6 +205,19 @@ def test_the_fused_twin_takes_what_does_not_lie_side_by_side_in_memory(normal, a
 
 
 @pytest.mark.parametrize("fused", [fused_scaled_dot_product_attention, fused_causal_attention])
+def test_the_kernel_gets_no_mask_where_none_is_needed_and_features_side_by_side(normal, monkeypatch, fused):
+    """With a mask, or with a stride between features, it would silently take a slower path; what lies well is not copied."""
+    calls, kernel = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *t, **how: calls.append((t, how)) or kernel(*t, **how))
+    q, k, v = normal(B, H, T_k, d_k), normal(B, H, d_k, T_k).mT, normal(B, H, T_k, d_v)
+    fused(q, k, v)
+    ((given, how),) = calls
+    assert how.get("attn_mask") is None
+    assert [t.stride(-1) for t in given] == [1, 1, 1]
+    assert [t.data_ptr() for t in given[::2]] == [q.data_ptr(), v.data_ptr()]
+
+
+@pytest.mark.parametrize("fused", [fused_scaled_dot_product_attention, fused_causal_attention])
 def test_the_fused_twin_builds_no_weights(normal, fused):
     assert fused(*inputs(normal, B, H)).weights is None
 
