@@ -436,11 +436,23 @@ show(
     + f"; chance is {1 / N_SYMBOLS:.3f}.",
 )
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## 8 See it
 #
 # The cause can be seen before any training. Feed the fresh networks the same sequences, and ask how much the last state still depends on the
-# input of each step: the norm of the gradient, against how far back that step lies. A straight line on this axis is an exponential.
+# input of each step: the norm of the gradient, against how far back that step lies.
+#
+# **Predict.** On a logarithmic axis, what do the three curves look like?
+#
+# <details><summary>A. Three straight lines that fall, one less steeply.</summary>
+#
+# Straight lines are exponentials, and two of the three are. Work out the slope of the third: 0.98 a step is hardly a slope at all.</details>
+# <details><summary>B. Two fall in straight lines, the open LSTM stays nearly level.</summary>
+#
+# Yes. And the two that fail do so in the same way, at nearly the same rate, though one of them is an LSTM.</details>
+# <details><summary>C. All stay level: nothing has been trained yet.</summary>
+#
+# A fresh network has weights too, and they are what multiplies the gradient. This is where learning has to start from.</details>
 
 
 # %%

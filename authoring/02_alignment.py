@@ -386,9 +386,19 @@ show(
     + ".",
 )
 
-# %% [markdown]
-# **The control.** Is it really the looking that does it, or only the larger decoder? Take a trained model and turn its keys round within each
-# sentence, while the values stay: every query now finds the wrong place. If attention carries the answer, nothing may be left.
+# %% [markdown] tags=["predict"]
+# **The control. Predict.** Is it really the looking that does it, or only the larger decoder? Take a trained model and turn its keys round within
+# each sentence, while the values stay: every query now finds the wrong place. How many pairs of dates still come out right?
+#
+# <details><summary>A. None: attention carries the answer.</summary>
+#
+# Yes, if the claim is true. The next cell holds it to that.</details>
+# <details><summary>B. About as many as through the last state alone.</summary>
+#
+# The decoder still starts from the encoder's last states. But it was trained to fetch every sign by looking, and nothing else has been learned.</details>
+# <details><summary>C. Most: the softmax only needs some keys, in whatever order.</summary>
+#
+# An order that is the *same* for keys and values would change nothing. Here only the keys are turned.</details>
 
 
 # %% tags=["nbval-check-output"]

@@ -524,7 +524,6 @@ def looks_right(model, known, pattern):
     return (chosen == pattern.argmax(-1).to(chosen.device)).float().mean().item()
 
 
-# %%
 T = at_scale(cpu=10, gpu=40)
 reversals = reversal(4_000, 10, 500, T=T, n_symbols=8, seed=0)
 tasks = {
