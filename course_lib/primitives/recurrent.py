@@ -100,17 +100,18 @@ def _unroll(
     state: tuple[State, ...],
     lengths: Lengths | None,
 ) -> tuple[States, tuple[State, ...]]:
-    outputs = [x.new_empty(len(x), 0, state[0].shape[-1])]
-    for t in range(x.shape[1]):
-        new = step(x[:, t], state)
+    outputs = []
+    for t, x_t in enumerate(x.unbind(1)):
+        new = step(x_t, state)
         if lengths is None:
             state, output = new, new[0]
         else:
             real = (t < lengths)[:, None]
             state = tuple(torch.where(real, after, before) for after, before in zip(new, state, strict=True))
             output = torch.where(real, new[0], 0.0)
-        outputs.append(output[:, None])
-    return torch.cat(outputs, dim=1), state
+        outputs.append(output)
+    states = torch.stack(outputs, dim=1) if outputs else x.new_empty(len(x), 0, state[0].shape[-1])
+    return states, state
 
 
 def hoisted_rnn(
@@ -119,7 +120,7 @@ def hoisted_rnn(
     """Compute the same as `rnn`, with the inputs' product taken out of the loop."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
     from_inputs = torch.addmm(b_W + b_U, x.flatten(0, 1), W.mT).unflatten(0, x.shape[:2])
-    return _unroll(lambda a_t, s: (torch.addmm(a_t, s[0], U.mT).tanh(),), from_inputs, state, lengths)
+    return _unroll(lambda a_t, s: (torch.addmm(a_t, s[0], U.mT).tanh_(),), from_inputs, state, lengths)
 
 
 def fused_lstm(
