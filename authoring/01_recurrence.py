@@ -699,22 +699,20 @@ show(
 #   saturates: with states of ordinary size the same matrix carries far less back.
 # - *IT* calls $W_{ax}$ the parameters of an "input gate": a plain network has no gate; the name belongs to the LSTM.
 
-# %%
+# %% tags=["nbval-check-output"]
+torch.manual_seed(SEEDS[0])
 W_ya, a = torch.randn(10, 32), torch.randn(32)
-print(
-    "IT  W_ya a:",
-    tuple((W_ya @ a).shape),
-    "| W_ay = W_yaᵀ has shape",
-    tuple(W_ya.mT.shape),
-    "and conforms with a:",
-    W_ya.mT.shape[1] == len(a),
-)
-output = torch.tanh(W_ya @ a)
-print("IT  tanh as output: smallest entry", round(output.min().item(), 2), "| sum", round(output.sum().item(), 2))
 loud = torch.randn(4, LONG, 8, dtype=torch.float64)
 _, saturated = through_time(loud, W.double(), 1.4 * random, torch.zeros(32).double())
-print(
-    f"IT  growth over {LONG} steps at eigenvalue 1.4: {norms[1.4][-1] / norms[1.4][0]:.1e} for tiny states, {saturated[-1] / saturated[0]:.1e} for ordinary ones"
+growth = (saturated[-1] / saturated[0]) / (norms[1.4][-1] / norms[1.4][0])
+conform = [matrix.shape[1] == len(a) for matrix in (W_ya, W_ya.mT)]
+claim("01.IT", "the product with the state conforms: for W_ya, for its transpose", conform, equals=[True, False])
+claim("01.IT-g", "with g = tanh, the smallest entry of an output of ten", torch.tanh(W_ya @ a).min().item(), at_most=-0.1)
+claim(
+    "01.IT-growth",
+    "at eigenvalue 1.4, growth over 60 steps with states of ordinary size, over that with tiny ones",
+    growth,
+    at_most=1e-3,
 )
 
 # %% tags=["ledger"]

@@ -667,17 +667,18 @@ claim(
 # - *IT* and *CS*: "attention solves the bottleneck problem." For lengths that were trained, yes (02.h); three dates still fail (02.j).
 # - *CS* calls the additive form "more flexible": here the bilinear one does as well (02.h is the worst of both).
 
-# %%
+# %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
-E, V, one = torch.randn(5, 5), torch.ones(5, 1), torch.randn(1, 11)
-over_rows = (E.softmax(dim=1).mT @ V).flatten()
-print(
-    "CS  Σ_i A_ij · 1 with the softmax over rows:",
-    [round(y, 2) for y in over_rows.tolist()],
-    "| over columns:",
-    round((E.softmax(0).mT @ V).mean().item(), 2),
+E, one = torch.randn(5, 5), torch.randn(1, 11)
+off_by = {axis: (E.softmax(dim=axis).sum(0) - 1).abs().max().item() for axis in (0, 1)}
+claim("02.CS-rows", "the sums Σ_i A_ij with the softmax over rows miss 1 by up to", off_by[1], at_least=0.05)
+claim("02.CS-columns", "the same sums with the softmax over columns miss 1 by up to", off_by[0], at_most=1e-5)
+claim(
+    "02.CS-one",
+    "one query against five keys makes scores of shape",
+    attention.dot_scores(one, torch.randn(5, 11)).shape,
+    equals=(1, 5),
 )
-print("CS  one query against five keys:", tuple(attention.dot_scores(one, torch.randn(5, 11)).shape), "scores")
 
 # %% tags=["ledger"]
 ledger()
