@@ -30,7 +30,7 @@ def runs(expected: Outcome, got: Outcome) -> str | None:
 
 
 def same_shapes(expected: Outcome, got: Outcome) -> str | None:
-    """Hold where as many results come as expected, each a tensor of the expected shape and kind."""
+    """Hold where as many results come as expected, each a tensor of the expected shape and kind, on the expected device."""
     if (failure := runs(expected, got)) is not None:
         return failure
     if len(expected.results) != len(got.results):
@@ -44,6 +44,8 @@ def same_shapes(expected: Outcome, got: Outcome) -> str | None:
             return f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}."
         if _kind(want) != _kind(have):
             return f"{name} should be {_kind(want)}, and it is {have.dtype}."
+        if want.device != have.device:
+            return f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}."
     return None
 
 
@@ -54,16 +56,6 @@ def same_values(expected: Outcome, got: Outcome) -> str | None:
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not is_close(want, have):
             return f"{name} is wrong. {_first_difference(want, have)}"
-    return None
-
-
-def same_device(expected: Outcome, got: Outcome) -> str | None:
-    """Hold where every result is made on the expected device. Inputs ask for "meta", which every machine has."""
-    if (failure := same_shapes(expected, got)) is not None:
-        return failure
-    for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
-        if want.device != have.device:
-            return f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}."
     return None
 
 

@@ -120,7 +120,7 @@ def _names(returned: object) -> tuple[str, ...]:
 
 
 def _results(returned: object) -> tuple[object, ...]:
-    """Copy the results, so that no later call can change them; also those that are sparse or on a GPU."""
+    """Copy the results to the CPU, so that no later call can change them; what is on "meta" has no numbers and stays there."""
     results = returned if isinstance(returned, tuple | list) else (returned,)
     return tuple(_plain(result) if isinstance(result, Tensor) else result for result in results)
 

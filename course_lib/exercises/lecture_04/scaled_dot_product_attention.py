@@ -167,20 +167,20 @@ def _inputs(draw: Draw, *batch: int, d_k: int | None = None, scale: float = 1.0)
     return draw.normal(*batch, T_q, d_k, scale=scale), draw.normal(*batch, T_k, d_k, scale=scale), draw.normal(*batch, T_k, d_v)
 
 
-def _masked(draw: Draw, *batch: int) -> Call:
-    q, k, v = _inputs(draw, *batch)
+def _masked(draw: Draw, *batch: int, d_k: int | None = None) -> Call:
+    q, k, v = _inputs(draw, *batch, d_k=d_k)
     return q, k, v, draw.mask(*batch, q.shape[-2], k.shape[-2])
 
 
 def _broadcast(draw: Draw) -> list[Call]:
     """A mask over the keys of each sentence, as padding is, and one mask for all sentences."""
-    q, k, v = _inputs(draw, 2)
+    q, k, v = _inputs(draw, 2, d_k=1)
     T_q, T_k = q.shape[-2], k.shape[-2]
     return [(q, k, v, draw.mask(2, 1, T_k)), (q, k, v, draw.mask(T_q, T_k))]
 
 
-def _blind(draw: Draw) -> Call:
-    q, k, v, mask = _masked(draw, 2)
+def _blind(draw: Draw, d_k: int | None = None) -> Call:
+    q, k, v, mask = _masked(draw, 2, d_k=d_k)
     mask[0, 0] = mask[1, -1] = False
     return q, k, v, mask
 
@@ -209,14 +209,14 @@ exercise = Exercise(
         Property(
             "mask",
             "A key that may not be looked at gets weight 0, and the others share the whole.",
-            lambda draw: [_masked(draw, 1), *_broadcast(draw)],
+            lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw)],
             points=2,
             needs=("average",),
         ),
         Property(
             "blind row",
             "A query that may look nowhere has weights 0 and context 0.",
-            lambda draw: [_blind(draw)],
+            lambda draw: [_blind(draw, d_k=1)],
             needs=("mask",),
         ),
         Property(
@@ -228,10 +228,10 @@ exercise = Exercise(
         Property(
             "batch",
             "Each sentence, and each head, is its own.",
-            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _masked(draw, 2, 3)],
+            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3)],
             needs=("scale",),
         ),
-        has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2), _blind(draw)], needs=("scale", "mask")),
+        has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("scale", "mask")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
     ),
     wrong=WRONG,
