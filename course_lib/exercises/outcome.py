@@ -175,8 +175,10 @@ def is_close(expected: object, got: object) -> bool:
         return False
     if expected.is_meta:
         return expected.dtype == got.dtype
-    if not expected.is_floating_point() or expected.dtype == got.dtype and torch.equal(expected, got):
-        return expected.dtype == got.dtype and torch.equal(expected, got)
+    if expected.dtype == got.dtype and torch.equal(expected, got):
+        return True
+    if not expected.is_floating_point():
+        return False
     finite = expected[expected.isfinite()].abs()
     size = float(finite.max()) if finite.numel() else 0.0
     tolerance = 1e-5 + 1e-4 * (size if math.isfinite(size) else 0.0)
