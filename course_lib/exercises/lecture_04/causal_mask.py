@@ -3,7 +3,6 @@
 import torch
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
-from course_lib.exercises.judge import same_shapes
 from course_lib.primitives import causal_mask
 
 HINTS = (
@@ -157,7 +156,6 @@ exercise = Exercise(
         Property("one", "The first token may look at itself.", lambda draw: [(1,)]),
         Property("past", "Each token may look at itself and at what came before.", _square, points=2),
         Property("cached", "Fewer queries than keys stand at the end of the keys.", _longer, points=2, needs=("past",)),
-        Property("device", "The mask is made on the device that is asked for.", lambda draw: [(3, 5, "meta")], same_shapes),
     ),
     wrong=WRONG,
     right=RIGHT,

@@ -48,9 +48,9 @@ def causal_opens_everything_when_cached(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_q, dtype=torch.bool, device=device).tril()
 
 
-def causal_forgets_the_device(T_q, T_k=None, device=None):
-    T_k = T_q if T_k is None else T_k
-    return torch.ones(T_q, T_k).tril(T_k - T_q).bool()
+def causal_shifts_as_for_one_query(T_q, T_k=None, device=None):
+    T_k, shift = (T_q, 0) if T_k is None else (T_k, T_k - 1)
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(shift)
 
 
 def padding_takes_the_longest_for_all(lengths, T_k):
@@ -155,7 +155,7 @@ STRANGERS = {
         sdpa_takes_the_mask_of_the_first_sentence,
         sdpa_masks_by_an_index,
     ),
-    "04.2": (causal_sees_only_a_window, causal_opens_everything_when_cached, causal_forgets_the_device),
+    "04.2": (causal_sees_only_a_window, causal_opens_everything_when_cached, causal_shifts_as_for_one_query),
     "04.3": (
         padding_takes_the_longest_for_all,
         padding_sorts_the_sentences,
