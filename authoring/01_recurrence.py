@@ -27,6 +27,8 @@
 # **Decks.** ITMO lecture 7 and RKMVERI; the table leads from their sections to ours.
 
 # %% [markdown] tags=["companion"]
+# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
+#
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | IT | Long-sequence problem | 1 A reader that forgets | `course_lib.datasets.recall` |
@@ -35,6 +37,8 @@
 # | IT | Problems with "classic" RNN | 4 Too large: clip | `course_lib.primitives.clip_gradients` |
 # | IT | Plane Deep Network | 6 The carousel | `course_lib.primitives.carousel_gradient` |
 # | IT | Long Short-Term Memory (LSTM) cell | 5 A cell with gates | `course_lib.primitives.lstm_step`, `course_lib.primitives.LSTM`, `course_lib.primitives.GRU` |
+#
+# </details>
 
 # %%
 import math

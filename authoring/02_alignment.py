@@ -26,6 +26,8 @@
 # **Decks.** ITMO lecture 7 and CSE 891; the table leads from their sections to ours.
 
 # %% [markdown] tags=["companion"]
+# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
+#
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | IT | Attention history | 1 Everything through one door | `course_lib.models.PlainDecoder` |
@@ -36,6 +38,8 @@
 # | CS | Attention for Deep Learning | 4 Normalise and mix | `course_lib.attention.Attended` |
 # | IT | Advantages of Attention Mechanism | 6 The experiment: one date, two dates, three | `course_lib.models.LuongDecoder` |
 # | CS | Advantages of Attention | 6 The experiment: one date, two dates, three | `course_lib.models.BahdanauDecoder` |
+#
+# </details>
 
 # %%
 from statistics import mean

@@ -28,6 +28,8 @@
 # to ours.
 
 # %% [markdown] tags=["companion"]
+# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
+#
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | IT | Problems with RNNs - still remains... | 1 A reader with one pocket | `course_lib.primitives.GRU` |
@@ -51,6 +53,8 @@
 # | CS | Computational Efficiency | 9 What it costs | `course_lib.attention.MultiHead` |
 # | IT | Attention is cheap | 9 What it costs | `course_lib.primitives.LSTM` |
 # | GA | Quadratic complexity of MSA | 9 What it costs | `course_lib.attention.scaled_dot_product_attention` |
+#
+# </details>
 
 # %%
 import math

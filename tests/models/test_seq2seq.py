@@ -92,6 +92,18 @@ def test_greedy_says_what_teacher_forcing_says_when_it_reads_its_own_words(kind,
         torch.testing.assert_close(weights[said], forced.attended.weights[said])
 
 
+@SPEEDS
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_read_in_two_parts_is_the_target_read_at_once(kind, fast):
+    seq2seq = model(kind, fast)
+    encoded = seq2seq.encoder(SOURCE, LENGTHS)
+    at_once = seq2seq.decoder(encoded, TARGET)
+    first = seq2seq.decoder(encoded, TARGET[:, :2])
+    second = seq2seq.decoder(encoded, TARGET[:, 2:], first.state)
+    torch.testing.assert_close(torch.cat([first.logits, second.logits], dim=1), at_once.logits)
+    torch.testing.assert_close(second.state, at_once.state)
+
+
 class Speller(torch.nn.Module):
     """A decoder that says what it is given, whatever it reads; its state counts the words."""
 
