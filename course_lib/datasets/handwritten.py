@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 
@@ -20,5 +19,7 @@ class Digits(NamedTuple):
 
 def digits() -> Digits:
     """Load all 1,797 digits, in the order of the file; about 180 of each."""
+    from sklearn.datasets import load_digits  # two seconds to import, for this alone
+
     bunch = load_digits()
     return Digits(torch.tensor(bunch.images / 16, dtype=torch.float32), torch.tensor(bunch.target))

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from sklearn.datasets import load_sample_images
 from torch import Tensor
 
 from course_lib.shapes import Image
@@ -25,6 +24,8 @@ def photographs(size: tuple[int, int] | None = None) -> Image:
     Returns:
         (2, 3, H, W), float32, red, green and blue from 0 to 1.
     """
+    from sklearn.datasets import load_sample_images  # two seconds to import, for this alone
+
     pixels = torch.from_numpy(np.stack(load_sample_images().images))
     images = pixels.permute(0, 3, 1, 2).float() / 255
     return images.contiguous() if size is None else resize(images, size)
