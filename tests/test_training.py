@@ -67,6 +67,12 @@ def test_metrics_pass_through():
     assert isinstance(step.loss, float)
 
 
+def test_the_model_is_put_into_training_mode():
+    model = nn.Sequential(nn.Linear(1, 1), nn.Dropout()).eval()
+    next(train(model, batches(*line(), batch_size=8, seed=0), squared_error, steps=1))
+    assert all(module.training for module in model.modules())
+
+
 def test_frozen_parameters_stay():
     model = nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1))
     model[0].requires_grad_(False)
