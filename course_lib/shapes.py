@@ -23,14 +23,19 @@ Sequence = Float[Tensor, "B T d"]
 States = Float[Tensor, "B T n"]
 Image = Float[Tensor, "B C H W"]
 Logits = Float[Tensor, "*batch n_classes"]
+Nodes = Float[Tensor, "*batch N d"]
+Edges = Int[Tensor, "2 E"]
+"""Node edges[0, e] looks at node edges[1, e]: the places where the mask of a dense attention is True."""
 
 __all__ = [
     "Context",
+    "Edges",
     "Image",
     "Keys",
     "Lengths",
     "Logits",
     "Mask",
+    "Nodes",
     "Queries",
     "Scores",
     "Sequence",

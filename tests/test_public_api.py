@@ -11,16 +11,21 @@ import pytest
 import course_lib
 
 PUBLIC = {
-    "shapes": "Context Image Keys Lengths Logits Mask Queries Scores Sequence States Tokens Values Weights",
+    "shapes": "Context Edges Image Keys Lengths Logits Mask Nodes Queries Scores Sequence States Tokens Values Weights",
     "primitives": """
-        GRU LSTM RNN LearnedPositions StepGradients bptt_step carousel_gradient causal_mask clip_gradients encode
-        fused_gru fused_lstm gru gru_step hoisted_rnn lstm lstm_step padding_mask rnn rnn_step sinusoidal_positions
+        GRU LSTM RNN LearnedPositions StepGradients batch_norm bptt_step carousel_gradient causal_mask clip_gradients
+        dirichlet_energy encode fused_gru fused_lstm gcn_weights gru gru_step hoisted_rnn layer_norm lstm lstm_step
+        padding_mask require_edges rnn rnn_step sinusoidal_positions with_self_loops
     """,
     "attention": """
-        AdditiveAttention Attended AttentionLayer2d ConcatAttention GeneralAttention Mechanism MultiHead additive_scores
-        attend attention_over_image causal_attention concat_scores dot_attention dot_scores fused_causal_attention
-        fused_scaled_dot_product_attention general_scores merge_heads multi_head_attention scaled_dot_product_attention
-        split_heads
+        AdditiveAttention Attended AttentionLayer2d ConcatAttention GeneralAttention Mechanism MultiHead
+        additive_scores attend attend_edges attention_over_image average_heads causal_attention concat_scores
+        dot_attention dot_scores dynamic_edge_scores edge_softmax fused_causal_attention
+        fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores merge_heads multi_head_attention
+        multi_head_graph_attention scaled_dot_product_attention split_heads
+    """,
+    "blocks": """
+        Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sublayer feed_forward post_norm pre_norm
     """,
     "objectives": "teacher_forced_loss",
     "models": """

@@ -2,8 +2,10 @@
 
 from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
 from course_lib.primitives.cells import gru_step, lstm_step, rnn_step
+from course_lib.primitives.graphs import dirichlet_energy, gcn_weights, require_edges, with_self_loops
 from course_lib.primitives.layers import GRU, LSTM, RNN
 from course_lib.primitives.masks import causal_mask, padding_mask
+from course_lib.primitives.normalisation import batch_norm, layer_norm
 from course_lib.primitives.positions import LearnedPositions, sinusoidal_positions
 from course_lib.primitives.recurrent import (
     encode,
@@ -21,20 +23,26 @@ __all__ = [
     "RNN",
     "LearnedPositions",
     "StepGradients",
+    "batch_norm",
     "bptt_step",
     "carousel_gradient",
     "causal_mask",
     "clip_gradients",
+    "dirichlet_energy",
     "encode",
     "fused_gru",
     "fused_lstm",
+    "gcn_weights",
     "gru",
     "gru_step",
     "hoisted_rnn",
+    "layer_norm",
     "lstm",
     "lstm_step",
     "padding_mask",
+    "require_edges",
     "rnn",
     "rnn_step",
     "sinusoidal_positions",
+    "with_self_loops",
 ]

@@ -1,0 +1,98 @@
+"""Attention on graphs: a node looks at its neighbours, by scores of their own features.
+
+Veličković et al. 2018, *Graph Attention Networks*, eqs. 1, 3, 5 and 6 (https://arxiv.org/abs/1710.10903), with z = W h:
+
+    e_ij = LeakyReLU(aᵀ [z_i ‖ z_j])        h'_i = ‖_k σ(Σ_j α_ij^k z_j^k)        or, in the last layer, σ(mean_k Σ_j …)
+
+The halves of a act on i and on j alone, so that aᵀ [z_i ‖ z_j] = a_1ᵀ z_i + a_2ᵀ z_j is two numbers a node, not a pair's work.
+Since LeakyReLU is increasing, *every* node ranks its neighbours by a_2ᵀ z_j: this attention is static. Brody, Alon, Yahav 2022,
+*How Attentive are Graph Attention Networks?*, eq. 7 (https://arxiv.org/abs/2105.14491), let the query decide:
+
+    e_ij = aᵀ LeakyReLU(z_i + z_j)
+
+which is Bahdanau's additive score with LeakyReLU in the place of tanh.
+"""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.attention.core import Attended
+from course_lib.attention.edges import attend_edges
+from course_lib.attention.multihead import merge_heads, split_heads
+from course_lib.primitives.graphs import require_edges
+from course_lib.shapes import Edges, Nodes, Scores
+
+
+def gat_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], slope: float = 0.2) -> Scores:
+    """Score each node against each other one by e_ij = LeakyReLU(aᵀ [z_i ‖ z_j]).
+
+    Args:
+        z: projected features (*batch, N, d); the last axis of the batch may be the heads.
+        a: (*heads, 2 · d), a vector for each head, or one for all: its first half meets z_i, the second z_j.
+        slope: of LeakyReLU below 0.
+
+    Returns:
+        scores (*batch, N, N): i, the node that looks, down the rows.
+
+    Source: Veličković et al. 2018, eq. 3.
+    """
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    from_query = z @ a_query
+    from_key = z @ a_key
+    return F.leaky_relu(from_query + from_key.mT, slope)
+
+
+def gat_edge_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], edges: Edges, slope: float = 0.2) -> Float[Tensor, "*batch E"]:
+    """Give the scores of `gat_scores` at the edges (2, E) alone, (*batch, E): N + E numbers in place of N²."""
+    require_edges(edges, z.shape[-2])
+    query, key = edges
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    from_query = (z @ a_query).squeeze(-1)
+    from_key = (z @ a_key).squeeze(-1)
+    return F.leaky_relu(from_query.index_select(-1, query) + from_key.index_select(-1, key), slope)
+
+
+def dynamic_edge_scores(z: Nodes, a: Float[Tensor, "*heads d"], edges: Edges, slope: float = 0.2) -> Float[Tensor, "*batch E"]:
+    """Score the edges by e_ij = aᵀ LeakyReLU(z_i + z_j), with a (*heads, d): here the query decides which neighbour is best.
+
+    Source: Brody et al. 2022, eq. 7, with one matrix for both ends of an edge.
+    """
+    require_edges(edges, z.shape[-2])
+    query, key = edges
+    hidden = F.leaky_relu(z.index_select(-2, query) + z.index_select(-2, key), slope)
+    return (hidden @ a.unsqueeze(-1)).squeeze(-1)
+
+
+def average_heads(x: Float[Tensor, "*batch h N d"]) -> Float[Tensor, "*batch N d"]:
+    """Take the mean of the heads, as a last layer does: (*batch, h, N, d) -> (*batch, N, d). Veličković et al. 2018, eq. 6."""
+    return x.mean(-3)
+
+
+def multi_head_graph_attention(
+    x: Nodes,
+    W: Float[Tensor, "h_d d_in"],
+    a: Float[Tensor, "h two_d"],
+    edges: Edges,
+    combine: Callable[[Tensor], Tensor] = merge_heads,
+) -> Attended:
+    """Let each node look at its neighbours with several heads, and lay the heads side by side or take their mean.
+
+    Args:
+        x: features (*batch, N, d_in).
+        W: (h · d, d_in), the projections of all heads below each other; head k owns the rows k·d to (k+1)·d.
+        a: (h, 2 · d), the vector of each head's scores: first half for the node that looks, second for the one looked at.
+        edges: (2, E): node edges[0] looks at node edges[1].
+        combine: what becomes of the heads' contexts (*batch, h, N, d): `merge_heads` or `average_heads`.
+
+    Returns:
+        context, (*batch, N, h · d) merged or (*batch, N, d) averaged, without the σ of the paper; weights (*batch, h, E).
+
+    Source: Veličković et al. 2018, eqs. 3 to 6.
+    """
+    z = split_heads(x @ W.mT, len(a))
+    scores = gat_edge_scores(z, a, edges)
+    context, weights = attend_edges(scores, z, edges)
+    return Attended(combine(context), weights)

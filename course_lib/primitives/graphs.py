@@ -1,0 +1,95 @@
+"""What a graph is made of: an edge list, self-loops, the fixed weights of a GCN, and how far apart neighbours are.
+
+A graph of N nodes is its list of edges, (2, E): node edges[0, e] = i looks at node edges[1, e] = j, so that the list holds the
+places where the mask of dense attention is True. An undirected graph lists both directions; an edge listed twice counts twice.
+
+Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Networks*, eq. 2 (https://arxiv.org/abs/1609.02907):
+
+    Â = D̃^-½ Ã D̃^-½        Ã = A + I        D̃_ii = Σ_j Ã_ij
+
+Cai & Wang 2020, *A Note on Over-Smoothing for Graph Neural Networks*, section 2 (https://arxiv.org/abs/2006.13318):
+
+    E(X) = ½ Σ_(i,j) ‖x_i - x_j‖² = tr(Xᵀ (D - A) X)        for an undirected graph
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.shapes import Edges, Nodes
+
+
+def require_edges(edges: Edges, n_nodes: int) -> None:
+    """Refuse an edge list that is not (2, E) of integers, or that names a node outside 0 … n_nodes - 1; say how to mend it."""
+    if edges.dim() != 2 or edges.shape[0] != 2:
+        raise ValueError(f"edges must be (2, E): who looks, above whom; got {tuple(edges.shape)}. From pairs (E, 2) use `.mT`.")
+    if edges.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"edges must be integers, the numbers of nodes; got {edges.dtype}.")
+    if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n_nodes):
+        raise ValueError(f"edges name nodes {int(edges.min())} to {int(edges.max())}, but there are nodes 0 to {n_nodes - 1}.")
+
+
+def with_self_loops(edges: Edges, n_nodes: int) -> Edges:
+    """Let each node look at itself: the loops that are missing are added behind the other edges, in the order of the nodes.
+
+    Args:
+        edges: (2, E).
+        n_nodes: number of nodes, N.
+
+    Returns:
+        (2, E + number of nodes without a loop).
+    """
+    require_edges(edges, n_nodes)
+    query, key = edges
+    missing = torch.ones(n_nodes, dtype=torch.bool, device=edges.device)
+    missing[query[query == key]] = False
+    return torch.cat([edges, missing.nonzero().mT.expand(2, -1).to(edges.dtype)], dim=1)
+
+
+def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
+    """Give each edge (i, j) the fixed weight of a graph convolution, 1 / √(d_i d_j); d_i counts the edges along which i looks.
+
+    Self-loops count as edges: for the Â of the paper, put them in first, by `with_self_loops`.
+
+    Args:
+        edges: (2, E); edges[0] are the nodes that look.
+        n_nodes: number of nodes, N; nodes may have no edge at all.
+
+    Returns:
+        (E,), float32, in the order of the edges; 0 for an edge to a node that looks nowhere (d_j = 0).
+
+    Raises:
+        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        TypeError: edges are not integers.
+
+    Source: Kipf & Welling 2017, eq. 2.
+    """
+    require_edges(edges, n_nodes)
+    query, key = edges
+    degree = torch.bincount(query, minlength=n_nodes).float()
+    scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    return scale[query] * scale[key]
+
+
+def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
+    """Measure how far apart the features of neighbours are: ½ Σ ‖x_i - x_j‖² over the edges (i, j).
+
+    It is 0 exactly where every connected part of the graph has one vector for all its nodes: over-smoothing at its end.
+
+    Args:
+        x: features (*batch, N, d).
+        edges: (2, E); of an undirected graph, both directions, so that ½ counts each pair once.
+
+    Returns:
+        (*batch,), one number ≥ 0 for each graph of the batch; 0 without edges.
+
+    Raises:
+        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        TypeError: edges are not integers.
+
+    Source: Cai & Wang 2020, section 2, of the features as they are; theirs is that of x_i / √(1 + d_i).
+    """
+    require_edges(edges, x.shape[-2])
+    query, key = edges
+    difference = x[..., query, :] - x[..., key, :]
+    return 0.5 * difference.square().sum((-2, -1))
