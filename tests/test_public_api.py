@@ -27,15 +27,17 @@ PUBLIC = {
     "blocks": """
         Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sublayer feed_forward post_norm pre_norm
     """,
-    "objectives": "teacher_forced_loss",
+    "objectives": """
+        teacher_forced_loss unit nt_xent byol_loss
+    """,
     "models": """
         BahdanauDecoder Decoded Encoded Encoder LuongDecoder PlainDecoder Seq2Seq Spoken bahdanau_steps both_ways
-        fused_both_ways hoisted_bahdanau_steps stacked_both_ways
+        fused_both_ways hoisted_bahdanau_steps stacked_both_ways ema_update Probe linear_probe spectrum
     """,
     "datasets": """
-        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Lookup Pair Recall Reversal Splits Unreachable Vocabulary
-        WrongChecksum cache_folder dates digits download joined lookup multi30k number_words pad photographs recall resize
-        reversal spelled split
+        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Lookup Pair Recall Reversal Splits Unreachable
+        Vocabulary WrongChecksum cache_folder dates digits download joined lookup multi30k number_words pad photographs
+        recall resize reversal spelled split warp
     """,
     "training": "Step batches train",
     "teaching": "ClaimFailed at_scale claim device explore ledger plots progress record show",

@@ -4,6 +4,7 @@ Everything is drawn by a seed, and no example stands in two parts of a set. This
 """
 
 from course_lib.datasets.alignment import Lookup, Reversal, lookup, reversal
+from course_lib.datasets.augmentation import warp
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
@@ -46,4 +47,5 @@ __all__ = [
     "reversal",
     "spelled",
     "split",
+    "warp",
 ]

@@ -1,0 +1,55 @@
+"""NT-Xent, the loss of SimCLR: find the other view of your own image among the views of all others.
+
+Chen, Kornblith, Norouzi, Hinton 2020, *A Simple Framework for Contrastive Learning of Visual Representations*, eq. 1 and
+algorithm 1 (https://arxiv.org/abs/2002.05709):
+
+    ℓ(i, j) = -log  exp(sim(z_i, z_j) / τ) / Σ_{k ≠ i} exp(sim(z_i, z_k) / τ)        sim(u, v) = uᵀv / (‖u‖ ‖v‖)
+    L = 1/2N · Σ over the N pairs of ℓ(i, j) + ℓ(j, i)
+
+That is a cross-entropy: each of the 2N views classifies the 2N - 1 others, and the right class is its partner.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.objectives.cosine import unit
+
+Views = Float[Tensor, "N d"]
+
+
+def nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
+    """Average -log of the share that each view gives to its partner among all views but itself.
+
+    Args:
+        a: (N, d), one view of each image, N ≥ 1; any length, only directions count.
+        b: (N, d), the other view; row i of `a` and row i of `b` belong together.
+        temperature: τ > 0; small values look only at the nearest of the others.
+
+    Returns:
+        the mean of ℓ over all 2N views, in nats; 0 for N = 1, log(2N - 1) where all views are equal.
+
+    Raises:
+        ValueError: there is no pair, `a` and `b` differ in shape, or τ is not positive.
+
+    Source: Chen et al. 2020, eq. 1 and algorithm 1.
+    """
+    require_pairs(a, b, temperature)
+    N = len(a)
+    z = unit(torch.cat([a, b]))
+    similarity = z @ z.mT / temperature
+    itself = torch.eye(2 * N, dtype=torch.bool, device=z.device)
+    partner = torch.arange(2 * N, device=z.device).roll(N)
+    return F.cross_entropy(similarity.masked_fill(itself, -torch.inf), partner)
+
+
+def require_pairs(a: Views, b: Views, temperature: float) -> None:
+    """Refuse views that are no pairs, and a temperature that is not positive; say how to mend it."""
+    if a.shape != b.shape or len(a) == 0:
+        raise ValueError(
+            f"need one or more pairs: views (N, d) and (N, d) with row i of both from one image, got {tuple(a.shape)} and "
+            f"{tuple(b.shape)}."
+        )
+    if not temperature > 0:
+        raise ValueError(f"the temperature must be positive (0.1 to 1 is usual), got {temperature}.")
