@@ -1,0 +1,94 @@
+"""Reads the cells of a notebook that a stranger handed in, whatever state it is in.
+
+Nothing in it is trusted or run here. Older formats, byte-order marks, other encodings and missing fields are read; what is no
+notebook is refused with a sentence.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+LARGEST_FILE = 100 * 2**20
+"""Bytes; outputs with many pictures stay below it."""
+MOST_ITEMS = 4_000_000
+"""Braces, brackets and commas in a file: they, not its size, decide how much memory its reading takes."""
+
+
+class Unreadable(ValueError):
+    """A file is no notebook; the text says why, in a sentence."""
+
+
+class Cell(NamedTuple):
+    """One cell: its type ("code", "markdown", "raw"), its id or "", its metadata and its source."""
+
+    type: str
+    id: str
+    metadata: dict
+    source: str
+
+
+def read_cells(path: str | Path) -> list[Cell]:
+    """Read the cells of a notebook, in order.
+
+    Raises:
+        Unreadable: the file cannot be opened, is empty, too large or no notebook.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise Unreadable(f"The file cannot be read: {error.strerror or error}.") from error
+    if len(data) > LARGEST_FILE or sum(map(data.count, (b"{", b"[", b","))) > MOST_ITEMS:
+        raise Unreadable(f"The file is too large for a notebook ({len(data) // 2**20} MB).")
+    if not data.strip(b"\0 \t\r\n"):
+        raise Unreadable("The file is empty.")
+    try:
+        notebook = json.loads(_decoded(data))
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Unreadable("The file is no notebook: its text is not JSON. Was it exported in another format?") from error
+    cells = _listed(notebook)
+    if cells is None:
+        raise Unreadable("The file is JSON, but no notebook: it has no cells.")
+    return [_cell(cell) for cell in cells if isinstance(cell, dict)]
+
+
+def _decoded(data: bytes) -> str:
+    """Decode by the byte-order mark, else as UTF-8, else byte by byte."""
+    encodings = ("utf-16",) if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252")
+    for encoding in encodings:
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return data.decode("latin-1")
+
+
+def _listed(notebook: object) -> list | None:
+    """Find the list of cells, in format 4 at the top, in format 3 in worksheets."""
+    if not isinstance(notebook, dict):
+        return None
+    if isinstance(notebook.get("cells"), list):
+        return notebook["cells"]
+    sheets = notebook.get("worksheets")
+    if not isinstance(sheets, list):
+        return None
+    listed = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+    return [cell for cells in listed if isinstance(cells, list) for cell in cells]
+
+
+def _cell(cell: dict) -> Cell:
+    kind, metadata = cell.get("cell_type"), cell.get("metadata")
+    source = cell.get("source", cell.get("input", ""))
+    if isinstance(source, list):
+        source = "".join(line for line in source if isinstance(line, str))
+    return Cell(
+        kind if kind in ("code", "markdown", "raw") else "markdown" if kind == "heading" else "raw",
+        _clean(cell.get("id")),
+        metadata if isinstance(metadata, dict) else {},
+        _clean(source).replace("\r\n", "\n").replace("\r", "\n"),
+    )
+
+
+def _clean(text: object) -> str:
+    """Give a text that can be written in UTF-8 again; "" for what is no text."""
+    return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else ""
