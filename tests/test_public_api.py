@@ -16,6 +16,7 @@ PUBLIC = {
         GRU LSTM RNN LearnedPositions StepGradients batch_norm bptt_step carousel_gradient causal_mask clip_gradients
         dirichlet_energy encode fused_gru fused_lstm gcn_weights gru gru_step hoisted_rnn layer_norm lstm lstm_step
         padding_mask require_edges rnn rnn_step sinusoidal_positions with_self_loops
+        elu_feature_map favor_features gaussian_projection orthogonal_projection orthogonalised trigonometric_features
     """,
     "attention": """
         AdditiveAttention Attended AttentionLayer2d ConcatAttention GeneralAttention Mechanism MultiHead
@@ -23,6 +24,9 @@ PUBLIC = {
         dot_attention dot_scores dynamic_edge_scores edge_softmax fused_causal_attention
         fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores merge_heads multi_head_attention
         multi_head_graph_attention scaled_dot_product_attention split_heads
+        LinearAttention PerformerAttention causal_linear_attention causal_performer_attention chunked_linear_attention
+        inplace_linear_attention_step kernel_attention linear_attention linear_attention_step performer_attention
+        recurrent_linear_attention
     """,
     "blocks": """
         Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sublayer feed_forward post_norm pre_norm

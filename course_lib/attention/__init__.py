@@ -11,6 +11,16 @@ from course_lib.attention.graph import (
     multi_head_graph_attention,
 )
 from course_lib.attention.image import AttentionLayer2d, attention_over_image
+from course_lib.attention.linear import (
+    LinearAttention,
+    causal_linear_attention,
+    chunked_linear_attention,
+    inplace_linear_attention_step,
+    kernel_attention,
+    linear_attention,
+    linear_attention_step,
+    recurrent_linear_attention,
+)
 from course_lib.attention.multihead import MultiHead, merge_heads, multi_head_attention, split_heads
 from course_lib.attention.multiplicative import (
     ConcatAttention,
@@ -20,6 +30,7 @@ from course_lib.attention.multiplicative import (
     dot_scores,
     general_scores,
 )
+from course_lib.attention.performer import PerformerAttention, causal_performer_attention, performer_attention
 from course_lib.attention.scaled_dot_product import (
     causal_attention,
     fused_causal_attention,
@@ -33,14 +44,19 @@ __all__ = [
     "AttentionLayer2d",
     "ConcatAttention",
     "GeneralAttention",
+    "LinearAttention",
     "Mechanism",
     "MultiHead",
+    "PerformerAttention",
     "additive_scores",
     "attend",
     "attend_edges",
     "attention_over_image",
     "average_heads",
     "causal_attention",
+    "causal_linear_attention",
+    "causal_performer_attention",
+    "chunked_linear_attention",
     "concat_scores",
     "dot_attention",
     "dot_scores",
@@ -51,9 +67,15 @@ __all__ = [
     "gat_edge_scores",
     "gat_scores",
     "general_scores",
+    "inplace_linear_attention_step",
+    "kernel_attention",
+    "linear_attention",
+    "linear_attention_step",
     "merge_heads",
     "multi_head_attention",
     "multi_head_graph_attention",
+    "performer_attention",
+    "recurrent_linear_attention",
     "scaled_dot_product_attention",
     "split_heads",
 ]

@@ -3,6 +3,14 @@
 from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
 from course_lib.primitives.cells import gru_step, lstm_step, rnn_step
 from course_lib.primitives.graphs import dirichlet_energy, gcn_weights, require_edges, with_self_loops
+from course_lib.primitives.kernels import (
+    elu_feature_map,
+    favor_features,
+    gaussian_projection,
+    orthogonal_projection,
+    orthogonalised,
+    trigonometric_features,
+)
 from course_lib.primitives.layers import GRU, LSTM, RNN
 from course_lib.primitives.masks import causal_mask, padding_mask
 from course_lib.primitives.normalisation import batch_norm, layer_norm
@@ -29,9 +37,12 @@ __all__ = [
     "causal_mask",
     "clip_gradients",
     "dirichlet_energy",
+    "elu_feature_map",
     "encode",
+    "favor_features",
     "fused_gru",
     "fused_lstm",
+    "gaussian_projection",
     "gcn_weights",
     "gru",
     "gru_step",
@@ -39,10 +50,13 @@ __all__ = [
     "layer_norm",
     "lstm",
     "lstm_step",
+    "orthogonal_projection",
+    "orthogonalised",
     "padding_mask",
     "require_edges",
     "rnn",
     "rnn_step",
     "sinusoidal_positions",
+    "trigonometric_features",
     "with_self_loops",
 ]

@@ -1,0 +1,103 @@
+"""Feature maps: φ with φ(q)ᵀφ(k) in the place of exp(qᵀk), so that the sum over keys can be taken before the query comes.
+
+Katharopoulos et al. 2020, *Transformers are RNNs*, eq. 7 (https://arxiv.org/abs/2006.16236), positive but not the exponential:
+
+    φ(x) = elu(x) + 1
+
+Choromanski et al. 2021, *Rethinking Attention with Performers*, lemma 1 and section 2.4 (https://arxiv.org/abs/2009.14794),
+called FAVOR+. For ω ~ N(0, I) the mean is the exponential itself:
+
+    exp(qᵀk) = E[exp(ωᵀq - ‖q‖²/2) · exp(ωᵀk - ‖k‖²/2)]                     positive features
+             = E[e^{‖q‖²/2} e^{‖k‖²/2} cos(ωᵀ(q - k))]                       trigonometric features (Rahimi & Recht 2007)
+
+The second has terms of either sign, which cancel where exp(qᵀk) is small: an estimate that divides by their sum may go astray.
+For the softmax of qᵀk/√d, multiply q and k by d^-¼ first.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Vectors = Float[Tensor, "*batch d"]
+Projection = Float[Tensor, "m d"]
+
+
+def elu_feature_map(x: Vectors) -> Vectors:
+    """Map every entry to elu(x) + 1: x + 1 where x is positive, and e^x elsewhere.
+
+    Args:
+        x: queries or keys, of any shape.
+
+    Returns:
+        features of the same shape, all positive: e^x is not rounded away against the 1 of "elu + 1", so they stay so down to
+        x = -87 in float32 and bfloat16.
+
+    Source: Katharopoulos et al. 2020, eq. 7.
+    """
+    return x.relu() + x.clamp(max=0.0).exp()
+
+
+def favor_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch m"]:
+    """Map vectors to m positive random features, φ(x) = exp(Ω x - ‖x‖²/2) / √m.
+
+    Args:
+        x: queries or keys (*batch, d).
+        omega: the random directions Ω (m, d), a row each, from N(0, I) or made orthogonal.
+
+    Returns:
+        features (*batch, m), all positive; over the draw of Ω, the mean of φ(q)ᵀφ(k) is exp(qᵀk).
+
+    Source: Choromanski et al. 2021, lemma 1 and eq. 5 with h(x) = exp(-‖x‖²/2), f = exp.
+    """
+    half_square = x.square().sum(-1, keepdim=True) / 2
+    return (x @ omega.mT - half_square).exp() / omega.shape[0] ** 0.5
+
+
+def trigonometric_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch 2*m"]:
+    """Map vectors to the 2m features e^{‖x‖²/2} [cos Ωx; sin Ωx] / √m: unbiased as well, but of either sign.
+
+    Args:
+        x: queries or keys (*batch, d).
+        omega: the random directions Ω (m, d).
+
+    Returns:
+        features (*batch, 2m): m cosines, then m sines.
+
+    Source: Rahimi & Recht 2007; Choromanski et al. 2021, eq. 5 with h(x) = exp(‖x‖²/2), f = cos, sin.
+    """
+    angle = x @ omega.mT
+    size = (x.square().sum(-1, keepdim=True) / 2).exp()
+    return torch.cat([angle.cos(), angle.sin()], dim=-1) * size / omega.shape[0] ** 0.5
+
+
+def gaussian_projection(m: int, d: int, generator: torch.Generator | None = None) -> Projection:
+    """Draw m directions (m, d) independently from N(0, I); `generator`, if there is one, decides them."""
+    return torch.randn(m, d, generator=generator)
+
+
+def orthogonal_projection(m: int, d: int, generator: torch.Generator | None = None) -> Projection:
+    """Draw m directions (m, d), each from N(0, I), but perpendicular within each block of d rows; `generator` decides them."""
+    return orthogonalised(gaussian_projection(m, d, generator))
+
+
+def orthogonalised(omega: Projection) -> Projection:
+    """Turn the rows of a Gaussian draw until they are perpendicular, block by block, and keep the length of each.
+
+    The rows are cut into blocks of d, the last of which may be shorter. In each, as Gram and Schmidt do it, the first row
+    stays as it is, and every other loses what it has in common with those above it; then it is stretched to its old length.
+    A direction is independent of the lengths, so each row alone is still distributed as N(0, I), and estimates stay unbiased.
+
+    Args:
+        omega: independent rows from N(0, I), (m, d).
+
+    Returns:
+        (m, d), with rows of the same lengths, perpendicular within each block.
+
+    Source: Choromanski et al. 2021, section 2.4; Yu et al. 2016, https://arxiv.org/abs/1610.09072.
+    """
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        Q, R = torch.linalg.qr(rows.mT)
+        directions = Q * R.diagonal().sign()
+        blocks.append(directions.mT * rows.norm(dim=1, keepdim=True))
+    return torch.cat(blocks)
