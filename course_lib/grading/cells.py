@@ -38,6 +38,11 @@ def read_cells(path: str | Path) -> list[Cell]:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise Unreadable(f"The file cannot be read: {error.strerror or error}.") from error
+    return cells_in(data)
+
+
+def cells_in(data: bytes) -> list[Cell]:
+    """Read the cells of a notebook from its bytes, as they come out of a zip; Unreadable as in `read_cells`."""
     if len(data) > LARGEST_FILE or sum(map(data.count, (b"{", b"[", b","))) > MOST_ITEMS:
         raise Unreadable(f"The file is too large for a notebook ({len(data) // 2**20} MB).")
     if not data.strip(b"\0 \t\r\n"):
