@@ -20,6 +20,7 @@ Mask = Bool[Tensor, "..."]
 Tokens = Int[Tensor, "B T"]
 Lengths = Int[Tensor, "B"]
 Sequence = Float[Tensor, "B T d"]
+Memory = Float[Tensor, "B T_k d_memory"]
 States = Float[Tensor, "B T n"]
 Image = Float[Tensor, "B C H W"]
 Logits = Float[Tensor, "*batch n_classes"]
@@ -35,6 +36,7 @@ __all__ = [
     "Lengths",
     "Logits",
     "Mask",
+    "Memory",
     "Nodes",
     "Queries",
     "Scores",

@@ -11,22 +11,23 @@ import pytest
 import course_lib
 
 PUBLIC = {
-    "shapes": "Context Edges Image Keys Lengths Logits Mask Nodes Queries Scores Sequence States Tokens Values Weights",
+    "shapes": "Context Edges Image Keys Lengths Logits Mask Memory Nodes Queries Scores Sequence States Tokens Values Weights",
     "primitives": """
         GRU LSTM RNN LearnedPositions StepGradients batch_norm bptt_step carousel_gradient causal_mask clip_gradients
-        dirichlet_energy encode fused_gru fused_lstm gcn_weights gru gru_step hoisted_rnn layer_norm lstm lstm_step
-        padding_mask require_edges rnn rnn_step sinusoidal_positions with_self_loops
-        elu_feature_map favor_features gaussian_projection orthogonal_projection orthogonalised trigonometric_features
+        dirichlet_energy elu_feature_map encode favor_features fused_gru fused_lstm gaussian_projection gcn_weights
+        gru gru_step hoisted_rnn layer_norm lstm lstm_step orthogonal_projection orthogonalised padding_mask propagate
+        require_edges rnn rnn_step sinusoidal_positions trigonometric_features with_self_loops
     """,
     "attention": """
-        AdditiveAttention Attended AttentionLayer2d ConcatAttention GeneralAttention Mechanism MultiHead
-        additive_scores attend attend_edges attention_over_image average_heads causal_attention concat_scores
-        dot_attention dot_scores dynamic_edge_scores edge_softmax fused_causal_attention
-        fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores merge_heads multi_head_attention
-        multi_head_graph_attention scaled_dot_product_attention split_heads
-        LinearAttention PerformerAttention causal_linear_attention causal_performer_attention chunked_linear_attention
-        inplace_linear_attention_step kernel_attention linear_attention linear_attention_step performer_attention
-        recurrent_linear_attention
+        AdditiveAttention Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
+        GeneralAttention GraphAttention GraphMechanism LinearAttention Mechanism MultiHead PerformerAttention Pool
+        additive_scores attend attend_edges attention_over_image average_heads cached_step causal_attention
+        causal_linear_attention causal_performer_attention chunked_linear_attention concat_scores csr_attend_edges
+        dense_attend_edges dot_attention dot_scores dynamic_edge_scores edge_softmax fused_causal_attention
+        fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores inplace_linear_attention_step
+        kernel_attention linear_attention linear_attention_step mean_pool merge_heads multi_head_attention
+        multi_head_graph_attention performer_attention pool recurrent_linear_attention scaled_dot_product_attention
+        split_heads uniform_graph_attention
     """,
     "blocks": """
         Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sublayer feed_forward post_norm pre_norm
@@ -35,8 +36,11 @@ PUBLIC = {
         teacher_forced_loss unit nt_xent byol_loss
     """,
     "models": """
-        BahdanauDecoder Decoded Encoded Encoder LuongDecoder PlainDecoder Seq2Seq Spoken bahdanau_steps both_ways
-        fused_both_ways hoisted_bahdanau_steps stacked_both_ways ema_update Probe linear_probe spectrum
+        BERT GAT GCN GPT BahdanauDecoder Beam Checkpoint Decoded Encoded Encoder GATLayer LuongDecoder MaskedWordHead
+        PlainDecoder Pretraining PretrainingBERT Probe SentenceHead Seq2Seq Span SpanHead Spoken TagHead Transformer
+        Writing bahdanau_steps beam_search best_span both_ways classification_head ema_update fused_both_ways generate
+        greedy hoisted_bahdanau_steps linear_probe next_word_probabilities read_checkpoint rows_of sample spectrum
+        stacked_both_ways top_k top_p
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Lookup Pair Recall Reversal Splits Unreachable
@@ -44,7 +48,7 @@ PUBLIC = {
         recall resize reversal spelled split warp
     """,
     "training": "Step batches train",
-    "teaching": "ClaimFailed at_scale claim device explore ledger plots progress record show",
+    "teaching": "ClaimFailed at_scale claim device explore ledger peak_memory plots progress record show",
     "exercises": "Exercise Finding Property UnknownExercise Verdict check exercise exercises verdict",
 }
 

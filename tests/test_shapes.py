@@ -18,6 +18,7 @@ FITS = {
     "Tokens": torch.zeros(B, T, dtype=torch.int64),
     "Lengths": torch.zeros(B, dtype=torch.int32),
     "Sequence": torch.zeros(B, T, d),
+    "Memory": torch.zeros(B, T, d),
     "States": torch.zeros(B, T, d),
     "Image": torch.zeros(B, 3, T, d),
     "Logits": torch.zeros(d),
@@ -38,7 +39,7 @@ def test_a_word_fits_its_tensor_and_no_other(word):
         assert not isinstance(torch.zeros((), dtype=tensor.dtype), meaning)
 
 
-@pytest.mark.parametrize("word", ["Tokens", "Lengths", "Sequence", "States", "Image"])
+@pytest.mark.parametrize("word", ["Tokens", "Lengths", "Sequence", "Memory", "States", "Image"])
 def test_words_without_a_star_count_their_axes(word):
     meaning, tensor = getattr(shapes, word), FITS[word]
     assert not isinstance(tensor[None], meaning)

@@ -1,14 +1,19 @@
 """Attention = score → normalise → mix: the core, and one mechanism a file."""
 
 from course_lib.attention.additive import AdditiveAttention, additive_scores
+from course_lib.attention.cached import CachedStep, cached_step
 from course_lib.attention.core import Attended, Mechanism, attend
-from course_lib.attention.edges import attend_edges, edge_softmax
+from course_lib.attention.edges import attend_edges, csr_attend_edges, dense_attend_edges, edge_softmax
 from course_lib.attention.graph import (
+    DynamicGraphAttention,
+    GraphAttention,
+    GraphMechanism,
     average_heads,
     dynamic_edge_scores,
     gat_edge_scores,
     gat_scores,
     multi_head_graph_attention,
+    uniform_graph_attention,
 )
 from course_lib.attention.image import AttentionLayer2d, attention_over_image
 from course_lib.attention.linear import (
@@ -31,6 +36,7 @@ from course_lib.attention.multiplicative import (
     general_scores,
 )
 from course_lib.attention.performer import PerformerAttention, causal_performer_attention, performer_attention
+from course_lib.attention.pooling import Pool, mean_pool, pool
 from course_lib.attention.scaled_dot_product import (
     causal_attention,
     fused_causal_attention,
@@ -42,22 +48,30 @@ __all__ = [
     "AdditiveAttention",
     "Attended",
     "AttentionLayer2d",
+    "CachedStep",
     "ConcatAttention",
+    "DynamicGraphAttention",
     "GeneralAttention",
+    "GraphAttention",
+    "GraphMechanism",
     "LinearAttention",
     "Mechanism",
     "MultiHead",
     "PerformerAttention",
+    "Pool",
     "additive_scores",
     "attend",
     "attend_edges",
     "attention_over_image",
     "average_heads",
+    "cached_step",
     "causal_attention",
     "causal_linear_attention",
     "causal_performer_attention",
     "chunked_linear_attention",
     "concat_scores",
+    "csr_attend_edges",
+    "dense_attend_edges",
     "dot_attention",
     "dot_scores",
     "dynamic_edge_scores",
@@ -71,11 +85,14 @@ __all__ = [
     "kernel_attention",
     "linear_attention",
     "linear_attention_step",
+    "mean_pool",
     "merge_heads",
     "multi_head_attention",
     "multi_head_graph_attention",
     "performer_attention",
+    "pool",
     "recurrent_linear_attention",
     "scaled_dot_product_attention",
     "split_heads",
+    "uniform_graph_attention",
 ]

@@ -1,0 +1,145 @@
+"""What stands on top of BERT: a head for sentences and pairs, for spans, for tags, and for masked words.
+
+Devlin et al. 2019, section 3.2 and figure 4 (https://arxiv.org/abs/1810.04805), with C the state of [CLS] and T_i of token i:
+
+    sentence, pair    p(class) = softmax(W tanh(W_p C + b_p) + b)          GLUE, next sentence
+    span              p(start = i) = softmax_i(S · T_i)    p(end = i) = softmax_i(E · T_i)          SQuAD
+    tag               p(tag of i) = softmax(W T_i + b)          CoNLL
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.primitives import padding_mask
+from course_lib.shapes import Lengths
+
+BertStates = Float[Tensor, "B T d_model"]
+
+
+def classification_head(
+    states: BertStates,
+    W_p: Float[Tensor, "d_p d_model"],
+    b_p: Float[Tensor, "d_p"],
+    W: Float[Tensor, "n_classes d_p"],
+    b: Float[Tensor, "n_classes"],
+) -> Float[Tensor, "B n_classes"]:
+    """Classify sequences by what the model made of their first token.
+
+    Args:
+        states: (B, T, d_model), those of [CLS] first.
+        W_p: (d_p, d_model), of the pooler.
+        b_p: (d_p,).
+        W: (n_classes, d_p).
+        b: (n_classes,).
+
+    Returns:
+        logits (B, n_classes).
+
+    Source: Devlin et al. 2019, section 3.2; the pooler as in their code.
+    """
+    pooled = torch.tanh(states[:, 0] @ W_p.mT + b_p)
+    return pooled @ W.mT + b
+
+
+class SentenceHead(nn.Module):
+    """Classifies a sentence, or a pair of them, by its first token: owns `pool` and `classify`."""
+
+    def __init__(self, d_model: int, n_classes: int) -> None:
+        """Set up for n_classes."""
+        super().__init__()
+        self.pool = nn.Linear(d_model, d_model)
+        self.classify = nn.Linear(d_model, n_classes)
+
+    def forward(self, states: BertStates) -> Float[Tensor, "B n_classes"]:
+        """Give logits (B, n_classes) from states (B, T, d_model)."""
+        pool, classify = self.pool, self.classify
+        return classification_head(states, pool.weight, pool.bias, classify.weight, classify.bias)
+
+
+class Span(NamedTuple):
+    """Logits (B, T) for where an answer starts and where it ends; -inf where it cannot."""
+
+    start: Float[Tensor, "B T"]
+    end: Float[Tensor, "B T"]
+
+
+class SpanHead(nn.Module):
+    """Finds an answer inside a text: owns S and E, the two rows of `place`."""
+
+    def __init__(self, d_model: int) -> None:
+        """Set up for states of d_model features."""
+        super().__init__()
+        self.place = nn.Linear(d_model, 2)
+
+    def forward(self, states: BertStates, lengths: Lengths | None = None) -> Span:
+        """Give the logits of start and end from states (B, T, d_model); padding behind `lengths` (B,) gets -inf."""
+        logits = self.place(states)
+        if lengths is not None:
+            logits = logits.masked_fill(~padding_mask(lengths, states.shape[1]).mT, -torch.inf)
+        return Span(*logits.unbind(-1))
+
+
+def best_span(span: Span, longest: int) -> tuple[Int[Tensor, "B"], Int[Tensor, "B"]]:
+    """Find the pair start ≤ end with the largest sum of logits.
+
+    Args:
+        span: logits (B, T) of start and end.
+        longest: tokens that an answer may have, ≥ 1.
+
+    Returns:
+        start and end (B,), both inside the answer.
+
+    Raises:
+        ValueError: longest < 1.
+
+    Source: Devlin et al. 2019, section 4.2.
+    """
+    if longest < 1:
+        raise ValueError(f"an answer has at least one token, got longest = {longest}.")
+    T = span.start.shape[1]
+    allowed = torch.ones(T, T, dtype=torch.bool, device=span.start.device).triu().tril(longest - 1)
+    scores = (span.start[:, :, None] + span.end[:, None, :]).masked_fill(~allowed, -torch.inf)
+    best = scores.flatten(1).argmax(-1)
+    return best // T, best % T
+
+
+class TagHead(nn.Module):
+    """Gives every token a tag, such as the name of an entity that it belongs to."""
+
+    def __init__(self, d_model: int, n_tags: int) -> None:
+        """Set up for n_tags."""
+        super().__init__()
+        self.classify = nn.Linear(d_model, n_tags)
+
+    def forward(self, states: BertStates) -> Float[Tensor, "B T n_tags"]:
+        """Give logits (B, T, n_tags) from states (B, T, d_model)."""
+        return self.classify(states)
+
+
+class MaskedWordHead(nn.Module):
+    """Says which word stood at each place. Its last matrix is the embedding, given at each call; only the bias is its own."""
+
+    def __init__(self, d_model: int, n_tokens: int) -> None:
+        """Set up for n_tokens words."""
+        super().__init__()
+        self.transform = nn.Linear(d_model, d_model)
+        self.norm = nn.LayerNorm(d_model, eps=1e-12)
+        self.bias = nn.Parameter(torch.zeros(n_tokens))
+
+    def forward(
+        self, states: Float[Tensor, "*batch d_model"], embedding: Float[Tensor, "n_tokens d_model"]
+    ) -> Float[Tensor, "*batch n_tokens"]:
+        """Give logits from states (*batch, d_model), of all places or of those that were masked."""
+        return F.linear(self.norm(F.gelu(self.transform(states))), embedding, self.bias)
+
+
+def start_as_published(module: nn.Module) -> None:
+    """Draw the weights of an embedding or a linear layer from N(0, 0.02²), biases 0; other modules stay as they are."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,160 @@
+"""GPT: a stack of blocks that each look back only, trained to say the next token.
+
+Radford et al. 2018 (GPT-1) and 2019, *Language Models are Unsupervised Multitask Learners*, section 2.3
+(https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf):
+
+    h_0 = E[tokens] + P        h_l = Block_l(h_{l-1})        p(next token) = softmax(E Norm(h_L))
+
+As in GPT-2: pre-norm, GELU, learned positions, one norm at the end, and E serves twice, as embedding and as last matrix.
+Weights start from N(0, 0.02²), those that end in the residual path divided by √(2L). There is no dropout.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention import Mechanism, causal_attention
+from course_lib.blocks.residual import pre_norm
+from course_lib.blocks.stack import Activation, Sizes, encoder_stack
+from course_lib.models.checkpoints import read_checkpoint
+from course_lib.primitives import LearnedPositions
+from course_lib.shapes import Lengths, Tokens
+
+Choose = Callable[[Float[Tensor, "B n_tokens"]], Int[Tensor, "B"]]
+"""Chooses the next token of each sequence from its logits, such as `sample`."""
+
+ACTIVATIONS: dict[str, Activation] = {"gelu": F.gelu, "gelu_new": partial(F.gelu, approximate="tanh"), "relu": F.relu}
+"""The activations of published models, by the names that their configurations give them."""
+
+
+class GPT(nn.Module):
+    """A language model that reads from left to right, from tokens to logits."""
+
+    def __init__(
+        self,
+        n_tokens: int,
+        T_max: int,
+        sizes: Sizes,
+        mechanism: Mechanism = causal_attention,
+        activation: Activation = F.gelu,
+    ) -> None:
+        """Set up the model.
+
+        Args:
+            n_tokens: size of the vocabulary.
+            T_max: tokens that it can look at; there is a learned position for each.
+            sizes: d_model, n_heads, d_ff (4 · d_model in the papers), n_layers.
+            mechanism: `causal_attention`, or `fused_causal_attention`, which is faster and shows no weights; what is not
+                causal lets the model see the token that it is to predict.
+            activation: inside the feed-forward networks.
+        """
+        super().__init__()
+        self.tokens = nn.Embedding(n_tokens, sizes.d_model)
+        self.positions = LearnedPositions(T_max, sizes.d_model)
+        self.stack = encoder_stack(sizes, mechanism, activation, pre_norm)
+        for name, weights in self.named_parameters():
+            if weights.dim() > 1:
+                into_the_path = name.endswith(("W_o.weight", "W_2.weight"))
+                nn.init.normal_(weights, std=0.02 / (2 * sizes.n_layers) ** 0.5 if into_the_path else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(weights)
+
+    @property
+    def T_max(self) -> int:  # noqa: N802
+        """How many tokens it can look at."""
+        return len(self.positions.vectors)
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "B T n_tokens"]:
+        """Read tokens (B, T), T ≤ T_max; logits[:, t] (B, T, n_tokens) speaks about the token behind tokens[:, :t+1]."""
+        return self.states(tokens) @ self.tokens.weight.mT
+
+    def states(self, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
+        """Give what the model makes of each token, (B, T, d_model), before the last matrix.
+
+        Raises:
+            ValueError: there are more than T_max tokens.
+        """
+        return self.stack(self.tokens(tokens) + self.positions(tokens.shape[1]))
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, mechanism: Mechanism = causal_attention) -> "GPT":
+        """Read GPT-2 as Hugging Face stores it: config.json and safetensors in one folder.
+
+        Args:
+            folder: as `transformers` writes it by save_pretrained.
+            mechanism: as above.
+
+        Raises:
+            FileNotFoundError, ImportError: as `models.read_checkpoint`.
+            ValueError: it is no GPT-2, or one whose equations differ from those above.
+        """
+        config, tensors = read_checkpoint(folder, "gpt2")
+        if config.get("scale_attn_by_inverse_layer_idx") or not config.get("scale_attn_weights", True):
+            raise ValueError(f"{folder}: this GPT-2 scales its scores otherwise than by √d_k.")
+        activation = config.get("activation_function", "gelu_new")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"{folder}: the activation {activation!r} is none of {sorted(ACTIVATIONS)}.")
+        d_model, d_ff = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"]
+        sizes = Sizes(d_model, config["n_head"], d_ff, config["n_layer"])
+        model = cls(config["vocab_size"], config["n_positions"], sizes, mechanism, ACTIVATIONS[activation])
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = config.get("layer_norm_epsilon", 1e-5)
+        model.load_state_dict(from_gpt2(tensors))
+        return model
+
+
+def from_gpt2(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give the weights of Hugging Face's GPT-2 our names; its matrices are (in, out), queries, keys and values in one.
+
+    Args:
+        tensors: the state dict of GPT2LMHeadModel or GPT2Model.
+
+    Returns:
+        a state dict for `GPT`.
+    """
+    theirs = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    ours = {"tokens.weight": theirs["wte.weight"], "positions.vectors": theirs["wpe.weight"]}
+    ours |= {f"stack.closing.{kind}": theirs[f"ln_f.{kind}"] for kind in ("weight", "bias")}
+    for layer in (name.split(".")[1] for name in theirs if name.endswith("ln_1.weight")):
+        here, there = f"stack.blocks.{layer}", f"h.{layer}"
+        for kind in ("weight", "bias"):
+            projections = theirs[f"{there}.attn.c_attn.{kind}"].chunk(3, dim=-1)
+            ours |= {f"{here}.mixer.attention.W_{x}.{kind}": y for x, y in zip("qkv", projections, strict=True)}
+            ours[f"{here}.mixer.attention.W_o.{kind}"] = theirs[f"{there}.attn.c_proj.{kind}"]
+            ours[f"{here}.feed_forward.W_1.{kind}"] = theirs[f"{there}.mlp.c_fc.{kind}"]
+            ours[f"{here}.feed_forward.W_2.{kind}"] = theirs[f"{there}.mlp.c_proj.{kind}"]
+            ours[f"{here}.norm_1.{kind}"] = theirs[f"{there}.ln_1.{kind}"]
+            ours[f"{here}.norm_2.{kind}"] = theirs[f"{there}.ln_2.{kind}"]
+    return {name: tensor.mT if ".W_" in name and tensor.dim() == 2 else tensor for name, tensor in ours.items()}
+
+
+@torch.no_grad()
+def generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None) -> Tokens:
+    """Write n more tokens behind each prompt, reading everything anew for each of them.
+
+    Args:
+        model: reads the prompts.
+        prompt: (B, T) tokens, T ≥ 1; behind the end of a shorter one stands padding, whatever it is.
+        n: tokens to write, T + n ≤ T_max.
+        choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.
+        lengths: (B,), tokens of each prompt, 1 to T; None = all have T.
+
+    Returns:
+        (B, n), what was written behind each prompt.
+
+    Raises:
+        ValueError: prompts and new tokens together are more than T_max.
+    """
+    at = torch.full((len(prompt),), prompt.shape[1], device=prompt.device) if lengths is None else lengths
+    rows = torch.arange(len(prompt), device=prompt.device)
+    tokens = torch.cat([prompt, prompt.new_zeros(len(prompt), n)], dim=1)
+    for i in range(n):
+        logits = model(tokens[:, : prompt.shape[1] + i])
+        tokens[rows, at + i] = choose(logits[rows, at + i - 1])
+    return tokens[rows[:, None], at[:, None] + torch.arange(n, device=prompt.device)]

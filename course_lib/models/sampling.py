@@ -1,0 +1,112 @@
+"""How to choose the next word from a model's logits: by chance, sharpened, and without the words that are hardly possible.
+
+Temperature τ, and the k likeliest words as in Fan, Lewis, Dauphin 2018, section 5 (https://arxiv.org/abs/1805.04833):
+
+    p_i = exp(z_i / τ) / Σ_j exp(z_j / τ)        over the words that are left
+
+The nucleus of Holtzman et al. 2020, section 3.1 (https://arxiv.org/abs/1904.09751): the smallest set of likeliest words whose
+probabilities sum to p or more.
+"""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from course_lib.shapes import Logits
+
+
+def top_k(logits: Logits, k: int) -> Logits:
+    """Keep the k largest logits, and set the others to -inf.
+
+    Args:
+        logits: (*batch, n_classes).
+        k: how many are kept; all, where there are fewer.
+
+    Returns:
+        (*batch, n_classes); of equal logits at the border, some are kept and some not, so that exactly k are left.
+
+    Raises:
+        ValueError: k < 1.
+
+    Source: Fan et al. 2018, section 5.
+    """
+    if k < 1:
+        raise ValueError(f"at least one word must be left, got k = {k}.")
+    kept = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    return torch.full_like(logits, -torch.inf).scatter(-1, kept.indices, kept.values)
+
+
+def top_p(logits: Logits, p: float) -> Logits:
+    """Keep the nucleus: the fewest of the likeliest words whose probabilities sum to p or more; the others get -inf.
+
+    Args:
+        logits: (*batch, n_classes).
+        p: 0 < p ≤ 1; the likeliest word is kept however small p is.
+
+    Returns:
+        (*batch, n_classes).
+
+    Raises:
+        ValueError: p is not in 0…1.
+
+    Source: Holtzman et al. 2020, section 3.1.
+    """
+    if not 0 < p <= 1:
+        raise ValueError(f"a share of the probability must be in 0…1 and not 0, got p = {p}.")
+    ordered, order = logits.sort(dim=-1, descending=True)
+    probabilities = ordered.softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    kept = ordered.masked_fill(before >= p, -torch.inf)
+    return torch.full_like(logits, -torch.inf).scatter(-1, order, kept)
+
+
+def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | None = None, p: float | None = None) -> Logits:
+    """Turn logits into the probabilities that the next word is drawn by.
+
+    Args:
+        logits: (*batch, n_classes).
+        temperature: τ > 0; below 1 the likely words gain, above 1 the unlikely ones.
+        k: only the k likeliest words are left; None leaves all.
+        p: only the nucleus of what is left then; None leaves all.
+
+    Returns:
+        (*batch, n_classes), each row ≥ 0 with sum 1.
+
+    Raises:
+        ValueError: temperature ≤ 0, k < 1, or p is not in 0…1. The limit of temperature 0 is `logits.argmax(-1)`.
+
+    Source: Holtzman et al. 2020, section 3.
+    """
+    if temperature <= 0:
+        raise ValueError(f"the temperature must be above 0, got {temperature}; the limit 0 is `logits.argmax(-1)`.")
+    logits = logits / temperature
+    logits = logits if k is None else top_k(logits, k)
+    logits = logits if p is None else top_p(logits, p)
+    return logits.softmax(-1)
+
+
+def sample(
+    logits: Logits,
+    temperature: float = 1.0,
+    k: int | None = None,
+    p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "*batch"]:
+    """Draw the next word.
+
+    Args:
+        logits: (*batch, n_classes).
+        temperature: τ > 0.
+        k: draw from the k likeliest words; None draws from all.
+        p: draw from the nucleus of these; None draws from all.
+        generator: decides the draw; None takes torch's own.
+
+    Returns:
+        (*batch) indices of words.
+
+    Raises:
+        ValueError: temperature ≤ 0, k < 1, or p is not in 0…1.
+    """
+    probabilities = next_word_probabilities(logits, temperature, k, p)
+    drawn = torch.multinomial(probabilities.flatten(0, -2), 1, generator=generator)
+    return drawn.view(logits.shape[:-1])

@@ -1,0 +1,113 @@
+"""The Transformer: an encoder that reads and a decoder that writes, both of attention alone.
+
+Vaswani et al. 2017, *Attention Is All You Need*, section 3 and figure 1 (https://arxiv.org/abs/1706.03762):
+
+    x_0 = √d E[source] + PE        memory = Encoder(x_0)
+    y_0 = √d E'[target] + PE       p(next word) = softmax(E' Decoder(y_0, memory))
+
+The decoder looks at its own words under the causal mask. Its embedding is also the last matrix, as in section 3.4; source and
+target have vocabularies of their own (the paper: one for both). Embeddings start with variance 1 / d, so that √d makes them as
+large as the positions. There is no dropout.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention import Mechanism, scaled_dot_product_attention
+from course_lib.blocks.residual import Residual, post_norm
+from course_lib.blocks.stack import Activation, Sizes, decoder_stack, encoder_stack
+from course_lib.primitives import causal_mask, padding_mask, sinusoidal_positions
+from course_lib.shapes import Lengths, Memory, Tokens
+
+
+class Writing(NamedTuple):
+    """A sentence on the way: its `words` so far (B, t), and the `memory` (B, T_k, d_model) and its `mask` (B, 1, T_k)."""
+
+    words: Int[Tensor, "B t"]
+    memory: Memory
+    mask: Bool[Tensor, "B 1 T_k"]
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder, from tokens to logits."""
+
+    def __init__(
+        self,
+        n_source: int,
+        n_target: int,
+        sizes: Sizes,
+        mechanism: Mechanism = scaled_dot_product_attention,
+        activation: Activation = F.relu,
+        residual: Residual = post_norm,
+        positions: Callable[..., Float[Tensor, "T d_model"]] = sinusoidal_positions,
+    ) -> None:
+        """Set up both stacks.
+
+        Args:
+            n_source: words of the source's vocabulary.
+            n_target: words of the target's vocabulary.
+            sizes: d_model, n_heads, d_ff, n_layers; as many layers in the decoder as in the encoder.
+            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and shows no weights.
+            activation: inside the feed-forward networks.
+            residual: `post_norm` as published, or `pre_norm`.
+            positions: a function `(T, d_model, device=…) -> (T, d_model)`, added to the embeddings.
+        """
+        super().__init__()
+        self.positions = positions
+        self.source_words = nn.Embedding(n_source, sizes.d_model)
+        self.target_words = nn.Embedding(n_target, sizes.d_model)
+        self.encoder = encoder_stack(sizes, mechanism, activation, residual)
+        self.decoder = decoder_stack(sizes, mechanism, activation, residual)
+        for weights in self.parameters():
+            if weights.dim() > 1:
+                nn.init.xavier_uniform_(weights)
+        for words in (self.source_words, self.target_words):
+            nn.init.normal_(words.weight, std=sizes.d_model**-0.5)
+
+    def forward(self, source: Int[Tensor, "B T_k"], lengths: Lengths, target: Tokens) -> Float[Tensor, "B T n_target"]:
+        """Read the source, then the true target (teacher forcing).
+
+        Args:
+            source: (B, T_k) words, padded.
+            lengths: (B,), words of each source.
+            target: (B, T): begin first, then the sentence and its end, then padding.
+
+        Returns:
+            logits (B, T, n_target); logits[:, t] speaks about the word behind target[:, t], after target[:, :t+1] was read.
+
+        Raises:
+            ValueError: a length is longer than the source.
+        """
+        return self.decode(target, *self.encode(source, lengths))
+
+    def encode(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> tuple[Memory, Bool[Tensor, "B 1 T_k"]]:
+        """Read sentences (B, T_k) of these lengths (B,): the memory (B, T_k, d_model) and its mask (B, 1, T_k)."""
+        mask = padding_mask(lengths, source.shape[1])
+        return self.encoder(self._embed(self.source_words, source), mask), mask
+
+    def decode(self, target: Tokens, memory: Memory, mask: Bool[Tensor, "B 1 T_k"]) -> Float[Tensor, "B T n_target"]:
+        """Give logits (B, T, n_target) for the word behind each word of target (B, T), from a memory under its mask."""
+        causal = causal_mask(target.shape[1], device=target.device)
+        states = self.decoder(self._embed(self.target_words, target), memory, causal, mask)
+        return states @ self.target_words.weight.mT
+
+    def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> Writing:
+        """Read sentences (B, T_k) of these lengths (B,), and begin to write: the state that `step` goes on from."""
+        return Writing(source.new_empty(len(source), 0), *self.encode(source, lengths))
+
+    def step(self, words: Int[Tensor, "B"], state: Writing) -> tuple[Float[Tensor, "B n_target"], Writing]:
+        """Read one more word (B,) of each sentence: logits (B, n_target) for the next, and the state behind it.
+
+        A step as `models.greedy` and `models.beam_search` take it. The whole sentence is read anew each time.
+        """
+        state = state._replace(words=torch.cat([state.words, words[:, None]], dim=1))
+        return self.decode(*state)[:, -1], state
+
+    def _embed(self, words: nn.Embedding, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
+        d_model = words.embedding_dim
+        return d_model**0.5 * words(tokens) + self.positions(tokens.shape[1], d_model, device=tokens.device)
