@@ -3,9 +3,22 @@
 from course_lib.teaching import plots
 from course_lib.teaching.claims import ClaimFailed, claim, ledger
 from course_lib.teaching.device import at_scale, device
+from course_lib.teaching.memory import peak_memory
 from course_lib.teaching.progress import progress
 from course_lib.teaching.record import record
 from course_lib.teaching.show import show
 from course_lib.teaching.widgets import explore
 
-__all__ = ["ClaimFailed", "at_scale", "claim", "device", "explore", "ledger", "plots", "progress", "record", "show"]
+__all__ = [
+    "ClaimFailed",
+    "at_scale",
+    "claim",
+    "device",
+    "explore",
+    "ledger",
+    "peak_memory",
+    "plots",
+    "progress",
+    "record",
+    "show",
+]

@@ -1,0 +1,33 @@
+"""How much memory a call needs at its highest: counted by torch's allocator, so that the same call gives the same number."""
+
+import os
+from collections.abc import Callable
+
+import torch
+
+
+def peak_memory(call: Callable[[], object]) -> int:
+    """Run a call and give the most bytes of tensors that it held at one time, beyond those that were there before it.
+
+    Every tensor counts, also those inside torch's own kernels and in a backward pass; what a library under torch takes for
+    itself does not. Memory on a CPU and on a CUDA device is added up.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler writes a line to stderr at each start and stop
+    from torch.autograd import DeviceType
+    from torch.autograd.profiler import profile
+
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    with profile(use_cpu=True, profile_memory=True) as watched:
+        kept = call()
+    events = [event for event in watched.kineto_results.events() if event.name() == "[memory]"]
+    on_cpu = [event for event in events if event.device_type() == DeviceType.CPU]
+    held = highest = 0
+    for event in sorted(on_cpu, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        highest = max(highest, held)
+    del kept
+    return highest + (torch.cuda.max_memory_allocated() - before if on_gpu else 0)
