@@ -42,8 +42,8 @@ class Refused(ValueError):
 class Entry:
     """One file: the parts of its path, as they are shown, and how to read it.
 
-    `read` raises Refused where the file is more than it may be, or no longer what it was, and OSError where the operating system
-    will not give it. `inside` counts the last parts that lie inside a zip which itself lies in what was handed in.
+    `read` raises Refused where the file is more than it may be, or no longer what it was, and OSError where the system will
+    not give it. `inside` counts the last parts that lie inside a zip which itself lies in what was handed in.
     """
 
     parts: tuple[str, ...]
