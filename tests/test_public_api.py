@@ -41,6 +41,7 @@ PUBLIC = {
         Writing bahdanau_steps beam_search best_span both_ways classification_head ema_update fused_both_ways generate
         greedy hoisted_bahdanau_steps linear_probe next_word_probabilities read_checkpoint rows_of sample spectrum
         stacked_both_ways top_k top_p
+        LinearMemory LinearTransformer generate_recurrently
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Lookup Pair Recall Reversal Splits Unreachable

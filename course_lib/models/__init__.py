@@ -10,6 +10,7 @@ from course_lib.models.encoder import Encoded, Encoder, both_ways, fused_both_wa
 from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
 from course_lib.models.gpt import GPT, generate
+from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
 from course_lib.models.probe import Probe, linear_probe, spectrum
 from course_lib.models.sampling import next_word_probabilities, sample, top_k, top_p
@@ -28,6 +29,8 @@ __all__ = [
     "Encoded",
     "Encoder",
     "GATLayer",
+    "LinearMemory",
+    "LinearTransformer",
     "LuongDecoder",
     "MaskedWordHead",
     "PlainDecoder",
@@ -50,6 +53,7 @@ __all__ = [
     "ema_update",
     "fused_both_ways",
     "generate",
+    "generate_recurrently",
     "greedy",
     "hoisted_bahdanau_steps",
     "linear_probe",
