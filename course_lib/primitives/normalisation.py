@@ -1,0 +1,58 @@
+"""Normalisation: subtract a mean, divide by a standard deviation; layer and batch normalisation differ in what they average.
+
+Ba, Kiros, Hinton 2016, *Layer Normalization*, eq. 3 (https://arxiv.org/abs/1607.06450) and
+Ioffe, Szegedy 2015, *Batch Normalization*, algorithm 1 (https://arxiv.org/abs/1502.03167):
+
+    y = (x - μ) / √(σ² + ε) ⊙ g + b        μ, σ²: over the features of one position (layer),
+                                                  over all positions of the batch, for one feature (batch)
+"""
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+def layer_norm(
+    x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], bias: Float[Tensor, "d"], epsilon: float = 1e-5
+) -> Float[Tensor, "*batch d"]:
+    """Normalise each position by the mean and the variance of its own features.
+
+    Args:
+        x: (*batch, d); every vector along the last axis is normalised by itself.
+        gain: g, (d,).
+        bias: b, (d,).
+        epsilon: ε, added to the variance, so that a constant vector divides by no zero.
+
+    Returns:
+        (*batch, d); before gain and bias, mean 0 and, where the variance is far above ε, variance 1 (divided by d, not d - 1).
+
+    Source: Ba et al. 2016, eq. 3.
+    """
+    centred = x - x.mean(-1, keepdim=True)
+    variance = centred.square().mean(-1, keepdim=True)
+    return centred / (variance + epsilon).sqrt() * gain + bias
+
+
+def batch_norm(
+    x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], bias: Float[Tensor, "d"], epsilon: float = 1e-5
+) -> Float[Tensor, "*batch d"]:
+    """Normalise each feature by its mean and its variance over the whole batch, as while training.
+
+    Args:
+        x: (*batch, d); all axes but the last are averaged over, so that each position depends on every other.
+        gain: g, (d,).
+        bias: b, (d,).
+        epsilon: ε, added to the variance.
+
+    Returns:
+        (*batch, d).
+
+    Raises:
+        ValueError: there is at most one vector: its variance is 0, and nothing would be left of it.
+
+    Source: Ioffe & Szegedy 2015, algorithm 1.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    if len(rows) < 2:
+        raise ValueError(f"batch normalisation needs at least two vectors to average over, got x of shape {tuple(x.shape)}.")
+    centred = x - rows.mean(0)
+    return centred / (rows.var(0, correction=0) + epsilon).sqrt() * gain + bias

@@ -1,0 +1,72 @@
+"""Layer and batch normalisation: the laws, torch's own, numbers by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.primitives import batch_norm, layer_norm
+
+B, T, D = 2, 5, 7
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def parameters():
+    return drawn(D, seed=1), drawn(D, seed=2)
+
+
+def test_layer_norm_is_torchs():
+    x, (gain, bias) = 3 + 2 * drawn(B, T, D), parameters()
+    torch.testing.assert_close(layer_norm(x, gain, bias), nn.functional.layer_norm(x, (D,), gain, bias))
+
+
+def test_batch_norm_is_torchs_while_training():
+    x, (gain, bias) = 3 + 2 * drawn(B, T, D), parameters()
+    theirs = nn.functional.batch_norm(x.flatten(0, 1), None, None, gain, bias, training=True)
+    torch.testing.assert_close(batch_norm(x, gain, bias), theirs.view_as(x))
+
+
+def test_a_layer_norm_by_hand():
+    ones, zeros = torch.ones(2), torch.zeros(2)
+    expected = torch.tensor([-1.0, 1.0]) / math.sqrt(1 + 3)
+    torch.testing.assert_close(layer_norm(torch.tensor([4.0, 6.0]), ones, zeros, epsilon=3.0), expected)
+
+
+def test_layer_norm_does_not_see_the_other_positions():
+    x, (gain, bias) = drawn(B, T, D).requires_grad_(), parameters()
+    (gradient,) = torch.autograd.grad((layer_norm(x, gain, bias)[0, 2] * drawn(D, seed=3)).sum(), x)
+    assert gradient[0, 2].abs().sum() > 0
+    gradient[0, 2] = 0
+    assert (gradient == 0).all()
+
+
+def test_batch_norm_sees_the_whole_batch():
+    x, (gain, bias) = drawn(B, T, D).requires_grad_(), parameters()
+    (gradient,) = torch.autograd.grad((batch_norm(x, gain, bias)[0, 2] * drawn(D, seed=3)).sum(), x)
+    assert (gradient.abs().sum(-1) > 0).all()
+
+
+def test_layer_norm_forgets_the_size_and_the_offset_of_its_input():
+    x, (gain, bias) = drawn(B, T, D), parameters()
+    torch.testing.assert_close(layer_norm(100 * x - 7, gain, bias, 0.0), layer_norm(x, gain, bias, 0.0))
+
+
+@pytest.mark.parametrize("norm", [layer_norm, batch_norm])
+def test_gradients_are_right(norm):
+    inputs = [t.requires_grad_() for t in (drawn(B, T, D), *parameters())]
+    assert torch.autograd.gradcheck(norm, inputs)
+
+
+def test_a_constant_vector_becomes_the_bias():
+    gain, bias = parameters()
+    torch.testing.assert_close(layer_norm(torch.full((3, D), 5.0, dtype=torch.float64), gain, bias), bias.expand(3, D))
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_batch_of_one_vector_is_refused(n):
+    with pytest.raises(ValueError, match="at least two vectors"):
+        batch_norm(torch.zeros(n, D), torch.ones(D), torch.zeros(D))
