@@ -22,26 +22,32 @@ PUBLIC = {
         AdditiveAttention Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
         GeneralAttention GraphAttention GraphMechanism LinearAttention Mechanism MultiHead PerformerAttention Pool
         additive_scores attend attend_edges attention_over_image average_heads cached_step causal_attention
-        causal_linear_attention causal_performer_attention chunked_linear_attention concat_scores csr_attend_edges
-        dense_attend_edges dot_attention dot_scores dynamic_edge_scores edge_softmax fused_causal_attention
-        fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores inplace_linear_attention_step
-        kernel_attention linear_attention linear_attention_step mean_pool merge_heads multi_head_attention
-        multi_head_graph_attention performer_attention pool recurrent_linear_attention scaled_dot_product_attention
-        split_heads uniform_graph_attention
+        causal_linear_attention causal_performer_attention chunked_linear_attention concat_scores cross_attention
+        csr_attend_edges dense_attend_edges dot_attention dot_scores dynamic_edge_scores edge_softmax
+        fused_causal_attention fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores
+        inplace_linear_attention_step kernel_attention linear_attention linear_attention_step mean_pool merge_heads
+        multi_head_attention multi_head_graph_attention performer_attention pool recurrent_linear_attention
+        scaled_dot_product_attention split_heads uniform_graph_attention
     """,
     "blocks": """
-        Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sublayer feed_forward post_norm pre_norm
+        Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer closing_norm
+        decoder_stack encoder_block encoder_stack feed_forward post_norm pre_norm
     """,
     "objectives": """
-        teacher_forced_loss unit nt_xent byol_loss
+        Masked Pair byol_loss corrupt mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss
+        segment_input teacher_forced_loss unit
     """,
     "models": """
-        BERT GAT GCN GPT BahdanauDecoder Beam Checkpoint Decoded Encoded Encoder GATLayer LuongDecoder MaskedWordHead
-        PlainDecoder Pretraining PretrainingBERT Probe SentenceHead Seq2Seq Span SpanHead Spoken TagHead Transformer
-        Writing bahdanau_steps beam_search best_span both_ways classification_head ema_update fused_both_ways generate
-        greedy hoisted_bahdanau_steps linear_probe next_word_probabilities read_checkpoint rows_of sample spectrum
-        stacked_both_ways top_k top_p
-        LinearMemory LinearTransformer generate_recurrently
+        BERT BERT_BASE BERT_LARGE GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG AdaptiveSteps
+        BahdanauDecoder Beam BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded Document ELMo Encoded
+        Encoder GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder MaskedWordHead PlainDecoder
+        Pondered Pretraining PretrainingBERT Probe ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps
+        ShowAndTell ShowAttendAndTell Span SpanHead Spoken TagHead Transformer Universal Writing bahdanau_steps
+        beam_search bert_parameters best_span block_parameters both_ways cached_generate classification_head
+        compose_document doubly_stochastic_penalty ema_update fused_both_ways generate generate_recurrently
+        gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe next_word_probabilities
+        ponder_cost read_checkpoint rows_of sample scalar_mix soft_attention spectrum stacked_both_ways
+        step_encoding top_k top_p training_operations transformer_parameters
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Lookup Pair Recall Reversal Splits Unreachable

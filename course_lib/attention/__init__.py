@@ -26,7 +26,7 @@ from course_lib.attention.linear import (
     linear_attention_step,
     recurrent_linear_attention,
 )
-from course_lib.attention.multihead import MultiHead, merge_heads, multi_head_attention, split_heads
+from course_lib.attention.multihead import MultiHead, cross_attention, merge_heads, multi_head_attention, split_heads
 from course_lib.attention.multiplicative import (
     ConcatAttention,
     GeneralAttention,
@@ -70,6 +70,7 @@ __all__ = [
     "causal_performer_attention",
     "chunked_linear_attention",
     "concat_scores",
+    "cross_attention",
     "csr_attend_edges",
     "dense_attend_edges",
     "dot_attention",

@@ -78,6 +78,36 @@ def multi_head_attention(
     return Attended(merge_heads(context) @ W_o.mT, weights)
 
 
+def cross_attention(
+    x: Queries,
+    memory: Keys,
+    W_q: Float[Tensor, "h_d_k d_q"],
+    W_k: Float[Tensor, "h_d_k d_k"],
+    W_v: Float[Tensor, "h_d_v d_k"],
+    W_o: Float[Tensor, "d_model h_d_v"],
+    n_heads: int,
+    mask: Mask | None = None,
+) -> Attended:
+    """Let a sequence look at another: queries come from the one, keys and values from the other.
+
+    Args:
+        x: what looks, the decoder's words, (*batch, T_q, d_q).
+        memory: what is looked at, the encoder's output, (*batch, T_k, d_k).
+        W_q: (n_heads · d_k, d_q), acts on x.
+        W_k: (n_heads · d_k, d_k), acts on the memory.
+        W_v: (n_heads · d_v, d_k), acts on the memory.
+        W_o: (d_model, n_heads · d_v).
+        n_heads: number of heads.
+        mask: bool, broadcastable to (*batch, T_q, T_k); True = may look.
+
+    Returns:
+        context (*batch, T_q, d_model) and weights (*batch, n_heads, T_q, T_k).
+
+    Source: Vaswani et al. 2017, section 3.2.3.
+    """
+    return multi_head_attention(x, memory, memory, W_q, W_k, W_v, W_o, n_heads, mask)
+
+
 def mask_per_head(mask: Mask | None) -> Mask | None:
     """Give a mask for (*batch, T_q, T_k) a head axis of 1, so that every head sees it; None stays None."""
     return mask if mask is None or mask.dim() < 2 else mask.unsqueeze(-3)

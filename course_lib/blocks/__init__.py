@@ -1,9 +1,10 @@
 """A block = mix tokens, then mix channels: add & norm, the feed-forward network, the mixers, and what joins them."""
 
-from course_lib.blocks.block import Block, DecoderBlock
+from course_lib.blocks.block import Block, DecoderBlock, encoder_block
 from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mixers import CrossAttention, SelfAttention
 from course_lib.blocks.residual import Residual, Sublayer, post_norm, pre_norm
+from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, encoder_stack
 
 __all__ = [
     "Block",
@@ -12,7 +13,13 @@ __all__ = [
     "FeedForward",
     "Residual",
     "SelfAttention",
+    "Sizes",
+    "Stack",
     "Sublayer",
+    "closing_norm",
+    "decoder_stack",
+    "encoder_block",
+    "encoder_stack",
     "feed_forward",
     "post_norm",
     "pre_norm",

@@ -4,65 +4,128 @@ from course_lib.models.bahdanau import BahdanauDecoder, bahdanau_steps, hoisted_
 from course_lib.models.bert import BERT, Pretraining, PretrainingBERT
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead, Span, SpanHead, TagHead, best_span, classification_head
 from course_lib.models.byol import ema_update
+from course_lib.models.captioner import Captioned, ShowAndTell, ShowAttendAndTell, doubly_stochastic_penalty, soft_attention
 from course_lib.models.checkpoints import Checkpoint, read_checkpoint
 from course_lib.models.decoding import Beam, beam_search, greedy, rows_of
+from course_lib.models.elmo import BothLanguageModels, ELMo, ScalarMix, scalar_mix
 from course_lib.models.encoder import Encoded, Encoder, both_ways, fused_both_ways, stacked_both_ways
 from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
 from course_lib.models.gpt import GPT, generate
+from course_lib.models.gpt_decoding import Cache, CachedGPT, cached_generate
+from course_lib.models.hierarchical import Document, Hierarchical, compose_document
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
 from course_lib.models.probe import Probe, linear_probe, spectrum
 from course_lib.models.sampling import next_word_probabilities, sample, top_k, top_p
+from course_lib.models.scale import (
+    BERT_BASE,
+    BERT_LARGE,
+    GPT_1,
+    GPT_2,
+    GPT_3,
+    TRANSFORMER_BASE,
+    TRANSFORMER_BIG,
+    bert_parameters,
+    block_parameters,
+    gpt_parameters,
+    training_operations,
+    transformer_parameters,
+)
 from course_lib.models.seq2seq import Decoded, PlainDecoder, Seq2Seq, Spoken
 from course_lib.models.transformer import Transformer, Writing
+from course_lib.models.universal import (
+    AdaptiveSteps,
+    Pondered,
+    SeparateSteps,
+    SharedSteps,
+    Universal,
+    halting_distribution,
+    ponder_cost,
+    step_encoding,
+)
 
 __all__ = [
     "BERT",
+    "BERT_BASE",
+    "BERT_LARGE",
     "GAT",
     "GCN",
     "GPT",
+    "GPT_1",
+    "GPT_2",
+    "GPT_3",
+    "TRANSFORMER_BASE",
+    "TRANSFORMER_BIG",
+    "AdaptiveSteps",
     "BahdanauDecoder",
     "Beam",
+    "BothLanguageModels",
+    "Cache",
+    "CachedGPT",
+    "Captioned",
     "Checkpoint",
     "Decoded",
+    "Document",
+    "ELMo",
     "Encoded",
     "Encoder",
     "GATLayer",
+    "Hierarchical",
     "LinearMemory",
     "LinearTransformer",
     "LuongDecoder",
     "MaskedWordHead",
     "PlainDecoder",
+    "Pondered",
     "Pretraining",
     "PretrainingBERT",
     "Probe",
+    "ScalarMix",
     "SentenceHead",
+    "SeparateSteps",
     "Seq2Seq",
+    "SharedSteps",
+    "ShowAndTell",
+    "ShowAttendAndTell",
     "Span",
     "SpanHead",
     "Spoken",
     "TagHead",
     "Transformer",
+    "Universal",
     "Writing",
     "bahdanau_steps",
     "beam_search",
+    "bert_parameters",
     "best_span",
+    "block_parameters",
     "both_ways",
+    "cached_generate",
     "classification_head",
+    "compose_document",
+    "doubly_stochastic_penalty",
     "ema_update",
     "fused_both_ways",
     "generate",
     "generate_recurrently",
+    "gpt_parameters",
     "greedy",
+    "halting_distribution",
     "hoisted_bahdanau_steps",
     "linear_probe",
     "next_word_probabilities",
+    "ponder_cost",
     "read_checkpoint",
     "rows_of",
     "sample",
+    "scalar_mix",
+    "soft_attention",
     "spectrum",
     "stacked_both_ways",
+    "step_encoding",
     "top_k",
     "top_p",
+    "training_operations",
+    "transformer_parameters",
 ]

@@ -3,11 +3,21 @@
 from course_lib.objectives.bootstrap import byol_loss
 from course_lib.objectives.contrastive import nt_xent
 from course_lib.objectives.cosine import unit
-from course_lib.objectives.language import teacher_forced_loss
+from course_lib.objectives.language import next_token_loss, previous_token_loss, teacher_forced_loss
+from course_lib.objectives.pretraining import Masked, Pair, corrupt, mask_tokens, mlm_loss, nsp_pairs, segment_input
 
 __all__ = [
+    "Masked",
+    "Pair",
     "byol_loss",
+    "corrupt",
+    "mask_tokens",
+    "mlm_loss",
+    "next_token_loss",
+    "nsp_pairs",
     "nt_xent",
+    "previous_token_loss",
+    "segment_input",
     "teacher_forced_loss",
     "unit",
 ]

@@ -7,7 +7,7 @@ asked, at each position, for the next one:
 """
 
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.shapes import Tokens
@@ -35,3 +35,44 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
     predictions = logits[:, :-1].flatten(0, 1)
     next_tokens = target[:, 1:].flatten()
     return F.cross_entropy(predictions, next_tokens, ignore_index=padding)
+
+
+def next_token_loss(
+    logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
+) -> Float[Tensor, ""]:
+    """Average the cross-entropy of each next token: what a language model learns by.
+
+    Args:
+        logits: (B, T, n_tokens); logits[:, t] speaks about tokens[:, t+1], the last logits about nothing.
+        tokens: the text (B, T).
+        counts: (B, T), False at tokens that are not asked for, as padding or a prompt; None = all but the first are.
+
+    Returns:
+        the mean of -log p(next token), in nats a token; divided by ln 2, in bits. NaN where nothing is asked for.
+
+    Source: Radford et al. 2018, eq. 1 (https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf).
+    """
+    predictions, targets = logits[:, :-1], tokens[:, 1:]
+    if counts is None:
+        return F.cross_entropy(predictions.flatten(0, 1), targets.flatten())
+    asked = counts[:, 1:]
+    return F.cross_entropy(predictions[asked], targets[asked])
+
+
+def previous_token_loss(
+    logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
+) -> Float[Tensor, ""]:
+    """Average the cross-entropy of each token before: `next_token_loss` for a model that reads backwards, as half of ELMo.
+
+    Args:
+        logits: (B, T, n_tokens); logits[:, t] speaks about tokens[:, t-1], the first logits about nothing.
+        tokens: the text (B, T).
+        counts: (B, T), False at tokens that are not asked for; None = all but the last are. Where sentences are padded, the
+            logits at padding have read nothing, so leave out the last word of each sentence too.
+
+    Returns:
+        the mean of -log p(token before), in nats a token. NaN where nothing is asked for.
+
+    Source: Peters et al. 2018, section 3.1 (https://arxiv.org/abs/1802.05365).
+    """
+    return next_token_loss(logits.flip(1), tokens.flip(1), None if counts is None else counts.flip(1))

@@ -1,0 +1,151 @@
+"""Say what a picture shows: from one vector (Show and Tell), or looking at a region of it before each word.
+
+Vinyals et al. 2015, *Show and Tell*, eqs. 10-12 (https://arxiv.org/abs/1411.4555): the picture is the first word that an LSTM
+reads. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://arxiv.org/abs/1502.03044), with a_i the regions:
+
+    α_ti = softmax_i vᵀ tanh(W_h h_{t-1} + W_a a_i)        ẑ_t = β_t Σ_i α_ti a_i        β_t = σ(f h_{t-1} + b)
+    h_t = LSTM([E y_{t-1}; ẑ_t], h_{t-1})        p(y_t) = softmax(L (E y_{t-1} + L_h h_t + L_z ẑ_t))          (eqs. 4-9, 13)
+    h_0, c_0 from the mean of the regions
+
+The weights of each word sum to 1 over the regions; the penalty asks that those of each region sum to 1 over the words too.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention import AdditiveAttention, Attended, attend
+from course_lib.primitives import LSTM, lstm_step
+from course_lib.shapes import Tokens
+
+Regions = Float[Tensor, "B L d_a"]
+LSTMState = tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]
+
+
+def soft_attention(
+    regions: Regions,
+    h: Float[Tensor, "B n"],
+    W_a: Float[Tensor, "m d_a"],
+    W_h: Float[Tensor, "m n"],
+    v: Float[Tensor, "m"],
+) -> Attended:
+    """Mix the regions of a picture by how well each fits what was said so far.
+
+    Args:
+        regions: a, (B, L, d_a).
+        h: the state of the decoder before the word, (B, n).
+        W_a: (m, d_a), takes a region into the attention space of size m.
+        W_h: (m, n), takes the state there.
+        v: (m,), weighs the hidden units.
+
+    Returns:
+        context (B, d_a) and weights (B, L), which sum to 1 over the regions.
+
+    Source: Xu et al. 2015, eqs. 4-6, 8, 13.
+    """
+    hidden = torch.tanh(regions @ W_a.mT + (h @ W_h.mT)[:, None])
+    context, weights = attend((hidden @ v)[:, None], regions)
+    return Attended(context[:, 0], weights[:, 0])
+
+
+def doubly_stochastic_penalty(weights: Float[Tensor, "B T L"]) -> Float[Tensor, ""]:
+    """Ask that each region be looked at once in a caption: Σ_i (1 - Σ_t α_ti)², averaged over the batch.
+
+    Args:
+        weights: (B, T, L), the row of each word; 0 at words that are padding.
+
+    Returns:
+        a number ≥ 0; 0 only where the weights of each region sum to 1 over the words.
+
+    Source: Xu et al. 2015, eq. 14.
+    """
+    return (1 - weights.sum(1)).square().sum(-1).mean()
+
+
+class Captioned(NamedTuple):
+    """What a captioner says: `logits` (B, T, n_tokens), where it looked (None without attention), and its last state."""
+
+    logits: Float[Tensor, "B T n_tokens"]
+    weights: Float[Tensor, "B T L"] | None
+    state: LSTMState
+
+
+class ShowAndTell(nn.Module):
+    """A captioner that sees one vector of the picture, once, before the first word."""
+
+    def __init__(self, n_tokens: int, d_picture: int, d_embedding: int, d_hidden: int) -> None:
+        """Set up for pictures of d_picture numbers: the mean of the regions, or all of them side by side."""
+        super().__init__()
+        self.words = nn.Embedding(n_tokens, d_embedding)
+        self.look = nn.Linear(d_picture, d_embedding)
+        self.cell = LSTM(d_embedding, d_hidden)
+        self.readout = nn.Linear(d_hidden, n_tokens)
+
+    def start(self, picture: Float[Tensor, "B d_picture"]) -> LSTMState:
+        """Read a picture (B, d_picture): the state before the first word."""
+        _, state = self.cell(self.look(picture)[:, None])
+        return state
+
+    def forward(self, picture: Float[Tensor, "B d_picture"], caption: Tokens, state: LSTMState | None = None) -> Captioned:
+        """Read caption (B, T) behind the picture (B, d_picture), or behind `state`; logits speak about each next word."""
+        states, last = self.cell(self.words(caption), self.start(picture) if state is None else state)
+        return Captioned(self.readout(states), None, last)
+
+    def step(
+        self, words: Int[Tensor, "B"], state: tuple[Tensor, LSTMState]
+    ) -> tuple[Float[Tensor, "B n_tokens"], tuple[Tensor, LSTMState]]:
+        """Read one word (B,) of each caption, as `greedy` and `beam_search` ask; state = (picture, LSTM state)."""
+        picture, before = state
+        logits, _, after = self(picture, words[:, None], before)
+        return logits[:, 0], (picture, after)
+
+
+class ShowAttendAndTell(nn.Module):
+    """A captioner that looks at the regions of the picture before each word."""
+
+    def __init__(self, n_tokens: int, d_region: int, d_embedding: int, d_hidden: int, d_attention: int) -> None:
+        """Set up for regions of d_region features."""
+        super().__init__()
+        self.words = nn.Embedding(n_tokens, d_embedding)
+        self.attention = AdditiveAttention(d_hidden, d_region, d_attention)
+        self.gate = nn.Linear(d_hidden, 1)
+        self.first_h, self.first_c = nn.Linear(d_region, d_hidden), nn.Linear(d_region, d_hidden)
+        self.cell = LSTM(d_embedding + d_region, d_hidden)
+        self.from_h, self.from_z = nn.Linear(d_hidden, d_embedding), nn.Linear(d_region, d_embedding)
+        self.readout = nn.Linear(d_embedding, n_tokens)
+
+    def start(self, regions: Regions) -> LSTMState:
+        """Give the state before the first word, from the mean of the regions (B, L, d_region)."""
+        mean = regions.mean(1)
+        return torch.tanh(self.first_h(mean)), torch.tanh(self.first_c(mean))
+
+    def forward(self, regions: Regions, caption: Tokens, state: LSTMState | None = None) -> Captioned:
+        """Read caption (B, T), T ≥ 1, looking at regions (B, L, d_region), from `state` or the start.
+
+        Returns:
+            Captioned; logits[:, t] and weights[:, t] belong to the word behind caption[:, t].
+        """
+        h, c = self.start(regions) if state is None else state
+        cell = self.cell
+        b = cell.bias_ih_l0 + cell.bias_hh_l0
+        embedded = self.words(caption)
+        states, contexts, weights = [], [], []
+        for y in embedded.unbind(1):
+            context, row = self.attention(h[:, None], regions, regions)
+            z = self.gate(h).sigmoid() * context[:, 0]
+            h, c = lstm_step(torch.cat([y, z], dim=-1), h, c, cell.weight_ih_l0, cell.weight_hh_l0, b)
+            states.append(h)
+            contexts.append(z)
+            weights.append(row)
+        said = embedded + self.from_h(torch.stack(states, dim=1)) + self.from_z(torch.stack(contexts, dim=1))
+        return Captioned(self.readout(said), torch.cat(weights, dim=1), (h, c))
+
+    def step(
+        self, words: Int[Tensor, "B"], state: tuple[Tensor, LSTMState]
+    ) -> tuple[Float[Tensor, "B n_tokens"], tuple[Tensor, LSTMState]]:
+        """Read one word (B,) of each caption, as `greedy` and `beam_search` ask; state = (regions, LSTM state)."""
+        regions, before = state
+        logits, _, after = self(regions, words[:, None], before)
+        return logits[:, 0], (regions, after)

@@ -1,0 +1,175 @@
+"""BERT's two tasks: restore words that were taken out, and tell whether one sentence follows another.
+
+Devlin et al. 2019, section 3.1 and appendix A.1-A.2 (https://arxiv.org/abs/1810.04805). 15 % of the words are chosen; of these,
+80 % become [MASK], 10 % another word, and 10 % stay, so that the model cannot trust a word just because it is not [MASK].
+Of the pairs of sentences, half belong together, and half have a second sentence from elsewhere.
+
+    L = - mean over chosen words of log p(word | corrupted text)
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from course_lib.shapes import Tokens
+
+Sentence = TypeVar("Sentence")
+
+
+class Masked(NamedTuple):
+    """A corrupted text (B, T), and which of its words were `chosen` (B, T): there the model is asked for the true word."""
+
+    tokens: Tokens
+    chosen: Bool[Tensor, "B T"]
+
+
+class Pair(NamedTuple):
+    """Two sentences, and whether the second is the one that followed."""
+
+    first: object
+    second: object
+    follows: bool
+
+
+def corrupt(
+    tokens: Tokens,
+    eligible: Bool[Tensor, "B T"],
+    mask: int,
+    choice: Float[Tensor, "B T"],
+    fate: Float[Tensor, "B T"],
+    replacements: Tokens,
+    rate: float = 0.15,
+) -> Masked:
+    """Take words out of a text by numbers that were drawn before: `mask_tokens` without chance.
+
+    Args:
+        tokens: (B, T).
+        eligible: (B, T), False where a word must stay and is never asked for, as [CLS], [SEP] and padding.
+        mask: the index of [MASK].
+        choice: (B, T) in 0…1; a word is chosen where it is below the rate.
+        fate: (B, T) in 0…1; a chosen word becomes [MASK] below 0.8, its replacement from there to below 0.9, else it stays.
+        replacements: (B, T) words.
+        rate: share of the eligible words to choose.
+
+    Returns:
+        Masked(tokens, chosen), both (B, T); the text that came in is not changed.
+
+    Source: Devlin et al. 2019, appendix A.1.
+    """
+    chosen = eligible & (choice < rate)
+    swapped = torch.where(fate < 0.9, replacements, tokens)
+    corrupted = torch.where(fate < 0.8, mask, swapped)
+    return Masked(torch.where(chosen, corrupted, tokens), chosen)
+
+
+def mask_tokens(
+    tokens: Tokens,
+    eligible: Bool[Tensor, "B T"],
+    mask: int,
+    n_tokens: int,
+    generator: torch.Generator | None = None,
+    rate: float = 0.15,
+) -> Masked:
+    """Take words out of a text by chance: 15 % of them, and of these 80 % become [MASK], 10 % any word, 10 % stay.
+
+    Args:
+        tokens: (B, T).
+        eligible: (B, T), False where a word must stay and is never asked for, as [CLS], [SEP] and padding.
+        mask: the index of [MASK].
+        n_tokens: size of the vocabulary; any word of it may come as a replacement, the true one too.
+        generator: decides the draws, on the CPU; None takes torch's own.
+        rate: share of the eligible words to choose.
+
+    Returns:
+        Masked(tokens, chosen), both (B, T).
+
+    Raises:
+        ValueError: rate is not in 0…1.
+
+    Source: Devlin et al. 2019, appendix A.1.
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"a share of the words must be in 0…1, got rate = {rate}.")
+    choice, fate = (torch.rand(tokens.shape, generator=generator).to(tokens.device) for _ in range(2))
+    replacements = torch.randint(n_tokens, tokens.shape, generator=generator).to(tokens.device)
+    return corrupt(tokens, eligible, mask, choice, fate, replacements, rate)
+
+
+def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """Average the cross-entropy of the true words over the places that were chosen.
+
+    Args:
+        logits: (B, T, n_tokens), what the model says about each place of the corrupted text.
+        tokens: the true words (B, T).
+        chosen: (B, T), True where a word counts.
+
+    Returns:
+        the mean of -log p(true word), in nats a word; NaN, the mean of nothing, where no word was chosen.
+
+    Source: Devlin et al. 2019, appendix A.1.
+    """
+    return F.cross_entropy(logits[chosen], tokens[chosen])
+
+
+def nsp_pairs(documents: Sequence[Sequence[Sentence]], coins: Float[Tensor, "n"], picks: Float[Tensor, "n"]) -> list[Pair]:
+    """Pair each sentence with the one behind it, or with one from another document.
+
+    Args:
+        documents: each a sequence of sentences, of whatever form; two documents or more with a sentence.
+        coins: in 0…1, one for each sentence with another behind it, in order; below ½ the pair is a true one.
+        picks: in 0…1, as many: which of the M sentences of all other documents, in order, comes instead: number ⌊pick · M⌋.
+
+    Returns:
+        as many pairs (first, second, follows).
+
+    Raises:
+        ValueError: there are not as many coins and picks as pairs, or there is no other document to take a sentence from.
+
+    Source: Devlin et al. 2019, section 3.1, task 2.
+    """
+    n = sum(max(len(document) - 1, 0) for document in documents)
+    if coins.shape != (n,) or picks.shape != (n,):
+        raise ValueError(f"{n} pairs need as many coins and picks, got {tuple(coins.shape)} and {tuple(picks.shape)}.")
+    sentences = [sentence for document in documents for sentence in document]
+    pairs: list[Pair] = []
+    start = 0
+    for document in documents:
+        M = len(sentences) - len(document)
+        if M == 0 and len(document) > 1:
+            raise ValueError("a sentence from another document is needed, and there is none.")
+        for first, second in pairwise(document):
+            coin, other = float(coins[len(pairs)]), min(int(picks[len(pairs)] * M), M - 1)
+            stranger = sentences[other if other < start else other + len(document)]
+            pairs.append(Pair(first, second, True) if coin < 0.5 else Pair(first, stranger, False))
+        start += len(document)
+    return pairs
+
+
+def segment_input(
+    first: Int[Tensor, "T_1"], second: Int[Tensor, "T_2"] | None, begin: int, separate: int
+) -> tuple[Int[Tensor, "T"], Int[Tensor, "T"]]:
+    """Lay out one or two sentences as BERT reads them: [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
+
+    Args:
+        first: words (T_1,).
+        second: words (T_2,), or None.
+        begin: the index of [CLS].
+        separate: the index of [SEP].
+
+    Returns:
+        tokens (T,); and segments (T,), 0 from [CLS] to the first [SEP], 1 behind it.
+
+    Source: Devlin et al. 2019, figure 2.
+    """
+    bounds = first.new_tensor([begin]), first.new_tensor([separate])
+    tokens = torch.cat([bounds[0], first, bounds[1]])
+    segments = torch.zeros_like(tokens)
+    if second is None:
+        return tokens, segments
+    rest = torch.cat([second, bounds[1]])
+    return torch.cat([tokens, rest]), torch.cat([segments, torch.ones_like(rest)])
