@@ -5,6 +5,8 @@
     python3 course.py test [pytest arguments]          the whole test suite
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
     python3 course.py exercises [--json]               the list of exercises
+    python3 course.py grade DIR_OR_ZIP [options]       grade what students handed in (docs/grading.md; --help)
+    python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in our sandbox
 
 The first call makes the folder .venv beside this file (about two minutes and 2 GB); later calls start at once.
 A Python that already has every package of pyproject.toml (a conda environment, a GPU image) is used as it is.

@@ -1,6 +1,7 @@
-"""The `course` command: lab, run, test, build, exercises. Also `python -m course_lib`."""
+"""The `course` command: lab, run, test, build, exercises, grade, export-nbgrader. Also `python -m course_lib`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,23 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--force", action="store_true", help="execute the solutions even where their code did not change")
     exercises = commands.add_parser("exercises", help="list every exercise")
     exercises.add_argument("--json", action="store_true", help="as JSON")
+    _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
+    export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
+    export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
     return parser
+
+
+def _grade_options(grade: argparse.ArgumentParser) -> None:
+    grade.add_argument("path", type=Path, metavar="DIR_OR_ZIP", help="a folder, or a download of Canvas or Moodle as it is")
+    grade.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default: beside it, NAME_graded)")
+    grade.add_argument("--lecture", metavar="NN", help="grade this lecture alone (default: what the notebooks are of)")
+    half = max(1, (os.cpu_count() or 2) // 2)
+    grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"notebooks at a time (default: {half})")
+    grade.add_argument("--seed", type=int, default=0, metavar="S", help="draws the inputs of the checks (default: 0)")
+    grade.add_argument("--require-isolation", action="store_true", help="grade nothing where a wall of the sandbox fails")
+    grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
+    grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")
+    grade.add_argument("--column", metavar="TITLE", help="which column of the roster, where its title does not tell")
 
 
 # Each command imports what it needs when it is called: `course lab` should not wait for torch.
@@ -87,7 +104,42 @@ def _exercises(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
-_COMMANDS = {"lab": _lab, "run": _run, "test": _test, "build": _build, "exercises": _exercises}
+def _grade(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_lib.grading.batch import Orders
+    from course_lib.grading.desk import Tables, grade
+    from course_lib.grading.engine import Engine
+    from course_lib.grading.files import CannotGrade
+
+    lecture = options.lecture and options.lecture.zfill(2)
+    orders = Orders(Engine, project_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
+    try:
+        return grade(options.path, orders, options.out, Tables(options.canvas, options.moodle, options.column))
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+
+
+def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_lib.grading.files import CannotGrade
+    from course_lib.grading.interop import export
+
+    try:
+        print("\n".join(f"wrote {path}" for path in export(project_root(), options.folder)))
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+_COMMANDS = {
+    "lab": _lab,
+    "run": _run,
+    "test": _test,
+    "build": _build,
+    "exercises": _exercises,
+    "grade": _grade,
+    "export-nbgrader": _export_nbgrader,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

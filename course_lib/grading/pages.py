@@ -1,0 +1,113 @@
+"""What every page of the report is made of: one file of HTML without scripts, legible in light, in dark and on paper."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1c1e21; --soft: #59616b; --back: #fff; --line: #d3d8de; --head: #f2f4f7;
+  --link: #0b57a4; --good: #14662f; --good-back: #e3f4e8; --part: #744a00; --part-back: #fdf1d8; --bad: #a3201a;
+  --bad-back: #fce8e6; --bar: #3f6fb5; }
+@media (prefers-color-scheme: dark) { :root { --text: #e7eaee; --soft: #a9b2bd; --back: #15181c; --line: #3a414a;
+  --head: #20252b; --link: #8cc0ff; --good: #84d99c; --good-back: #16301f; --part: #f2c56b; --part-back: #352a12;
+  --bad: #ff9d94; --bad-back: #3a1a18; --bar: #7aa7e8; } }
+* { box-sizing: border-box; }
+body { font: 1rem/1.5 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; color: var(--text);
+  background: var(--back); margin: 0 auto; padding: 1.5rem 1.25rem 4rem; max-width: 76rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
+h2 { font-size: 1.2rem; margin: 2.25rem 0 .5rem; }
+p, ul { max-width: 46rem; }
+a { color: var(--link); }
+a:focus-visible, .wide:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
+code { font: .92em ui-monospace, "Cascadia Mono", Consolas, Menlo, monospace; background: var(--head); border-radius: 3px;
+  padding: 0 .25em; overflow-wrap: anywhere; }
+.soft { color: var(--soft); }
+.wide { overflow-x: auto; margin: .5rem 0; }
+table { border-collapse: collapse; min-width: 20rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: .4rem; max-width: 46rem; }
+th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align: left; vertical-align: top; }
+th { font-weight: 600; }
+thead th { background: var(--head); white-space: nowrap; }
+tbody th { font-weight: 400; overflow-wrap: anywhere; min-width: 8rem; }
+.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.text { max-width: 46rem; overflow-wrap: anywhere; }
+.good { color: var(--good); background: var(--good-back); }
+.part { color: var(--part); background: var(--part-back); }
+.bad { color: var(--bad); background: var(--bad-back); }
+.bar { display: inline-block; height: .6rem; background: var(--bar); border-radius: 2px; }
+.share { display: inline-block; width: 3.2rem; font-variant-numeric: tabular-nums; }
+section { margin: 1.75rem 0; border-left: 5px solid var(--line); padding: .1rem 0 .1rem 1rem; }
+section h2 { margin: 0 0 .35rem; }
+section .badge { display: inline-block; border-radius: 3px; padding: 0 .5rem; font-weight: 600; }
+.told { font-size: 1.08rem; margin: .6rem 0; }
+@media print { :root { --text: #000; --soft: #333; --back: #fff; --line: #999; --head: #eee; --good: #14662f;
+  --good-back: #fff; --part: #744a00; --part-back: #fff; --bad: #a3201a; --bad-back: #fff; }
+  body { padding: 0; max-width: none; font-size: 10pt; } .wide { overflow: visible; }
+  tr, section { break-inside: avoid; } thead { display: table-header-group; } }
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True)
+class Html:
+    """A text that is HTML already; any other text is escaped before it is shown."""
+
+    text: str
+
+    def __str__(self) -> str:
+        """Give the text."""
+        return self.text
+
+
+def html(text: object) -> Html:
+    """Make HTML of a text: escaped, with `code` between back-ticks."""
+    if isinstance(text, Html):
+        return text
+    parts = escape(str(text)).split("`")
+    if len(parts) % 2 == 0:  # a back-tick without its partner is one
+        parts[-2:] = ["`".join(parts[-2:])]
+    return Html("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
+
+
+def page(title: str, body: Iterable[object]) -> str:
+    """Make a whole page."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n'
+        + "\n".join(map(str, body))
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def cell(text: object, kind: str = "") -> Html:
+    """Make a cell of a table; `kind` is one or more of n (a number), text (long), good, part, bad."""
+    return Html(f'<td class="{kind}">{html(text)}</td>' if kind else f"<td>{html(text)}</td>")
+
+
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[int] = ()) -> Html:
+    """Make a table whose first cell of a row names it.
+
+    Args:
+        caption: what is to be seen, in a sentence; also the name of the region where the table is wider than the page.
+        header: a title for each column.
+        rows: the cells, made by `cell`, or texts.
+        numbers: the columns that hold numbers, from 0.
+    """
+    right = set(numbers)
+    head = "".join(f'<th scope="col"{" class=n" if i in right else ""}>{html(text)}</th>' for i, text in enumerate(header))
+    body = "\n".join(f"<tr>{_row(row, right)}</tr>" for row in rows)
+    region = f'<div class="wide" role="region" tabindex="0" aria-label="{escape(caption)}">'
+    return Html(
+        f"{region}<table><caption>{html(caption)}</caption>\n"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _row(row: Sequence[object], numbers: set[int]) -> str:
+    first = f'<th scope="row"{" class=n" if 0 in numbers else ""}>{html(row[0])}</th>'
+    rest = (
+        text if isinstance(text, Html) and text.text.startswith("<td") else cell(text, "n" if i in numbers else "")
+        for i, text in enumerate(row[1:], start=1)
+    )
+    return first + "".join(map(str, rest))
