@@ -1,9 +1,10 @@
 """How the outcome of an answer is held against the outcome of the reference: one function for each kind of property.
 
-A judge returns None where the property holds, else the sentence that says what was expected and what came.
+A judge returns None where the property holds, else a Miss: what was expected and what came.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,86 +13,96 @@ from course_lib.exercises import guard
 from course_lib.exercises.guard import TimedOut
 from course_lib.exercises.outcome import NotAFunction, Outcome, is_close
 
-Judge = Callable[[Outcome, Outcome], str | None]
+
+class Miss(NamedTuple):
+    """What is wrong, in a sentence; apart from it the numbers that show it, which a graded report must not tell."""
+
+    what: str
+    numbers: str = ""
 
 
-def runs(expected: Outcome, got: Outcome) -> str | None:
+Judge = Callable[[Outcome, Outcome], Miss | None]
+
+
+def runs(expected: Outcome, got: Outcome) -> Miss | None:
     """Hold where the answer returns something."""
     if isinstance(got.error, TimedOut):
-        return f"It was still running after {guard.TIME_LIMIT:g} seconds. Is there a loop that never ends?"
+        return Miss(f"It was still running after {guard.TIME_LIMIT:g} seconds. Is there a loop that never ends?")
     if isinstance(got.error, NotAFunction):
-        return str(got.error)
+        return Miss(str(got.error))
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
-        return f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
+        return Miss(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}")
     if got.results is None:
-        return "It returned None. Is there a `return` at its end?"
+        return Miss("It returned None. Is there a `return` at its end?")
     return None
 
 
-def same_shapes(expected: Outcome, got: Outcome) -> str | None:
+def same_shapes(expected: Outcome, got: Outcome) -> Miss | None:
     """Hold where as many results come as expected, each a tensor of the expected shape and kind, on the expected device."""
     if (failure := runs(expected, got)) is not None:
         return failure
     if len(expected.results) != len(got.results):
-        return f"It should return {_count(expected)}, and it returned {_count(got)}."
+        return Miss(f"It should return {_count(expected)}, and it returned {_count(got)}.")
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not isinstance(want, Tensor):
             continue
         if not isinstance(have, Tensor):
-            return f"{name} should be a tensor, and it is of type {type(have).__name__}."
+            return Miss(f"{name} should be a tensor, and it is of type {type(have).__name__}.")
         if want.shape != have.shape:
-            return f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}."
+            return Miss(f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}.")
         if _kind(want) != _kind(have):
-            return f"{name} should be {_kind(want)}, and it is {have.dtype}."
+            return Miss(f"{name} should be {_kind(want)}, and it is {have.dtype}.")
         if want.device != have.device:
-            return f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}."
+            return Miss(f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}.")
     return None
 
 
-def same_values(expected: Outcome, got: Outcome) -> str | None:
+def same_values(expected: Outcome, got: Outcome) -> Miss | None:
     """Hold where every result is the expected number, up to rounding."""
     if (failure := same_shapes(expected, got)) is not None:
         return failure
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not is_close(want, have):
-            return f"{name} is wrong. {_first_difference(want, have)}"
+            return Miss(f"{name} is wrong.", _first_difference(want, have))
     return None
 
 
 def right_result(*indices: int) -> Judge:
     """Make a judge that looks at some of the results only: partial credit for an answer that has one of several right."""
 
-    def judge(expected: Outcome, got: Outcome) -> str | None:
+    def judge(expected: Outcome, got: Outcome) -> Miss | None:
         if (failure := same_shapes(expected, got)) is not None:
             return failure
         for i in indices:
             if not is_close(expected.results[i], got.results[i]):
-                return f"{expected.names[i]} is wrong. {_first_difference(expected.results[i], got.results[i])}"
+                return Miss(f"{expected.names[i]} is wrong.", _first_difference(expected.results[i], got.results[i]))
         return None
 
     return judge
 
 
-def same_gradients(expected: Outcome, got: Outcome) -> str | None:
+def same_gradients(expected: Outcome, got: Outcome) -> Miss | None:
     """Hold where the values are right and so are the gradients of every input."""
     if (failure := same_values(expected, got)) is not None:
         return failure
     if got.gradients is None:
-        return "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, `torch.tensor`)."
+        return Miss(
+            "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, `torch.tensor`)."
+        )
     for i, (want, have) in enumerate(zip(expected.gradients or (), got.gradients, strict=True)):
         if not is_close(want, have):
-            return f"The gradient of floating-point input {i + 1} is wrong. {_first_difference(want, have)}"
+            return Miss(f"The gradient of floating-point input {i + 1} is wrong.", _first_difference(want, have))
     return None
 
 
-def unchanged(expected: Outcome, got: Outcome) -> str | None:
+def unchanged(expected: Outcome, got: Outcome) -> Miss | None:
     """Hold where the answer leaves its arguments as they were; what it returns is for the other properties."""
     if isinstance(got.error, TimedOut):
         return runs(expected, got)
     if got.changed:
         places = ", ".join(str(i + 1) for i in got.changed)
-        return f"Argument {places} is changed by the call: something works in place (`+=`, `masked_fill_`, `x[...] = …`)."
+        return Miss(f"Argument {places} is changed by the call: something works in place (`+=`, `masked_fill_`, `x[...] = …`).")
     return None
 
 

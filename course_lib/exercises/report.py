@@ -51,7 +51,11 @@ class Report:
 
 def _row(finding: Finding) -> str:
     colour, sign = _COLOURS[finding.status], _SIGNS[finding.status]
-    detail = "skipped: it needs the ones that fail" if finding.status == "skipped" else _marked(finding.detail)
+    detail = (
+        "skipped: it needs the ones that fail"
+        if finding.status == "skipped"
+        else _marked(f"{finding.detail} {finding.numbers}".strip())
+    )
     example = f'<br><span style="opacity:.75">smallest input: {escape(finding.example)}</span>' if finding.example else ""
     points = f"{finding.points if finding.status == 'holds' else 0}/{finding.points}" if finding.points else ""
     cell = '<td style="text-align:left;vertical-align:top">'
