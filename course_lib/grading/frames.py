@@ -1,0 +1,214 @@
+"""What crosses the wall: frames of a length, a small JSON header and the raw bytes of tensors, and nothing else.
+
+    frame = b"ATF1" · length of the header (4 bytes) · length of the body (8 bytes) · header (JSON) · body (tensors, one
+    after the other)
+
+Nothing that is read is ever evaluated: no pickle, npz or zip. Sizes, counts and depths are capped before memory is taken, and
+whatever does not fit is Malformed, never another exception. This text also runs inside the sandbox: it needs the standard
+library and torch only.
+"""
+
+import ctypes
+import json
+import math
+import socket
+import struct
+import time
+
+import torch
+
+MAGIC = b"ATF1"
+PREFIX = struct.Struct("!4sIQ")
+LARGEST_HEADER = 2**18
+LARGEST_BODY = 2**25
+MOST_ITEMS = 4096
+DEEPEST = 16
+LONGEST_TEXT = 2000
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    )
+}
+
+
+class Malformed(Exception):
+    """What came is no frame, or one that says what no honest one says."""
+
+
+class Late(Exception):
+    """A frame did not come, or did not go, in time."""
+
+
+class Ended(Exception):
+    """The other side closed the connection."""
+
+
+class Foreign:
+    """Stands for a value of a type that does not cross the wall; the name of its type is all that is known of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def send(connection: socket.socket, header: object, tensors: list[torch.Tensor], deadline: float) -> None:
+    """Send a header, made by `flat`, and its tensors; Late after `deadline`, a time of `time.monotonic()`."""
+    text = json.dumps(header, allow_nan=False).encode()
+    body = b"".join(map(_bytes, tensors))
+    try:
+        _hurry(connection, deadline)
+        connection.sendall(PREFIX.pack(MAGIC, len(text), len(body)) + text + body)
+    except TimeoutError:
+        raise Late from None
+    except OSError as error:
+        raise Ended from error
+
+
+def receive(
+    connection: socket.socket, deadline: float, largest_header: int = LARGEST_HEADER, largest_body: int = LARGEST_BODY
+) -> tuple[object, bytearray]:
+    """Receive a header, which `full` turns into values, and the bytes of its tensors.
+
+    Raises:
+        Malformed: it is no frame, or larger than allowed.
+        Late: it was not there in full at `deadline`.
+        Ended: the connection was closed before a frame began.
+    """
+    magic, n_header, n_body = PREFIX.unpack(_exactly(connection, PREFIX.size, deadline, first=True))
+    if magic != MAGIC or n_header > largest_header or n_body > largest_body:
+        raise Malformed("no frame, or too large a one")
+    text, body = _exactly(connection, n_header, deadline), _exactly(connection, n_body, deadline)
+    try:
+        return json.loads(text.decode("utf-8"), parse_constant=_no_constant), body
+    except (ValueError, RecursionError) as error:
+        raise Malformed("the header is no JSON") from error
+
+
+def flat(value: object, tensors: list[torch.Tensor], depth: int = 0) -> object:
+    """Write a value as JSON, with its tensors set aside in `tensors`; what does not cross the wall becomes its type's name."""
+    kind = type(value)
+    if kind in (bool, type(None)) or (kind is int and abs(value) < 2**63):
+        return value
+    if kind is float:
+        return {"float": value.hex()}
+    if kind is str:
+        return {"text": value[:LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8")}
+    if isinstance(value, torch.Tensor):
+        return _flat_tensor(value, tensors)
+    if kind is torch.device or kind is torch.dtype:
+        return {kind.__name__: str(value)}
+    if isinstance(value, tuple | list) and depth < DEEPEST and len(value) <= MOST_ITEMS:
+        name = "tuple" if isinstance(value, tuple) else "list"
+        return {name: [flat(item, tensors, depth + 1) for item in value]}
+    return {"foreign": kind.__name__[:100]}
+
+
+def full(header: object, body: bytearray) -> object:
+    """Read what `flat` wrote: the values and tensors of a header and the body that came with it; else Malformed."""
+    reader = _Reader(body)
+    try:
+        value = reader.value(header, 0)
+    except Malformed:
+        raise
+    except Exception as error:
+        raise Malformed("the header says what it should not") from error
+    if reader.used != len(body):
+        raise Malformed("the body is longer than its tensors")
+    return value
+
+
+class _Reader:
+    def __init__(self, body: bytearray) -> None:
+        self.body, self.used, self.items = body, 0, 0
+
+    def value(self, header: object, depth: int) -> object:
+        self.items += 1
+        if depth > DEEPEST or self.items > MOST_ITEMS:
+            raise Malformed("too deep or too many")
+        if header is None or isinstance(header, bool):
+            return header
+        if isinstance(header, int):
+            return self.checked(header, abs(header) < 2**63)
+        ((kind, content),) = self.checked(header, isinstance(header, dict)).items()
+        match kind:
+            case "tuple" | "list":
+                values = [self.value(item, depth + 1) for item in self.checked(content, isinstance(content, list))]
+                return tuple(values) if kind == "tuple" else values
+            case "tensor" | "meta":
+                return self.tensor(kind == "meta", *content)
+            case "float":
+                return float.fromhex(content)
+            case "text":
+                return self.checked(content, isinstance(content, str) and len(content) <= LONGEST_TEXT)
+            case "device":
+                return torch.device(content)
+            case "dtype":
+                return DTYPES[content.removeprefix("torch.")]
+            case "foreign":
+                return Foreign(self.checked(content, isinstance(content, str) and len(content) <= 100))
+        raise Malformed("an unknown kind of value")
+
+    def tensor(self, meta: bool, dtype: str, shape: list[int]) -> torch.Tensor:
+        sizes = all(type(n) is int and 0 <= n < 2**31 for n in shape) and math.prod(n for n in shape if n) < 2**40
+        self.checked(shape, isinstance(shape, list) and len(shape) <= 16 and sizes)
+        if meta:
+            return torch.empty(shape, dtype=DTYPES[dtype], device="meta")
+        count = math.prod(shape)
+        start, self.used = self.used, self.used + count * DTYPES[dtype].itemsize
+        if self.used > len(self.body):
+            raise Malformed("the body is shorter than its tensors")
+        if count == 0:
+            return torch.empty(shape, dtype=DTYPES[dtype])
+        part = self.body[start : self.used]
+        if dtype == "bool" and torch.frombuffer(part, dtype=torch.uint8).max() > 1:
+            raise Malformed("a truth value that is neither 0 nor 1")
+        return torch.frombuffer(part, dtype=DTYPES[dtype]).reshape(shape)
+
+    @staticmethod
+    def checked(value: object, right: bool) -> object:
+        if not right:
+            raise Malformed("a value out of its bounds")
+        return value
+
+
+def _flat_tensor(tensor: torch.Tensor, tensors: list[torch.Tensor]) -> object:
+    dtype, shape = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)
+    if dtype not in DTYPES or tensor.layout != torch.strided or len(shape) > 16:
+        return {"foreign": f"{type(tensor).__name__} of {tensor.dtype}"[:100]}
+    if tensor.is_meta:
+        return {"meta": [dtype, shape]}
+    tensors.append(tensor.detach().cpu().resolve_conj().resolve_neg().contiguous())
+    return {"tensor": [dtype, shape]}
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
+
+
+def _exactly(connection: socket.socket, n: int, deadline: float, first: bool = False) -> bytearray:
+    data = bytearray()
+    while len(data) < n:
+        try:
+            _hurry(connection, deadline)
+            part = connection.recv(min(n - len(data), 2**20))
+        except TimeoutError:
+            raise Late from None
+        except OSError as error:
+            raise Ended from error
+        if not part:
+            raise Ended if first and not data else Malformed("the frame breaks off")
+        data += part
+    return data
+
+
+def _hurry(connection: socket.socket, deadline: float) -> None:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise Late
+    connection.settimeout(None if left == math.inf else left)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no number of a header")

@@ -1,0 +1,213 @@
+"""What of a notebook is run for one exercise: the student's function, and whatever of the notebook it needs by name.
+
+Cells are found by their marks (nbgrader's `grade_id`, our `exercise`, the cell's id), else by the name that they define, as a
+kernel would: the last definition before the check counts. Of all other cells only the statements that bind a needed name are
+taken, so that no test, experiment or training ever runs; nor does anything that stands in the solution cell and is not needed.
+An earlier exercise that is needed by name is the library's own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from course_lib.exercises import Exercise
+from course_lib.grading.cells import Cell, cells_in
+from course_lib.grading.statements import Statement, Unparsable, read_all
+from course_lib.publishing import NotACourse, UnknownLecture, lectures, project_root
+
+At = tuple[int, int]
+"""The place of a statement: the number of its cell and its number in the cell."""
+
+
+class NotFound(LookupError):
+    """No cell of the notebook holds the exercise."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One cell of a program: a name for tracebacks, its text, and the numbers of the statements that are run."""
+
+    name: str
+    source: str
+    take: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run for an exercise, and the name of the function that it should define."""
+
+    function: str
+    parts: tuple[Part, ...]
+
+
+class Notebook:
+    """The cells of a submission, parsed once, and beneath them those that the course handed out."""
+
+    def __init__(self, cells: Sequence[Cell], lecture: str) -> None:
+        """Parse every cell; what is no Python is kept as its error."""
+        self.cells = list(cells)
+        self.given = list(handed_out(lecture))
+        self.read = read_all([cell.source for cell in self.cells])
+        self.read += read_all([cell.source for cell in self.given])
+        self.original = {cell.source for cell in self.given}
+
+    def program(self, exercise: Exercise, others: Sequence[Exercise]) -> Program:
+        """Put together what is run for an exercise.
+
+        Args:
+            exercise: the one that is judged.
+            others: the exercises of the same lecture; the earlier of them are taken from the library.
+
+        Raises:
+            NotFound: no cell defines its function.
+            Unparsable: the cell that should define it is no Python.
+        """
+        name, at = self.answer(exercise)
+        ready = {other.reference.__name__: other for other in others if other.id < exercise.id}
+        later = {other.reference.__name__: other for other in others if other.id > exercise.id}
+        search = _Search(self, ready, later)
+        search.take(at)
+        search.finish()
+        return Program(name, (*search.imports(), *self._parts(search.taken)))
+
+    def answer(self, exercise: Exercise) -> tuple[str, At]:
+        """Find the statement that defines the function of an exercise, and the name it has there."""
+        name, marked = exercise.reference.__name__, self._marked(exercise)
+        found = [
+            at for at, statement in self._statements() if name in statement.binds and self._is_own(at, statement, marked)
+        ]
+        whole = [at for at in found if not self._at(at).is_stub]
+        check = self._check(exercise)
+        code = [at for at in whole if self.cells[at[0]].type == "code"]
+        for places in ([at for at in code if at[0] <= check], code, whole):
+            if places:
+                return name, places[-1]
+        for cell in marked:
+            functions = [(n, at) for at in self._in_cell(cell) for n in self._at(at).binds if not self._at(at).assigns]
+            if len(functions) == 1 and not self._at(functions[0][1]).is_stub:
+                return functions[0]
+        for cell in marked:
+            if isinstance(self.read[cell], Unparsable):
+                raise self.read[cell]
+        if found:
+            return name, found[-1]
+        raise NotFound(f"No cell of this notebook defines `{name}`.")
+
+    def _is_own(self, at: At, statement: Statement, marked: list[int]) -> bool:
+        """Whether a definition is the student's: not an import of the library, a check, or a cell that was handed out."""
+        handed_out = at[0] not in marked and self.cells[at[0]].source in self.original
+        return not (statement.is_check or statement.is_from_the_course or handed_out)
+
+    def _marked(self, exercise: Exercise) -> list[int]:
+        ids = {cell.id for cell in self.given if cell.id and _is_marked(cell, exercise)}
+        return [i for i, cell in enumerate(self.cells) if cell.id in ids or _is_marked(cell, exercise)]
+
+    def _check(self, exercise: Exercise) -> int:
+        """The number of the cell that checks an exercise; that of the last cell where there is none."""
+        wanted = f"check-{exercise.id.replace('.', '-')}"
+        checks = [i for i, cell in enumerate(self.cells) if _grade_id(cell) == wanted]
+        return checks[0] if checks else len(self.cells)
+
+    def _statements(self) -> Iterator[tuple[At, Statement]]:
+        for i in range(len(self.cells)):
+            for at in self._in_cell(i):
+                yield at, self._at(at)
+
+    def _in_cell(self, cell: int) -> list[At]:
+        read = self.read[cell]
+        return [] if isinstance(read, Unparsable) else [(cell, j) for j in range(len(read[1]))]
+
+    def _at(self, at: At) -> Statement:
+        return self.read[at[0]][1][at[1]]
+
+    def binders(self, name: str, cell: int) -> list[At]:
+        """The statements of one cell that bind a name or change it; none where the cell only changes it."""
+        own = [at for at in self._in_cell(cell) if name in self._at(at).binds and not self._at(at).is_check]
+        if own and all(self._at(at).assigns for at in own):
+            own = [at for at in self._in_cell(cell) if at in own or name in self._at(at).changes]
+        return own
+
+    def stars(self) -> list[At]:
+        """Every `from … import *`."""
+        return [at for i in range(len(self.read)) for at in self._in_cell(i) if self._at(at).is_star]
+
+    def around(self, cell: int) -> Iterator[int]:
+        """The other cells in the order in which they are searched: nearest before, then after; code first; then ours."""
+        n = len(self.cells)
+        near = [i for i in (*range(min(cell, n) - 1, -1, -1), *range(cell + 1, n))]
+        yield from (i for i in near if self.cells[i].type == "code")
+        yield from (i for i in near if self.cells[i].type != "code")
+        yield from range(n, len(self.read))
+
+    def _parts(self, taken: set[At]) -> Iterator[Part]:
+        ours = len(self.cells)
+        for cell in sorted({cell for cell, _ in taken}, key=lambda cell: (cell < ours, cell)):
+            yield Part(f"<cell {cell + 1}>", self.read[cell][0], tuple(sorted(j for i, j in taken if i == cell)))
+
+
+@dataclass
+class _Search:
+    """The search for everything that an answer needs."""
+
+    notebook: Notebook
+    ready: dict[str, Exercise]
+    later: dict[str, Exercise]
+    taken: set[At] = field(default_factory=set)
+    given: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+
+    def take(self, first: At) -> None:
+        waiting = [first]
+        while waiting:
+            at = waiting.pop()
+            if at in self.taken:
+                continue
+            self.taken.add(at)
+            for name in self.notebook._at(at).needs:
+                waiting += self._found(name, at[0])
+
+    def finish(self) -> None:
+        """Where a name was found nowhere, it may come from an `import *`."""
+        if self.missing:
+            self.taken.update(self.notebook.stars())
+
+    def imports(self) -> Iterator[Part]:
+        for name in sorted(self.given):
+            module = self.ready[name].reference.__module__
+            yield Part("<course>", f"from {module} import {name}", (0,))
+
+    def _found(self, name: str, cell: int) -> list[At]:
+        if own := self.notebook.binders(name, cell):
+            return own
+        if name in self.ready:
+            self.given.add(name)
+            return []
+        if name in self.later:
+            try:
+                return [self.notebook.answer(self.later[name])[1]]
+            except (NotFound, Unparsable):
+                return []
+        for other in self.notebook.around(cell):
+            if found := self.notebook.binders(name, other):
+                return found
+        self.missing.add(name)
+        return []
+
+
+@cache
+def handed_out(lecture: str) -> tuple[Cell, ...]:
+    """The cells of a lecture as the course hands it out; none where its notebooks are not installed."""
+    try:
+        (found,) = lectures(project_root(), [lecture])
+        return tuple(cell for cell in cells_in(found.unsolved.read_bytes()) if cell.type == "code")
+    except (NotACourse, UnknownLecture, OSError, ValueError):
+        return ()
+
+
+def _is_marked(cell: Cell, exercise: Exercise) -> bool:
+    return cell.metadata.get("exercise") == exercise.id or _grade_id(cell) == f"exercise-{exercise.id.replace('.', '-')}"
+
+
+def _grade_id(cell: Cell) -> object:
+    marks = cell.metadata.get("nbgrader")
+    return marks.get("grade_id") if isinstance(marks, dict) else None
