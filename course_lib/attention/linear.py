@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, attend, require_mask
-from course_lib.attention.linear_chunks import ChunkedCausal, in_chunks
+from course_lib.attention.linear_chunks import ChunkedCausal, divisor, in_chunks
 from course_lib.primitives.kernels import elu_feature_map
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
@@ -203,8 +203,8 @@ def silence(phi_k: KeyFeatures, mask: Mask | None, silent: float = 0.0) -> KeyFe
 
 
 def divide(numerator: Tensor, normaliser: Tensor) -> Tensor:
-    """Divide, with 0 where the normaliser is 0: there is nothing to share out, and no gradient."""
-    return numerator / normaliser.masked_fill(normaliser == 0, torch.inf)
+    """Divide, with 0 where the normaliser vanishes: there is nothing to share out, and no gradient."""
+    return numerator / divisor(normaliser)
 
 
 def require_one_length(phi_q: Tensor, phi_k: Tensor) -> None:

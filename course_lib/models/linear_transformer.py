@@ -132,7 +132,7 @@ def _heads(block: Block, x: Sequence) -> tuple[Tensor, Tensor, Tensor]:
 @torch.no_grad()
 def generate_recurrently(
     model: LinearTransformer, prompt: Tokens, n: int, choose: Callable[[Tensor], Int[Tensor, "B"]]
-) -> Tokens:
+) -> Int[Tensor, "B n"]:
     """Write n more tokens behind each prompt (B, T), T ≥ 1, each at the same cost and in the same memory.
 
     Args:

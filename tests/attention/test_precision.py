@@ -11,17 +11,23 @@ from course_lib.attention import (
     AttentionLayer2d,
     ConcatAttention,
     GeneralAttention,
+    LinearAttention,
     MultiHead,
+    PerformerAttention,
     additive_scores,
     attend,
     attention_over_image,
     causal_attention,
+    causal_linear_attention,
+    causal_performer_attention,
+    chunked_linear_attention,
     concat_scores,
     dot_attention,
     fused_causal_attention,
     fused_scaled_dot_product_attention,
     general_scores,
     multi_head_attention,
+    recurrent_linear_attention,
     scaled_dot_product_attention,
 )
 
@@ -31,6 +37,7 @@ MASK = torch.rand(B, T_q, T_k, generator=torch.Generator().manual_seed(1)) < 0.6
 MASK[..., 0] = True
 MASK[1, 2] = False
 QKV = (B, T_q, d_k), (B, T_k, d_k), (B, T_k, d_v)
+SELF = (B, T_k, d_k), (B, T_k, d_k), (B, T_k, d_v)
 PROJECTIONS = (H * d_k, d_k), (H * d_k, d_k), (H * d_v, d_v), (d_k, H * d_v)
 
 MODEL = (B, T_q, H * d_k), (B, T_k, H * d_k), (B, T_k, H * d_k)
@@ -55,6 +62,12 @@ UNMASKED = {
     "additive scores": (lambda: additive_scores, [*QKV[:2], (d_a, d_k), (d_a, d_k), (d_a,)]),
     "general scores": (lambda: general_scores, [*QKV[:2], (d_k, d_k)]),
     "concat scores": (lambda: concat_scores, [*QKV[:2], (d_a, 2 * d_k), (d_a,)]),
+    "linear": (LinearAttention, QKV),
+    "linear, causal": (lambda: LinearAttention(mix=causal_linear_attention), SELF),
+    "linear, chunked": (lambda: LinearAttention(mix=chunked_linear_attention), SELF),
+    "linear, recurrent": (lambda: LinearAttention(mix=recurrent_linear_attention), SELF),
+    "Performer": (lambda: PerformerAttention(d_k, d_a), QKV),
+    "Performer, causal": (lambda: PerformerAttention(d_k, d_a, causal_performer_attention), SELF),
     "image": (lambda: attention_over_image, [(B, C, 5, 7), (d_k, C), (d_k, C), (d_v, C)]),
     "image layer": (lambda: AttentionLayer2d(C, d_k, d_v), [(B, C, 5, 7)]),
 }
