@@ -1,0 +1,194 @@
+"""Exercise 16.1, warp: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+HINTS = (
+    (
+        "A pixel moves from r to A r + t. Now stand on a pixel of the *new* image, at r: from which place of the old image "
+        "did it come? Write that place down before you think of any grid."
+    ),
+    (
+        "It came from A⁻¹ (r - t). `F.affine_grid` wants the same map with both places in half widths and half heights of "
+        "the image: put r = half · u on both sides, half = (W / 2, H / 2), solve for the old u, and read off its matrix and "
+        "its shift."
+    ),
+    (
+        "With `back` for the inverse of A: row i, column j of the 2 × 2 part is back[i, j] · half[j] / half[i], and the last "
+        "column is -(back @ t)[i] / half[i]. These are (B, 2, 3); give them with `images.shape` to `F.affine_grid`, and its "
+        "grid to `F.grid_sample`, both with align_corners=False."
+    ),
+)
+
+
+def pushes_instead_of_pulling(images, A, t):
+    """You hand A and t over as they are. The sampler *fetches*: it asks for each new pixel where it came from, which is
+    the way back. Your images turn, grow and move the wrong way round."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    theta = torch.cat([A * half, t[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def transposes_for_the_inverse(images, A, t):
+    """You go back by the transpose of A. That undoes a rotation; as soon as A also stretches or shears, its inverse is
+    another matrix."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = A.mT
+    theta = torch.cat([back * half, -back @ t[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def undoes_the_matrix_before_the_shift(images, A, t):
+    """You go back by A⁻¹ r - t. The pixel was first multiplied by A and then shifted, so the way back takes off the
+    shift first: your shift is turned and stretched along with the image."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    theta = torch.cat([torch.linalg.inv(A) * half, -t[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def shifts_the_other_way(images, A, t):
+    """You invert the matrix but not the shift. On the way back t is taken off; you add it, and the image moves left
+    where it should move right."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back * half, back @ t[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def shifts_in_pixels(images, A, t):
+    """You give the grid a shift in pixels. Its unit is half an image, from the centre to the edge, so that a shift by
+    2 pixels already carries everything out of sight."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back * half / half[:, None], -back @ t[:, :, None]], dim=-1)
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def shifts_in_whole_widths(images, A, t):
+    """You divide the shift by the whole width and height. The places run from -1 to 1, which is two units across an
+    image, so your images move half as far as they should."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back * half / half[:, None], -back @ t[:, :, None] / (2 * half[:, None])], dim=-1)
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def exchanges_width_and_height(images, A, t):
+    """You divide x by the height and y by the width. A shape lists H before W, but places are (x, y), and x runs along
+    the width. Square images hide it."""
+    half = images.new_tensor(images.shape[2:]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back * half, -back @ t[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def turns_in_stretched_places(images, A, t):
+    """You use the inverse matrix on places from -1 to 1, whatever the sides of the image are. In an image that is wider
+    than high these units differ along x and y, and your rotation shears."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back, -back @ t[:, :, None] / half[:, None]], dim=-1)
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def takes_rows_for_x(images, A, t):
+    """You read the axes of A and t as (row, column). They are (x, y), right and down: what should move right moves
+    down, and a rotation turns the other way."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A.flip(1, 2))
+    theta = torch.cat([back * half, -back @ t.flip(-1)[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
+def moves_all_images_alike(images, A, t):
+    """You move every image by the first matrix and the first shift. Each image of the batch has its own."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A[:1])
+    theta = torch.cat([back * half, -back @ t[:1, :, None]], dim=-1) / half[:, None]
+    grid = F.affine_grid(theta.expand(len(images), -1, -1), images.shape, align_corners=False)
+    return F.grid_sample(images, grid, align_corners=False)
+
+
+def aligns_the_corners(images, A, t):
+    """Your -1 and 1 are the centres of the outermost pixels (align_corners=True). You divide by half the width, which
+    reaches to their outer edges, so your shifts come out a little too small."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back * half, -back @ t[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=True), align_corners=True)
+
+
+def smears_the_border(images, A, t):
+    """You let the outermost pixels go on for ever outside the image. Nothing stands out there: what comes from outside
+    is 0."""
+    half = images.new_tensor([images.shape[3], images.shape[2]]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back * half, -back @ t[:, :, None]], dim=-1) / half[:, None]
+    grid = F.affine_grid(theta, images.shape, align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def through_three_by_three_matrices(images, A, t):
+    """The whole map in homogeneous places, units changed by one matrix and its inverse, inverted at the end."""
+    B, _, H, W = images.shape
+    last_row = A.new_tensor([0.0, 0.0, 1.0]).expand(B, 1, 3)
+    forward = torch.cat([torch.cat([A, t.unsqueeze(2)], dim=2), last_row], dim=1)
+    pixels = torch.diag(A.new_tensor([W / 2, H / 2, 1.0]))
+    theta = (torch.linalg.inv(pixels) @ forward @ pixels).inverse()[:, :2]
+    return F.grid_sample(images, F.affine_grid(theta, list(images.shape), align_corners=False), align_corners=False)
+
+
+def with_a_grid_of_its_own(images, A, t):
+    """No `affine_grid`: the centres of the pixels laid out in pixels, sent back, and only then put in units."""
+    H, W = images.shape[-2:]
+    y, x = torch.meshgrid(
+        torch.arange(H, device=t.device) - (H - 1) / 2, torch.arange(W, device=t.device) - (W - 1) / 2, indexing="ij"
+    )
+    r = torch.stack([x, y], dim=-1).to(t).reshape(1, H * W, 2)
+    source = torch.bmm(r - t[:, None], torch.linalg.inv(A).mT)
+    return F.grid_sample(images, (2 * source / source.new_tensor([W, H])).view(-1, H, W, 2), align_corners=False)
+
+
+def by_the_four_neighbours(images, A, t):
+    """No `grid_sample` either: the four pixels around each source gathered, and mixed by the areas across from them."""
+    B, C, H, W = images.shape
+    y, x = (torch.arange(n, device=t.device, dtype=t.dtype) - (n - 1) / 2 for n in (H, W))
+    r = torch.stack([x.repeat(H), y.repeat_interleave(W)])
+    column, row = torch.bmm(torch.linalg.inv(A), r - t[:, :, None]).view(B, 2, H * W).unbind(1)
+    column, row = column + (W - 1) / 2, row + (H - 1) / 2
+    left, top = column.detach().floor(), row.detach().floor()
+    out = images.new_zeros(B, C, H * W)
+    for j, share_x in ((left, left + 1 - column), (left + 1, column - left)):
+        for i, share_y in ((top, top + 1 - row), (top + 1, row - top)):
+            inside = (j >= 0) & (j < W) & (i >= 0) & (i < H)
+            place = (i.clamp(0, H - 1) * W + j.clamp(0, W - 1)).long()
+            pixel = images.flatten(2).gather(2, place[:, None].expand(-1, C, -1))
+            out = out + pixel * (share_x * share_y * inside)[:, None]
+    return out.view(B, C, H, W)
+
+
+def in_double_precision(images, A, t):
+    """All in float64, the units changed by diagonal matrices, and given back in the precision that came in."""
+    half = torch.tensor([images.shape[-1] / 2, images.shape[-2] / 2], dtype=torch.float64, device=A.device)
+    back = torch.linalg.solve(A.double(), torch.eye(2, dtype=torch.float64, device=A.device).expand(A.shape))
+    turn = half.reciprocal().diag() @ back @ half.diag()
+    shift = torch.bmm(back, t.double().neg().unsqueeze(-1)) / half.view(1, 2, 1)
+    grid = F.affine_grid(torch.cat((turn, shift), dim=2), images.shape, align_corners=False)
+    return F.grid_sample(images.double(), grid, mode="bilinear", padding_mode="zeros", align_corners=False).to(images.dtype)
+
+
+WRONG = (
+    pushes_instead_of_pulling,
+    transposes_for_the_inverse,
+    undoes_the_matrix_before_the_shift,
+    shifts_the_other_way,
+    shifts_in_pixels,
+    shifts_in_whole_widths,
+    exchanges_width_and_height,
+    turns_in_stretched_places,
+    takes_rows_for_x,
+    moves_all_images_alike,
+    aligns_the_corners,
+    smears_the_border,
+)
+RIGHT = (through_three_by_three_matrices, with_a_grid_of_its_own, by_the_four_neighbours, in_double_precision)
