@@ -8,11 +8,15 @@ which node i looks:
 It is the masked attention of `attend` with the mask written as a list: time and memory go with the edges, not with N².
 """
 
+import warnings
+from functools import cache
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from course_lib.attention.core import Attended
+from course_lib.attention.core import Attended, attend
 from course_lib.primitives.graphs import require_edges
 from course_lib.shapes import Edges, Nodes
 
@@ -64,5 +68,100 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, key)
     wide = messages.to(torch.promote_types(messages.dtype, torch.float32))
-    context = wide.new_zeros(values.shape).index_add(-2, query, wide)
+    context = wide.new_zeros(*wide.shape[:-2], *values.shape[-2:]).index_add(-2, query, wide)
     return Attended(context.to(messages.dtype), weights)
+
+
+def dense_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
+    """Compute `attend_edges` by `attend` over a full mask (N, N): the quicker form for graphs of a few hundred nodes.
+
+    An edge listed several times stands in the matrix once, with the logarithm of the sum of its exponentials.
+    """
+    n_nodes = values.shape[-2]
+    require_edges(edges, n_nodes)
+    query, key = edges
+    place = (query * n_nodes + key).long().expand(scores.shape)
+    empty = scores.new_full((*scores.shape[:-1], n_nodes**2), -torch.inf)
+    largest = empty.scatter_reduce(-1, place, scores.detach(), "amax")
+    above = (scores - largest.gather(-1, place)).exp()
+    joint = torch.zeros_like(empty).scatter_add(-1, place, above)
+    mask = torch.zeros(n_nodes**2, dtype=torch.bool, device=edges.device).index_fill(0, place.flatten()[: query.numel()], True)
+    matrix = (largest + joint.log()).unflatten(-1, (n_nodes, n_nodes))
+    context, weights = attend(matrix, values, mask.view(n_nodes, n_nodes))
+    return Attended(context, weights.flatten(-2).gather(-1, place) * above / joint.gather(-1, place))
+
+
+def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
+    """Compute `attend_edges` by products of sparse matrices, with a backward pass of its own: the form for large graphs.
+
+    Nothing of size E · d_v is ever made: the mixing is one sparse product for each head, its gradient one with the transposed
+    matrix, and the gradient of the weights a product at the edges alone. In half precision it computes in float32.
+    """
+    require_edges(edges, values.shape[-2])
+    if not scores.numel() or not values.numel():
+        return attend_edges(scores, values, edges)
+    batch = torch.broadcast_shapes(scores.shape[:-1], values.shape[:-2])
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    flat_scores = scores.expand(*batch, -1).reshape(-1, scores.shape[-1]).to(wide)
+    flat_values = values.expand(*batch, -1, -1).reshape(-1, *values.shape[-2:]).to(wide)
+    context, weights = _OverRows.apply(flat_scores, flat_values, edges.int())
+    context, weights = context.view(*batch, *values.shape[-2:]), weights.view(*batch, scores.shape[-1])
+    return Attended(context.to(values.dtype), weights.to(scores.dtype))
+
+
+class _OverRows(torch.autograd.Function):
+    """Softmax and mixing over the rows of a sparse matrix, one for each head; the edges are sorted once in each direction."""
+
+    @staticmethod
+    def forward(ctx, scores: Tensor, values: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        n_nodes = values.shape[-2]
+        starts, keys, order = _by_rows(edges[0], edges[1], n_nodes)
+        rows = edges[0].index_select(0, order)
+        offsets = starts.long().expand(len(scores), -1)
+        weights = scores.index_select(-1, order)
+        weights = (weights - torch.segment_reduce(weights, "max", offsets=offsets, axis=1).index_select(-1, rows)).exp_()
+        weights = weights / torch.segment_reduce(weights, "sum", offsets=offsets, axis=1).index_select(-1, rows)
+        context = torch.stack([_csr(starts, keys, w) @ v for w, v in zip(weights, values, strict=True)])
+        ctx.save_for_backward(weights, values, context, starts, keys, order, rows)
+        return context, torch.empty_like(weights).index_copy_(-1, order, weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, of_context: Tensor | None, of_weights: Tensor | None) -> tuple[Tensor, Tensor, None]:
+        weights, values, context, starts, keys, order, rows = ctx.saved_tensors
+        of_context = torch.zeros_like(context) if of_context is None else of_context.contiguous()
+        at_edges = _csr(starts, keys, torch.zeros_like(weights[0]))
+        pairs = zip(of_context, values, strict=True)
+        pull = torch.stack([torch.sparse.sampled_addmm(at_edges, g, v.mT, beta=0.0).values() for g, v in pairs])
+        mean_pull = (of_context * context).sum(-1)
+        if of_weights is not None:
+            direct = of_weights.index_select(-1, order)
+            pull = pull + direct
+            mean_pull = mean_pull.index_add(-1, rows, weights * direct)
+        of_scores = torch.empty_like(weights).index_copy_(-1, order, weights * (pull - mean_pull.index_select(-1, rows)))
+        starts, queries, turned = _by_rows(keys, rows, values.shape[-2])
+        pairs = zip(weights.index_select(-1, turned), of_context, strict=True)
+        return of_scores, torch.stack([_csr(starts, queries, w) @ g for w, g in pairs]), None
+
+
+def _by_rows(rows: Tensor, columns: Tensor, n_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort edges by their rows: where each row starts, (N + 1,), the columns in that order, and the order itself, both (E,)."""
+    order = rows.argsort(stable=True)
+    starts = torch.bincount(rows, minlength=n_nodes).cumsum(0, dtype=torch.int32)
+    return torch.cat([starts.new_zeros(1), starts]), columns.index_select(0, order), order
+
+
+def _csr(starts: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+    """Make a sparse (N, N) matrix of its rows."""
+    _hear_that_it_is_beta()
+    n_nodes = len(starts) - 1
+    return torch.sparse_csr_tensor(starts, columns, weights, (n_nodes, n_nodes), check_invariants=False)
+
+
+@cache
+def _hear_that_it_is_beta() -> None:
+    """Let torch say once in a process, and to nobody, that its sparse matrices of rows are in beta state."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.zeros(1, 1).to_sparse_csr()

@@ -15,9 +15,10 @@ which is Bahdanau's additive score with LeakyReLU in the place of tanh.
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.attention.core import Attended
 from course_lib.attention.edges import attend_edges
@@ -96,3 +97,46 @@ def multi_head_graph_attention(
     scores = gat_edge_scores(z, a, edges)
     context, weights = attend_edges(scores, z, edges)
     return Attended(combine(context), weights)
+
+
+GraphMechanism = Callable[[Nodes, Edges], Attended]
+"""Any function or module `(z, edges) -> Attended`: projected features (*batch, h, N, d) in, weights (*batch, h, E) out."""
+
+
+def uniform_graph_attention(z: Nodes, edges: Edges) -> Attended:
+    """Look at all neighbours alike: the mean of z over them. The control of every claim about attention on graphs."""
+    return attend_edges(z.new_zeros(*z.shape[:-2], edges.shape[1]), z, edges)
+
+
+class GraphAttention(nn.Module):
+    """The static mechanism of Veličković et al.: owns a (n_heads, 2 · d)."""
+
+    def __init__(self, n_heads: int, d: int, form: Callable[..., Attended] = attend_edges) -> None:
+        """Draw a as Glorot & Bengio 2010; `form` is `attend_edges`, or `csr_attend_edges` for a large graph."""
+        super().__init__()
+        self.form = form
+        self.a = nn.Parameter(_glorot(n_heads, 2 * d))
+
+    def forward(self, z: Nodes, edges: Edges) -> Attended:
+        """Attend over the edges (2, E) of z (*batch, n_heads, N, d)."""
+        return self.form(gat_edge_scores(z, self.a, edges), z, edges)
+
+
+class DynamicGraphAttention(nn.Module):
+    """The dynamic mechanism of Brody et al. (GATv2): owns a (n_heads, d)."""
+
+    def __init__(self, n_heads: int, d: int, form: Callable[..., Attended] = attend_edges) -> None:
+        """Draw a as Glorot & Bengio 2010; `form` is `attend_edges`, or `csr_attend_edges` for a large graph."""
+        super().__init__()
+        self.form = form
+        self.a = nn.Parameter(_glorot(n_heads, d))
+
+    def forward(self, z: Nodes, edges: Edges) -> Attended:
+        """Attend over the edges (2, E) of z (*batch, n_heads, N, d)."""
+        return self.form(dynamic_edge_scores(z, self.a, edges), z, edges)
+
+
+def _glorot(n_heads: int, d: int) -> Tensor:
+    """Draw n_heads vectors that take d features to one score, uniformly within ± √(6 / (d + 1))."""
+    bound = (6 / (d + 1)) ** 0.5
+    return torch.empty(n_heads, d).uniform_(-bound, bound)

@@ -6,7 +6,7 @@ from course_lib.models.bert_heads import MaskedWordHead, SentenceHead, Span, Spa
 from course_lib.models.byol import ema_update
 from course_lib.models.captioner import Captioned, ShowAndTell, ShowAttendAndTell, doubly_stochastic_penalty, soft_attention
 from course_lib.models.checkpoints import Checkpoint, read_checkpoint
-from course_lib.models.decoding import Beam, beam_search, greedy, rows_of
+from course_lib.models.decoding import Beam, Extension, beam_search, extend_beam, greedy, rows_of
 from course_lib.models.elmo import BothLanguageModels, ELMo, ScalarMix, scalar_mix
 from course_lib.models.encoder import Encoded, Encoder, both_ways, fused_both_ways, stacked_both_ways
 from course_lib.models.gat import GAT, GATLayer
@@ -70,6 +70,7 @@ __all__ = [
     "ELMo",
     "Encoded",
     "Encoder",
+    "Extension",
     "GATLayer",
     "Hierarchical",
     "LinearMemory",
@@ -106,6 +107,7 @@ __all__ = [
     "compose_document",
     "doubly_stochastic_penalty",
     "ema_update",
+    "extend_beam",
     "fused_both_ways",
     "generate",
     "generate_recurrently",

@@ -2,7 +2,7 @@
 
 from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
 from course_lib.primitives.cells import gru_step, lstm_step, rnn_step
-from course_lib.primitives.graphs import dirichlet_energy, gcn_weights, require_edges, with_self_loops
+from course_lib.primitives.graphs import dirichlet_energy, gcn_weights, propagate, require_edges, with_self_loops
 from course_lib.primitives.kernels import (
     elu_feature_map,
     favor_features,
@@ -53,6 +53,7 @@ __all__ = [
     "orthogonal_projection",
     "orthogonalised",
     "padding_mask",
+    "propagate",
     "require_edges",
     "rnn",
     "rnn_step",

@@ -71,6 +71,30 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
     return scale[query] * scale[key]
 
 
+def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*batch E"]) -> Nodes:
+    """Let each node add up the features of the nodes it looks at, with the weights of the edges: Σ_j w_ij x_j, a product Â X.
+
+    Args:
+        x: features (*batch, N, d).
+        edges: (2, E).
+        weights: (*batch, E), such as those of `gcn_weights`.
+
+    Returns:
+        (*batch, N, d); 0 for a node that looks nowhere.
+
+    Raises:
+        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        TypeError: edges are not integers.
+
+    Source: Kipf & Welling 2017, eq. 2.
+    """
+    require_edges(edges, x.shape[-2])
+    query, key = edges
+    messages = weights.unsqueeze(-1) * x.index_select(-2, key)
+    wide = messages.to(torch.promote_types(messages.dtype, torch.float32))  # in bfloat16, a sum of many small terms stops growing
+    return wide.new_zeros(*wide.shape[:-2], *x.shape[-2:]).index_add(-2, query, wide).to(messages.dtype)
+
+
 def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
     """Measure how far apart the features of neighbours are: ½ Σ ‖x_i - x_j‖² over the edges (i, j).
 

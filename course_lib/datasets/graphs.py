@@ -1,0 +1,59 @@
+"""Graphs of people, real and a novel's, that come inside networkx; and what a graph is as data.
+
+Zachary 1977, *An Information Flow Model for Conflict and Fission in Small Groups*, https://doi.org/10.1086/jar.33.4.3629752;
+Knuth 1993, *The Stanford GraphBase*, for the characters of Les Misérables. networkx is BSD-3-Clause.
+"""
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.shapes import Edges
+
+if TYPE_CHECKING:
+    import networkx
+
+
+class Graph(NamedTuple):
+    """A graph of N nodes: who looks at whom, what each knows, what is asked of it, and how it is called.
+
+    `edges` (2, E): node edges[0] looks at node edges[1]; an undirected graph has both directions. `features` (N, d). `labels`
+    (N,), -1 where nothing is asked or known. `names` (N,).
+    """
+
+    edges: Edges
+    features: Float[Tensor, "N d"]
+    labels: Int[Tensor, "N"]
+    names: tuple[str, ...]
+
+
+def karate_club() -> Graph:
+    """Give the karate club of Zachary: 34 members, 78 friendships, and the side each took when the club broke in two.
+
+    Node 0 is the instructor, node 33 the officer: the two leaders. The label is 0 for who stayed with the instructor, 1 for
+    who left with the officer. The features are the identity: all that is known of a member is who it is.
+    """
+    import networkx  # a third of a second to import, for this alone
+
+    club = networkx.karate_club_graph()
+    sides = torch.tensor([int(club.nodes[member]["club"] != "Mr. Hi") for member in club])
+    return _undirected(club, sides)
+
+
+def les_miserables() -> Graph:
+    """Give the 77 characters of Les Misérables, an edge between two who meet in a chapter. There are no labels: all are -1."""
+    import networkx
+
+    novel = networkx.les_miserables_graph()
+    return _undirected(novel, torch.full((len(novel),), -1))
+
+
+def _undirected(graph: "networkx.Graph", labels: Int[Tensor, "N"]) -> Graph:
+    """List both directions of each edge, sorted; every node knows its own number alone."""
+    number: dict[Hashable, int] = {node: i for i, node in enumerate(graph)}
+    pairs = [(number[u], number[v]) for u, v in graph.edges]
+    edges = torch.tensor(sorted(pairs + [(v, u) for u, v in pairs])).mT.contiguous()
+    return Graph(edges, torch.eye(len(number)), labels, tuple(map(str, graph)))

@@ -1,0 +1,85 @@
+"""Small graphs in which one neighbour alone knows the answer: attention must find it, and no fixed average can.
+
+`matching_neighbour` is the DICTIONARYLOOKUP of Brody, Alon, Yahav 2022, section 4.1 (https://arxiv.org/abs/2105.14491): which
+neighbour to look at depends on who asks. In `marked_neighbour` it depends on the neighbours alone.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.datasets.graphs import Graph
+from course_lib.datasets.splits import Splits
+
+
+def marked_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
+    """Draw readers with k neighbours each; the answer is the value of the neighbour that bears a mark.
+
+    Args:
+        n_train: readers for training.
+        n_valid: readers for validation.
+        n_test: readers for the test.
+        k: neighbours of a reader; exactly one is marked.
+        n_values: how many values there are.
+        seed: decides everything.
+
+    Returns:
+        Splits of graphs; in each, the k neighbours stand before their reader, whose label is the answer; theirs is -1. Features
+        (N, 2 + n_values): whether a node reads, whether it is marked, its value as one-hot.
+    """
+
+    def group(n: int, generator: torch.Generator) -> Graph:
+        values = torch.randint(n_values, (n, k), generator=generator)
+        marked = torch.randint(k, (n, 1), generator=generator)
+        marks = F.one_hot(marked.squeeze(1), k).float().unsqueeze(-1)
+        sources = torch.cat([torch.zeros(n, k, 1), marks, F.one_hot(values, n_values).float()], dim=-1)
+        readers = F.one_hot(torch.zeros(n, 1, dtype=torch.int64), 2 + n_values).float()
+        return _groups(sources, readers, values.gather(1, marked))
+
+    return _parts(group, n_train, n_valid, n_test, seed)
+
+
+def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
+    """Draw groups of k readers that look at the same k neighbours; each wants the value of the one that has its key.
+
+    Args:
+        n_train: groups for training.
+        n_valid: groups for validation.
+        n_test: groups for the test.
+        k: neighbours, readers and keys of a group: every key occurs once among either.
+        n_values: how many values there are.
+        seed: decides everything.
+
+    Returns:
+        Splits of graphs; in each, the k neighbours of a group stand before its readers, whose labels are the answers; those of
+        the neighbours are -1. Features (N, 1 + k + n_values): whether a node reads, its key and its value as one-hot (readers
+        have no value).
+    """
+
+    def group(n: int, generator: torch.Generator) -> Graph:
+        values = torch.randint(n_values, (n, k), generator=generator)
+        keys, asked = (torch.rand(n, k, generator=generator).argsort(-1) for _ in range(2))
+        sources = torch.cat([torch.zeros(n, k, 1), F.one_hot(keys, k).float(), F.one_hot(values, n_values).float()], dim=-1)
+        readers = torch.cat([torch.ones(n, k, 1), F.one_hot(asked, k).float(), torch.zeros(n, k, n_values)], dim=-1)
+        return _groups(sources, readers, values.gather(1, keys.argsort(-1).gather(1, asked)))
+
+    return _parts(group, n_train, n_valid, n_test, seed)
+
+
+def _groups(sources: torch.Tensor, readers: torch.Tensor, answers: torch.Tensor) -> Graph:
+    """Lay groups of sources (n, k, d) and readers (n, r, d) one behind the other; a reader looks at the sources of its group."""
+    (n, k, d), r = sources.shape, readers.shape[1]
+    first = torch.arange(n)[:, None, None] * (k + r)
+    looking = (first + k + torch.arange(r)[:, None]).expand(n, r, k)
+    looked_at = (first + torch.arange(k)).expand(n, r, k)
+    labels = torch.cat([torch.full((n, k), -1), answers], dim=1)
+    features = torch.cat([sources, readers], dim=1).view(-1, d)
+    edges = torch.stack([looking.flatten(), looked_at.flatten()])
+    return Graph(edges, features, labels.flatten(), tuple(map(str, range(n * (k + r)))))
+
+
+def _parts(group: Callable[[int, torch.Generator], Graph], n_train: int, n_valid: int, n_test: int, seed: int) -> Splits[Graph]:
+    """Draw three graphs one after the other."""
+    generator = torch.Generator().manual_seed(seed)
+    return Splits(*(group(n, generator) for n in (n_train, n_valid, n_test)))

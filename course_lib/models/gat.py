@@ -1,0 +1,100 @@
+"""A graph attention network: layers in which each node mixes what it and its neighbours know.
+
+Veličković et al. 2018, *Graph Attention Networks*, section 2.1 and section 3.3 (https://arxiv.org/abs/1710.10903):
+
+    h' = ELU(‖_k Σ_(j ∈ 𝒩_i) α_ij^k W^k h_j)        logits = mean_k Σ_(j ∈ 𝒩_i) α_ij^k W^k h_j        with i ∈ 𝒩_i
+
+Dropout and the skip connection of the paper's largest model are left out.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.attention import Attended, GraphAttention, average_heads, merge_heads, split_heads
+from course_lib.attention.graph import GraphMechanism
+from course_lib.primitives import with_self_loops
+from course_lib.shapes import Edges, Nodes
+
+
+class GATLayer(nn.Module):
+    """Project, let a mechanism attend over the edges, combine the heads: owns W (n_heads · d, d_in)."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d: int,
+        n_heads: int,
+        mechanism: Callable[[int, int], GraphMechanism] = GraphAttention,
+        combine: Callable[[Tensor], Tensor] = merge_heads,
+    ) -> None:
+        """Set up the projection and the mechanism.
+
+        Args:
+            d_in: features of a node.
+            d: features of a head.
+            n_heads: number of heads.
+            mechanism: makes what attends, from (n_heads, d): `GraphAttention`, `DynamicGraphAttention`, or
+                `lambda n_heads, d: uniform_graph_attention`.
+            combine: `merge_heads` gives n_heads · d features, `average_heads` gives d.
+
+        Raises:
+            ValueError: there is no head.
+        """
+        super().__init__()
+        if n_heads < 1:
+            raise ValueError(f"attention needs at least one head, got n_heads = {n_heads}.")
+        self.n_heads = n_heads
+        self.W = nn.Linear(d_in, n_heads * d, bias=False)
+        nn.init.xavier_uniform_(self.W.weight)
+        self.mechanism = mechanism(n_heads, d)
+        self.combine = combine
+
+    def forward(self, x: Nodes, edges: Edges) -> Attended:
+        """Mix x (*batch, N, d_in) over the edges (2, E) as they are; weights (*batch, n_heads, E)."""
+        context, weights = self.mechanism(split_heads(self.W(x), self.n_heads), edges)
+        return Attended(self.combine(context), weights)
+
+
+class GAT(nn.Module):
+    """Layers of merged heads with an ELU behind each, and a last layer whose heads are averaged."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d_head: int,
+        n_out: int,
+        n_heads: int = 8,
+        n_layers: int = 2,
+        mechanism: Callable[[int, int], GraphMechanism] = GraphAttention,
+    ) -> None:
+        """Set up the layers.
+
+        Args:
+            d_in: features of a node.
+            d_head: features of a head of the hidden layers.
+            n_out: outputs for each node, such as the logits of its classes.
+            n_heads: heads of each layer.
+            n_layers: number of layers: how many steps away a node can see.
+            mechanism: makes what attends, from (n_heads, d); see `GATLayer`. For a large graph:
+                `partial(GraphAttention, form=csr_attend_edges)`.
+
+        Raises:
+            ValueError: there is no layer, or no head.
+        """
+        super().__init__()
+        if n_layers < 1:
+            raise ValueError(f"a network needs at least one layer, got n_layers = {n_layers}.")
+        layer = partial(GATLayer, n_heads=n_heads, mechanism=mechanism)
+        sizes = [d_in] + [n_heads * d_head] * (n_layers - 1)
+        hidden = [layer(size, d_head) for size in sizes[:-1]]
+        self.layers = nn.ModuleList([*hidden, layer(sizes[-1], n_out, combine=average_heads)])
+
+    def forward(self, x: Nodes, edges: Edges) -> Nodes:
+        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node looks along the edges (2, E) and at itself."""
+        edges = with_self_loops(edges, x.shape[-2])
+        for layer in self.layers[:-1]:
+            x = F.elu(layer(x, edges).context)
+        return self.layers[-1](x, edges).context

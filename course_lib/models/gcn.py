@@ -1,0 +1,47 @@
+"""A graph convolutional network: neighbours mixed by weights that only the degrees decide. The baseline of lecture 15.
+
+Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Networks*, eqs. 2 and 9
+(https://arxiv.org/abs/1609.02907), without dropout:
+
+    Z = Â ReLU(Â X W⁰) W¹        Â = D̃^-½ (A + I) D̃^-½
+"""
+
+from itertools import pairwise
+
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.primitives import gcn_weights, propagate, with_self_loops
+from course_lib.shapes import Edges, Nodes
+
+
+class GCN(nn.Module):
+    """Layers X ↦ Â X W, a ReLU between them."""
+
+    def __init__(self, d_in: int, d_hidden: int, n_out: int, n_layers: int = 2) -> None:
+        """Set up the matrices.
+
+        Args:
+            d_in: features of a node.
+            d_hidden: features of a hidden layer.
+            n_out: outputs for each node, such as the logits of its classes.
+            n_layers: number of layers: how many steps away a node can see.
+
+        Raises:
+            ValueError: there is no layer.
+        """
+        super().__init__()
+        if n_layers < 1:
+            raise ValueError(f"a network needs at least one layer, got n_layers = {n_layers}.")
+        sizes = [d_in] + [d_hidden] * (n_layers - 1) + [n_out]
+        self.layers = nn.ModuleList(nn.Linear(*pair, bias=False) for pair in pairwise(sizes))
+        for layer in self.layers:
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, x: Nodes, edges: Edges) -> Nodes:
+        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node looks along the edges (2, E) and at itself."""
+        edges = with_self_loops(edges, x.shape[-2])
+        weights = gcn_weights(edges, x.shape[-2]).to(x.dtype)
+        for i, layer in enumerate(self.layers):
+            x = propagate(layer(x if i == 0 else F.relu(x)), edges, weights)
+        return x
