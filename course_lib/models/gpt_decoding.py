@@ -19,19 +19,18 @@ from course_lib.shapes import Lengths, Tokens
 
 
 class Layer(NamedTuple):
-    """One block of GPT as a step needs it; `W_qkv` (d_model, 3 · d_model) is the three projections in one."""
+    """One block of GPT as a step needs it: gain, shift and ε of a norm, W (in, out) and b of a product.
+
+    `attend` are the projections to queries, keys and values in one, (d_model, 3 · d_model).
+    """
 
     norm_1: tuple[Tensor, Tensor, float]
-    W_qkv: Tensor
-    b_qkv: Tensor
-    W_o: Tensor
-    b_o: Tensor
+    attend: tuple[Tensor, Tensor]
+    merge: tuple[Tensor, Tensor]
     norm_2: tuple[Tensor, Tensor, float]
-    W_1: Tensor
-    b_1: Tensor
+    widen: tuple[Tensor, Tensor]
     activation: Callable[[Tensor], Tensor]
-    W_2: Tensor
-    b_2: Tensor
+    narrow: tuple[Tensor, Tensor]
 
 
 class Cache(NamedTuple):
@@ -101,36 +100,46 @@ class CachedGPT:
         T = N // B
         heads = (B, T, 3, self.n_heads, d_model // self.n_heads)
         for w, kept in zip(self.layers, past, strict=True):
-            g, b, epsilon = w.norm_1
-            qkv = (
-                torch.addmm(w.b_qkv, torch.layer_norm(x, (d_model,), g, b, epsilon), w.W_qkv).view(heads).permute(0, 2, 3, 1, 4)
-            )
+            qkv = _product(_normalise(x, w.norm_1), w.attend).view(heads).permute(0, 2, 3, 1, 4)
             kept[:, :, :, n : n + T] = qkv[:, 1:]
             k, v = kept[:, :, :, : n + T].unbind(1)
             context = F.scaled_dot_product_attention(qkv[:, 0], k, v, real, is_causal=T > 1)
-            x = torch.addmm(w.b_o, context.transpose(1, 2).reshape(N, d_model), w.W_o).add_(x)
-            g, b, epsilon = w.norm_2
-            hidden = w.activation(torch.addmm(w.b_1, torch.layer_norm(x, (d_model,), g, b, epsilon), w.W_1))
-            x = torch.addmm(w.b_2, hidden, w.W_2).add_(x)
+            x = _product(context.transpose(1, 2).reshape(N, d_model), w.merge).add_(x)
+            x = _product(w.activation(_product(_normalise(x, w.norm_2), w.widen)), w.narrow).add_(x)
         return x
 
     def _say(self, x: Tensor) -> Tensor:
-        g, b, epsilon = self.closing
-        return torch.layer_norm(x, (x.shape[-1],), g, b, epsilon) @ self.tokens.mT
+        return _normalise(x, self.closing) @ self.tokens.mT
+
+
+def _product(x: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
+    return torch.addmm(weights[1], x, weights[0])
+
+
+def _normalise(x: Tensor, weights: tuple[Tensor, Tensor, float]) -> Tensor:
+    return torch.layer_norm(x, x.shape[-1:], *weights)
 
 
 def _norm(module: nn.LayerNorm) -> tuple[Tensor, Tensor, float]:
     return module.weight, module.bias, module.eps
 
 
+def _linear(*modules: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Lay the matrices side by side, (in, out), and the biases behind each other."""
+    return torch.cat([module.weight for module in modules]).mT.contiguous(), torch.cat([module.bias for module in modules])
+
+
 def _layer(block: Block) -> Layer:
     attention, ffn = block.mixer.attention, block.feed_forward
-    projections = (attention.W_q, attention.W_k, attention.W_v)
-    W_qkv, b_qkv = torch.cat([W.weight for W in projections]), torch.cat([W.bias for W in projections])
-    W_o, W_1, W_2 = (W.weight.mT.contiguous() for W in (attention.W_o, ffn.W_1, ffn.W_2))
-    norms = _norm(block.norm_1), _norm(block.norm_2)
-    attending = (norms[0], W_qkv.mT.contiguous(), b_qkv, W_o, attention.W_o.bias)
-    return Layer(*attending, norms[1], W_1, ffn.W_1.bias, ffn.activation, W_2, ffn.W_2.bias)
+    return Layer(
+        _norm(block.norm_1),
+        _linear(attention.W_q, attention.W_k, attention.W_v),
+        _linear(attention.W_o),
+        _norm(block.norm_2),
+        _linear(ffn.W_1),
+        ffn.activation,
+        _linear(ffn.W_2),
+    )
 
 
 @torch.no_grad()

@@ -108,5 +108,5 @@ def sample(
         ValueError: temperature ≤ 0, k < 1, or p is not in 0…1.
     """
     probabilities = next_word_probabilities(logits, temperature, k, p)
-    drawn = torch.multinomial(probabilities.flatten(0, -2), 1, generator=generator)
+    drawn = torch.multinomial(probabilities.reshape(-1, logits.shape[-1]), 1, generator=generator)
     return drawn.view(logits.shape[:-1])
