@@ -31,7 +31,8 @@ PUBLIC = {
     """,
     "blocks": """
         Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer closing_norm
-        decoder_stack encoder_block encoder_stack feed_forward post_norm pre_norm pre_norm_encoder_block
+        decoder_block decoder_block decoder_stack encoder_block encoder_stack feed_forward post_norm pre_norm
+        pre_norm_encoder_block
     """,
     "objectives": """
         Masked Pair byol_loss corrupt mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss
@@ -40,14 +41,14 @@ PUBLIC = {
     "models": """
         BERT BERT_BASE BERT_LARGE GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG AdaptiveSteps
         BahdanauDecoder Beam BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded Document ELMo Encoded
-        Encoder GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder MaskedWordHead PlainDecoder
-        Pondered Pretraining PretrainingBERT Probe ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps
-        ShowAndTell ShowAttendAndTell Span SpanHead Spoken TagHead Transformer Universal Writing bahdanau_steps
-        beam_search bert_parameters best_span block_parameters both_ways cached_generate classification_head
-        compose_document doubly_stochastic_penalty ema_update extend_beam fused_both_ways generate generate_recurrently
-        gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe next_word_probabilities
-        ponder_cost read_checkpoint rows_of sample scalar_mix soft_attention spectrum stacked_both_ways
-        step_encoding top_k top_p training_operations transformer_parameters
+        Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder MaskedWordHead
+        PlainDecoder Pondered Pretraining PretrainingBERT Probe ScalarMix SentenceHead SeparateSteps Seq2Seq
+        SharedSteps ShowAndTell ShowAttendAndTell Span SpanHead Spoken TagHead Transformer Universal Writing
+        bahdanau_steps beam_search bert_parameters best_span block_parameters both_ways cached_generate
+        classification_head compose_document doubly_stochastic_penalty ema_update extend_beam fused_both_ways
+        generate generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
+        next_word_probabilities ponder_cost read_checkpoint rows_of sample scalar_mix soft_attention spectrum
+        stacked_both_ways step_encoding top_k top_p training_operations transformer_parameters
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Graph Lookup Pair Recall Reversal Splits

@@ -1,6 +1,7 @@
 """A block = mix tokens, then mix channels: add & norm, the feed-forward network, the mixers, and what joins them."""
 
-from course_lib.blocks.block import Block, DecoderBlock, encoder_block
+from course_lib.blocks.block import Block, DecoderBlock
+from course_lib.blocks.equations import decoder_block, encoder_block, pre_norm_encoder_block
 from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mixers import CrossAttention, SelfAttention
 from course_lib.blocks.residual import Residual, Sublayer, post_norm, pre_norm
@@ -17,10 +18,12 @@ __all__ = [
     "Stack",
     "Sublayer",
     "closing_norm",
+    "decoder_block",
     "decoder_stack",
     "encoder_block",
     "encoder_stack",
     "feed_forward",
     "post_norm",
     "pre_norm",
+    "pre_norm_encoder_block",
 ]

@@ -10,30 +10,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from course_lib.blocks.residual import Residual, Sublayer, post_norm
+from course_lib.blocks.residual import Residual, post_norm
 from course_lib.shapes import Mask, Memory, Sequence
-
-
-def encoder_block(
-    x: Sequence, mix: Sublayer, feed_forward: Sublayer, norm_1: Sublayer, norm_2: Sublayer, residual: Residual = post_norm
-) -> Tensor:
-    """Mix tokens, then mix channels, each with a norm of its own.
-
-    Args:
-        x: (B, T, d_model).
-        mix: mixes tokens, such as self-attention; (B, T, d_model) to the same shape, as all that follow.
-        feed_forward: mixes channels.
-        norm_1: belongs to the mixing of tokens.
-        norm_2: belongs to the mixing of channels.
-        residual: `post_norm` or `pre_norm`.
-
-    Returns:
-        (B, T, d_model).
-
-    Source: Vaswani et al. 2017, section 3.1.
-    """
-    x = residual(x, mix, norm_1)
-    return residual(x, feed_forward, norm_2)
 
 
 class Block(nn.Module):
@@ -62,8 +40,8 @@ class Block(nn.Module):
 
     def forward(self, x: Sequence, *context: object) -> Tensor:
         """Transform x (B, T, d_model); what else is given, such as a mask, goes to the mixer."""
-        mix = lambda y: self.mixer(y, *context)  # noqa: E731
-        return encoder_block(x, mix, self.feed_forward, self.norm_1, self.norm_2, self.residual)
+        x = self.residual(x, lambda y: self.mixer(y, *context), self.norm_1)
+        return self.residual(x, self.feed_forward, self.norm_2)
 
 
 class DecoderBlock(nn.Module):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.shapes import Tokens
@@ -33,6 +33,15 @@ class Beam(NamedTuple):
 
     tokens: Int[Tensor, "B width T"]
     scores: Float[Tensor, "B width"]
+
+
+class Extension(NamedTuple):
+    """The beam one word longer, best first, each (B, width): `scores` that ranked it, log p, `parent` beginning, new `word`."""
+
+    scores: Float[Tensor, "B width"]
+    log_p: Float[Tensor, "B width"]
+    parent: Int[Tensor, "B width"]
+    word: Int[Tensor, "B width"]
 
 
 @torch.no_grad()
@@ -101,19 +110,45 @@ def beam_search(
     going, length = torch.ones_like(log_p, dtype=torch.bool), torch.zeros_like(log_p)
     for _ in range(max_length):
         logits, state = step(tokens[..., -1].flatten(), state)
-        stays = torch.full_like(logits, -torch.inf).index_fill(-1, torch.tensor([padding], device=logits.device), 0.0)
-        added = torch.where(going.flatten()[:, None], logits.log_softmax(-1), stays).unflatten(0, log_p.shape)
         length = length + going
-        total = log_p[..., None] + added
-        scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(width)
-        parent, word = best // logits.shape[-1], best % logits.shape[-1]
+        scores, log_p, parent, word = extend_beam(log_p, logits.unflatten(0, log_p.shape), going, length, padding, penalty)
         tokens = torch.cat([tokens.take_along_dim(parent[..., None], 1), word[..., None]], dim=-1)
-        log_p, length = total.flatten(1).gather(1, best), length.gather(1, parent)
-        going = going.gather(1, parent) & (word != end)
+        length, going = length.gather(1, parent), going.gather(1, parent) & (word != end)
         state = rows_of(state, (start + parent).flatten())
         if not going.any():
             break
     return Beam(tokens[..., 1:], scores)
+
+
+def extend_beam(
+    log_p: Float[Tensor, "B width"],
+    logits: Float[Tensor, "B width n_tokens"],
+    going: Bool[Tensor, "B width"],
+    length: Float[Tensor, "B width"],
+    padding: int,
+    penalty: float = 0.0,
+) -> Extension:
+    """Put every word behind every beginning of a sentence, and keep the best `width` of all.
+
+    Args:
+        log_p: (B, width), log p of each beginning; -inf where there is none.
+        logits: (B, width, n_tokens), for the word behind each.
+        going: (B, width), False for a sentence that has ended: it goes on with padding alone, at no cost.
+        length: (B, width), words of each beginning, the new one counted where it goes on.
+        padding: the word behind an end.
+        penalty: α; what ranks is log p / ((5 + length) / 6)^α.
+
+    Returns:
+        scores, log p, parent (index into the beam of the beginning that each continues) and word; each (B, width), best first.
+
+    Source: Wu et al. 2016, eq. 14.
+    """
+    n_tokens = logits.shape[-1]
+    stays = torch.full_like(logits, -torch.inf)
+    stays[..., padding] = 0.0
+    total = log_p[..., None] + torch.where(going[..., None], logits.log_softmax(-1), stays)
+    scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
+    return Extension(scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens)
 
 
 def rows_of(state: State, rows: Words) -> State:

@@ -8,7 +8,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.attention import MultiHead
-from course_lib.blocks import Block, CrossAttention, DecoderBlock, FeedForward, SelfAttention, post_norm, pre_norm
+from course_lib.blocks import (
+    Block,
+    CrossAttention,
+    DecoderBlock,
+    FeedForward,
+    SelfAttention,
+    post_norm,
+    pre_norm,
+)
 from course_lib.primitives import causal_mask, padding_mask
 from course_lib.teaching import record
 
