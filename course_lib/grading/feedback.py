@@ -13,7 +13,7 @@ from course_lib.grading.pages import Html, cell, html, page, table
 from course_lib.grading.results import Result, Results
 
 _SIGNS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at"}
-_KINDS = {"holds": "good", "fails": "bad", "skipped": ""}
+_KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
 _STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
 _RESULT = r"(?:the result|result \d{1,2}|[a-z_]{1,20})"
 _FIT = tuple(
@@ -45,7 +45,8 @@ def feedback(result: Result, results: Results) -> str:
     """
     of = sum(item.points for item in results.exercises if item.lecture in result.sheets)
     total = f"{result.points} of {of} points" if result.sheets else "no notebook was graded"
-    body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="told">{total}</p>']
+    named = f"Lecture {' and '.join(sorted(result.sheets))}: " if result.sheets else ""
+    body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="told">{named}{total}</p>']
     body += [f"<p>{html(note)}</p>" for note in result.notes]
     if result.failures:
         body.append(
@@ -54,7 +55,7 @@ def feedback(result: Result, results: Results) -> str:
     marks = result.marks
     for item in results.exercises:
         if item.id in marks:
-            body.append(_section(item, marks[item.id]))
+            body.append(section(item, marks[item.id]))
     return page(f"{result.student.name}: {total}", body)
 
 
@@ -63,7 +64,8 @@ def kind_of(mark: Mark) -> str:
     return "good" if mark.points == mark.max_points else "part" if mark.points else "bad"
 
 
-def _section(item: Exercise, mark: Mark) -> Html:
+def section(item: Exercise, mark: Mark) -> Html:
+    """Make the part of a page that tells a student of one exercise."""
     badge = f'<span class="badge {kind_of(mark)}">{mark.points} of {mark.max_points} points</span>'
     parts = [f"<h2>{html(item.id)} {html(item.title)}</h2>", f"<p>{badge} {_STATUS.get(mark.status, '')}</p>"]
     if mark.passed:
@@ -72,10 +74,13 @@ def _section(item: Exercise, mark: Mark) -> Html:
         parts.append(f'<p class="told">{html(mark.misconception)}</p>')
     if mark.status != "judged" and mark.detail:
         parts.append(f"<p>{html(mark.detail)}</p>")
-    if mark.findings and not mark.passed:
+    if mark.findings and not mark.passed and mark.status in ("judged", "no answer"):
         parts.append(
             table(
-                "What your function must do, and whether it does.", ("what", "law", "", "points"), map(_row, mark.findings), [3]
+                "What your function must do, and whether it does.",
+                ("what", "result", "points", "law"),
+                map(_row, mark.findings),
+                [2],
             )
         )
     return Html(f"<section>{''.join(map(str, parts))}</section>")
@@ -86,7 +91,7 @@ def _row(finding: Finding) -> tuple[object, ...]:
     told = fit(finding.detail) if finding.status == "fails" else ""
     law = cell(f"{finding.law} {told}".strip(), "text")
     sign = cell(_SIGNS[finding.status], _KINDS[finding.status])
-    return finding.name, law, sign, f"{earned}/{finding.points}" if finding.points else ""
+    return finding.name, sign, f"{earned}/{finding.points}" if finding.points else "", law
 
 
 def fit(detail: str) -> str:

@@ -28,9 +28,10 @@ caption { text-align: left; color: var(--soft); padding-bottom: .4rem; max-width
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align: left; vertical-align: top; }
 th { font-weight: 600; }
 thead th { background: var(--head); white-space: nowrap; }
-tbody th { font-weight: 400; overflow-wrap: anywhere; min-width: 8rem; }
+tbody th { font-weight: 400; overflow-wrap: break-word; min-width: 6rem; max-width: 20rem; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.text { max-width: 46rem; overflow-wrap: anywhere; }
+.text { min-width: 13rem; max-width: 46rem; overflow-wrap: break-word; }
+.short { white-space: nowrap; }
 .good { color: var(--good); background: var(--good-back); }
 .part { color: var(--part); background: var(--part-back); }
 .bad { color: var(--bad); background: var(--bad-back); }
@@ -81,7 +82,7 @@ def page(title: str, body: Iterable[object]) -> str:
 
 
 def cell(text: object, kind: str = "") -> Html:
-    """Make a cell of a table; `kind` is one or more of n (a number), text (long), good, part, bad."""
+    """Make a cell of a table; `kind` is one or more of n (a number), text (long), short, good, part, bad."""
     return Html(f'<td class="{kind}">{html(text)}</td>' if kind else f"<td>{html(text)}</td>")
 
 
