@@ -115,9 +115,9 @@ def row_by_row(prediction, target):
     if prediction.shape != target.shape:
         raise RuntimeError(f"{tuple(prediction.shape)} predictions for {tuple(target.shape)} targets.")
     losses = []
-    for p, z in zip(prediction.double(), target.detach().double(), strict=True):
-        lengths = torch.linalg.vector_norm(p) * torch.linalg.vector_norm(z)
-        losses.append(2 - 2 * torch.dot(p, z) / (lengths if lengths > 0 else 1.0))
+    for row, goal in zip(prediction.double(), target.detach().double(), strict=True):
+        p, z = (v / length if (length := torch.linalg.vector_norm(v)) > 0 else v for v in (row, goal))
+        losses.append(2 - 2 * torch.dot(p, z))
     return torch.stack(losses).mean().to(prediction.dtype)
 
 
