@@ -68,7 +68,7 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, key)
     wide = messages.to(torch.promote_types(messages.dtype, torch.float32))
-    context = wide.new_zeros(*wide.shape[:-2], *values.shape[-2:]).index_add(-2, query, wide)
+    context = wide.new_zeros(values.shape).index_add(-2, query, wide)
     return Attended(context.to(messages.dtype), weights)
 
 
@@ -100,13 +100,10 @@ def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Ed
     require_edges(edges, values.shape[-2])
     if not scores.numel() or not values.numel():
         return attend_edges(scores, values, edges)
-    batch = torch.broadcast_shapes(scores.shape[:-1], values.shape[:-2])
     wide = torch.promote_types(scores.dtype, torch.float32)
-    flat_scores = scores.expand(*batch, -1).reshape(-1, scores.shape[-1]).to(wide)
-    flat_values = values.expand(*batch, -1, -1).reshape(-1, *values.shape[-2:]).to(wide)
-    context, weights = _OverRows.apply(flat_scores, flat_values, edges.int())
-    context, weights = context.view(*batch, *values.shape[-2:]), weights.view(*batch, scores.shape[-1])
-    return Attended(context.to(values.dtype), weights.to(scores.dtype))
+    flat_scores, flat_values = scores.reshape(-1, scores.shape[-1]), values.reshape(-1, *values.shape[-2:])
+    context, weights = _OverRows.apply(flat_scores.to(wide), flat_values.to(wide), edges.int())
+    return Attended(context.view(values.shape).to(values.dtype), weights.view(scores.shape).to(scores.dtype))
 
 
 class _OverRows(torch.autograd.Function):

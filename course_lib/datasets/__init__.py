@@ -12,8 +12,8 @@ from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.graphs import Graph, karate_club, les_miserables
 from course_lib.datasets.handwritten import Digits, digits
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
-from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.references import see_also
+from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.sentence_pairs import multi30k
 from course_lib.datasets.spelled_numbers import number_words, spelled
 from course_lib.datasets.splits import Pair, Splits, split

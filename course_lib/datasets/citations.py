@@ -2,8 +2,8 @@
 
 McCallum, Nigam, Rennie, Seymore 2000, *Automating the Construction of Internet Portals with Machine Learning*
 (https://doi.org/10.1023/A:1009953814988), whole, as prepared by Bojchevski & Günnemann 2018, *Deep Gaussian Embedding of
-Graphs* (https://arxiv.org/abs/1707.03815). The Cora of most papers, with 2,708 nodes, is a part of it. The checksum is the one that
-GraphMLDatasets.jl published (src/cora.jl).
+Graphs* (https://arxiv.org/abs/1707.03815). The Cora of most papers, with 2,708 nodes, is a part of it. The checksum is the one
+that GraphMLDatasets.jl published (src/cora.jl).
 """
 
 from pathlib import Path

@@ -68,7 +68,7 @@ def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_va
 
 
 def _groups(sources: torch.Tensor, readers: torch.Tensor, answers: torch.Tensor) -> Graph:
-    """Lay groups of sources (n, k, d) and readers (n, r, d) one behind the other; a reader looks at the sources of its group."""
+    """Lay groups of sources (n, k, d) and readers (n, r, d) in a row; a reader looks at the sources of its group."""
     (n, k, d), r = sources.shape, readers.shape[1]
     first = torch.arange(n)[:, None, None] * (k + r)
     looking = (first + k + torch.arange(r)[:, None]).expand(n, r, k)

@@ -13,7 +13,7 @@ Cai & Wang 2020, *A Note on Over-Smoothing for Graph Neural Networks*, section 2
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.shapes import Edges, Nodes
@@ -29,7 +29,7 @@ def require_edges(edges: Edges, n_nodes: int) -> None:
         raise ValueError(f"edges name nodes {int(edges.min())} to {int(edges.max())}, but there are nodes 0 to {n_nodes - 1}.")
 
 
-def with_self_loops(edges: Edges, n_nodes: int) -> Edges:
+def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
     """Let each node look at itself: the loops that are missing are added behind the other edges, in the order of the nodes.
 
     Args:
@@ -91,8 +91,8 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*batch E"]) -> Nod
     require_edges(edges, x.shape[-2])
     query, key = edges
     messages = weights.unsqueeze(-1) * x.index_select(-2, key)
-    wide = messages.to(torch.promote_types(messages.dtype, torch.float32))  # in bfloat16, a sum of many small terms stops growing
-    return wide.new_zeros(*wide.shape[:-2], *x.shape[-2:]).index_add(-2, query, wide).to(messages.dtype)
+    wide = messages.to(torch.promote_types(messages.dtype, torch.float32))  # in bfloat16, a long sum stops growing
+    return wide.new_zeros(x.shape).index_add(-2, query, wide).to(messages.dtype)
 
 
 def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
