@@ -6,12 +6,14 @@ believed, it is only compared.
 """
 
 import ast
+import contextlib
 import gc
+import json
 import linecache
 import math
 import os
-import signal
 import socket
+import struct
 import sys
 import types
 import warnings
@@ -19,38 +21,57 @@ import warnings
 import torch
 
 from course_lib.exercises.outcome import Outcome, observe
-from course_lib.grading import frames, pretend, walls
+from course_lib.grading import frames, pretend, probe, walls
 
-STATE = "/course_lib/grading/"
 FUTURE = __import__("__future__").annotations.compiler_flag
 
 
 def serve(control: socket.socket, settings: dict) -> None:
     """Fork an inmate for every connection that comes over `control`, until it is closed; one at a time.
 
-    The answer to a connection is the number of the process; `b"e"` then ends it, and the answer is how it ended.
+    The answer to a connection is the number of the process; one byte more then ends it, and the answer is how it ended.
     """
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     _warm_up()
-    walls.prepare()
+    rules, missing = _prepare(settings)
     gc.collect()
     gc.freeze()
-    control.sendall(b"r")
+    control.sendall(json.dumps(missing).encode().ljust(1024))
+    zygote = os.getpid()
     while True:
         order, handed, _, _ = socket.recv_fds(control, 1, 1)
         if not order or not handed:
             os._exit(0)
         pid = os.fork()
         if pid == 0:
-            control.close()
-            _live(socket.socket(fileno=handed[0]), settings)
+            try:
+                control.close()
+                _live(socket.socket(fileno=handed[0]), settings, zygote, rules, missing)
+            finally:
+                os._exit(1)
         os.close(handed[0])
-        control.sendall(pid.to_bytes(4, "big"))
+        control.sendall(struct.pack("!i", pid))
         over = control.recv(1)
-        control.sendall(walls.end(pid).to_bytes(4, "big", signed=True))
+        control.sendall(struct.pack("!i", walls.end(pid)))
         if not over:
             os._exit(0)
+
+
+def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
+    """Do once what every inmate inherits; give the rules for files, and why a wall is missing."""
+    rules, missing = None, {}
+    try:
+        walls.adopt_orphans()
+        rules = walls.rule_set(settings["readable"])
+    except OSError as error:
+        missing["Landlock"] = str(error)
+    try:
+        walls.isolate_network()
+        missing["network"] = ""
+    except OSError as error:
+        missing["network"] = str(error)
+    return rules, missing
 
 
 def _warm_up() -> None:
@@ -64,25 +85,25 @@ def _warm_up() -> None:
     torch.nn.functional.scaled_dot_product_attention(x, x, x)
 
 
-def _live(connection: socket.socket, settings: dict) -> None:
-    """Be one inmate: close the walls, load the program, answer calls; never return."""
-    try:
-        walls.close(settings, connection.fileno())
-        warnings.simplefilter("ignore")
-        request, _ = frames.receive(connection, math.inf, largest_header=2**24)
-        if request.get("probe"):
-            frames.send(connection, walls.probe(settings), [], math.inf)
-            os._exit(0)
-        answer, forbids = _load(connection, request)
+def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | None, before: dict[str, str]) -> None:
+    """Be one inmate: close the walls, load the program, answer calls until the connection ends."""
+    held = before | walls.close_all(settings, connection.fileno(), zygote, rules)
+    warnings.simplefilter("ignore")
+    request, _ = frames.receive(connection, math.inf, largest_header=2**24)
+    if "secrets" in request:
+        frames.send(connection, {"walls": held, "refused": probe.tried(request["secrets"], zygote)}, [], math.inf)
+        return
+    if fallen := [name for name in request["walls"] if held.get(name, "missing")]:
+        frames.send(connection, {"fallen": fallen}, [], math.inf)
+        return
+    answer, forbids = _load(connection, request)
+    with contextlib.suppress(frames.Ended):
         while True:
             header, body = frames.receive(connection, math.inf, largest_body=2**28)
             *call, gradients = frames.full(header, body)
             tensors: list[torch.Tensor] = []
-            frames.send(connection, _said(observe(answer, tuple(call), gradients, forbids), tensors), tensors, math.inf)
-    except frames.Ended:
-        os._exit(0)
-    finally:
-        os._exit(1)
+            said = _said(observe(answer, tuple(call), gradients, forbids), tensors)
+            frames.send(connection, said, tensors, math.inf)
 
 
 def _load(connection: socket.socket, request: dict) -> tuple[object, dict]:
@@ -130,7 +151,6 @@ def _said(outcome: Outcome, tensors: list[torch.Tensor]) -> dict:
     return {
         "results": frames.flat(outcome.results, tensors),
         "gradients": frames.flat(outcome.gradients, tensors),
-        "names": [str(name)[:64] for name in outcome.names[:64]],
         "changed": list(outcome.changed),
         "called": sorted(outcome.called),
         "failure": _failure(outcome.error, outcome.where),
@@ -146,7 +166,10 @@ def _failure(error: BaseException | None, where: str = "") -> dict | None:
         text = ""
     kind = type(error)
     clean = text[: frames.LONGEST_TEXT].encode("utf-8", "replace").decode()
-    return {"module": str(kind.__module__)[:100], "kind": kind.__name__[:100], "text": clean, "where": where[:400], "bare": not error.args}
-
-
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return {
+        "module": str(kind.__module__)[:100],
+        "kind": kind.__name__[:100],
+        "text": clean,
+        "where": where[:400],
+        "bare": not error.args,
+    }

@@ -26,22 +26,27 @@ class StandIn:
         self.__name__ = name
 
     def __call__(self, *inputs: object, **options: object) -> object:
+        """Say what it is."""
         raise NotAtHand(f"{self.__name__} is not at hand while this exercise is judged; write it with torch, or by hand.")
 
     def __getattr__(self, name: str) -> "StandIn":
+        """Stand in for what is below it as well."""
         if name.startswith("__"):
             raise AttributeError(name)
         return StandIn(f"{self.__name__}.{name}")
 
     def __getitem__(self, key: object) -> "StandIn":
+        """Allow `Name[...]` where types are named."""
         return self
 
     def __or__(self, other: object) -> object:
+        """Allow `Name | None` where types are named."""
         return other
 
     __ror__ = __or__
 
     def __mro_entries__(self, bases: tuple) -> tuple:
+        """Allow a class to inherit from it."""
         return ()
 
 
@@ -49,16 +54,19 @@ class Anything:
     """Stands for IPython's shell: every attribute, call and item of it is itself."""
 
     def __getattr__(self, name: str) -> "Anything":
+        """Have every attribute."""
         return self
 
     def __call__(self, *inputs: object, **options: object) -> "Anything":
+        """Do nothing."""
         return self
 
     def __getitem__(self, key: object) -> "Anything":
+        """Hold every item."""
         return self
 
     def __setitem__(self, key: object, value: object) -> None:
-        pass
+        """Take every item."""
 
 
 class Module(types.ModuleType):
@@ -68,7 +76,7 @@ class Module(types.ModuleType):
         """Give what the kit has of this name, a module below this one, or a stand-in."""
         place = vars(self)
         if name in place["__entries__"]:
-            self.__make(name)
+            self._make(name)
             return place[name]
         if name == "__all__":
             return sorted(name for name in place["__entries__"] if not name.startswith("_"))
@@ -78,13 +86,13 @@ class Module(types.ModuleType):
             raise AttributeError(name)
         return StandIn(f"{self.__name__}.{name}")
 
-    def __make(self, name: str) -> None:
+    def _make(self, name: str) -> None:
         place, entry = vars(self), self.__entries__[name]
         if name in place:
             return
         place[name] = None
         for need in entry["needs"]:
-            self.__make(need)
+            self._make(need)
         del place[name]
         path = f"/{self.__name__.replace('.', '/')}.py"
         exec(compile(entry["source"], path, "exec", FUTURE, dont_inherit=True), place)

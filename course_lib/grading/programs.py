@@ -39,6 +39,11 @@ class Program:
     function: str
     parts: tuple[Part, ...]
 
+    @property
+    def text(self) -> str:
+        """All that the student wrote of it."""
+        return "\n".join(part.source for part in self.parts)
+
 
 class Notebook:
     """The cells of a submission, parsed once, and beneath them those that the course handed out."""
@@ -73,9 +78,7 @@ class Notebook:
     def answer(self, exercise: Exercise) -> tuple[str, At]:
         """Find the statement that defines the function of an exercise, and the name it has there."""
         name, marked = exercise.reference.__name__, self._marked(exercise)
-        found = [
-            at for at, statement in self._statements() if name in statement.binds and self._is_own(at, statement, marked)
-        ]
+        found = [at for at, statement in self._statements() if name in statement.binds and self._is_own(at, statement, marked)]
         whole = [at for at in found if not self._at(at).is_stub]
         check = self._check(exercise)
         code = [at for at in whole if self.cells[at[0]].type == "code"]
@@ -134,7 +137,7 @@ class Notebook:
     def around(self, cell: int) -> Iterator[int]:
         """The other cells in the order in which they are searched: nearest before, then after; code first; then ours."""
         n = len(self.cells)
-        near = [i for i in (*range(min(cell, n) - 1, -1, -1), *range(cell + 1, n))]
+        near = (*range(min(cell, n) - 1, -1, -1), *range(cell + 1, n))
         yield from (i for i in near if self.cells[i].type == "code")
         yield from (i for i in near if self.cells[i].type != "code")
         yield from range(n, len(self.read))

@@ -199,7 +199,7 @@ def _changed(node: ast.stmt) -> Iterator[str]:
 
 
 def _used(node: ast.stmt) -> Iterator[str]:
-    table = symtable.symtable(ast.unparse(_Bare().visit(node)), "cell", "exec")
+    table = symtable.symtable(ast.unparse(_bare(node)), "cell", "exec")
     return (name for name in _read(table) if not hasattr(builtins, name))
 
 
@@ -212,19 +212,13 @@ def _read(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _read(inner)
 
 
-class _Bare(ast.NodeTransformer):
-    """Takes the annotations away: they are never evaluated inside, so that a missing word for a shape costs nothing."""
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        node.annotation = ast.Constant(None)
-        return self.generic_visit(node)
+def _bare(node: ast.stmt) -> ast.stmt:
+    """Take the annotations away: they are never evaluated inside, so that a missing word for a shape costs nothing."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.arg):
+            part.annotation = None
+        elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            part.returns = None
+        elif isinstance(part, ast.AnnAssign):
+            part.annotation = ast.Constant(None)
+    return node

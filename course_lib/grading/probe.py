@@ -1,0 +1,87 @@
+"""Tries from inside what the walls should refuse, so that a level of isolation is measured and not assumed.
+
+Every act is harmless where it succeeds. This text runs inside the sandbox, in a fork of its own, before any student's code.
+"""
+
+import ctypes
+import os
+import platform
+import socket
+from collections.abc import Callable
+
+import torch
+
+PROCESS_VM_READV = {"x86_64": 310, "aarch64": 270}
+IO_URING_SETUP, PIDFD_OPEN = 425, 434
+
+
+def tried(secrets: list[str], zygote: int) -> dict[str, bool]:
+    """Try every forbidden act, then compute as an honest answer does; give for each whether it was refused.
+
+    Args:
+        secrets: files that must be unreadable: references, solutions.
+        zygote: the process above this one.
+    """
+    _compute()
+    return {name: _refused(act) for name, act in _acts(secrets, zygote).items()}
+
+
+def _acts(secrets: list[str], zygote: int) -> dict[str, Callable[[], object]]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    own = {f"read {os.path.basename(path)}": lambda path=path: open(path, "rb").close() for path in secrets}
+    return own | {
+        "read the list of accounts": lambda: open("/etc/passwd", "rb").close(),
+        "read another process": lambda: open(f"/proc/{zygote}/maps", "rb").close(),
+        "write into the temporary folder": lambda: _write("/tmp"),
+        "write into the shared memory": lambda: _write("/dev/shm"),
+        "start a process": _fork,
+        "start a program": lambda: _called(libc.execve(b"/nonexistent", None, None), errors=(2,)),
+        "open a connection": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close(),
+        "open a connection on this machine": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(),
+        "signal another process": lambda: os.kill(zygote, 0),
+        "look into another process": lambda: _called(
+            libc.syscall(PROCESS_VM_READV.get(platform.machine(), -1), zygote, None, 0, None, 0, 0)
+        ),
+        "hold another process": lambda: _called(libc.syscall(PIDFD_OPEN, zygote, 0)),
+        "change its user": lambda: _called(libc.setuid(os.getuid())),
+        "make a namespace": lambda: _called(libc.unshare(0x10000000)),
+        "mount": lambda: _called(libc.mount(b"none", b"/", b"tmpfs", 0, None)),
+        "queue work for the kernel": lambda: _called(libc.syscall(IO_URING_SETUP, 1, None), errors=(14,)),
+        "take much memory": lambda: torch.empty(2**33, dtype=torch.uint8),
+        "open many files": lambda: [os.dup(0) for _ in range(300)],
+    }
+
+
+def _refused(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except (OSError, RuntimeError, MemoryError, AttributeError):
+        return True
+    return False
+
+
+def _write(folder: str) -> None:
+    path = os.path.join(folder, f"probe-{os.getpid()}")
+    with open(path, "wb"):
+        pass
+    os.unlink(path)
+
+
+def _fork() -> None:
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _called(result: int, errors: tuple[int, ...] = ()) -> None:
+    """Raise where a system call was refused; an error in `errors` shows that it was not."""
+    if result < 0 and ctypes.get_errno() not in errors:
+        raise OSError(ctypes.get_errno(), "refused")
+
+
+def _compute() -> None:
+    """Compute as an honest answer does, with gradients; an error here means that the walls are too narrow."""
+    x = torch.randn(2, 3, 5, requires_grad=True)
+    (x @ x.mT).softmax(-1).sum().backward()
+    if x.grad is None:
+        raise RuntimeError("a gradient is missing")
