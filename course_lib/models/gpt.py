@@ -135,7 +135,7 @@ def from_gpt2(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None) -> Tokens:
+def generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None) -> Int[Tensor, "B n"]:
     """Write n more tokens behind each prompt, reading everything anew for each of them.
 
     Args:

@@ -143,7 +143,7 @@ def _layer(block: Block) -> Layer:
 
 
 @torch.no_grad()
-def cached_generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None) -> Tokens:
+def cached_generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None) -> Int[Tensor, "B n"]:
     """Compute the same as `generate`, without reading anything twice."""
     cached = CachedGPT(model)
     logits, cache = cached.read(prompt, n, lengths)
