@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from course_lib.grading.archive import Refused
 from course_lib.grading.cells import Cell, Unreadable, cells_in
@@ -28,6 +28,7 @@ from course_lib.grading.submissions import Submission
 _TRIES = 2
 
 
+@runtime_checkable
 class Judge(Protocol):
     """What of an engine is used here."""
 
