@@ -20,6 +20,7 @@ from course_lib.datasets.graphs import Graph
 
 PACKAGES = ("numpy", "scipy", "sklearn")
 _SECTION = re.compile(r"^See Also\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
+_EVERYWHERE = 50
 _NOT_PUBLIC = {"tests", "testing", "_lib", "_vendor", "externals", "conftest.py"}
 
 
@@ -41,7 +42,7 @@ def see_also(packages: tuple[str, ...] = PACKAGES, n_words: int = 500, n_topics:
 
     Args:
         packages: installed packages whose docstrings follow numpydoc.
-        n_words: how many words to keep: the most frequent ones beyond the first fifty, which are in every text.
+        n_words: how many words to keep: the most frequent ones but the first fifty, which are in every text.
         n_topics: how many topics to keep: those with most functions. A topic is a sub-package, such as scipy.stats.
 
     Returns:
@@ -111,7 +112,8 @@ def _references(found: list[_Documented]) -> Iterator[tuple[int, int]]:
 def _bags(nodes: list[_Documented], n_words: int) -> torch.Tensor:
     """Count words: the frequent ones, without those that are in nearly every text."""
     documents = Counter(word for item in nodes for word in item.words)
-    column = {word: i for i, (word, _) in enumerate(documents.most_common(50 + n_words)[50:])}
+    frequent = documents.most_common(_EVERYWHERE + n_words)[_EVERYWHERE:]
+    column = {word: i for i, (word, _) in enumerate(frequent)}
     bags = torch.zeros(len(nodes), n_words)
     for row, item in enumerate(nodes):
         for word in item.words.keys() & column.keys():

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention import Attended, GraphAttention, average_heads, merge_heads, split_heads
@@ -92,7 +93,7 @@ class GAT(nn.Module):
         hidden = [layer(size, d_head) for size in sizes[:-1]]
         self.layers = nn.ModuleList([*hidden, layer(sizes[-1], n_out, combine=average_heads)])
 
-    def forward(self, x: Nodes, edges: Edges) -> Nodes:
+    def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
         """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node looks along the edges (2, E) and at itself."""
         edges = with_self_loops(edges, x.shape[-2])
         for layer in self.layers[:-1]:

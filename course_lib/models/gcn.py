@@ -9,7 +9,8 @@ Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Ne
 from itertools import pairwise
 
 import torch.nn.functional as F
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from course_lib.primitives import gcn_weights, propagate, with_self_loops
 from course_lib.shapes import Edges, Nodes
@@ -38,7 +39,7 @@ class GCN(nn.Module):
         for layer in self.layers:
             nn.init.xavier_uniform_(layer.weight)
 
-    def forward(self, x: Nodes, edges: Edges) -> Nodes:
+    def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
         """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node looks along the edges (2, E) and at itself."""
         edges = with_self_loops(edges, x.shape[-2])
         weights = gcn_weights(edges, x.shape[-2]).to(x.dtype)

@@ -71,13 +71,13 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
     return scale[query] * scale[key]
 
 
-def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*batch E"]) -> Nodes:
+def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Nodes:
     """Let each node add up the features of the nodes it looks at, with the weights of the edges: Σ_j w_ij x_j, a product Â X.
 
     Args:
         x: features (*batch, N, d).
         edges: (2, E).
-        weights: (*batch, E), such as those of `gcn_weights`.
+        weights: (*batch, E), or (E,) for the whole batch, such as those of `gcn_weights`.
 
     Returns:
         (*batch, N, d); 0 for a node that looks nowhere.
