@@ -1,7 +1,7 @@
 """The page of one student: what was right, which law fails and why, and no value that a check compares with.
 
 Of what the checks found only a fixed set of sentences is shown, and of each only the part that speaks of the student's own
-code; the numbers, shapes and inputs of a check stay out, and so does every text that the student's code could have chosen.
+code; the numbers, shapes and inputs of a check stay out, and so does every text that was made while the code ran.
 """
 
 import builtins
@@ -26,14 +26,14 @@ _FIT = tuple(
         rf"({_RESULT} should be a tensor), .*",
         rf"({_RESULT} should be (?:floating point|bool|integer)), .*",
         rf"({_RESULT} should live on) .*",
-        rf"({_RESULT} is wrong)\. .*",
-        r"(The gradient of floating-point input \d{1,2} is wrong)\. .*",
+        rf"({_RESULT} is wrong)\..*",
+        r"(The gradient of floating-point input \d{1,2} is wrong)\..*",
         r"(No gradient comes back: the result is cut off from its inputs) .*",
         r"(Argument [\d, ]{1,20} is changed by the call: something works in place) .*",
     )
 )
 _SHAPE = re.compile(rf"({_RESULT}) should have shape .*", re.DOTALL)
-_RAISED = re.compile(r"It raised (\w+)\b.*", re.DOTALL)
+_RAISED = re.compile(r"It raised (\w{1,40})(?: in the line (`.{1,200}?`))?: .*", re.DOTALL)
 
 
 def feedback(result: Result, results: Results) -> str:
@@ -98,8 +98,8 @@ def fit(detail: str) -> str:
     """Give the part of a finding that a student may read; "" where nothing in it is known to be harmless."""
     if found := _RAISED.match(detail):
         known = getattr(builtins, found[1], None)
-        named = isinstance(known, type) and issubclass(known, BaseException)
-        return f"It raised {found[1]}." if named else "It raised an error of its own kind."
+        what = found[1] if isinstance(known, type) and issubclass(known, BaseException) else "an error of its own kind"
+        return f"It raised {what}{f' in the line {found[2]}' if found[2] else ''}."
     if found := _SHAPE.fullmatch(detail):
         return f"{_capital(found[1])} has another shape than it should."
     for form in _FIT:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
-from course_lib.exercises import Exercise, exercises
+from course_lib.exercises import Exercise, Finding, exercises
 from course_lib.grading.flags import Flag, look_alikes
 from course_lib.grading.marks import Mark
 from course_lib.grading.sheets import Graded, Sheet
@@ -225,8 +225,8 @@ def _student(result: Result) -> dict:
     }
 
 
-def _finding(finding: object) -> dict:
-    return {key: value for key, value in asdict(finding).items() if key not in ("detail", "example")}
+def _finding(finding: Finding) -> dict:
+    return {"name": finding.name, "law": finding.law, "status": finding.status, "points": finding.points}
 
 
 def _csv(rows: list[list[object]]) -> str:

@@ -80,7 +80,9 @@ def test_what_is_in_the_journal_is_not_graded_again(tmp_path):
 
 @pytest.mark.slow
 def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_run(tmp_path):
-    papers = {f"s{i:02}": notebook(e1=f"# earns {i} \n# waits 60\n# thinks thought {i % 3}", e2="# flag odd") for i in range(12)}
+    papers = {
+        f"s{i:02}": notebook(e1=f"# earns {i} \n# waits 60\n# thinks thought {i % 3}", e2="# flag odd") for i in range(12)
+    }
     path = school(tmp_path / "in", **papers)
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
     code = (
