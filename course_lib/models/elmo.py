@@ -75,7 +75,7 @@ class ELMo(nn.Module):
         self.backwards = nn.ModuleList(LSTM(d_model, d_model, run) for _ in range(n_layers))
         self.bias = nn.Parameter(torch.zeros(n_tokens))
 
-    def forward(self, tokens: Tokens, lengths: Lengths) -> Float[Tensor, "B T n_layers 2*d_model"]:
+    def forward(self, tokens: Tokens, lengths: Lengths) -> Float[Tensor, "B T n_layers d_both"]:
         """Read sentences.
 
         Args:

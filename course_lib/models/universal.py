@@ -33,7 +33,7 @@ def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | 
         device: where the encoding lives.
 
     Returns:
-        P^t (T, d_model), values in -2…2.
+        P^t (T, d_model), values in -2…2. Place i at step t gets what place t gets at step i.
 
     Source: Dehghani et al. 2019, eqs. 6-7.
     """

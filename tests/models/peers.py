@@ -1,14 +1,13 @@
 """Published models, tiny and with random weights, beside ours with the same weights; they skip without `transformers`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from course_lib.blocks import DecoderBlock
-from course_lib.blocks.stack import Sizes
+from course_lib.blocks import DecoderBlock, Sizes, Stack
 from course_lib.models import GPT, PretrainingBERT, Transformer
 from course_lib.models.bert import from_bert
 from course_lib.models.gpt import ACTIVATIONS, from_gpt2
@@ -87,18 +86,23 @@ def saved(model: nn.Module, folder: Path, **settings: object) -> Path:
     return folder
 
 
-@torch.no_grad()
 def take_from_torch(ours: Transformer, theirs: nn.Transformer) -> None:
     """Copy the layers of torch.nn.Transformer into ours."""
-    for stack, layers in ((ours.encoder, theirs.encoder.layers), (ours.decoder, theirs.decoder.layers)):
-        for block, layer in zip(stack.blocks, layers, strict=True):
-            _copy_attention(block.mixer.attention, layer.self_attn)
-            norms = [(block.norm_1, layer.norm1), (block.norm_2, layer.norm2)]
-            if isinstance(block, DecoderBlock):
-                _copy_attention(block.cross.attention, layer.multihead_attn)
-                norms.append((block.norm_3, layer.norm3))
-            for mine, other in [*norms, (block.feed_forward.W_1, layer.linear1), (block.feed_forward.W_2, layer.linear2)]:
-                mine.load_state_dict(other.state_dict())
+    take_stack(ours.encoder, theirs.encoder.layers)
+    take_stack(ours.decoder, theirs.decoder.layers)
+
+
+@torch.no_grad()
+def take_stack(ours: Stack, theirs: Iterable[nn.Module]) -> None:
+    """Copy layers of torch's encoder or decoder into a stack of ours."""
+    for block, layer in zip(ours.blocks, theirs, strict=True):
+        _copy_attention(block.mixer.attention, layer.self_attn)
+        norms = [(block.norm_1, layer.norm1), (block.norm_2, layer.norm2)]
+        if isinstance(block, DecoderBlock):
+            _copy_attention(block.cross.attention, layer.multihead_attn)
+            norms.append((block.norm_3, layer.norm3))
+        for mine, other in [*norms, (block.feed_forward.W_1, layer.linear1), (block.feed_forward.W_2, layer.linear2)]:
+            mine.load_state_dict(other.state_dict())
 
 
 def _copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:

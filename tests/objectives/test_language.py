@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.objectives import teacher_forced_loss
+from course_lib.objectives import next_token_loss, previous_token_loss, teacher_forced_loss
 
 B, T, n_tokens = 3, 5, 11
 PADDING = 0
@@ -119,3 +119,59 @@ def test_a_gpu_computes_the_same(normal, dtype):
     assert there.device.type == "cuda"
     exact = teacher_forced_loss(logits.double(), target(), PADDING)
     torch.testing.assert_close(there.cpu().double(), exact, atol=0, rtol=4 * torch.finfo(dtype).eps)
+
+
+def test_a_language_model_is_asked_for_every_token_but_the_first(normal, agree):
+    """Nothing is padding: index 0 is a token like others."""
+    agree(
+        lambda logits: next_token_loss(logits, target()),
+        lambda logits: by_loop(logits, target(), padding=-1),
+        normal(B, T, n_tokens, scale=3),
+    )
+
+
+def test_tokens_that_do_not_count_are_as_padding(normal, agree):
+    agree(
+        lambda logits: next_token_loss(logits, target(), target() != PADDING),
+        lambda logits: teacher_forced_loss(logits, target(), PADDING),
+        normal(B, T, n_tokens, scale=3),
+    )
+
+
+def test_a_prompt_that_does_not_count_is_not_asked_for(normal):
+    """Only tokens 3 and 4 count: gradients at the logits of 2 and 3 alone."""
+    logits = normal(B, T, n_tokens)
+    next_token_loss(logits, target(), torch.tensor([False, False, False, True, True]).expand(B, T)).backward()
+    assert logits.grad[:, 2:4].all()
+    assert not logits.grad[:, [0, 1, 4]].any()
+
+
+def test_backwards_it_is_asked_for_the_token_before(normal, agree):
+    def by_loop_backwards(logits):
+        losses = [
+            logits[b, t].exp().sum().log() - logits[b, t, target()[b, t - 1]]
+            for b in range(B)
+            for t in range(1, T)
+            if target()[b, t - 1] != PADDING
+        ]
+        return sum(losses) / len(losses)
+
+    agree(
+        lambda logits: previous_token_loss(logits, target(), target() != PADDING),
+        by_loop_backwards,
+        normal(B, T, n_tokens, scale=3),
+    )
+
+
+def test_the_losses_of_a_language_model_by_hand():
+    """p = ½ and ¼ for the next tokens, ¼ and ½ for those before: 1½ ln 2 both ways."""
+    half, quarter = [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]
+    text, there = torch.tensor([[1, 2, 1]]), torch.tensor([[half, quarter, half]]).log()
+    assert next_token_loss(there, text).item() == pytest.approx(1.5 * math.log(2))
+    assert previous_token_loss(there, text).item() == pytest.approx(1.5 * math.log(2))
+
+
+@pytest.mark.parametrize("loss", [next_token_loss, previous_token_loss])
+def test_nothing_asked_for_is_not_a_number_and_gradients_are_those_of_differences(normal, loss):
+    assert loss(normal(B, 1, n_tokens), target()[:, :1]).isnan()
+    assert torch.autograd.gradcheck(lambda logits: loss(logits, target()), normal(B, T, n_tokens))

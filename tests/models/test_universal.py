@@ -1,0 +1,229 @@
+"""The Universal Transformer: one shared block, halting shares that sum to 1, and a ponder cost counted by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.attention import MultiHead
+from course_lib.blocks import Block, FeedForward, SelfAttention
+from course_lib.models import (
+    AdaptiveSteps,
+    SeparateSteps,
+    SharedSteps,
+    Universal,
+    halting_distribution,
+    ponder_cost,
+    step_encoding,
+)
+from course_lib.primitives import padding_mask, sinusoidal_positions
+
+B, T, D, N, C, STEPS = 3, 5, 6, 11, 7, 4
+TOKENS = torch.randint(N, (B, T), generator=torch.Generator().manual_seed(0))
+LENGTHS = torch.tensor([5, 3, 1])
+REAL = torch.arange(T) < LENGTHS[:, None]
+
+
+def block(seed=0):
+    torch.manual_seed(seed)
+    made = Block(SelfAttention(MultiHead(D, 3)), FeedForward(D, 13), D).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return made
+
+
+def adaptive(seed=0, bias=-0.5):
+    """Whose halting depends on the state."""
+    steps = AdaptiveSteps(block(seed), D, STEPS).double()
+    nn.init.normal_(steps.halt.weight)
+    nn.init.constant_(steps.halt.bias, bias)
+    return steps
+
+
+def drawn(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+def by_loop(h, epsilon):
+    """Graves 2016, eqs. 6-9, one position at a time: p, N and R."""
+    p, total = [0.0] * len(h), 0.0
+    for n, h_n in enumerate(h):
+        if total + h_n >= 1 - epsilon or n == len(h) - 1:
+            p[n] = 1 - total
+            return p, n + 1, 1 - total
+        p[n] = h_n
+        total += h_n
+    raise AssertionError
+
+
+def test_halting_by_hand():
+    """0.3 + 0.5 + 0.4 passes 1 at the third step, which gets the remainder 0.2; the cost is 3 + 0.2."""
+    h = torch.tensor([0.3, 0.5, 0.4, 0.9])
+    torch.testing.assert_close(halting_distribution(h), torch.tensor([0.3, 0.5, 0.2, 0.0]))
+    assert ponder_cost(h).item() == pytest.approx(3.2)
+
+
+@pytest.mark.parametrize(
+    ("h", "shares", "cost"),
+    [
+        ([1.0, 0.5, 0.5], [1, 0, 0], 2.0),
+        ([0.995, 0.5, 0.5], [1, 0, 0], 2.0),
+        ([0.0, 0.0, 0.0], [0, 0, 1], 4.0),
+        ([0.1, 0.1, 0.1], [0.1, 0.1, 0.8], 3.8),
+        ([0.7], [1.0], 2.0),
+    ],
+)
+def test_edges_by_hand(h, shares, cost):
+    """Halt at once, within ε of 1, never, at the limit, and with a single step."""
+    torch.testing.assert_close(halting_distribution(torch.tensor(h)), torch.tensor(shares).float())
+    assert ponder_cost(torch.tensor(h)).item() == pytest.approx(cost)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.4])
+def test_it_is_the_loop_one_position_at_a_time(epsilon):
+    h = torch.rand(B, T, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) ** 2
+    shares, cost = halting_distribution(h, epsilon), ponder_cost(h, epsilon)
+    for b in range(B):
+        for t in range(T):
+            p, N_steps, R = by_loop(h[b, t].tolist(), epsilon)
+            torch.testing.assert_close(shares[b, t], torch.tensor(p, dtype=torch.float64))
+            assert cost[b, t].item() == pytest.approx(N_steps + R)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_shares_sum_to_1_and_none_is_negative(dtype):
+    h = torch.rand(1000, 7, generator=torch.Generator().manual_seed(2)).to(dtype)
+    shares = halting_distribution(h)
+    assert (shares >= 0).all()
+    torch.testing.assert_close(
+        shares.double().sum(-1), torch.ones(1000, dtype=torch.float64), atol=4 * torch.finfo(dtype).eps, rtol=0
+    )
+
+
+def test_only_the_remainder_has_a_gradient_and_it_falls_with_what_comes_before():
+    h = torch.tensor([0.3, 0.5, 0.4, 0.9], requires_grad=True)
+    ponder_cost(h).backward()
+    assert h.grad.tolist() == [-1, -1, 0, 0]
+
+
+def test_gradients_against_differences():
+    h = torch.tensor([[0.3, 0.5, 0.4], [0.1, 0.2, 0.3]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(halting_distribution, h)
+    assert torch.autograd.gradcheck(ponder_cost, h)
+
+
+def test_the_encoding_is_that_of_the_place_plus_that_of_the_step():
+    """Place 3 and step 2, feature by feature."""
+    torch.testing.assert_close(step_encoding(T, D, 2)[3], sinusoidal_positions(4, D)[3] + sinusoidal_positions(3, D)[2])
+    assert step_encoding(1, 2, 1).tolist() == [[pytest.approx(0.8414710), pytest.approx(1.5403023)]]
+
+
+def test_it_tells_places_apart_at_one_step_and_steps_at_one_place_but_cannot_tell_a_place_from_a_step():
+    """The sum is symmetric: place 3 at step 2 looks as place 2 at step 3."""
+    encodings = torch.stack([step_encoding(T, D, step) for step in range(T)])
+    for one in (encodings[2], encodings[:, 2]):
+        assert torch.cdist(one, one).fill_diagonal_(1.0).min() > 1e-3
+    torch.testing.assert_close(encodings, encodings.transpose(0, 1))
+
+
+def test_one_step_is_one_shared_layer():
+    x, mask = drawn(B, T, D), padding_mask(LENGTHS, T)
+    expected = block()(x + step_encoding(T, D, 1), mask)
+    for steps in (SharedSteps(block(), 1), SeparateSteps([block()]), AdaptiveSteps(block(), D, 1).double()):
+        torch.testing.assert_close(steps(x, mask).states, expected)
+
+
+def test_shared_steps_are_separate_ones_with_equal_weights():
+    x = drawn(B, T, D)
+    separate = SeparateSteps([block() for _ in range(STEPS)])
+    torch.testing.assert_close(SharedSteps(block(), STEPS)(x), separate(x))
+    assert (SeparateSteps([block(i) for i in range(STEPS)])(x).states != separate(x).states).any()
+
+
+def test_a_shared_block_is_one_set_of_parameters_whatever_the_number_of_steps():
+    counts = [sum(p.numel() for p in SharedSteps(block(), n).parameters()) for n in (1, 9)]
+    assert counts[0] == counts[1] == sum(p.numel() for p in block().parameters())
+
+
+def test_its_gradient_is_the_sum_over_the_steps():
+    x = drawn(B, T, D)
+    shared, separate = SharedSteps(block(), STEPS), SeparateSteps([block() for _ in range(STEPS)])
+    for steps in (shared, separate):
+        steps(x).states.square().sum().backward()
+    total = sum(each.feed_forward.W_1.weight.grad for each in separate.blocks)
+    torch.testing.assert_close(shared.block.feed_forward.W_1.weight.grad, total)
+
+
+def test_a_position_that_has_halted_stands_still_and_gets_the_mixture_of_its_states():
+    """By a loop that follows each position by itself."""
+    steps, x = adaptive(), drawn(B, T, D)
+    mixed, shares, cost = steps(x)
+    state, total, result = x, torch.zeros(B, T, dtype=torch.float64), torch.zeros(B, T, D, dtype=torch.float64)
+    count = torch.zeros(B, T)
+    for step in range(1, STEPS + 1):
+        new = steps.block(state + step_encoding(T, D, step))
+        after = state.clone()
+        for b in range(B):
+            for t in range(T):
+                if total[b, t] < 0.99:
+                    after[b, t] = new[b, t]
+                    h = torch.sigmoid(steps.halt(new[b, t]))[0]
+                    last = total[b, t] + h >= 0.99 or step == STEPS
+                    result[b, t] += (1 - total[b, t] if last else h) * new[b, t]
+                    total[b, t] = 1.0 if last else total[b, t] + h
+                    count[b, t] += 1
+        state = after
+    torch.testing.assert_close(mixed, result)
+    assert torch.equal((shares > 0).sum(-1), count.long())
+    assert len(count.unique()) > 1
+    assert ((cost >= count) & (cost <= count + 1)).all()
+
+
+def test_positions_think_for_as_long_as_they_ask():
+    x = drawn(B, T, D)
+    for bias, n in ((50.0, 1), (-50.0, STEPS)):
+        steps = AdaptiveSteps(block(), D, STEPS).double()
+        nn.init.constant_(steps.halt.bias, bias)
+        pondered = steps(x)
+        assert ((pondered.shares > 1e-9).sum(-1) == 1).all()
+        torch.testing.assert_close(pondered.states, SharedSteps(block(), n)(x).states)
+
+
+@pytest.mark.parametrize("steps", [lambda: SharedSteps(block(), STEPS), adaptive])
+def test_a_sequence_alone_is_read_as_in_a_padded_batch(steps):
+    torch.manual_seed(0)
+    model = Universal(N, C, D, steps()).double()
+    logits, pondered = model(TOKENS, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone, thought = model(TOKENS[row : row + 1, :length])
+        torch.testing.assert_close(alone[0], logits[row, :length])
+        torch.testing.assert_close(thought.cost[0], pondered.cost[row, :length])
+
+
+def test_shares_of_a_model_sum_to_1_and_fixed_steps_cost_their_number():
+    _, thought = Universal(N, C, D, adaptive()).double()(TOKENS)
+    torch.testing.assert_close(thought.shares.sum(-1), torch.ones(B, T, dtype=torch.float64))
+    _, fixed = Universal(N, C, D, SharedSteps(block(), STEPS)).double()(TOKENS)
+    assert (fixed.cost == STEPS).all()
+    assert torch.equal(fixed.shares[0, 0], torch.tensor([0, 0, 0, 1.0], dtype=torch.float64))
+
+
+def test_the_ponder_cost_teaches_to_halt_earlier():
+    """A few steps down its gradient make the mean number of steps fall."""
+    model = Universal(N, C, D, adaptive(bias=-2.0)).double()
+    optimiser = torch.optim.SGD(model.steps.halt.parameters(), lr=1.0)
+    costs = []
+    for _ in range(20):
+        cost = model(TOKENS)[1].cost.mean()
+        optimiser.zero_grad()
+        cost.backward()
+        optimiser.step()
+        costs.append(cost.item())
+    assert costs[-1] < costs[0] - 0.5
+
+
+def test_the_number_of_steps_may_be_changed_at_test_time():
+    steps, x = SharedSteps(block(), 2), drawn(B, T, D)
+    two = steps(x).states
+    steps.n_steps = 3
+    torch.testing.assert_close(steps(x).states, block()(two + step_encoding(T, D, 3)))
