@@ -2,8 +2,11 @@
 
 import torch
 
-from course_lib.attention import edge_softmax
+from course_lib.attention import attend_edges, edge_softmax
 from course_lib.attention.core import Attended
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.exercises.lecture_15 import edge_lists
 
 HINTS = (
     (
@@ -176,3 +179,71 @@ WRONG = (
     goes_through_a_matrix,
 )
 RIGHT = (nodes_against_edges, weights_added_up_in_a_matrix, node_by_node, in_double_precision)
+
+
+def _edges(draw: Draw, n_nodes: int, *batch: int, make=edge_lists.plain) -> Call:
+    edges = make(draw, n_nodes)
+    (d_v,) = draw.sizes(1)
+    return draw.normal(*batch, edges.shape[1]), draw.normal(*batch, n_nodes, d_v), edges
+
+
+def _sorted_by_key(draw: Draw, n_nodes: int) -> Call:
+    """Edges of which each node looks at one: the weights are all 1, and the context is what was looked at."""
+    scores, values, edges = _edges(draw, n_nodes)
+    first = torch.stack([(edges[0] == i).nonzero()[0, 0] for i in range(n_nodes)])
+    return scores[first], values, edges[:, first]
+
+
+exercise = Exercise(
+    id="15.3",
+    title="Attention over an edge list",
+    reference=attend_edges,
+    properties=(
+        runs_on(lambda draw: [_edges(draw, 5), _edges(draw, 5, 3)]),
+        has_shape(
+            "A context for each node, a weight for each edge.",
+            lambda draw: [_edges(draw, 5), _edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)],
+        ),
+        Property(
+            "one edge each",
+            "What is looked at hands over its value.",
+            lambda draw: [_sorted_by_key(draw, 3), _sorted_by_key(draw, 5)],
+            points=2,
+        ),
+        Property(
+            "weights",
+            "The edges of a node share a weight of 1.",
+            lambda draw: [_edges(draw, 5), _edges(draw, 7)],
+            right_result(1),
+        ),
+        Property(
+            "mixing",
+            "A node gets the sum of the values it looks at, by their weights.",
+            lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
+            points=2,
+            needs=("one edge each", "weights"),
+        ),
+        Property(
+            "loops, repeats, gaps",
+            "A loop is an edge; an edge listed twice counts twice; a node that looks nowhere gets 0.",
+            lambda draw: [
+                _edges(draw, 5, make=edge_lists.tangled),
+                _edges(draw, 7, make=edge_lists.tangled),
+                (draw.normal(0), draw.normal(3, 2), torch.empty(2, 0, dtype=torch.int64)),
+            ],
+            points=2,
+            needs=("mixing",),
+        ),
+        Property(
+            "heads",
+            "Each head is its own, with any number of axes before it.",
+            lambda draw: [_edges(draw, 5, 3), _edges(draw, 5, 2, 3, make=edge_lists.tangled)],
+            needs=("mixing",),
+        ),
+        has_gradient(lambda draw: [_edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)], needs=("mixing",)),
+        leaves_inputs(lambda draw: [_edges(draw, 5, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

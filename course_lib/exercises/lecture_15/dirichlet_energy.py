@@ -2,7 +2,9 @@
 
 import torch
 
-from course_lib.primitives import require_edges
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.lecture_15 import edge_lists
+from course_lib.primitives import dirichlet_energy, require_edges
 
 HINTS = (
     (
@@ -149,3 +151,63 @@ WRONG = (
     divides_by_the_degrees,
 )
 RIGHT = (edge_by_edge, by_the_incidence_matrix, as_a_trace, feature_by_feature)
+
+
+def _graph(draw: Draw, n_nodes: int, *batch: int, d: int | None = None, make=edge_lists.plain) -> Call:
+    d = draw.sizes(1)[0] if d is None else d
+    return draw.normal(*batch, n_nodes, d), make(draw, n_nodes)
+
+
+def _both_ways(draw: Draw, n_nodes: int, d: int) -> Call:
+    """An undirected graph: both directions of each edge."""
+    x, edges = _graph(draw, n_nodes, d=d)
+    places = torch.zeros(n_nodes, n_nodes, dtype=torch.bool).index_put((edges[0], edges[1]), torch.tensor(True))
+    return x, edge_lists.shuffled(draw, (places | places.mT).nonzero().mT)
+
+
+exercise = Exercise(
+    id="15.6",
+    title="How far apart neighbours are",
+    reference=dirichlet_energy,
+    properties=(
+        runs_on(lambda draw: [_both_ways(draw, 5, 3), _graph(draw, 5)]),
+        has_shape("One number for a graph.", lambda draw: [_both_ways(draw, 5, 3), _graph(draw, 5)]),
+        Property(
+            "two nodes",
+            "Two neighbours in both directions have the square of their distance.",
+            lambda draw: [(draw.normal(2, d), torch.tensor([[0, 1], [1, 0]])) for d in (1, 3)],
+            points=2,
+        ),
+        Property(
+            "sum",
+            "The energy of a graph is the sum over its edges.",
+            lambda draw: [_both_ways(draw, 5, 1), _both_ways(draw, 7, 3), _both_ways(draw, 7, 2)],
+            points=2,
+            needs=("two nodes",),
+        ),
+        Property(
+            "any edges",
+            "Every edge of the list counts half, once for each time that it is listed; without edges it is 0.",
+            lambda draw: [
+                _graph(draw, 5),
+                _graph(draw, 7, make=edge_lists.tangled),
+                (draw.normal(5, 2), torch.empty(2, 0, dtype=torch.int64)),
+            ],
+            needs=("sum",),
+        ),
+        Property(
+            "batch",
+            "Each graph of a batch has its own, with any number of axes before.",
+            lambda draw: [_graph(draw, 5, 7), _graph(draw, 5, 7, 3), _graph(draw, 7, 7, make=edge_lists.tangled)],
+            needs=("sum",),
+        ),
+        has_gradient(
+            lambda draw: [_both_ways(draw, 5, 3), _graph(draw, 7, 2), (torch.ones(2, 3), torch.tensor([[0, 1], [1, 0]]))],
+            needs=("sum",),
+        ),
+        leaves_inputs(lambda draw: [_graph(draw, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -2,6 +2,10 @@
 
 import torch
 
+from course_lib.attention import edge_softmax
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.lecture_15 import edge_lists
+
 HINTS = (
     (
         "Which edges share a weight of 1: those that leave the same looking node, or those that arrive at the same node? Take "
@@ -172,3 +176,73 @@ WRONG = (
     cuts_the_gradient_of_the_sums,
 )
 RIGHT = (node_by_node, edges_against_edges, sorted_and_put_back, edge_by_edge_in_double_precision)
+
+
+def _edges(draw: Draw, n_nodes: int, *batch: int, scale: float = 1.0, make=edge_lists.plain) -> Call:
+    edges = make(draw, n_nodes)
+    return draw.normal(*batch, edges.shape[1], scale=scale), edges, n_nodes
+
+
+def _star(draw: Draw, n_nodes: int) -> Call:
+    """One node looks at all the others."""
+    edges = torch.stack([torch.zeros(n_nodes - 1, dtype=torch.int64), torch.arange(1, n_nodes)])
+    return draw.normal(n_nodes - 1), edges, n_nodes
+
+
+def _apart(draw: Draw, low: float, high: float) -> Call:
+    """Two nodes that look at three each: the scores of one lie around `low`, those of the other around `high`."""
+    edges = edge_lists.shuffled(draw, torch.tensor([[0, 0, 0, 1, 1, 1], [1, 2, 3, 0, 2, 3]]))
+    return draw.normal(6) + torch.where(edges[0] == 0, low, high), edges, 4
+
+
+exercise = Exercise(
+    id="15.2",
+    title="A softmax over the edges of each node",
+    reference=edge_softmax,
+    properties=(
+        runs_on(lambda draw: [_star(draw, 5), _edges(draw, 5), _edges(draw, 5, 3)]),
+        has_shape("One weight for each edge, in every head.", lambda draw: [_edges(draw, 5), _edges(draw, 5, 3)]),
+        Property("one node", "The edges of one node are a plain softmax.", lambda draw: [_star(draw, 3), _star(draw, 7)]),
+        Property(
+            "nodes",
+            "Each node that looks shares out its own attention, and the edges keep their places.",
+            lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
+            points=3,
+            needs=("one node",),
+        ),
+        Property(
+            "loops, repeats, gaps",
+            "A loop is an edge; an edge listed twice counts twice; a node may have none.",
+            lambda draw: [
+                _edges(draw, 5, make=edge_lists.tangled),
+                _edges(draw, 7, make=edge_lists.tangled),
+                (draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3),
+            ],
+            points=2,
+            needs=("nodes",),
+        ),
+        Property(
+            "large scores",
+            "Scores of any size give weights that are finite and right.",
+            lambda draw: [
+                _apart(draw, 1000.0, 1000.0),
+                _apart(draw, -1000.0, -1000.0),
+                _apart(draw, -1000.0, 1000.0),
+                _edges(draw, 5, scale=100.0),
+            ],
+            points=2,
+            needs=("nodes",),
+        ),
+        Property(
+            "heads",
+            "Each head is its own, with any number of axes before it.",
+            lambda draw: [_edges(draw, 5, 3), _edges(draw, 5, 2, 3, make=edge_lists.tangled)],
+            needs=("nodes",),
+        ),
+        has_gradient(lambda draw: [_edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)], needs=("nodes",)),
+        leaves_inputs(lambda draw: [_edges(draw, 5, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

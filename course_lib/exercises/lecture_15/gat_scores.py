@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.attention import gat_scores
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     (
         "Write aᵀ[z_i ‖ z_j] as a sum of two dot products. Which of them depends on i alone, which on j alone? How many "
@@ -152,3 +155,49 @@ WRONG = (
     uses_the_first_head_for_all,
 )
 RIGHT = (pair_by_pair, in_einsum, row_by_row, both_halves_at_once_in_double_precision)
+
+
+def _nodes(draw: Draw, n_nodes: int, *batch: int, heads: tuple[int, ...] = ()) -> Call:
+    (d,) = draw.sizes(1)
+    return draw.normal(*batch, *heads, n_nodes, d), draw.normal(*heads, 2 * d)
+
+
+exercise = Exercise(
+    id="15.1",
+    title="Scores of a GAT",
+    reference=gat_scores,
+    properties=(
+        runs_on(lambda draw: [_nodes(draw, 5), _nodes(draw, 5, heads=(3,))]),
+        has_shape("One score for each pair of nodes.", lambda draw: [_nodes(draw, 5), _nodes(draw, 5, heads=(3,))]),
+        Property(
+            "oneself",
+            "A node scores itself by both halves of a.",
+            lambda draw: [_nodes(draw, 1) for _ in range(4)],
+            points=2,
+        ),
+        Property(
+            "pairs",
+            "Row i is the node that looks, column j the one looked at.",
+            lambda draw: [_nodes(draw, 2), _nodes(draw, 5)],
+            points=2,
+            needs=("oneself",),
+        ),
+        Property(
+            "slope",
+            "The slope of LeakyReLU is that which is asked for.",
+            lambda draw: [(*_nodes(draw, 5), 0.5), (*_nodes(draw, 5), 0.05)],
+            needs=("pairs",),
+        ),
+        Property(
+            "heads",
+            "Each head has its own vector, and each graph of a batch the same ones.",
+            lambda draw: [_nodes(draw, 3, heads=(2,)), _nodes(draw, 5, 2, heads=(3,)), _nodes(draw, 3, 5)],
+            needs=("pairs",),
+        ),
+        has_gradient(lambda draw: [_nodes(draw, 5), _nodes(draw, 3, 2, heads=(5,))], needs=("heads",)),
+        leaves_inputs(lambda draw: [_nodes(draw, 5, heads=(3,))]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -4,7 +4,9 @@ from collections import Counter
 
 import torch
 
-from course_lib.primitives import require_edges, with_self_loops
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.lecture_15 import edge_lists
+from course_lib.primitives import gcn_weights, require_edges, with_self_loops
 
 HINTS = (
     (
@@ -163,3 +165,72 @@ WRONG = (
     counts_each_pair_once,
 )
 RIGHT = (by_comparison, from_the_matrix, edge_by_edge, by_adding_ones)
+
+
+def _ring(draw: Draw, n_nodes: int, reach: int) -> Call:
+    """A ring in which every node looks at as many nodes on each side: all degrees are alike."""
+    i = torch.arange(n_nodes)
+    both = [torch.stack([i, (i + step) % n_nodes]) for k in range(1, reach + 1) for step in (k, -k)]
+    return edge_lists.shuffled(draw, torch.cat(both, dim=1)), n_nodes
+
+
+def _looped(draw: Draw, n_nodes: int) -> Call:
+    return edge_lists.shuffled(draw, with_self_loops(edge_lists.plain(draw, n_nodes), n_nodes)), n_nodes
+
+
+def _both_ways(draw: Draw, n_nodes: int) -> Call:
+    """An undirected graph without loops."""
+    upper = torch.rand(n_nodes, n_nodes, generator=draw.generator).triu(1)
+    joined = (upper > 0.4) | (upper > 0.4).mT
+    joined[0, 1:], joined[1:, 0] = True, True
+    return edge_lists.shuffled(draw, joined.nonzero().mT), n_nodes
+
+
+exercise = Exercise(
+    id="15.5",
+    title="The fixed weights of a GCN",
+    reference=gcn_weights,
+    properties=(
+        runs_on(lambda draw: [_ring(draw, 5, 1), _both_ways(draw, 5)]),
+        has_shape("One weight for each edge.", lambda draw: [_ring(draw, 5, 1), _both_ways(draw, 5)]),
+        Property(
+            "alike", "Where all nodes have d edges, every weight is 1 / d.", lambda draw: [_ring(draw, 7, 1), _ring(draw, 7, 2)]
+        ),
+        Property(
+            "both ends",
+            "In an undirected graph an edge weighs 1 / √(d_i d_j), the same in both directions.",
+            lambda draw: [_both_ways(draw, 5), _both_ways(draw, 7)],
+            points=3,
+            needs=("alike",),
+        ),
+        Property(
+            "directed",
+            "The degree of either end counts the edges along which that node looks.",
+            lambda draw: [(edge_lists.plain(draw, 5), 5), (edge_lists.plain(draw, 7), 7)],
+            points=2,
+            needs=("both ends",),
+        ),
+        Property(
+            "loops",
+            "A loop is an edge like any other.",
+            lambda draw: [_looped(draw, 5), _looped(draw, 7)],
+            needs=("both ends",),
+        ),
+        Property(
+            "repeats and gaps",
+            "An edge listed twice counts twice; an edge to a node that looks nowhere weighs 0.",
+            lambda draw: [
+                (torch.tensor([[0, 0, 1], [1, 2, 0]]), 4),
+                (edge_lists.tangled(draw, 5), 5),
+                (edge_lists.tangled(draw, 7), 9),
+                (torch.empty(2, 0, dtype=torch.int64), 3),
+            ],
+            points=2,
+            needs=("directed",),
+        ),
+        leaves_inputs(lambda draw: [_looped(draw, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -4,10 +4,14 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
+from course_lib.attention import average_heads, multi_head_graph_attention
 from course_lib.attention.core import Attended, attend
 from course_lib.attention.edges import attend_edges
 from course_lib.attention.graph import gat_edge_scores, gat_scores
 from course_lib.attention.multihead import merge_heads, split_heads
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.exercises.lecture_15 import edge_lists
 from course_lib.primitives.graphs import with_self_loops
 
 HINTS = (
@@ -187,3 +191,60 @@ WRONG = (
     lets_each_node_see_itself,
 )
 RIGHT = (head_by_head, on_a_dense_matrix, over_the_list_as_keys, in_double_precision)
+
+
+def _graph(draw: Draw, h: int, *batch: int, combine=None, make=edge_lists.plain) -> Call:
+    n_nodes, d, d_in = 7, *draw.sizes(2)
+    given = draw.normal(*batch, n_nodes, d_in), draw.normal(h * d, d_in, scale=0.5), draw.normal(h, 2 * d), make(draw, n_nodes)
+    return given if combine is None else (*given, combine)
+
+
+exercise = Exercise(
+    id="15.4",
+    title="Many heads, side by side or averaged",
+    reference=multi_head_graph_attention,
+    properties=(
+        runs_on(lambda draw: [_graph(draw, 3), _graph(draw, 2, combine=average_heads)]),
+        has_shape(
+            "A context for each node, merged or averaged, and weights for each head and edge.",
+            lambda draw: [_graph(draw, 3), _graph(draw, 3, combine=average_heads)],
+        ),
+        Property("one head", "One head is attention over projected nodes.", lambda draw: [_graph(draw, 1)], points=2),
+        Property(
+            "weights",
+            "Each head weighs by its own rows of W and its own vector.",
+            lambda draw: [_graph(draw, 2), _graph(draw, 3)],
+            right_result(1),
+        ),
+        Property(
+            "side by side",
+            "The heads come out next to each other.",
+            lambda draw: [_graph(draw, 2), _graph(draw, 3)],
+            points=2,
+            needs=("one head", "weights"),
+        ),
+        Property(
+            "averaged",
+            "What becomes of the heads is asked for by the caller.",
+            lambda draw: [_graph(draw, 2, combine=average_heads), _graph(draw, 3, combine=average_heads)],
+            needs=("side by side",),
+        ),
+        Property(
+            "edges",
+            "The edges are used as they are.",
+            lambda draw: [_graph(draw, 2, make=edge_lists.tangled), _graph(draw, 3, make=edge_lists.tangled)],
+            needs=("side by side",),
+        ),
+        Property(
+            "batch",
+            "Each graph of a batch is its own.",
+            lambda draw: [_graph(draw, 3, 2), _graph(draw, 2, 3, 2, combine=average_heads)],
+            needs=("side by side",),
+        ),
+        has_gradient(lambda draw: [_graph(draw, 3), _graph(draw, 2, 2, combine=average_heads)], needs=("side by side",)),
+        leaves_inputs(lambda draw: [_graph(draw, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
