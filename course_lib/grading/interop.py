@@ -55,7 +55,7 @@ c.Autograde.autograde_preprocessors = [grade, *(own + name for name in rest)]
 
 
 def export(root: Path, folder: Path) -> list[str]:
-    """Write a course folder for nbgrader: source/<assignment>/<notebook> for each lecture, and nbgrader_config.py.
+    """Write a course folder for nbgrader: source/<assignment>/<notebook> for each lecture built, and nbgrader_config.py.
 
     Args:
         root: the folder of the course.
@@ -65,12 +65,13 @@ def export(root: Path, folder: Path) -> list[str]:
         the names of the files written.
 
     Raises:
-        CannotGrade: a lecture has not been built, or the folder may not be written.
+        CannotGrade: no lecture has been built, or the folder may not be written.
     """
     files: dict[Path, str] = {}
-    for lecture in lectures(root):
-        if not lecture.solution.exists():
-            raise CannotGrade(f"{lecture.solution} does not exist: run `python course.py build {lecture.number}`.")
+    built = [lecture for lecture in lectures(root) if lecture.solution.exists()]
+    if not built:
+        raise CannotGrade(f"{root} has no solved lecture: run `python course.py build`.")
+    for lecture in built:
         source = nbformat.read(lecture.solution, as_version=4)
         for cell in source.cells:
             if cell.cell_type == "code":

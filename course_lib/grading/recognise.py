@@ -33,7 +33,8 @@ class Course:
         numbers = {item.lecture for item in exercises()}
         found = [lecture for lecture in lectures(root) if lecture.number in numbers]
         ids = {id: lecture.number for lecture in found for id in _cell_ids(lecture.unsolved)}
-        functions = {item.reference.__name__: item.lecture for item in exercises()}
+        known = {lecture.number for lecture in found}
+        functions = {item.reference.__name__: item.lecture for item in exercises() if item.lecture in known}
         return cls(
             {lecture.number: lecture.stem for lecture in found},
             {lecture.number: lecture.title for lecture in found},
