@@ -1,14 +1,20 @@
-"""Time everything and print one table: `python -m benchmarks [recurrent] [seq2seq] [multihead] [--rounds 15]`."""
+"""Time everything and print one table: `python -m benchmarks [recurrent] [seq2seq] [multihead] [linear] [language] [--rounds 15]`."""
 
 import argparse
 import platform
 
 import torch
 
-from benchmarks import multihead, recurrent, seq2seq
+from benchmarks import language, linear, multihead, recurrent, seq2seq
 from benchmarks.timing import table
 
-ROOMS = {"recurrent": recurrent.rows, "seq2seq": seq2seq.rows, "multihead": multihead.rows}
+ROOMS = {
+    "recurrent": recurrent.rows,
+    "seq2seq": seq2seq.rows,
+    "multihead": multihead.rows,
+    "linear": linear.rows,
+    "language": language.rows,
+}
 
 
 def main() -> None:

@@ -1,0 +1,115 @@
+"""Linear attention against softmax attention and against its own prefix sums, by length; the recurrent step; the Performer."""
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from benchmarks.timing import Call, Row, compare
+from course_lib.attention import (
+    Mechanism,
+    PerformerAttention,
+    causal_linear_attention,
+    causal_performer_attention,
+    chunked_linear_attention,
+    fused_causal_attention,
+    fused_scaled_dot_product_attention,
+    inplace_linear_attention_step,
+    linear_attention,
+    linear_attention_step,
+)
+from course_lib.primitives import elu_feature_map, favor_features
+
+B, H, D = 1, 8, 64
+LENGTHS = (1_024, 2_048, 4_096, 8_192, 16_384)
+PREFIX_SUMS_UNTIL = 2_048  # all their states: 256 MiB a thousand positions
+M = 256
+
+
+def rows(rounds: int) -> Iterator[Row]:
+    """Time all forms on one text with eight heads; from 8k on in fewer rounds, as one pass of softmax takes seconds."""
+    for T in LENGTHS:
+        yield from _by_length(T, rounds if T < 8_192 else min(rounds, 3))
+    yield from _steps(rounds)
+    yield from _performers(rounds)
+
+
+def _qkv(T: int) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return tuple(torch.randn(B, H, T, D, requires_grad=True) for _ in range(3))
+
+
+def _of_features(form: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor) -> Call:
+    return lambda: form(elu_feature_map(q), elu_feature_map(k), v)
+
+
+def _by_length(T: int, rounds: int) -> Iterator[Row]:
+    q, k, v = _qkv(T)
+    sizes = f"B {B}, {H} heads, L {T}, d {D}"
+    chunks = ("chunks of 64", _of_features(chunked_linear_attention, q, k, v))
+    if T <= PREFIX_SUMS_UNTIL:
+        sums = ("prefix sums", _of_features(causal_linear_attention, q, k, v))
+        yield compare("linear attention, causal", chunks, sums, sizes, min(rounds, 5))
+    softmax = ("softmax: F.sdpa", _of_module(fused_causal_attention, q, k, v))
+    yield compare("linear attention, causal", chunks, softmax, sizes, rounds)
+    full = ("equation", _of_features(linear_attention, q, k, v))
+    softmax = ("softmax: F.sdpa", _of_module(fused_scaled_dot_product_attention, q, k, v))
+    yield compare("linear attention, full", full, softmax, sizes, rounds)
+
+
+def _steps(rounds: int) -> Iterator[Row]:
+    """Write 64 tokens for 32 texts; the peer computes in the manner of fast-transformers' recurrent attention, by einsum."""
+    torch.manual_seed(0)
+    n, sizes = 64, (32, H)
+    q, k, v = (elu_feature_map(torch.randn(n, *sizes, D)) for _ in range(3))
+
+    def write(step: Callable[..., tuple[Tensor, ...]]) -> Tensor:
+        S, z = torch.zeros(*sizes, D, D), torch.zeros(*sizes, D)
+        for t in range(n):
+            context, S, z = step(S, z, q[t], k[t], v[t])
+        return context
+
+    for name, step in (("equation", linear_attention_step), ("in place", inplace_linear_attention_step)):
+        ours, peer = (name, lambda step=step: write(step)), ("fast-transformers' equations", lambda: write(_by_einsum))
+        yield compare("linear attention, step", ours, peer, f"B 32, {H} heads, d {D}, {n} tokens", rounds, trains=False)
+
+
+def _by_einsum(S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As RecurrentLinearAttention does where no gradient is asked for (https://github.com/idiap/fast-transformers)."""
+    z += phi_k
+    S += torch.einsum("nhd,nhm->nhdm", phi_k, v)
+    normaliser = 1.0 / (torch.einsum("nhd,nhd->nh", phi_q, z) + 1e-6)
+    return torch.einsum("nhd,nhdm,nh->nhm", phi_q, S, normaliser), S, z
+
+
+def _performers(rounds: int) -> Iterator[Row]:
+    """Against performer-pytorch, where that is installed, and against the features as they are written."""
+    for T in (1_024, 4_096):
+        q, k, v = _qkv(T)
+        sizes = f"B {B}, {H} heads, L {T}, d {D}, m {M}"
+        layer, causal = PerformerAttention(D, M), PerformerAttention(D, M, causal_performer_attention)
+        ours = ("softmax features", _of_module(layer, q, k, v))
+        if find_spec("performer_pytorch"):
+            yield compare("Performer", ours, ("performer-pytorch", _peer(q, k, v)), sizes, rounds)
+        else:
+            print("performer-pytorch is not installed: its rows are left out (`pip install -e .[bench]`).")
+        yield compare("Performer", ours, ("features by the equation", _plainly(q, k, v, layer.omega)), sizes, rounds)
+        softmax = ("softmax: F.sdpa", _of_module(fused_causal_attention, q, k, v))
+        yield compare("Performer, causal", ("chunks of 64", _of_module(causal, q, k, v)), softmax, sizes, rounds)
+
+
+def _of_module(mechanism: Mechanism, q: Tensor, k: Tensor, v: Tensor) -> Call:
+    return lambda: mechanism(q, k, v).context
+
+
+def _peer(q: Tensor, k: Tensor, v: Tensor) -> Call:
+    from performer_pytorch import FastAttention
+
+    theirs = FastAttention(D, M, causal=False)
+    return lambda: theirs(q, k, v)
+
+
+def _plainly(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Call:
+    scale = D**-0.25
+    return lambda: linear_attention(favor_features(scale * q, omega), favor_features(scale * k, omega), v)
