@@ -229,6 +229,7 @@ exercise = Exercise(
             lambda draw: [
                 _edges(draw, 5, make=edge_lists.tangled),
                 _edges(draw, 7, make=edge_lists.tangled),
+                (draw.normal(3), draw.normal(7, 2), torch.tensor([[6, 5, 6], [0, 6, 1]])),
                 (draw.normal(0), draw.normal(3, 2), torch.empty(2, 0, dtype=torch.int64)),
             ],
             points=2,

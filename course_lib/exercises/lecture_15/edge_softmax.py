@@ -216,6 +216,7 @@ exercise = Exercise(
             lambda draw: [
                 _edges(draw, 5, make=edge_lists.tangled),
                 _edges(draw, 7, make=edge_lists.tangled),
+                (draw.normal(3), torch.tensor([[6, 5, 6], [0, 6, 1]]), 7),
                 (draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3),
             ],
             points=2,
