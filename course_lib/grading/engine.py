@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from course_lib.exercises import Exercise, Finding, exercises
+from course_lib.exercises import Exercise, Finding
 from course_lib.exercises.outcome import Outcome
 from course_lib.exercises.verdict import Questions, by_shape
 from course_lib.grading.cells import Cell
@@ -68,14 +68,14 @@ class Engine:
         Raises:
             SandboxFailed: the sandbox ended, and could not be started again.
         """
-        asked = [exercise for exercise in exercises() if exercise.lecture == lecture.zfill(2)]
         notebook = Notebook(cells, lecture.zfill(2))
-        return tuple(self._mark(notebook, exercise, asked) for exercise in asked)
+        return tuple(self.mark(notebook, exercise) for exercise in notebook.exercises)
 
-    def _mark(self, notebook: Notebook, exercise: Exercise, asked: Sequence[Exercise]) -> Mark:
+    def mark(self, notebook: Notebook, exercise: Exercise) -> Mark:
+        """Give the mark of one exercise."""
         start = time.monotonic()
         try:
-            mark = self._judged(notebook.program(exercise, asked), exercise)
+            mark = self._judged(notebook.program(exercise), exercise)
         except NotFound as error:
             mark = _none(exercise, "not found", str(error))
         except Unparsable as error:

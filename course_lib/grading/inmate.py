@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 import sys
+import tempfile
 import types
 import warnings
 
@@ -35,6 +36,7 @@ def serve(control: socket.socket, settings: dict) -> None:
     torch.set_num_interop_threads(1)
     _warm_up()
     rules, missing = _prepare(settings)
+    pretend.forget()
     gc.collect()
     gc.freeze()
     control.sendall(json.dumps(missing).encode().ljust(1024))
@@ -75,10 +77,15 @@ def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
 
 
 def _warm_up() -> None:
-    """Load what nearly every answer needs. Nothing is differentiated here: autograd does not survive a fork."""
+    """Load what answers need, also what torch imports late; inside, nothing that was not loaded may write a file.
+
+    Nothing is differentiated here: autograd does not survive a fork.
+    """
     import einops
     import jaxtyping  # noqa: F401
+    import torch._dynamo  # noqa: F401
 
+    tempfile.tempdir = tempfile.gettempdir()
     x = torch.randn(2, 3, 4)
     einops.rearrange(x @ x.mT, "B T d -> B d T").softmax(-1)
     einops.einsum(x, x, "b i d, b j d -> b i j")

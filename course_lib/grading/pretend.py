@@ -118,10 +118,14 @@ class Finder:
         """Run nothing: the names are made when they are asked for."""
 
 
-def install(kit: dict) -> None:
-    """Let `import course_lib` find the kit and nothing else."""
+def forget() -> None:
+    """Take the modules of the sandbox itself out of the way of `import course_lib`; once, for all inmates."""
     for name in [name for name in sys.modules if name.partition(".")[0] == ROOT]:
         del sys.modules[name]
+
+
+def install(kit: dict) -> None:
+    """Let `import course_lib` find the kit and nothing else."""
     sys.meta_path.insert(0, Finder(kit))
 
 

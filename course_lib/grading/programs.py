@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from course_lib.exercises import Exercise
+from course_lib.exercises import Exercise, exercises
 from course_lib.grading.cells import Cell, cells_in
 from course_lib.grading.statements import Statement, Unparsable, read_all
 from course_lib.publishing import NotACourse, UnknownLecture, lectures, project_root
@@ -50,26 +50,23 @@ class Notebook:
 
     def __init__(self, cells: Sequence[Cell], lecture: str) -> None:
         """Parse every cell; what is no Python is kept as its error."""
+        self.exercises = [exercise for exercise in exercises() if exercise.lecture == lecture]
         self.cells = list(cells)
         self.given = list(handed_out(lecture))
         self.read = read_all([cell.source for cell in self.cells])
         self.read += read_all([cell.source for cell in self.given])
         self.original = {cell.source for cell in self.given}
 
-    def program(self, exercise: Exercise, others: Sequence[Exercise]) -> Program:
-        """Put together what is run for an exercise.
-
-        Args:
-            exercise: the one that is judged.
-            others: the exercises of the same lecture; the earlier of them are taken from the library.
+    def program(self, exercise: Exercise) -> Program:
+        """Put together what is run for an exercise; the earlier ones of its lecture are taken from the library.
 
         Raises:
             NotFound: no cell defines its function.
             Unparsable: the cell that should define it is no Python.
         """
         name, at = self.answer(exercise)
-        ready = {other.reference.__name__: other for other in others if other.id < exercise.id}
-        later = {other.reference.__name__: other for other in others if other.id > exercise.id}
+        ready = {other.reference.__name__: other for other in self.exercises if other.id < exercise.id}
+        later = {other.reference.__name__: other for other in self.exercises if other.id > exercise.id}
         search = _Search(self, ready, later)
         search.take(at)
         search.finish()

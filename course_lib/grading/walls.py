@@ -12,6 +12,7 @@ import signal
 import struct
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from course_lib.grading.seccomp import restrict_calls
@@ -176,6 +177,7 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl {option} is refused")
 
 
+@cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
