@@ -20,18 +20,13 @@ def top_k(logits: Logits, k: int) -> Logits:
 
     Args:
         logits: (*batch, n_classes).
-        k: how many are kept; all, where there are fewer.
+        k: how many are kept, k ≥ 1; all, where there are fewer.
 
     Returns:
         (*batch, n_classes); of equal logits at the border, some are kept and some not, so that exactly k are left.
 
-    Raises:
-        ValueError: k < 1.
-
     Source: Fan et al. 2018, section 5.
     """
-    if k < 1:
-        raise ValueError(f"at least one word must be left, got k = {k}.")
     kept = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -torch.inf).scatter(-1, kept.indices, kept.values)
 
@@ -46,13 +41,8 @@ def top_p(logits: Logits, p: float) -> Logits:
     Returns:
         (*batch, n_classes).
 
-    Raises:
-        ValueError: p is not in 0…1.
-
     Source: Holtzman et al. 2020, section 3.1.
     """
-    if not 0 < p <= 1:
-        raise ValueError(f"a share of the probability must be in 0…1 and not 0, got p = {p}.")
     ordered, order = logits.sort(dim=-1, descending=True)
     probabilities = ordered.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities
@@ -79,6 +69,10 @@ def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | N
     """
     if temperature <= 0:
         raise ValueError(f"the temperature must be above 0, got {temperature}; the limit 0 is `logits.argmax(-1)`.")
+    if k is not None and k < 1:
+        raise ValueError(f"at least one word must be left, got k = {k}.")
+    if p is not None and not 0 < p <= 1:
+        raise ValueError(f"a share of the probability must be in 0…1 and not 0, got p = {p}.")
     logits = logits / temperature
     logits = logits if k is None else top_k(logits, k)
     logits = logits if p is None else top_p(logits, p)

@@ -42,20 +42,26 @@ def block_parameters(d_model: int, d_ff: int, n_attentions: int = 1) -> int:
 def gpt_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_norms_at_the_end: int = 1) -> int:
     """Count the parameters of a GPT; its networks are four times as wide as its tokens, its last matrix is its embedding.
 
+    Each block has four projections (queries, keys, values, and what joins the heads), a network of two layers, all six with
+    biases, and two norms, each a gain and a shift.
+
     Args:
         n_tokens: size of the vocabulary.
-        T_max: positions.
+        T_max: positions, each a learned vector.
         d_model: features of a token.
         n_layers: blocks.
-        n_norms_at_the_end: 1 from GPT-2 on, 0 in GPT-1.
+        n_norms_at_the_end: behind the last block; 1 from GPT-2 on, 0 in GPT-1.
 
     Returns:
-        the number of parameters.
+        the number of parameters, an int.
 
     Source: Radford et al. 2019, section 2.3; Brown et al. 2020, table 2.1.
     """
     embeddings = (n_tokens + T_max) * d_model
-    return embeddings + n_layers * block_parameters(d_model, 4 * d_model) + n_norms_at_the_end * 2 * d_model
+    attention = 4 * (d_model**2 + d_model)
+    network = 2 * 4 * d_model**2 + 4 * d_model + d_model
+    norm = 2 * d_model
+    return embeddings + n_layers * (attention + network + 2 * norm) + n_norms_at_the_end * norm
 
 
 def bert_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_segments: int = 2) -> int:

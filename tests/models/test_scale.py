@@ -52,6 +52,14 @@ def test_a_block_by_hand():
     assert block_parameters(2, 3, n_attentions=2) == 24 + 17 + 8 + 28
 
 
+def test_the_blocks_of_gpt_are_blocks():
+    """The exercise counts a block by itself; it is the block that all models share."""
+    d_model, n_layers = 7, 3
+    without_blocks = gpt_parameters(11, 5, d_model, 0)
+    assert without_blocks == (11 + 5) * d_model + 2 * d_model
+    assert gpt_parameters(11, 5, d_model, n_layers) - without_blocks == n_layers * block_parameters(d_model, 4 * d_model)
+
+
 def test_the_counts_are_those_of_our_models_at_full_size():
     """On the device "meta", where nothing is allocated."""
     with torch.device("meta"):
