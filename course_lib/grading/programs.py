@@ -205,7 +205,9 @@ def handed_out(lecture: str) -> tuple[Cell, ...]:
 
 
 def _is_marked(cell: Cell, exercise: Exercise) -> bool:
-    return cell.metadata.get("exercise") == exercise.id or _grade_id(cell) == f"exercise-{exercise.id.replace('.', '-')}"
+    """Whether a cell is an exercise's own; that of a bug hunt names it too, and holds a wrong answer of ours."""
+    named = cell.metadata.get("exercise") == exercise.id and "bug" not in cell.metadata
+    return named or _grade_id(cell) == f"exercise-{exercise.id.replace('.', '-')}"
 
 
 def _grade_id(cell: Cell) -> object:
