@@ -1,4 +1,4 @@
-"""Time everything and print one table: `python -m benchmarks [recurrent] [seq2seq] [multihead] [linear] [language] [--rounds 15]`."""
+"""Time everything and print one table: `python -m benchmarks [room …] [--rounds 15]`, such as `python -m benchmarks language`."""
 
 import argparse
 import platform

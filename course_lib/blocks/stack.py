@@ -86,8 +86,17 @@ def decoder_stack(
     activation: Activation = F.relu,
     residual: Residual = post_norm,
     norm: Norm = nn.LayerNorm,
+    own: Mechanism | None = None,
 ) -> Stack:
-    """Build blocks that look at themselves, then at a memory; as `encoder_stack`, `mechanism` serves both.
+    """Build blocks that look at themselves, then at a memory.
+
+    Args:
+        sizes: of the model.
+        mechanism: what each head does when it looks at the memory.
+        activation: inside the feed-forward networks.
+        residual: `post_norm` or `pre_norm`.
+        norm: makes a normalisation of d_model features.
+        own: what each head does when it looks at its own sequence, such as `causal_attention`; None = as at the memory.
 
     Returns:
         a module `(x (B, T, d_model), memory (B, T_k, d_model), mask, memory_mask) -> (B, T, d_model)`.
@@ -95,7 +104,7 @@ def decoder_stack(
     d_model, n_heads, d_ff, n_layers = sizes
 
     def block() -> DecoderBlock:
-        mixer = SelfAttention(MultiHead(d_model, n_heads, mechanism))
+        mixer = SelfAttention(MultiHead(d_model, n_heads, mechanism if own is None else own))
         cross = CrossAttention(MultiHead(d_model, n_heads, mechanism))
         return DecoderBlock(mixer, cross, FeedForward(d_model, d_ff, activation), d_model, residual, norm)
 

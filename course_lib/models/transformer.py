@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism, scaled_dot_product_attention
+from course_lib.attention import Mechanism, causal_attention, scaled_dot_product_attention
 from course_lib.blocks.residual import Residual, post_norm
 from course_lib.blocks.stack import Activation, Sizes, decoder_stack, encoder_stack
-from course_lib.primitives import causal_mask, padding_mask, sinusoidal_positions
+from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.shapes import Lengths, Memory, Tokens
 
 
@@ -45,6 +45,7 @@ class Transformer(nn.Module):
         activation: Activation = F.relu,
         residual: Residual = post_norm,
         positions: Callable[..., Float[Tensor, "T d_model"]] = sinusoidal_positions,
+        causal: Mechanism = causal_attention,
     ) -> None:
         """Set up both stacks.
 
@@ -56,13 +57,14 @@ class Transformer(nn.Module):
             activation: inside the feed-forward networks.
             residual: `post_norm` as published, or `pre_norm`.
             positions: a function `(T, d_model, device=…) -> (T, d_model)`, added to the embeddings.
+            causal: what each head does where the decoder looks at its own words; `fused_causal_attention` is faster.
         """
         super().__init__()
         self.positions = positions
         self.source_words = nn.Embedding(n_source, sizes.d_model)
         self.target_words = nn.Embedding(n_target, sizes.d_model)
         self.encoder = encoder_stack(sizes, mechanism, activation, residual)
-        self.decoder = decoder_stack(sizes, mechanism, activation, residual)
+        self.decoder = decoder_stack(sizes, mechanism, activation, residual, own=causal)
         for weights in self.parameters():
             if weights.dim() > 1:
                 nn.init.xavier_uniform_(weights)
@@ -92,8 +94,7 @@ class Transformer(nn.Module):
 
     def decode(self, target: Tokens, memory: Memory, mask: Bool[Tensor, "B 1 T_k"]) -> Float[Tensor, "B T n_target"]:
         """Give logits (B, T, n_target) for the word behind each word of target (B, T), from a memory under its mask."""
-        causal = causal_mask(target.shape[1], device=target.device)
-        states = self.decoder(self._embed(self.target_words, target), memory, causal, mask)
+        states = self.decoder(self._embed(self.target_words, target), memory, None, mask)
         return states @ self.target_words.weight.mT
 
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> Writing:

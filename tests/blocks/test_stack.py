@@ -71,6 +71,15 @@ def test_a_stack_of_nothing_gives_back_what_it_got():
     assert torch.equal(Stack([], nn.Identity())(x), x)
 
 
+def test_a_decoder_may_look_at_itself_by_another_mechanism_than_at_the_memory():
+    torch.manual_seed(0)
+    looks_back = decoder_stack(SIZES, own=causal_attention).double()
+    torch.manual_seed(0)
+    masked = decoder_stack(SIZES).double()
+    x, memory = drawn(B, T, 6), drawn(B, T_K, 6, seed=1)
+    torch.testing.assert_close(looks_back(x, memory), masked(x, memory, causal_mask(T)))
+
+
 def test_a_causal_mechanism_makes_a_decoder_of_an_encoder():
     torch.manual_seed(0)
     looks_back = encoder_stack(SIZES, causal_attention).double()

@@ -6,7 +6,12 @@ import math
 import pytest
 import torch
 
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import (
+    causal_attention,
+    fused_causal_attention,
+    fused_scaled_dot_product_attention,
+    scaled_dot_product_attention,
+)
 from course_lib.blocks import Sizes, post_norm, pre_norm
 from course_lib.models import Transformer, beam_search, greedy, transformer_parameters
 from course_lib.objectives import teacher_forced_loss
@@ -19,12 +24,14 @@ SOURCE = torch.randint(3, N_SOURCE, (B, T_K), generator=torch.Generator().manual
 TARGET = torch.randint(3, N_TARGET, (B, T), generator=torch.Generator().manual_seed(1))
 LENGTHS = torch.tensor([7, 4, 1])
 each_residual = pytest.mark.parametrize("residual", [post_norm, pre_norm])
-each_form = pytest.mark.parametrize("mechanism", [scaled_dot_product_attention, fused_scaled_dot_product_attention])
+EQUATIONS = {"mechanism": scaled_dot_product_attention, "causal": causal_attention}
+FUSED = {"mechanism": fused_scaled_dot_product_attention, "causal": fused_causal_attention}
+each_form = pytest.mark.parametrize("form", [EQUATIONS, FUSED], ids=["equations", "fused"])
 
 
-def model(residual=post_norm, mechanism=scaled_dot_product_attention, positions=sinusoidal_positions, seed=0):
+def model(residual=post_norm, form=EQUATIONS, positions=sinusoidal_positions, seed=0):
     torch.manual_seed(seed)
-    return Transformer(N_SOURCE, N_TARGET, SIZES, mechanism, residual=residual, positions=positions).double()
+    return Transformer(N_SOURCE, N_TARGET, SIZES, residual=residual, positions=positions, **form).double()
 
 
 def nowhere(T, d_model, device=None):
@@ -41,9 +48,9 @@ def seen_by(logits, embedding, tokens):
 
 @each_form
 @each_residual
-def test_an_output_never_depends_on_later_words_of_the_target(residual, mechanism):
+def test_an_output_never_depends_on_later_words_of_the_target(residual, form):
     """The gradient of output t with respect to input > t is exactly 0, and that of inputs ≤ t is not."""
-    transformer, kept = model(residual, mechanism), []
+    transformer, kept = model(residual, form), []
     transformer.target_words.register_forward_hook(lambda _m, _i, out: kept.append(out))
     logits = transformer(SOURCE, LENGTHS, TARGET)
     for t in range(T):
@@ -54,8 +61,8 @@ def test_an_output_never_depends_on_later_words_of_the_target(residual, mechanis
 
 @each_form
 @each_residual
-def test_what_stands_at_padding_of_the_source_changes_nothing(residual, mechanism):
-    transformer = model(residual, mechanism)
+def test_what_stands_at_padding_of_the_source_changes_nothing(residual, form):
+    transformer = model(residual, form)
     other = torch.where(torch.arange(T_K) < LENGTHS[:, None], SOURCE, 1)
     assert torch.equal(transformer(SOURCE, LENGTHS, TARGET), transformer(other, LENGTHS, TARGET))
 
@@ -85,8 +92,8 @@ def test_without_positions_the_encoder_is_equivariant():
 
 def test_the_fused_form_has_the_outputs_and_gradients_of_the_equations():
     results = []
-    for mechanism in (scaled_dot_product_attention, fused_scaled_dot_product_attention):
-        transformer = model(mechanism=mechanism)
+    for form in (EQUATIONS, FUSED):
+        transformer = model(form=form)
         logits = transformer(SOURCE, LENGTHS, TARGET)
         loss = teacher_forced_loss(logits, TARGET, padding=0)
         results.append((logits, *torch.autograd.grad(loss, list(transformer.parameters()))))
@@ -182,8 +189,8 @@ def test_a_length_that_is_too_long_is_refused():
 
 
 @each_form
-def test_an_empty_source_gives_no_nan(mechanism):
-    transformer = model(mechanism=mechanism)
+def test_an_empty_source_gives_no_nan(form):
+    transformer = model(form=form)
     loss = transformer(SOURCE, torch.tensor([7, 0, 1]), TARGET).square().mean()
     loss.backward()
     assert math.isfinite(loss.item())
