@@ -1,4 +1,4 @@
-"""Time everything and print one table: `python -m benchmarks [room …] [--rounds 15]`, such as `python -m benchmarks language`."""
+"""Time everything and print one table: `python -m benchmarks [room …] [--rounds 15]`; `language` is a room."""
 
 import argparse
 import platform
