@@ -30,31 +30,31 @@ PUBLIC = {
         scaled_dot_product_attention split_heads uniform_graph_attention
     """,
     "blocks": """
-        Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer closing_norm
-        decoder_block decoder_block decoder_stack encoder_block encoder_stack feed_forward post_norm pre_norm
-        pre_norm_encoder_block
+        Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer closing_norm decoder_block
+        decoder_block decoder_stack encoder_block encoder_stack feed_forward post_norm pre_norm pre_norm_encoder_block
+        ConvNet
     """,
     "objectives": """
         Masked Pair byol_loss corrupt mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss
-        segment_input teacher_forced_loss unit
+        segment_input teacher_forced_loss unit lean_nt_xent gathered_nt_xent
     """,
     "models": """
         BERT BERT_BASE BERT_LARGE GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG AdaptiveSteps
-        BahdanauDecoder Beam BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded Document ELMo Encoded
-        Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder MaskedWordHead
-        PlainDecoder Pondered Pretraining PretrainingBERT Probe ScalarMix SentenceHead SeparateSteps Seq2Seq
-        SharedSteps ShowAndTell ShowAttendAndTell Span SpanHead Spoken TagHead Transformer Universal Writing
-        bahdanau_steps beam_search bert_parameters best_span block_parameters both_ways cached_generate
-        classification_head compose_document doubly_stochastic_penalty ema_update extend_beam fused_both_ways
-        generate generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
-        next_word_probabilities ponder_cost read_checkpoint rows_of sample scalar_mix soft_attention spectrum
-        stacked_both_ways step_encoding top_k top_p training_operations transformer_parameters
+        BahdanauDecoder Beam BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded Document ELMo Encoded Encoder
+        Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder MaskedWordHead PlainDecoder Pondered
+        Pretraining PretrainingBERT Probe ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell
+        ShowAttendAndTell Span SpanHead Spoken TagHead Transformer Universal Writing bahdanau_steps beam_search
+        bert_parameters best_span block_parameters both_ways cached_generate classification_head compose_document
+        doubly_stochastic_penalty ema_update extend_beam few_shot_prompt few_shot_prompt fused_both_ways generate generate_recurrently gpt_parameters greedy
+        halting_distribution hoisted_bahdanau_steps linear_probe next_word_probabilities ponder_cost read_checkpoint rows_of
+        sample scalar_mix soft_attention spectrum stacked_both_ways step_encoding top_k top_p training_operations
+        transformer_parameters BYOL Bootstrapped ema_update_ Projected SimCLR
     """,
     "datasets": """
-        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Graph Lookup Pair Recall Reversal Splits
-        Unreachable Vocabulary WrongChecksum cache_folder cora dates digits download joined karate_club les_miserables
-        lookup marked_neighbour matching_neighbour multi30k number_words pad photographs recall resize reversal
-        see_also spelled split warp
+        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Graph Lookup Pair Recall Reversal Splits Unreachable
+        Vocabulary WrongChecksum cache_folder cora dates digits download joined karate_club les_miserables lookup
+        marked_neighbour matching_neighbour multi30k number_words pad photographs recall resize reversal see_also spelled
+        split warp LUMA Augmentation colour_matrix recolour Pictures few_of_each mnist cifar10
     """,
     "training": "Step batches train",
     "teaching": "ClaimFailed at_scale claim device explore ledger peak_memory plots progress record show",

@@ -1,6 +1,7 @@
 """A block = mix tokens, then mix channels: add & norm, the feed-forward network, the mixers, and what joins them."""
 
 from course_lib.blocks.block import Block, DecoderBlock
+from course_lib.blocks.convnet import ConvNet
 from course_lib.blocks.equations import decoder_block, encoder_block, pre_norm_encoder_block
 from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mixers import CrossAttention, SelfAttention
@@ -9,6 +10,7 @@ from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, e
 
 __all__ = [
     "Block",
+    "ConvNet",
     "CrossAttention",
     "DecoderBlock",
     "FeedForward",

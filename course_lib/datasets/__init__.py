@@ -4,14 +4,17 @@ Everything is drawn by a seed, and no example stands in two parts of a set. This
 """
 
 from course_lib.datasets.alignment import Lookup, Reversal, lookup, reversal
-from course_lib.datasets.augmentation import warp
+from course_lib.datasets.augmentation import LUMA, Augmentation, colour_matrix, recolour, warp
+from course_lib.datasets.cifar10 import cifar10
 from course_lib.datasets.citations import cora
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.graphs import Graph, karate_club, les_miserables
 from course_lib.datasets.handwritten import Digits, digits
+from course_lib.datasets.mnist import mnist
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
+from course_lib.datasets.pictures import Pictures, few_of_each
 from course_lib.datasets.references import see_also
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.sentence_pairs import multi30k
@@ -24,13 +27,16 @@ __all__ = [
     "END",
     "FORMATS",
     "LOCALES",
+    "LUMA",
     "PADDING",
     "PHOTOGRAPHS",
     "UNKNOWN",
+    "Augmentation",
     "Digits",
     "Graph",
     "Lookup",
     "Pair",
+    "Pictures",
     "Recall",
     "Reversal",
     "Splits",
@@ -38,21 +44,26 @@ __all__ = [
     "Vocabulary",
     "WrongChecksum",
     "cache_folder",
+    "cifar10",
+    "colour_matrix",
     "cora",
     "dates",
     "digits",
     "download",
+    "few_of_each",
     "joined",
     "karate_club",
     "les_miserables",
     "lookup",
     "marked_neighbour",
     "matching_neighbour",
+    "mnist",
     "multi30k",
     "number_words",
     "pad",
     "photographs",
     "recall",
+    "recolour",
     "resize",
     "reversal",
     "see_also",

@@ -4,13 +4,17 @@ Simard, Steinkraus, Platt 2003 (https://doi.org/10.1109/ICDAR.2003.1227801) for 
 SimCLR, section 3 and appendix A (https://arxiv.org/abs/2002.05709) for two views of one image and for the colours:
 
     place:   r' = A r + t             r, r' in pixels from the centre of the image, x to the right and y down
-    colour:  c' = M c                 M = b · R(hue) · (s I + (1 - s) 1 lᵀ),  l the weights of red, green and blue in a grey
+    colour:  c' = M c                 M = b · R(hue) · (s I + (1 - s) 1 lᵀ)       l: how much each colour weighs in a grey
 
-This is a matter of data, and stands here and not among the primitives: no mechanism, block or model augments anything.
+This is a matter of data and stands among them, not among the primitives: no mechanism, block or model augments anything.
 """
+
+import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
@@ -46,3 +50,70 @@ def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> I
     origin = -back @ t[..., None]
     grid = F.affine_grid(torch.cat([back * half, origin], dim=-1) / half[:, None], images.shape, align_corners=False)
     return F.grid_sample(images, grid, align_corners=False)
+
+
+def recolour(images: Float[Tensor, "B 3 H W"], M: Float[Tensor, "B 3 3"]) -> Float[Tensor, "B 3 H W"]:
+    """Give every pixel with colour c the colour M c, by one matrix for each image; results may leave 0…1."""
+    return einsum(M, images, "B new old, B old H W -> B new H W")
+
+
+def colour_matrix(
+    brightness: Float[Tensor, "B"], saturation: Float[Tensor, "B"], hue: Float[Tensor, "B"]
+) -> Float[Tensor, "B 3 3"]:
+    """Join three changes of colour in one matrix for each image: saturation first, then hue, then brightness.
+
+    Args:
+        brightness: (B,), a factor on all colours; 1 changes nothing.
+        saturation: (B,), 0 leaves the grey alone, 1 changes nothing, more exaggerates the colours.
+        hue: (B,), an angle in radians by which colours turn about the axis of greys; a third of a circle makes red green.
+
+    Returns:
+        M = b · R(hue) · (s I + (1 - s) 1 lᵀ), (B, 3, 3).
+
+    Source: Haeberli 1993, *Matrix Operations for Image Processing*, with l of ITU-R BT.601 as `LUMA`.
+    """
+    eye, ones = (f(3, dtype=hue.dtype, device=hue.device) for f in (torch.eye, torch.ones))
+    s, b, angle = (x[:, None, None] for x in (saturation, brightness, hue))
+    grey = ones[:, None] * ones.new_tensor(LUMA)
+    across = (eye.roll(1, 0) - eye.roll(-1, 0)) / math.sqrt(3)
+    turn = angle.cos() * eye + (1 - angle.cos()) / 3 + angle.sin() * across
+    return b * turn @ (s * eye + (1 - s) * grey)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Ranges to draw a random view of each image from; as it stands it changes nothing.
+
+    `turn` and `hue` are the largest angles in radians; `zoom` and `brightness` the largest factors, 1/factor
+    being the smallest; `shear` the largest slant, x + shear · y; `shift` the largest shift as a share of the sides; `flip` the
+    probability of a mirror image, left for right; `saturation` how far the factor may be from 1.
+    """
+
+    turn: float = 0.0
+    zoom: float = 1.0
+    shear: float = 0.0
+    shift: float = 0.0
+    flip: float = 0.0
+    brightness: float = 1.0
+    saturation: float = 0.0
+    hue: float = 0.0
+
+    def __call__(self, images: Image, generator: torch.Generator) -> Image:
+        """Draw one view of each image (B, C, H, W); colours change where there are three channels."""
+        A, t = self.places(len(images), images.shape[-2:], generator)
+        views = warp(images, A.to(images), t.to(images))
+        return recolour(views, self.colours(len(images), generator).to(images)) if images.shape[1] == 3 else views
+
+    def places(self, n: int, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw n matrices A = zoom · R(turn) · [[±1, shear], [0, 1]] and shifts t for images of `size` (H, W)."""
+        turn, zoom, shear, right, down = 2 * torch.rand(5, n, generator=generator) - 1
+        mirror = 1 - 2 * (torch.rand(n, generator=generator) < self.flip).float()
+        angle, slant = self.turn * turn, self.shear * shear
+        cos, sin = angle.cos(), angle.sin()
+        A = torch.stack([cos * mirror, cos * slant - sin, sin * mirror, sin * slant + cos], dim=-1).unflatten(-1, (2, 2))
+        return A * (self.zoom**zoom)[:, None, None], self.shift * torch.stack([size[1] * right, size[0] * down], dim=-1)
+
+    def colours(self, n: int, generator: torch.Generator) -> Float[Tensor, "n 3 3"]:
+        """Draw n matrices for colours."""
+        brightness, saturation, hue = 2 * torch.rand(3, n, generator=generator) - 1
+        return colour_matrix(self.brightness**brightness, 1 + self.saturation * saturation, self.hue * hue)

@@ -3,7 +3,7 @@
 from course_lib.models.bahdanau import BahdanauDecoder, bahdanau_steps, hoisted_bahdanau_steps
 from course_lib.models.bert import BERT, Pretraining, PretrainingBERT
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead, Span, SpanHead, TagHead, best_span, classification_head
-from course_lib.models.byol import ema_update
+from course_lib.models.byol import BYOL, Bootstrapped, ema_update, ema_update_
 from course_lib.models.captioner import Captioned, ShowAndTell, ShowAttendAndTell, doubly_stochastic_penalty, soft_attention
 from course_lib.models.checkpoints import Checkpoint, read_checkpoint
 from course_lib.models.decoding import Beam, Extension, beam_search, extend_beam, greedy, rows_of
@@ -17,6 +17,7 @@ from course_lib.models.hierarchical import Document, Hierarchical, compose_docum
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
 from course_lib.models.probe import Probe, linear_probe, spectrum
+from course_lib.models.prompting import few_shot_prompt
 from course_lib.models.sampling import next_word_probabilities, sample, top_k, top_p
 from course_lib.models.scale import (
     BERT_BASE,
@@ -33,6 +34,7 @@ from course_lib.models.scale import (
     transformer_parameters,
 )
 from course_lib.models.seq2seq import Decoded, PlainDecoder, Seq2Seq, Spoken
+from course_lib.models.simclr import Projected, SimCLR
 from course_lib.models.transformer import Transformer, Writing
 from course_lib.models.universal import (
     AdaptiveSteps,
@@ -49,6 +51,7 @@ __all__ = [
     "BERT",
     "BERT_BASE",
     "BERT_LARGE",
+    "BYOL",
     "GAT",
     "GCN",
     "GPT",
@@ -60,6 +63,7 @@ __all__ = [
     "AdaptiveSteps",
     "BahdanauDecoder",
     "Beam",
+    "Bootstrapped",
     "BothLanguageModels",
     "Cache",
     "CachedGPT",
@@ -82,6 +86,7 @@ __all__ = [
     "Pretraining",
     "PretrainingBERT",
     "Probe",
+    "Projected",
     "ScalarMix",
     "SentenceHead",
     "SeparateSteps",
@@ -89,6 +94,7 @@ __all__ = [
     "SharedSteps",
     "ShowAndTell",
     "ShowAttendAndTell",
+    "SimCLR",
     "Span",
     "SpanHead",
     "Spoken",
@@ -107,7 +113,9 @@ __all__ = [
     "compose_document",
     "doubly_stochastic_penalty",
     "ema_update",
+    "ema_update_",
     "extend_beam",
+    "few_shot_prompt",
     "fused_both_ways",
     "generate",
     "generate_recurrently",

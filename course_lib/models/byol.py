@@ -1,14 +1,20 @@
 """BYOL: an online network learns to predict a target network, and the target follows it slowly.
 
-Grill et al. 2020, *Bootstrap Your Own Latent*, section 3.1 (https://arxiv.org/abs/2006.07733):
+Grill et al. 2020, *Bootstrap Your Own Latent*, section 3.1 and figure 2 (https://arxiv.org/abs/2006.07733):
 
-    ξ ← τ ξ + (1 - τ) θ         the exponential moving average of the online weights θ
+    online:  q_θ(g_θ(f_θ(v)))        target:  g_ξ(f_ξ(v'))        encoder f, projector g, predictor q
+    ξ ← τ ξ + (1 - τ) θ              the exponential moving average of the online weights
 """
 
+import copy
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.shapes import Image
 
 
 def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> list[Tensor]:
@@ -28,3 +34,49 @@ def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float)
     Source: Grill et al. 2020, section 3.1.
     """
     return [torch.lerp(xi, theta, 1 - decay) for xi, theta in zip(target, online, strict=True)]
+
+
+@torch.no_grad()
+def ema_update_(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> Sequence[Tensor]:
+    """Write what `ema_update` gives into `target` itself, all tensors in one call of a fused kernel; return `target`."""
+    torch._foreach_lerp_(target, online, 1 - decay)
+    return target
+
+
+class Bootstrapped(NamedTuple):
+    """For each of the 2B views, what the online network predicts and what the target network says of the *other* view."""
+
+    predictions: Float[Tensor, "views d"]
+    targets: Float[Tensor, "views d"]
+
+
+class BYOL(nn.Module):
+    """Online network, target network and predictor around an encoder; `model.online[0]` is the encoder that is kept.
+
+    Train it on `byol_loss(*model(first, second))`, and call `model.update()` after every step.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, d_encoder: int, d_hidden: int = 128, d_projection: int = 64, decay: float = 0.99
+    ) -> None:
+        """Put a projector behind an encoder of d_encoder features, and start the target as a copy; `decay` is τ."""
+        super().__init__()
+        self.decay = decay
+        self.online = nn.Sequential(encoder, _perceptron(d_encoder, d_hidden, d_projection))
+        self.predictor = _perceptron(d_projection, d_hidden, d_projection)
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+
+    def forward(self, first: Image, second: Image) -> Bootstrapped:
+        """Predict each view of (B, C, H, W) from the other; nothing of the target's side is differentiated."""
+        views = torch.cat([first, second])
+        with torch.no_grad():
+            targets = self.target(views).roll(len(first), 0)
+        return Bootstrapped(self.predictor(self.online(views)), targets)
+
+    def update(self) -> None:
+        """Let the target follow: ξ ← τ ξ + (1 - τ) θ. Statistics of a batch normalisation are each network's own."""
+        ema_update_(list(self.target.parameters()), list(self.online.parameters()), self.decay)
+
+
+def _perceptron(d_in: int, d_hidden: int, d_out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(d_in, d_hidden), nn.BatchNorm1d(d_hidden), nn.ReLU(), nn.Linear(d_hidden, d_out))

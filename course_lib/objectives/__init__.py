@@ -1,8 +1,9 @@
 """Losses; they know no model."""
 
 from course_lib.objectives.bootstrap import byol_loss
-from course_lib.objectives.contrastive import nt_xent
+from course_lib.objectives.contrastive import lean_nt_xent, nt_xent
 from course_lib.objectives.cosine import unit
+from course_lib.objectives.gathered import gathered_nt_xent
 from course_lib.objectives.language import next_token_loss, previous_token_loss, teacher_forced_loss
 from course_lib.objectives.pretraining import Masked, Pair, corrupt, mask_tokens, mlm_loss, nsp_pairs, segment_input
 
@@ -11,6 +12,8 @@ __all__ = [
     "Pair",
     "byol_loss",
     "corrupt",
+    "gathered_nt_xent",
+    "lean_nt_xent",
     "mask_tokens",
     "mlm_loss",
     "next_token_loss",

@@ -1,0 +1,56 @@
+"""CIFAR-10: 60,000 small colour pictures of ten kinds, from the network. No lecture needs it.
+
+Krizhevsky 2009, *Learning Multiple Layers of Features from Tiny Images* (https://www.cs.toronto.edu/~kriz/cifar.html), the
+binary version: each picture is one byte for its label, then 32 × 32 bytes of red, of green and of blue. The checksum is
+that of TensorFlow Datasets; it was taken over, not computed by us from a download.
+"""
+
+import tarfile
+from pathlib import Path
+
+import torch
+
+from course_lib.datasets.download import download
+from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.splits import Splits
+
+ARCHIVE = (
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+)
+_ROW = 1 + 3 * 32 * 32
+
+
+def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder: Path | None = None) -> Splits[Pictures]:
+    """Fetch CIFAR-10 on the first call (170 MB), and read its pictures (0.7 GB as float32).
+
+    Args:
+        n_valid: how many of the public training pictures, the last of them, are set aside to choose by.
+        archive: (address, SHA-256); give your own for a mirror.
+        folder: where the archive is kept; the user's cache folder if None.
+
+    Returns:
+        Splits of Pictures with images (n, 3, 32, 32); the test part is the public one.
+
+    Raises:
+        Unreachable: there is no network.
+        WrongChecksum: the archive is not the one expected.
+        ValueError: the archive holds no such files, or there are fewer training pictures than n_valid.
+    """
+    path = download(*archive, folder)
+    images, labels = _pictures(path, "data_batch_")
+    if not 0 <= n_valid <= len(images):
+        raise ValueError(f"n_valid must be from 0 to {len(images)}, the number of training pictures, got {n_valid}.")
+    n = len(images) - n_valid
+    return Splits(Pictures(images[:n], labels[:n]), Pictures(images[n:], labels[n:]), _pictures(path, "test_batch"))
+
+
+def _pictures(archive: Path, prefix: str) -> Pictures:
+    """Read the members whose names begin with `prefix`, in the order of their names, without unpacking to the disk."""
+    with tarfile.open(archive) as tar:
+        members = {Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
+    content = b"".join(members[name] for name in sorted(members) if name.startswith(prefix))
+    if not content or len(content) % _ROW:
+        raise ValueError(f"{archive.name} holds no pictures of 32 × 32 bytes in files {prefix}*.")
+    rows = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, _ROW)
+    return Pictures(rows[:, 1:].reshape(-1, 3, 32, 32) / 255, rows[:, 0].long())

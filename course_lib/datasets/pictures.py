@@ -1,0 +1,37 @@
+"""Labelled pictures, and how a few of each kind are chosen to carry their labels."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Pictures(NamedTuple):
+    """Pictures (n, C, H, W) with light, or ink, from 0 to 1, and what each shows, (n,)."""
+
+    images: Float[Tensor, "n C H W"]
+    labels: Int[Tensor, "n"]
+
+
+def few_of_each(labels: Int[Tensor, "n"], n_each: int, seed: int) -> Int[Tensor, "m"]:
+    """Choose the same number of examples of every class, at random.
+
+    Args:
+        labels: (n,), classes of any numbers.
+        n_each: how many of each class.
+        seed: decides the choice.
+
+    Returns:
+        indices into `labels`, n_each of the lowest class first, then of the next; (n_classes · n_each,).
+
+    Raises:
+        ValueError: a class has fewer examples.
+    """
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    kinds = labels.unique()
+    chosen = [shuffled[labels[shuffled] == kind][:n_each] for kind in kinds]
+    for kind, found in zip(kinds.tolist(), chosen, strict=True):
+        if len(found) < n_each:
+            raise ValueError(f"{n_each} examples of each class asked for, but class {kind} has only {len(found)}.")
+    return torch.cat(chosen)
