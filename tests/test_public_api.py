@@ -20,14 +20,15 @@ PUBLIC = {
     """,
     "attention": """
         AdditiveAttention Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
-        GeneralAttention GraphAttention GraphMechanism LinearAttention Mechanism MultiHead PerformerAttention Pool
-        additive_scores attend attend_edges attention_over_image average_heads cached_step causal_attention
-        causal_linear_attention causal_performer_attention chunked_linear_attention concat_scores cross_attention
-        csr_attend_edges dense_attend_edges dot_attention dot_scores dynamic_edge_scores edge_softmax
-        fused_causal_attention fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores
-        inplace_linear_attention_step kernel_attention linear_attention linear_attention_step mean_pool merge_heads
-        multi_head_attention multi_head_graph_attention performer_attention pool recurrent_linear_attention
-        scaled_dot_product_attention split_heads uniform_graph_attention
+        GeneralAttention GraphAttention GraphMechanism HeadStatistics LinearAttention Mechanism MultiHead
+        PerformerAttention Pool additive_scores attend attend_edges attention_over_image average_heads cached_step
+        causal_attention causal_linear_attention causal_performer_attention chunked_linear_attention concat_scores
+        cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores dynamic_edge_scores
+        edge_softmax fused_causal_attention fused_scaled_dot_product_attention gat_edge_scores gat_scores
+        general_scores head_statistics inplace_linear_attention_step kernel_attention linear_attention
+        linear_attention_step mean_pool merge_heads multi_head_attention multi_head_graph_attention
+        performer_attention pool recurrent_linear_attention scaled_dot_product_attention split_heads
+        uniform_graph_attention
     """,
     "blocks": """
         Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer closing_norm decoder_block
@@ -39,16 +40,17 @@ PUBLIC = {
         segment_input teacher_forced_loss unit lean_nt_xent gathered_nt_xent
     """,
     "models": """
-        BERT BERT_BASE BERT_LARGE GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG AdaptiveSteps
-        BahdanauDecoder Beam BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded Document ELMo Encoded Encoder
-        Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder MaskedWordHead PlainDecoder Pondered
-        Pretraining PretrainingBERT Probe ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell
-        ShowAttendAndTell Span SpanHead Spoken TagHead Transformer Universal Writing bahdanau_steps beam_search
-        bert_parameters best_span block_parameters both_ways cached_generate classification_head compose_document
-        doubly_stochastic_penalty ema_update extend_beam few_shot_prompt few_shot_prompt fused_both_ways generate generate_recurrently gpt_parameters greedy
-        halting_distribution hoisted_bahdanau_steps linear_probe next_word_probabilities ponder_cost read_checkpoint rows_of
-        sample scalar_mix soft_attention spectrum stacked_both_ways step_encoding top_k top_p training_operations
-        transformer_parameters BYOL Bootstrapped ema_update_ Projected SimCLR
+        BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG AdaptiveSteps
+        BahdanauDecoder Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded Document
+        ELMo Encoded Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder
+        MaskedWordHead PlainDecoder Pondered Pretraining PretrainingBERT Probe Projected ScalarMix SentenceHead
+        SeparateSteps Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead
+        Transformer Universal Writing bahdanau_steps beam_search bert_parameters best_span block_parameters
+        both_ways cached_generate classification_head compose_document doubly_stochastic_penalty ema_update
+        ema_update_ extend_beam few_shot_prompt fused_both_ways generate generate_recurrently gpt_parameters greedy
+        halting_distribution hoisted_bahdanau_steps linear_probe next_word_probabilities ponder_cost read_checkpoint
+        repeat_block rows_of sample scalar_mix soft_attention spectrum stacked_both_ways step_encoding top_k top_p
+        training_operations transformer_parameters
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Graph Lookup Pair Recall Reversal Splits Unreachable

@@ -15,6 +15,7 @@ from course_lib.attention.graph import (
     multi_head_graph_attention,
     uniform_graph_attention,
 )
+from course_lib.attention.heads import HeadStatistics, head_statistics
 from course_lib.attention.image import AttentionLayer2d, attention_over_image
 from course_lib.attention.linear import (
     LinearAttention,
@@ -54,6 +55,7 @@ __all__ = [
     "GeneralAttention",
     "GraphAttention",
     "GraphMechanism",
+    "HeadStatistics",
     "LinearAttention",
     "Mechanism",
     "MultiHead",
@@ -82,6 +84,7 @@ __all__ = [
     "gat_edge_scores",
     "gat_scores",
     "general_scores",
+    "head_statistics",
     "inplace_linear_attention_step",
     "kernel_attention",
     "linear_attention",

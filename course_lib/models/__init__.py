@@ -44,6 +44,7 @@ from course_lib.models.universal import (
     Universal,
     halting_distribution,
     ponder_cost,
+    repeat_block,
     step_encoding,
 )
 
@@ -127,6 +128,7 @@ __all__ = [
     "next_word_probabilities",
     "ponder_cost",
     "read_checkpoint",
+    "repeat_block",
     "rows_of",
     "sample",
     "scalar_mix",

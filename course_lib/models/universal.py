@@ -12,6 +12,7 @@ gives a probability h_n of halting at each step n, and halts at the first step N
     ponder cost  ρ = N + R        (N has no gradient: what learning can lower is R, by raising the h_n before N)
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -78,6 +79,27 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
     return N + R
 
 
+def repeat_block(
+    x: Sequence, block: Callable[[Sequence, Mask | None], Sequence], n_steps: int, mask: Mask | None = None
+) -> Sequence:
+    """Apply one block n_steps times, telling it before each where every token stands and which step it is.
+
+    Args:
+        x: (B, T, d_model).
+        block: `(x, mask) -> (B, T, d_model)`, the same at every step.
+        n_steps: how often; 0 gives x back.
+        mask: bool, broadcastable to (B, T, T), handed to the block; True = may look.
+
+    Returns:
+        (B, T, d_model).
+
+    Source: Dehghani et al. 2019, eqs. 4-7.
+    """
+    for step in range(1, n_steps + 1):
+        x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device), mask)
+    return x
+
+
 class Pondered(NamedTuple):
     """What came of thinking: `states` (B, T, d_model), the `shares` of the steps (B, T, n_steps), and the `cost` ρ (B, T)."""
 
@@ -96,9 +118,7 @@ class SharedSteps(nn.Module):
 
     def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
         """Take x (B, T, d_model) through the steps; each of them costs 1."""
-        for step in range(1, self.n_steps + 1):
-            x = self.block(x + step_encoding(*x.shape[1:], step, device=x.device), mask)
-        return _always(x, self.n_steps)
+        return _always(repeat_block(x, self.block, self.n_steps, mask), self.n_steps)
 
 
 class SeparateSteps(nn.Module):

@@ -13,6 +13,7 @@ from course_lib.models import (
     Universal,
     halting_distribution,
     ponder_cost,
+    repeat_block,
     step_encoding,
 )
 from course_lib.primitives import padding_mask, sinusoidal_positions
@@ -124,6 +125,14 @@ def test_it_tells_places_apart_at_one_step_and_steps_at_one_place_but_cannot_tel
     for one in (encodings[2], encodings[:, 2]):
         assert torch.cdist(one, one).fill_diagonal_(1.0).min() > 1e-3
     torch.testing.assert_close(encodings, encodings.transpose(0, 1))
+
+
+def test_a_block_is_repeated_with_the_encoding_of_each_step_before_it():
+    """By hand, with a block that doubles: 4x + 4 P¹ + 2 P²."""
+    x = drawn(B, T, D)
+    expected = 4 * x + 4 * step_encoding(T, D, 1) + 2 * step_encoding(T, D, 2)
+    torch.testing.assert_close(repeat_block(x, lambda y, mask: 2 * y, 2), expected)
+    assert repeat_block(x, lambda y, mask: 2 * y, 0) is x
 
 
 def test_one_step_is_one_shared_layer():

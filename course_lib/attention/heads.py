@@ -1,0 +1,57 @@
+"""What a head looks at, in five numbers: the neighbours, itself, the delimiters, and how broadly.
+
+Clark, Khandelwal, Levy, Manning 2019, *What Does BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341), with α_ij the
+weight that token i gives to token j:
+
+    previous  mean_i α_{i,i-1}      current  mean_i α_{i,i}      following  mean_i α_{i,i+1}
+    delimiters  mean_i Σ_{j ∈ delimiters} α_ij      entropy  mean_i - Σ_j α_ij log α_ij
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.shapes import Lengths
+
+PerHead = Float[Tensor, "h"]
+
+
+class HeadStatistics(NamedTuple):
+    """Of each head (h,): the weight on the token before, itself, the token behind, and delimiters; the entropy in nats."""
+
+    previous: PerHead
+    current: PerHead
+    following: PerHead
+    delimiters: PerHead
+    entropy: PerHead
+
+
+def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, "B T"], lengths: Lengths) -> HeadStatistics:
+    """Describe what the heads of one layer look at, averaged over the real tokens of a batch.
+
+    Args:
+        weights: (B, h, T, T) of self-attention, each row of a real token with sum 1; rows of padding do not count.
+        delimiters: (B, T), True at [SEP] and whatever else separates.
+        lengths: (B,), real tokens of each sequence, ≥ 1.
+
+    Returns:
+        five numbers for each head, (h,). The token before is averaged over the tokens that have one, the token behind too
+        (NaN where no sequence has two tokens). The entropy lies in 0…log T.
+
+    Source: Clark et al. 2019, section 3.
+    """
+    position = torch.arange(weights.shape[-1], device=weights.device)
+    real = position < lengths[:, None]
+
+    def mean(values: Tensor, counts: Tensor) -> PerHead:
+        return torch.where(counts[:, None], values, 0.0).sum((0, 2)) / counts.sum()
+
+    return HeadStatistics(
+        mean(weights.diagonal(-1, -2, -1), real[:, 1:]),
+        mean(weights.diagonal(0, -2, -1), real),
+        mean(weights.diagonal(1, -2, -1), real[:, 1:]),
+        mean((weights * delimiters[:, None, None]).sum(-1), real),
+        mean(torch.special.entr(weights).sum(-1), real),
+    )
