@@ -5,7 +5,7 @@ import platform
 
 import torch
 
-from benchmarks import language, linear, multihead, recurrent, seq2seq
+from benchmarks import grading, graph, language, linear, multihead, recurrent, seq2seq
 from benchmarks.timing import table
 
 ROOMS = {
@@ -14,24 +14,29 @@ ROOMS = {
     "multihead": multihead.rows,
     "linear": linear.rows,
     "language": language.rows,
+    "graph": graph.rows,
 }
+
+TABLES = {"grading": grading.table}
+"""Rooms with a table of their own."""
 
 
 def main() -> None:
     """Run the rooms named on the command line, all of them if none is, on one thread."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("rooms", nargs="*", metavar="room", help=f"of {', '.join(ROOMS)}; all if none is named")
+    parser.add_argument("rooms", nargs="*", metavar="room", help=f"of {', '.join((*ROOMS, *TABLES))}; all if none is named")
     parser.add_argument("--rounds", type=int, default=15, help="timed rounds of each pair (default 15)")
     arguments = parser.parse_args()
-    if unknown := [room for room in arguments.rooms if room not in ROOMS]:
-        parser.error(f"no room {unknown[0]!r}: choose from {', '.join(ROOMS)}.")
+    if unknown := [room for room in arguments.rooms if room not in (*ROOMS, *TABLES)]:
+        parser.error(f"no room {unknown[0]!r}: choose from {', '.join((*ROOMS, *TABLES))}.")
     if arguments.rounds < 1:
         parser.error("at least one round is needed.")
     torch.set_num_threads(1)
-    rows = [row for room in arguments.rooms or ROOMS for row in ROOMS[room](arguments.rounds)]
+    rooms = arguments.rooms or [*ROOMS, *TABLES]
+    rows = [row for room in rooms if room in ROOMS for row in ROOMS[room](arguments.rounds)]
     print(f"torch {torch.__version__}, {platform.machine()}, one thread, processor time, medians of {arguments.rounds} rounds;")
     print("ratio = peer / ours, above 1 ours is faster.\n")
-    print(table(rows))
+    print("\n\n".join([*([table(rows)] if rows else []), *(TABLES[room]() for room in rooms if room in TABLES)]))
 
 
 if __name__ == "__main__":

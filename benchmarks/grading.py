@@ -1,0 +1,127 @@
+"""Grading: a class of 200 made of the banks' right and wrong answers, in time and memory; and nbgrader's autograder beside it.
+
+python -m benchmarks grading      (with nbgrader installed, the last rows compare the two on the same notebooks)
+"""
+
+import ast
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+
+from course_lib.exercises import exercises
+from course_lib.grading import Engine
+from course_lib.grading.batch import sheet_of
+from course_lib.grading.interop import export
+from course_lib.grading.recognise import Course
+from course_lib.publishing import lectures, project_root
+
+N_SUBMISSIONS, N_PEER = 200, 3
+LECTURE = "04"
+
+
+def table() -> str:
+    """Grade the class on one core and lay out what it took as a table in Markdown."""
+    root = project_root()
+    (lecture,) = lectures(root, [LECTURE])
+    papers = [paper(lecture.unsolved, seed) for seed in range(N_SUBMISSIONS)]
+    course, n_exercises = Course.at(root), sum(item.lecture == LECTURE for item in exercises())
+    start = time.perf_counter()
+    with Engine() as engine:
+        started, seconds, memory, used = time.perf_counter() - start, [], [], processor_seconds()
+        for data in papers:
+            begun = time.perf_counter()
+            sheet = sheet_of(data, f"{lecture.stem}.ipynb", engine, course, None)
+            seconds.append(time.perf_counter() - begun)
+            memory.append(megabytes())
+        used = processor_seconds() - used
+    rows = [
+        ("walls", str(engine.level)),
+        ("start, once", f"{started:.1f} s"),
+        ("an exercise, median of the wall time", f"{statistics.median(seconds) / n_exercises:.3f} s"),
+        ("an exercise, mean of the processor time", f"{used / n_exercises / N_SUBMISSIONS:.3f} s"),
+        (f"a notebook of {len(sheet.marks)} exercises, median", f"{statistics.median(seconds):.2f} s"),
+        (f"{N_SUBMISSIONS} notebooks, wall time and processor time", f"{sum(seconds):.0f} s, {used:.0f} s"),
+        ("memory after 20 notebooks, and after all", f"{memory[19]:.0f} MB, {memory[-1]:.0f} MB"),
+        *peer(root, lecture.stem, papers[:N_PEER], statistics.mean(seconds)),
+    ]
+    return "\n".join(["| lecture 04, one process | measured |", "|---|---|", *(f"| {name} | {told} |" for name, told in rows)])
+
+
+def paper(notebook: Path, seed: int) -> bytes:
+    """A student's notebook: each exercise answered by one of its bank, or left empty now and then."""
+    draw = random.Random(seed)
+    told = json.loads(notebook.read_text(encoding="utf-8"))
+    asked = {item.id: item for item in exercises()}
+    for cell in told["cells"]:
+        item = asked.get(cell["metadata"].get("exercise"))
+        if item is not None and "nbgrader" in cell["metadata"] and draw.random() > 0.05:
+            cell["source"] = as_a_cell(draw.choice((*item.right, *item.wrong)), item.reference.__name__)
+    return json.dumps(told).encode()
+
+
+def as_a_cell(answer, name: str) -> str:
+    """The text of an answer of a bank, with what its file imports and the functions beside it that it calls."""
+    source = Path(sys.modules[answer.__module__].__file__).read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    own = {node.name: ast.unparse(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    own |= {node.targets[0].id: ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)}
+    imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    wanted, needed = [answer.__name__], []
+    while wanted:
+        needed.append(wanted.pop())
+        names = re.findall(r"\w+", own[needed[-1]])
+        wanted += [other for other in dict.fromkeys(names) if other in own and other not in {*needed, *wanted}]
+    kept = [line for line in imports if "course_lib.exercises" not in line]
+    return "\n".join([*kept, *(own[other] for other in reversed(needed)), f"{name} = {answer.__name__}"])
+
+
+def megabytes() -> float:
+    """The memory of this process and of those that it started."""
+    here = psutil.Process()
+    return sum(process.memory_info().rss for process in (here, *here.children(recursive=True))) / 2**20
+
+
+def peer(root: Path, stem: str, papers: list[bytes], ours: float) -> list[tuple[str, str]]:
+    """`nbgrader autograde` as it comes, on some of the same notebooks: it runs every cell, experiments included."""
+    if find_spec("nbgrader") is None:
+        return [("nbgrader autograde", "not installed: pip install nbgrader")]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        export(root, folder)
+        (folder / "nbgrader_config.py").write_text("c = get_config()\nc.Execute.timeout = 600\n")
+        autograder(folder, "generate_assignment", stem)
+        for i, data in enumerate(papers):
+            place = folder / "submitted" / f"student{i}" / stem
+            place.mkdir(parents=True)
+            (place / f"{stem}.ipynb").write_bytes(data)
+        theirs = autograder(folder, "autograde", stem) / len(papers)
+    return [
+        (f"nbgrader autograde, a notebook, mean of {len(papers)}", f"{theirs:.1f} s"),
+        ("ratio to ours, wall time", f"{theirs / ours:.0f}"),
+    ]
+
+
+def autograder(folder: Path, *words: str) -> float:
+    """Run nbgrader in a course folder, and give its wall seconds."""
+    start = time.perf_counter()
+    here = os.pathsep.join(filter(None, (str(project_root()), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": here, "OMP_NUM_THREADS": "1", "CI": "1"}
+    subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def processor_seconds() -> float:
+    """What this process and those that it started have used, the ended ones included."""
+    here = psutil.Process()
+    each = [process.cpu_times() for process in (here, *here.children(recursive=True))]
+    return sum(used.user + used.system + used.children_user + used.children_system for used in each)
