@@ -14,6 +14,7 @@ import math
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -51,6 +52,18 @@ class Foreign:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+
+class Function:
+    """Stands for a function of the library, which goes inside by its name, "module:name"."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> "Function":
+        """Name a function."""
+        return cls(f"{function.__module__}:{function.__qualname__}")
 
 
 def send(connection: socket.socket, header: object, tensors: list[torch.Tensor], deadline: float) -> None:
@@ -99,6 +112,8 @@ def flat(value: object, tensors: list[torch.Tensor], depth: int = 0) -> object:
         return _flat_tensor(value, tensors)
     if kind is torch.device or kind is torch.dtype:
         return {kind.__name__: str(value)}
+    if kind is Function:
+        return {"function": value.name}
     if isinstance(value, tuple | list) and depth < DEEPEST and len(value) <= MOST_ITEMS:
         name = "tuple" if isinstance(value, tuple) else "list"
         return {name: [flat(item, tensors, depth + 1) for item in value]}
@@ -146,8 +161,10 @@ class _Reader:
                 return torch.device(content)
             case "dtype":
                 return DTYPES[content.removeprefix("torch.")]
-            case "foreign":
-                return Foreign(self.checked(content, isinstance(content, str) and len(content) <= 100))
+            case "foreign" | "function":
+                return (Function if kind == "function" else Foreign)(
+                    self.checked(content, isinstance(content, str) and len(content) <= 100)
+                )
         raise Malformed("an unknown kind of value")
 
     def tensor(self, meta: bool, dtype: str, shape: list[int]) -> torch.Tensor:

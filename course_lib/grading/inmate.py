@@ -83,7 +83,7 @@ def _warm_up() -> None:
     """
     import einops
     import jaxtyping  # noqa: F401
-    import torch._dynamo  # noqa: F401
+    import torch._dynamo
 
     tempfile.tempdir = tempfile.gettempdir()
     x = torch.randn(2, 3, 4)
@@ -107,9 +107,10 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
     with contextlib.suppress(frames.Ended):
         while True:
             header, body = frames.receive(connection, math.inf, largest_body=2**28)
-            *call, gradients = frames.full(header, body)
+            *given, gradients = frames.full(header, body)
+            call = tuple(pretend.find(value.name) if isinstance(value, frames.Function) else value for value in given)
             tensors: list[torch.Tensor] = []
-            said = _said(observe(answer, tuple(call), gradients, forbids), tensors)
+            said = _said(observe(answer, call, gradients, forbids), tensors)
             frames.send(connection, said, tensors, math.inf)
 
 

@@ -74,7 +74,8 @@ class Inmate:
         for call, gradients in questions.calls:
             tensors: list = []
             try:
-                frames.send(self.connection, frames.flat((*call, gradients), tensors), tensors, deadline)
+                given = [frames.Function.of(value) if callable(value) else value for value in call]
+                frames.send(self.connection, frames.flat((*given, gradients), tensors), tensors, deadline)
                 header, body = frames.receive(self.connection, deadline)
                 outcomes.append(testimony.outcome_of(header, body, call, gradients, source))
             except frames.Late:
@@ -89,9 +90,9 @@ class Inmate:
 
 
 def names_of(forbids: Mapping[object, str]) -> list[str]:
-    """Name functions so that the inside can find them: "module:name"."""
+    """Name functions so that the inside can find them."""
     torch_own = vars(sys.modules["torch"])
-    return [f"torch:{f.__name__}" if torch_own.get(f.__name__) is f else f"{f.__module__}:{f.__qualname__}" for f in forbids]
+    return [f"torch:{f.__name__}" if torch_own.get(f.__name__) is f else frames.Function.of(f).name for f in forbids]
 
 
 def _undefined(program: Program, failed: object) -> str:

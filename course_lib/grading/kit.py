@@ -1,7 +1,8 @@
 """What of the library a student's code gets while it is judged: text, and only what its exercise needs.
 
-The kit of an exercise holds the words for shapes, what the body of its reference uses, and the references of the exercises
-before it (so that a later exercise is judged with the right earlier ones), each with all that it uses itself. It never holds
+The kit of an exercise holds the words for shapes, what its reference and the answers of its bank use, the functions that its
+calls hand over, and the references of the exercises before it (so that a later exercise is judged with the right earlier
+ones), each with all that it uses itself. It never holds
 the exercise's own reference, nor anything that uses it. `pretend` runs it inside the sandbox, where a stand-in is found for
 every other name of the course.
 """
@@ -50,8 +51,23 @@ def _allowed(asked: Exercise) -> set[Place]:
     own = _place(asked)
     earlier = [_place(other) for other in exercises() if other.id < asked.id]
     always = [(module, name) for module in (SHAPES, *ALWAYS) for name in _library()[module]]
-    roots = [*_used_by(own), *earlier, *always]
+    roots = [*_used_by(own), *earlier, *always, *_handed_over(asked), *_used_by_the_bank(asked)]
     return set().union(*(reached for root in roots if own not in (reached := reach(root))))
+
+
+def _handed_over(asked: Exercise) -> Iterator[Place]:
+    """The functions of the library that the calls of an exercise hand over as arguments."""
+    for value in (value for prop in asked.properties for call in asked.calls(prop, 0) for value in call):
+        if callable(value):
+            yield value.__module__, value.__qualname__
+
+
+def _used_by_the_bank(asked: Exercise) -> Iterator[Place]:
+    """What the answers that students give use of the library, right and wrong ones."""
+    for answer in (*asked.right, *asked.wrong):
+        for place in reach((answer.__module__, answer.__name__)):
+            if not place[0].startswith("course_lib.exercises"):
+                yield place
 
 
 def reach(place: Place) -> frozenset[Place]:

@@ -127,6 +127,11 @@ class Notebook:
             own = [at for at in self._in_cell(cell) if at in own or name in self._at(at).changes]
         return own
 
+    def is_fresh(self, name: str, at: At) -> bool:
+        """Whether a statement gives a name a value that does not come from the value before."""
+        statement = self._at(at)
+        return not statement.assigns or (name in statement.binds and name not in statement.needs)
+
     def stars(self) -> list[At]:
         """Every `from … import *`."""
         return [at for i in range(len(self.read)) for at in self._in_cell(i) if self._at(at).is_star]
@@ -177,8 +182,12 @@ class _Search:
             yield Part("<course>", f"from {module} import {name}", (0,))
 
     def _found(self, name: str, cell: int) -> list[At]:
-        if own := self.notebook.binders(name, cell):
+        own = self.notebook.binders(name, cell)
+        if any(self.notebook.is_fresh(name, at) for at in own):
             return own
+        return own + self._elsewhere(name, cell)
+
+    def _elsewhere(self, name: str, cell: int) -> list[At]:
         if name in self.ready:
             self.given.add(name)
             return []

@@ -8,6 +8,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+import einops
+import jaxtyping
 import torch
 
 import course_lib
@@ -20,8 +22,10 @@ SINGLE = ("/dev/urandom", "/dev/random", "/dev/zero", "/etc/ld.so.cache", "/etc/
 
 def package_folders() -> list[str]:
     """The folders in which packages are installed, without the one of the course."""
-    found = [*sys.path, *(sysconfig.get_path(kind) for kind in ("purelib", "platlib")), str(Path(torch.__file__).parents[1])]
-    return list(dict.fromkeys(path for path in found if Path(path).name in PACKAGES and Path(path).is_dir()))
+    found = [*sys.path, *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))]
+    named = [path for path in found if Path(path).name in PACKAGES and Path(path).is_dir()]
+    needed = [str(Path(module.__file__).parents[1]) for module in (torch, einops, jaxtyping)]
+    return list(dict.fromkeys([*named, *needed]))
 
 
 def readable() -> list[str]:

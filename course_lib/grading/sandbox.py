@@ -19,6 +19,8 @@ from pathlib import Path
 
 from course_lib.grading.interview import CALL_LIMIT, LOAD_LIMIT, Inmate
 from course_lib.grading.readable import package_folders, readable
+from course_lib.grading.walls import LINUX
+from course_lib.grading.watchdog import watched
 
 START_LIMIT = 120.0
 """Seconds in which the zygote must have imported torch."""
@@ -119,7 +121,8 @@ class Sandbox:
                     raise SandboxFailed(f"the sandbox has ended: {self._said_last()}") from error
             inmate = Inmate(ours, pid)
             try:
-                yield inmate
+                with contextlib.nullcontext() if LINUX else watched(pid, MEMORY):
+                    yield inmate
             finally:
                 try:
                     self._control.sendall(b"e")

@@ -199,8 +199,10 @@ def _changed(node: ast.stmt) -> Iterator[str]:
 
 
 def _used(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
     table = symtable.symtable(ast.unparse(_bare(node)), "cell", "exec")
-    return (name for name in _read(table) if not hasattr(builtins, name))
+    yield from (name for name in _read(table) if not hasattr(builtins, name))
 
 
 def _read(table: symtable.SymbolTable) -> Iterator[str]:

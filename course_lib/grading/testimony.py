@@ -14,7 +14,7 @@ from functools import lru_cache
 from torch import Tensor
 
 from course_lib.exercises.outcome import Call, NotAFunction, Outcome, tensors_in
-from course_lib.grading.frames import Foreign, Malformed, full
+from course_lib.grading.frames import Foreign, Function, Malformed, full
 
 KNOWN_MODULES = ("builtins", "torch", "einops")
 HIDDEN = "its message holds numbers and is not shown"
@@ -55,18 +55,19 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, sou
 
 
 def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:
-    """Rebuild an error that was raised inside, of its own kind where that is a known one; and the student's line that raised."""
+    """Rebuild an error that was raised inside, of its own kind where that is known; and the student's line that raised."""
     match failure:
         case None:
             return None, ""
         case {"module": str(module), "kind": str(kind), "text": str(text), "where": str(where), "bare": bool(bare)}:
-            where = where if where.strip() and where in {line.strip() for line in source.splitlines()} else ""
+            where = where if where.strip() and where in map(str.strip, source.splitlines()) else ""
             return _error(_kind(module, kind, source), () if bare else (_Words(text),)), where
     raise Malformed("no error")
 
 
 def _names(results: tuple | None) -> tuple[str, ...]:
-    return ("the result",) if results is None or len(results) == 1 else tuple(f"result {i + 1}" for i in range(len(results)))
+    n = 1 if results is None else len(results)
+    return ("the result",) if n == 1 else tuple(f"result {i + 1}" for i in range(n))
 
 
 def without_values(text: str, error: BaseException | None) -> str:
@@ -98,7 +99,7 @@ def _made(name: str, base: type) -> type:
 
 def _named(value: object, source: str) -> object:
     """Give a value of an unknown type a type of that name, for the sentence that says so."""
-    if not isinstance(value, Foreign):
+    if not isinstance(value, Foreign | Function):
         return value
     known = _is_own_word(value.name, source) or hasattr(builtins, value.name) or value.name == "ndarray"
     return _made(value.name if known else "object", Foreign)(value.name)

@@ -1,7 +1,6 @@
 """The bank, handed in as notebooks: through the sandbox, each right answer earns all points, each wrong one is told its own."""
 
 import ast
-import inspect
 import sys
 from pathlib import Path
 
@@ -32,10 +31,10 @@ def mark_of_answer(engine, asked, source):
 def text_of(reference):
     """The text of a reference; while its lecture has no notebook, with the imports that the notebook would hold."""
     module = sys.modules[reference.__module__]
-    names = inspect.unwrap(reference).__code__.co_names
-    used = [name for name in names if name in vars(module) and not handed_out(asked_of(reference).lecture)]
-    imports = [f"from {module.__name__} import {name}" for name in used]
-    return "\n".join([*imports, FunctionSource.of(reference).text()])
+    text = FunctionSource.of(reference).text()
+    names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} & vars(module).keys()
+    used = () if handed_out(asked_of(reference).lecture) else sorted(names)
+    return "\n".join([*(f"from {module.__name__} import {name}" for name in used), text])
 
 
 def asked_of(reference):

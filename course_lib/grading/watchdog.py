@@ -1,0 +1,37 @@
+"""Ends an inmate that takes too much memory, on systems that do not enforce a limit of address space (macOS).
+
+It looks twenty times a second, from outside: a process can take more between two looks, and the machine feels that.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from threading import Event, Thread
+
+import psutil
+
+PERIOD = 0.05
+
+
+@contextlib.contextmanager
+def watched(pid: int, limit: int) -> Iterator[None]:
+    """End the process as soon as it holds `limit` bytes more than at the beginning, until the block is left."""
+    over = Event()
+    watch = Thread(target=_watch, args=(pid, limit, over), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watch.join()
+
+
+def _watch(pid: int, limit: int, over: Event) -> None:
+    with contextlib.suppress(psutil.Error, ProcessLookupError):
+        process = psutil.Process(pid)
+        most = process.memory_info().rss + limit
+        while not over.wait(PERIOD):
+            if process.memory_info().rss > most:
+                os.kill(pid, signal.SIGKILL)
+                return
