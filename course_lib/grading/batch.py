@@ -42,14 +42,15 @@ class Judge(Protocol):
 class Orders:
     """How a batch is graded: by which engine, against which course, as which lecture, in how many processes.
 
-    `engine` must be a function or class that can be pickled, as it is called in each process.
+    The seed draws the inputs of the checks; None leaves it to the desk. `engine` must be a function or class that can be
+    pickled, as it is called in each process.
     """
 
     engine: Callable[..., AbstractContextManager[Judge]]
     root: Path
     lecture: str | None = None
     jobs: int = 1
-    seed: int = 0
+    seed: int | None = 0
     require_isolation: bool = False
 
 

@@ -1,8 +1,10 @@
 """`course grade`: from what was handed in to marks, reports and the instructor's own table, in one command."""
 
+import contextlib
+import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -18,7 +20,7 @@ from course_lib.grading.results import Results, flags_csv, grades_csv, report_js
 from course_lib.grading.submissions import handed_in
 from course_lib.publishing import lectures
 
-_JOURNAL = "journal.jsonl"
+_JOURNAL, _SEED = "journal.jsonl", "seed.txt"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def grade(path: Path, orders: Orders, out: Path | None = None, tables: Tables = 
 
     Args:
         path: a folder or zip.
-        orders: how.
+        orders: how; without a seed, one is drawn and kept with the results.
         out: the folder of the results; None = beside what was handed in, with "_graded" behind its name.
         tables: the instructor's own tables.
 
@@ -58,9 +60,19 @@ def grade(path: Path, orders: Orders, out: Path | None = None, tables: Tables = 
         make_folder(out / "students")
         bar = tqdm(total=len(intake.submissions), desc="grading", unit="notebook", disable=None, file=sys.stderr)
         with bar, Journal(out / _JOURNAL) as journal:
+            orders = orders if orders.seed is not None else replace(orders, seed=_seed(out / _SEED))
             graded = grade_all(intake.submissions, journal, orders, bar.update)
             results = settle(intake, graded, orders.seed)
             return _write(results, course, out, in_roster, orders.lecture, tables.column)
+
+
+def _seed(path: Path) -> int:
+    """The seed of a folder of results, drawn once: a student who knew it could prepare answers to the very inputs."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    seed = secrets.randbelow(2**31)
+    write_whole(path, f"{seed}\n")
+    return seed
 
 
 def _asked(tables: Tables) -> list[tuple[str, Callable[[Path], rosters.Roster], Path]]:

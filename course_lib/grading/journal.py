@@ -84,7 +84,7 @@ class Journal:
         return sheets
 
 
-def stamp(seed: int, root: Path) -> str:
+def stamp(seed: int | None, root: Path) -> str:
     """Name the version of the checks: a hash of the library, the built notebooks, Python, torch and the seed."""
     digest = hashlib.sha256(f"{seed} {sys.version_info[:2]} {metadata.version('torch')}".encode())
     library = Path(course_lib.__file__).parent

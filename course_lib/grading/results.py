@@ -51,7 +51,7 @@ class Results:
 
     students: tuple[Result, ...]
     nobodys: tuple[Note, ...]
-    seed: int = 0
+    seed: int | None = 0
 
     @cached_property
     def lectures(self) -> list[str]:
@@ -104,7 +104,7 @@ class Results:
         return [result.marks[id] for result in self.students if id in result.marks]
 
 
-def settle(intake: Intake, graded: Sequence[Graded], seed: int = 0) -> Results:
+def settle(intake: Intake, graded: Sequence[Graded], seed: int | None = 0) -> Results:
     """Put the notebooks of each student together.
 
     Args:

@@ -64,6 +64,18 @@ def test_the_results_may_lie_within_what_was_handed_in(tmp_path):
         assert [row["id"] for row in rows(tmp_path / "out" / "grades.csv")] == ["ada"]
 
 
+def test_a_seed_that_nobody_knows_is_drawn_once_and_kept(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "ada.ipynb").write_bytes(notebook(e1="# earns 12"))
+    seeds = []
+    for out in ("a", "a", "b"):
+        grade(tmp_path / "in", Orders(StandIn, ROOT, seed=None), tmp_path / out)
+        seeds.append(json.loads((tmp_path / out / "report.json").read_text(encoding="utf-8"))["seed"])
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert (tmp_path / "a" / "journal.jsonl").read_bytes().count(b"\n") == 1
+    assert not [page for page in (tmp_path / "a" / "students").iterdir() if str(seeds[0]) in page.read_text(encoding="utf-8")]
+
+
 def test_a_student_who_is_gone_has_no_page_any_more(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
