@@ -73,7 +73,7 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
 
 
 def dense_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
-    """Compute `attend_edges` by `attend` over a full mask (N, N): the quicker form for graphs of a few hundred nodes.
+    """Compute `attend_edges` by `attend` under a mask (N, N): what it means, at a price in time and memory that goes with N².
 
     An edge listed several times stands in the matrix once, with the logarithm of the sum of its exponentials.
     """
