@@ -2,7 +2,9 @@
 
 import torch
 
-from course_lib.objectives import unit
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import same_gradients
+from course_lib.objectives import byol_loss, unit
 
 HINTS = (
     (
@@ -142,3 +144,48 @@ WRONG = (
     divides_by_the_bare_length,
 )
 RIGHT = (as_a_batch_of_products, as_one_long_vector, row_by_row, by_the_sum_and_the_difference)
+
+
+def _rows(draw: Draw, B: int, long: bool = False) -> Call:
+    """Predictions and targets; of length 1, or of many lengths."""
+    d = draw.sizes(1)[0]
+    pair = unit(draw.normal(B, d)), unit(draw.normal(B, d))
+    return tuple(x * (2 * draw.normal(B, 1)).exp() for x in pair) if long else pair
+
+
+def _with_zeros(draw: Draw) -> list[Call]:
+    prediction, target = _rows(draw, 5)
+    prediction[1], target[3] = 0.0, 0.0
+    return [(prediction, target)]
+
+
+exercise = Exercise(
+    id="16.4",
+    title="The loss of BYOL",
+    reference=byol_loss,
+    properties=(
+        runs_on(lambda draw: [_rows(draw, 3)]),
+        has_shape("One number.", lambda draw: [_rows(draw, 3)]),
+        Property(
+            "one row",
+            "The squared distance of two arrows of length 1.",
+            lambda draw: [_rows(draw, 1), _rows(draw, 1)],
+            points=2,
+        ),
+        Property("batch", "The mean over the batch, row by row.", lambda draw: [_rows(draw, 5)], needs=("one row",)),
+        Property("lengths", "Only directions count.", lambda draw: [_rows(draw, 7, long=True)], points=2, needs=("one row",)),
+        Property("no direction", "A zero vector has cosine 0 with everything.", _with_zeros, needs=("batch",)),
+        Property(
+            "gradient",
+            "The prediction gets its gradient, and the target none.",
+            lambda draw: [_rows(draw, 5), _rows(draw, 3, long=True)],
+            same_gradients,
+            points=3,
+            needs=("lengths", "batch"),
+        ),
+        leaves_inputs(lambda draw: [_rows(draw, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

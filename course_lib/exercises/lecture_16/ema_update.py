@@ -2,6 +2,9 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.models import ema_update
+
 HINTS = (
     (
         "τ is usually 0.99 or more, and the target should move *slowly*. Which of the two, ξ or θ, must then keep nearly all "
@@ -151,3 +154,43 @@ WRONG = (
     fills_slices,
 )
 RIGHT = (all_lists_at_once, through_one_vector, by_the_step_in_double_precision, on_a_copy)
+
+
+def _weights(draw: Draw, decay: float, *shapes: tuple[int, ...]) -> Call:
+    return [draw.normal(*shape) for shape in shapes], [draw.normal(*shape) for shape in shapes], decay
+
+
+def _two(draw: Draw) -> list[Call]:
+    m, n = draw.sizes(2)
+    return [_weights(draw, 0.9, (m, n), (n,))]
+
+
+def _number(draw: Draw) -> list[Call]:
+    """A weight without axes beside others, all in tuples, as nobody can change them."""
+    target, online, decay = _weights(draw, 0.7, (3, 2), (5,))
+    return [((target[0], target[1].sum(), target[1]), (online[0], online[1].sum(), online[1]), decay)]
+
+
+exercise = Exercise(
+    id="16.5",
+    title="The moving average of the weights",
+    reference=ema_update,
+    properties=(
+        runs_on(_two),
+        has_shape("A list with one new tensor for each weight, of its shape.", _two),
+        Property("stay", "With τ = 1 the target stays.", lambda draw: [_weights(draw, 1.0, (2, 3), (5,))]),
+        Property("follow", "With τ = 0 it becomes the online network.", lambda draw: [_weights(draw, 0.0, (2, 3), (5,))]),
+        Property(
+            "between",
+            "In between, τ of the target and 1 - τ of the online weight.",
+            lambda draw: [*_two(draw), _weights(draw, 0.99, (5, 2, 3)), _weights(draw, 0.3, (7,), (2, 5), (3,))],
+            points=2,
+            needs=("stay", "follow"),
+        ),
+        Property("number", "A weight may be a single number, without axes.", _number, needs=("between",)),
+        leaves_inputs(lambda draw: [*_two(draw), *_number(draw)], points=2),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.models import Probe
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.models import Probe, linear_probe
 
 HINTS = (
     (
@@ -196,3 +198,42 @@ WRONG = (
     standardises_the_features,
 )
 RIGHT = (with_a_column_of_ones, by_the_examples, as_least_squares, class_by_class)
+
+
+def _examples(draw: Draw, n: int, d: int, n_classes: int, penalty: float, unseen: int = 0) -> Call:
+    """Features off centre, each with a spread of its own; the last `unseen` classes have no example."""
+    features = draw.normal(n, d) * (0.5 + draw.uniform(d)) + draw.normal(d)
+    return features, draw.integers(0, n_classes - unseen, n), n_classes, penalty
+
+
+def _many(draw: Draw) -> list[Call]:
+    return [_examples(draw, 23, 5, 3, 0.5), _examples(draw, 17, 3, 7, 4.0)]
+
+
+exercise = Exercise(
+    id="16.3",
+    title="A linear probe in closed form",
+    reference=linear_probe,
+    properties=(
+        runs_on(lambda draw: [_examples(draw, 13, 5, 3, 1.0)]),
+        has_shape("A weight (n_classes, d) and a bias (n_classes,).", lambda draw: [_examples(draw, 13, 5, 3, 1.0)]),
+        Property("weight", "The weight is at the minimum.", _many, right_result(0), points=3),
+        Property("bias", "The bias is at the minimum, and free of the penalty.", _many, right_result(1), points=3),
+        Property(
+            "few",
+            "The penalty decides where there are more features than examples.",
+            lambda draw: [_examples(draw, 5, 11, 3, 0.5), _examples(draw, 1, 3, 2, 0.5)],
+            needs=("weight", "bias"),
+        ),
+        Property(
+            "unseen",
+            "A class without an example still has its row.",
+            lambda draw: [_examples(draw, 13, 5, 7, 0.5, unseen=2)],
+            needs=("weight",),
+        ),
+        leaves_inputs(_many),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

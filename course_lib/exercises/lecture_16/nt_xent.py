@@ -3,7 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.objectives import unit
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import nt_xent, unit
 
 HINTS = (
     (
@@ -186,3 +187,69 @@ WRONG = (
     exponentiates_as_written,
 )
 RIGHT = (without_the_diagonal, in_four_blocks, interleaved_in_double_precision, view_by_view)
+
+
+def _pairs(draw: Draw, N: int, temperature: float = 1.0, scale: float | None = None) -> Call:
+    """Views that are near their partners; of length 1, or, with a scale, of very different lengths."""
+    d = draw.sizes(2)[1] + 1
+    a = draw.normal(N, d)
+    views = unit(a), unit(a + 0.7 * draw.normal(N, d))
+    if scale is not None:
+        views = tuple(scale * x * (2 * draw.normal(N, 1)).exp() for x in views)
+    return *views, temperature
+
+
+def _strangers(draw: Draw) -> list[Call]:
+    """Views that are not near their partners, at a τ at which exp(1 / τ) is infinite."""
+    d = draw.sizes(1)[0] + 1
+    return [(unit(draw.normal(7, d)), unit(draw.normal(7, d)), 0.004)]
+
+
+def _with_zeros(draw: Draw) -> list[Call]:
+    a, b, temperature = _pairs(draw, 5, 0.5)
+    a[1], b[3] = 0.0, 0.0
+    return [(a, b, temperature)]
+
+
+exercise = Exercise(
+    id="16.2",
+    title="NT-Xent",
+    reference=nt_xent,
+    properties=(
+        runs_on(lambda draw: [_pairs(draw, 3)]),
+        has_shape("One number.", lambda draw: [_pairs(draw, 3)]),
+        Property("one pair", "A single pair has no rivals: the loss is 0.", lambda draw: [_pairs(draw, 1)], points=2),
+        Property(
+            "rivals",
+            "Every view finds its partner among all views but itself, and the mean is over the 2N views.",
+            lambda draw: [_pairs(draw, 2), _pairs(draw, 7)],
+            points=3,
+        ),
+        Property(
+            "temperature",
+            "The cosines are divided by τ.",
+            lambda draw: [_pairs(draw, 5, 0.1), _pairs(draw, 3, 2.5)],
+            points=2,
+            needs=("rivals",),
+        ),
+        Property(
+            "lengths",
+            "Only directions count.",
+            lambda draw: [_pairs(draw, 5, 0.5, 1.0), _pairs(draw, 3, 0.5, 100.0)],
+            points=2,
+            needs=("rivals",),
+        ),
+        Property("no direction", "A zero vector has cosine 0 with everyone.", _with_zeros, needs=("lengths",)),
+        Property(
+            "sharp",
+            "A small τ makes large numbers, and the loss stays right.",
+            _strangers,
+            needs=("temperature",),
+        ),
+        has_gradient(lambda draw: [_pairs(draw, 5, 0.5, 1.0)], needs=("lengths",)),
+        leaves_inputs(lambda draw: [_pairs(draw, 5, 0.5, 1.0)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,6 +3,8 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.models import spectrum
 from course_lib.objectives import unit
 
 HINTS = (
@@ -148,3 +150,40 @@ WRONG = (
     divides_by_the_largest,
 )
 RIGHT = (by_the_smaller_gram_matrix, by_a_centring_matrix, row_by_row)
+
+
+def _cloud(draw: Draw, n: int, d: int, long: bool = False) -> Call:
+    """Embeddings around a common direction; of length 1, or of many lengths."""
+    rows = F.normalize(draw.normal(n, d) + 2 * draw.normal(d), dim=-1)
+    return (rows * draw.normal(n, 1).exp() if long else rows,)
+
+
+exercise = Exercise(
+    id="16.6",
+    title="The spectrum of a collapse",
+    reference=spectrum,
+    properties=(
+        runs_on(lambda draw: [_cloud(draw, 11, 5)]),
+        has_shape("min(n, d) numbers.", lambda draw: [_cloud(draw, 11, 5), _cloud(draw, 3, 7)]),
+        Property(
+            "spread",
+            "Standard deviations along the principal axes, the largest first.",
+            lambda draw: [_cloud(draw, 13, 5), _cloud(draw, 29, 3)],
+            points=3,
+        ),
+        Property(
+            "lengths", "Only directions count.", lambda draw: [_cloud(draw, 13, 5, long=True)], points=2, needs=("spread",)
+        ),
+        Property("few", "There may be fewer embeddings than axes.", lambda draw: [_cloud(draw, 3, 7)], needs=("spread",)),
+        Property(
+            "collapse",
+            "Where all point the same way, nothing spreads.",
+            lambda draw: [(draw.normal(1, 5).repeat(7, 1),), (draw.normal(1, 3),)],
+            points=2,
+        ),
+        leaves_inputs(lambda draw: [_cloud(draw, 11, 5, long=True)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

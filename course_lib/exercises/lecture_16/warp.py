@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.datasets import warp
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     (
         "A pixel moves from r to A r + t. Now stand on a pixel of the *new* image, at r: from which place of the old image "
@@ -192,3 +195,82 @@ WRONG = (
     smears_the_border,
 )
 RIGHT = (through_three_by_three_matrices, with_a_grid_of_its_own, by_the_four_neighbours, in_double_precision)
+
+
+def _eye(B: int) -> torch.Tensor:
+    return torch.eye(2).repeat(B, 1, 1)
+
+
+def _matrices(draw: Draw, B: int) -> torch.Tensor:
+    """Matrices near the identity: each turns, stretches and shears, and none is singular."""
+    return _eye(B) + 0.8 * (draw.uniform(B, 2, 2) - 0.5)
+
+
+def _turns(draw: Draw, B: int) -> torch.Tensor:
+    angle = 6.3 * draw.uniform(B)
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack([cos, -sin, sin, cos], dim=-1).unflatten(-1, (2, 2))
+
+
+def _image(draw: Draw, A: torch.Tensor, t: torch.Tensor, size: tuple[int, int] = (5, 7)) -> Call:
+    return draw.normal(len(A), draw.sizes(1)[0], *size), A, t
+
+
+def _general(draw: Draw) -> list[Call]:
+    sizes = ((5, 7), (11, 3), (6, 6))
+    return [_image(draw, _matrices(draw, 3), draw.normal(3, 2, scale=1.5), size) for size in sizes]
+
+
+exercise = Exercise(
+    id="16.1",
+    title="A whole batch through one affine grid",
+    reference=warp,
+    properties=(
+        runs_on(lambda draw: [_image(draw, _matrices(draw, 2), draw.normal(2, 2))]),
+        has_shape("Images of the shape that came in.", lambda draw: [_image(draw, _matrices(draw, 2), draw.normal(2, 2))]),
+        Property(
+            "rest",
+            "The identity and no shift leave every pixel where it is.",
+            lambda draw: [_image(draw, _eye(1), torch.zeros(1, 2)), _image(draw, _eye(2), torch.zeros(2, 2), (4, 4))],
+        ),
+        Property(
+            "shift",
+            "A shift counts in pixels, to the right and down; what comes from outside is 0.",
+            lambda draw: [
+                _image(draw, _eye(1), torch.tensor([[2.0, 1.0]])),
+                _image(draw, _eye(1), torch.tensor([[-1.0, 0.5]]), (6, 6)),
+            ],
+            points=2,
+            needs=("rest",),
+        ),
+        Property(
+            "turn",
+            "A rotation turns about the centre, x to the right and y down, and does not shear.",
+            lambda draw: [
+                _image(draw, _turns(draw, 1), torch.zeros(1, 2), (6, 6)),
+                _image(draw, _turns(draw, 1), torch.zeros(1, 2), (5, 9)),
+            ],
+            points=2,
+            needs=("rest",),
+        ),
+        Property(
+            "stretch",
+            "Any matrix that is not singular moves r to A r.",
+            lambda draw: [_image(draw, _matrices(draw, 1), torch.zeros(1, 2)) for _ in range(2)],
+            needs=("turn",),
+        ),
+        Property(
+            "both",
+            "First the matrix, then the shift: r goes to A r + t.",
+            lambda draw: [_image(draw, _matrices(draw, 1), draw.normal(1, 2, scale=1.5)) for _ in range(2)],
+            points=2,
+            needs=("shift", "stretch"),
+        ),
+        Property("batch", "Each image goes its own way.", _general, needs=("both",)),
+        has_gradient(_general, needs=("batch",)),
+        leaves_inputs(_general),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
