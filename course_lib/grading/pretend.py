@@ -15,6 +15,9 @@ ROOT = "course_lib"
 FUTURE = __import__("__future__").annotations.compiler_flag
 
 
+UNUSABLE = "{} is not at hand while this exercise is judged; write it with torch, or by hand."
+
+
 class NotAtHand(RuntimeError):
     """Something of the course was used that is not there while an answer is judged."""
 
@@ -27,7 +30,7 @@ class StandIn:
 
     def __call__(self, *inputs: object, **options: object) -> object:
         """Say what it is."""
-        raise NotAtHand(f"{self.__name__} is not at hand while this exercise is judged; write it with torch, or by hand.")
+        raise NotAtHand(UNUSABLE.format(self.__name__))
 
     def __getattr__(self, name: str) -> "StandIn":
         """Stand in for what is below it as well."""
@@ -85,6 +88,15 @@ class Module(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return StandIn(f"{self.__name__}.{name}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Keep a module below this one from hiding what the kit has of the same name."""
+        if not (isinstance(value, Module) and name in vars(self).get("__entries__", ())):
+            super().__setattr__(name, value)
+
+    def __call__(self, *inputs: object, **options: object) -> object:
+        """Say what it is, where a function has the name of a module."""
+        raise NotAtHand(UNUSABLE.format(self.__name__))
 
     def _make(self, name: str) -> None:
         place, entry = vars(self), self.__entries__[name]
