@@ -90,7 +90,7 @@ class CachedGPT:
         """Read one more token (B,) of each sequence: logits (B, n_tokens) for the next, and the cache behind it."""
         past, n, position, real = cache
         seen = None if real is None else real[..., : n + 1]
-        x = self._through(self.tokens[words] + self.positions[position], past, n, seen)
+        x = self._through(self.tokens.index_select(0, words) + self.positions.index_select(0, position), past, n, seen)
         return self._say(x), Cache(past, n + 1, position + 1, real)
 
     def _through(self, x: Tensor, past: tuple[Tensor, ...], n: int, real: Tensor | None) -> Tensor:
@@ -101,9 +101,9 @@ class CachedGPT:
         heads = (B, T, 3, self.n_heads, d_model // self.n_heads)
         for w, kept in zip(self.layers, past, strict=True):
             qkv = _product(_normalise(x, w.norm_1), w.attend).view(heads).permute(0, 2, 3, 1, 4)
-            kept[:, :, :, n : n + T] = qkv[:, 1:]
-            k, v = kept[:, :, :, : n + T].unbind(1)
-            context = F.scaled_dot_product_attention(qkv[:, 0], k, v, real, is_causal=T > 1)
+            kept.narrow(3, n, T).copy_(qkv.narrow(1, 1, 2))
+            k, v = kept.narrow(3, 0, n + T).unbind(1)
+            context = F.scaled_dot_product_attention(qkv.select(1, 0), k, v, real, is_causal=T > 1)
             x = _product(context.transpose(1, 2).reshape(N, d_model), w.merge).add_(x)
             x = _product(w.activation(_product(_normalise(x, w.norm_2), w.widen)), w.narrow).add_(x)
         return x
