@@ -59,7 +59,9 @@ PUBLIC = {
         split warp LUMA Augmentation colour_matrix recolour Pictures few_of_each mnist cifar10
     """,
     "training": "Step batches train",
-    "teaching": "ClaimFailed at_scale claim device explore ledger peak_memory plots progress record show",
+    "teaching": """
+        ClaimFailed at_scale claim device explore ledger network peak_memory plots progress record show
+    """,
     "exercises": "Exercise Finding Property UnknownExercise Verdict check exercise exercises verdict",
 }
 

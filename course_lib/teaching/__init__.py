@@ -4,6 +4,7 @@ from course_lib.teaching import plots
 from course_lib.teaching.claims import ClaimFailed, claim, ledger
 from course_lib.teaching.device import at_scale, device
 from course_lib.teaching.memory import peak_memory
+from course_lib.teaching.networks import network
 from course_lib.teaching.progress import progress
 from course_lib.teaching.record import record
 from course_lib.teaching.show import show
@@ -16,6 +17,7 @@ __all__ = [
     "device",
     "explore",
     "ledger",
+    "network",
     "peak_memory",
     "plots",
     "progress",
