@@ -1,10 +1,13 @@
 """Exercise 05.6, decoder_block: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
 from course_lib.attention import cross_attention, multi_head_attention
-from course_lib.blocks import feed_forward, post_norm
+from course_lib.blocks import decoder_block, feed_forward, post_norm
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 from course_lib.primitives import causal_mask, layer_norm
 
 HINTS = (
@@ -23,12 +26,16 @@ HINTS = (
 )
 
 
+def _looked_back(x, own, n_heads, norm):
+    """The first of the three steps, as it should be."""
+    causal = causal_mask(x.shape[1], device=x.device)
+    return layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal).context, *norm)
+
+
 def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You take queries and keys from the encoder and only the values from the decoder. Your result has a row for each word of
     the *source*; it is the words being written that ask, and the memory that is looked at, as keys and as values."""
-    x = layer_norm(
-        x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context, *norms[0]
-    )
+    x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(memory, memory, x, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
@@ -36,9 +43,7 @@ def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_
 def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You compare the words with the memory and then mix the words themselves. Nothing of the source ever reaches the result
     but the weights; the values stand beside the keys, one for each, and come from the memory too."""
-    x = layer_norm(
-        x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context, *norms[0]
-    )
+    x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, x, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
@@ -54,9 +59,7 @@ def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory
 def hides_the_end_of_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You put a causal mask on the memory too. The whole source is known before the first word is written, so every word may
     look at all of it; only the own words have a future."""
-    x = layer_norm(
-        x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context, *norms[0]
-    )
+    x = _looked_back(x, own, n_heads, norms[0])
     mask = causal_mask(x.shape[1], memory.shape[1], device=x.device)
     mask = mask if memory_mask is None else mask & memory_mask
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, mask).context, *norms[1])
@@ -66,9 +69,7 @@ def hides_the_end_of_the_memory(x, memory, own, cross, network, norms, n_heads, 
 def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You never use the memory's mask. Your words look at the padding behind a short source as if it were part of the
     sentence."""
-    x = layer_norm(
-        x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context, *norms[0]
-    )
+    x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
@@ -86,8 +87,7 @@ def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads
 def exchanges_the_attentions_weights(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You look at the own words with the matrices of `cross`, and at the memory with those of `own`. They have the same
     sizes, so nothing complains, and each was learned for the other place."""
-    causal = causal_mask(x.shape[1], device=x.device)
-    x = layer_norm(x + multi_head_attention(x, x, x, *cross, n_heads, causal).context, *norms[0])
+    x = _looked_back(x, cross, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, memory, *own, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
@@ -96,18 +96,14 @@ def looks_at_the_memory_first(x, memory, own, cross, network, norms, n_heads, me
     """You look at the memory before the own words. The question that a word puts to the source should depend on what has been
     written before it, so its own past comes first."""
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[0])
-    x = layer_norm(
-        x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context, *norms[1]
-    )
+    x = _looked_back(x, own, n_heads, norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
 def adds_nothing_to_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You normalise what came from the memory alone, without the words that asked. What has been written so far is then lost
     in the middle of the block; each of the three steps adds its own input."""
-    x = layer_norm(
-        x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context, *norms[0]
-    )
+    x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
@@ -118,16 +114,6 @@ def forgets_the_first_norm(x, memory, own, cross, network, norms, n_heads, memor
     x = x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
-
-
-def asks_with_the_first_input(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You take the queries to the memory from the block's own input. They do not know yet what stands before the word: the
-    second attention works on what the first one made of it."""
-    h = layer_norm(
-        x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context, *norms[0]
-    )
-    m = layer_norm(h + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
-    return layer_norm(m + feed_forward(m, *network), *norms[2])
 
 
 def normalises_before_each_step(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
@@ -198,7 +184,65 @@ WRONG = (
     looks_at_the_memory_first,
     adds_nothing_to_the_memory,
     forgets_the_first_norm,
-    asks_with_the_first_input,
     normalises_before_each_step,
 )
 RIGHT = (with_torch_functions, word_by_word, by_add_and_norm_in_double_precision)
+
+
+def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
+
+
+def _four(draw: Draw, d: int, loud: float = 0.5) -> tuple[torch.Tensor, ...]:
+    return (*(draw.normal(d, d, scale=d**-0.5) for _ in range(3)), draw.normal(d, d, scale=loud))
+
+
+def _block(draw: Draw, B: int, own: float = 0.5, cross: float = 0.5, thinks: float = 0.5) -> Call:
+    """A block of random weights; the three numbers say how large each part is, 0 = silent."""
+    T, T_k, d_head, d_ff = draw.sizes(4)
+    d = 3 * d_head
+    network = draw.normal(d_ff, d, scale=0.5), draw.normal(d_ff), draw.normal(d, d_ff, scale=thinks), thinks * draw.normal(d)
+    norms = _pair(draw, d), _pair(draw, d), _pair(draw, d)
+    x, memory = 0.5 + draw.normal(B, T, d), 0.5 + draw.normal(B, T_k, d)
+    return x, memory, _four(draw, d, own), _four(draw, d, cross), network, norms, 3
+
+
+def _whole(draw: Draw) -> list[Call]:
+    return [_block(draw, 2), _block(draw, 1)]
+
+
+def _parts(*loud: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_block(draw, 1, *loud), _block(draw, 2, *loud)]
+
+
+def _cross(draw: Draw) -> list[Call]:
+    """Memories of another length, and one of the same, in which no wrong source shows by its shape."""
+    x, memory, *rest = _block(draw, 2, own=0.0, thinks=0.0)
+    return [(x, memory, *rest), (x, draw.normal(*x.shape), *rest)]
+
+
+def _masked(draw: Draw) -> list[Call]:
+    x, memory, *rest = _block(draw, 2)
+    return [(x, memory, *rest, draw.mask(2, 1, memory.shape[1])), (x, memory, *rest, draw.mask(2, x.shape[1], memory.shape[1]))]
+
+
+exercise = Exercise(
+    id="05.6",
+    title="A decoder block",
+    reference=decoder_block,
+    properties=(
+        runs_on(_whole),
+        has_shape("A vector for each word of the decoder.", _whole),
+        Property("silent", "Where all three parts say nothing, the input is normalised three times.", _parts(0.0, 0.0, 0.0)),
+        Property("own words", "A word looks at none that comes later.", _parts(0.5, 0.0, 0.0), points=2, needs=("silent",)),
+        Property("memory", "Words ask; the memory has keys and values.", _cross, points=2, needs=("silent",)),
+        Property("network", "The network comes last, with a norm of its own.", _parts(0.0, 0.0, 0.5), needs=("silent",)),
+        Property("order", "Own words, then memory, then network.", _whole, needs=("own words", "memory", "network")),
+        Property("mask", "The memory's mask hides parts of the memory, and nothing else.", _masked, points=2, needs=("order",)),
+        has_gradient(lambda draw: [*_whole(draw), *_masked(draw)[:1]], needs=("order",)),
+        leaves_inputs(_whole),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,8 +1,12 @@
 """Exercise 05.7, extend_beam: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 
-from course_lib.models import Extension
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.models import Extension, extend_beam
 
 HINTS = (
     (
@@ -187,3 +191,58 @@ WRONG = (
     counts_the_new_word_twice,
 )
 RIGHT = (from_a_list_of_candidates, by_the_best_words_of_each, in_double_precision)
+
+
+def _beam(draw: Draw, B: int, width: int, n_tokens: int, *, ended: bool = False, penalty: float = 0.0) -> Call:
+    """Beginnings of different probability and length; where `ended`, about half have ended, the best one among them."""
+    log_p = -draw.uniform(B, width).mul(3.0).sort(-1).values
+    going = torch.ones(B, width, dtype=torch.bool)
+    if ended:
+        going = draw.uniform(B, width) < 0.5
+        going[:, 0] = False
+        going[:, -1] = True
+    length = draw.integers(2, 9, B, width).float()
+    return log_p, draw.normal(B, width, n_tokens, scale=1.5), going, length, int(draw.integers(0, n_tokens, 1)), penalty
+
+
+def _first(draw: Draw) -> list[Call]:
+    """The first step: one beginning, and no others yet."""
+    calls = []
+    for B, width in ((1, 2), (3, 3)):
+        log_p, logits, going, length, padding, _ = _beam(draw, B, width, 7)
+        log_p[:, 0], log_p[:, 1:] = 0.0, -torch.inf
+        calls.append((log_p, logits, going, torch.ones_like(length), padding))
+    return calls
+
+
+def _beams(*sizes: tuple[int, int, int], ended: bool = False) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_beam(draw, *size, ended=ended)[:5] for size in sizes]
+
+
+_GOING, _ENDED = _beams((1, 2, 5), (1, 3, 7)), _beams((1, 3, 5), (1, 5, 7), ended=True)
+
+
+def _penalised(draw: Draw) -> list[Call]:
+    return [_beam(draw, 2, 3, 5, ended=True, penalty=0.8), _beam(draw, 1, 5, 7, ended=True, penalty=2.0)]
+
+
+exercise = Exercise(
+    id="05.7",
+    title="One step of a beam",
+    reference=extend_beam,
+    properties=(
+        runs_on(_GOING),
+        has_shape("Scores, log p, parent and word, one of each for each place on the beam.", _GOING),
+        Property("greedy", "A beam of one takes the likeliest word.", _beams((1, 1, 5), (3, 1, 7))),
+        Property("first step", "At the first step all come from the one beginning.", _first, needs=("greedy",)),
+        Property("best of all", "The best of all beginnings with all words, best first.", _GOING, points=2, needs=("greedy",)),
+        Property("log p", "What is carried on is log p.", _GOING, right_result(1), needs=("greedy",)),
+        Property("ended", "A sentence that has ended stays as it is, and competes.", _ENDED, points=2, needs=("best of all",)),
+        Property("penalty", "The penalty for length ranks, and is not carried on.", _penalised, points=2, needs=("ended",)),
+        Property("batch", "Each source has a beam of its own.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),
+        leaves_inputs(lambda draw: [*_GOING(draw), *_ENDED(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

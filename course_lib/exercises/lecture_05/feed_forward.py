@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.blocks import feed_forward
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     (
         "Follow the shape of one position: d_model numbers come in, d_ff stand in the middle, d_model go out. Which axis of "
@@ -131,3 +134,54 @@ WRONG = (
     adds_its_input,
 )
 RIGHT = (with_linear_layers, as_convolutions, unit_by_unit, in_double_precision)
+
+
+def _network(draw: Draw, *batch: int, biases: float = 1.0) -> Call:
+    d_model, d_ff = draw.sizes(2)
+    x, W_1, W_2 = draw.normal(*batch, d_model), draw.normal(d_ff, d_model), draw.normal(d_model, d_ff)
+    return x, W_1, biases * draw.normal(d_ff), W_2, biases * draw.normal(d_model)
+
+
+def _square(draw: Draw) -> Call:
+    """As many features inside as outside: here a matrix that is turned round goes unnoticed by its shape."""
+    return draw.normal(2, 3, 5), draw.normal(5, 5), draw.normal(5), draw.normal(5, 5), draw.normal(5)
+
+
+def _sentences(draw: Draw) -> list[Call]:
+    return [_network(draw, 1, 3), _network(draw, 2, 5), _square(draw)]
+
+
+def _lined_up(draw: Draw) -> list[Call]:
+    """W₂ picks single hidden features, so that what the activation does to each is seen."""
+    x = torch.tensor([[[-2.0], [0.5], [3.0]]])
+    return [(x, torch.tensor([[1.0]]), torch.zeros(1), torch.tensor([[1.0]]), torch.zeros(1))]
+
+
+exercise = Exercise(
+    id="05.3",
+    title="The position-wise network",
+    reference=feed_forward,
+    properties=(
+        runs_on(_sentences),
+        has_shape("As many features as came in.", _sentences),
+        Property("activation", "Between the two layers, what is negative becomes 0.", _lined_up, points=2),
+        Property(
+            "matrices",
+            "Both matrices, stored as (out, in).",
+            lambda draw: [_network(draw, 1, 1, biases=0.0), _square(draw)],
+            points=2,
+        ),
+        Property("biases", "Each layer has its bias, the first before the activation.", _sentences, needs=("matrices",)),
+        Property(
+            "batch",
+            "Every position by itself, with any number of axes before it.",
+            lambda draw: [_network(draw, 3), _network(draw, 2, 2, 3)],
+            needs=("biases",),
+        ),
+        has_gradient(_sentences, needs=("biases",)),
+        leaves_inputs(_sentences),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

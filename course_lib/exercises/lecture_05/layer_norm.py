@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import layer_norm
+
 HINTS = (
     (
         "Take two vectors of three features and normalise them by hand. How many means do you compute, and does the second "
@@ -147,3 +150,55 @@ WRONG = (
     forgets_epsilon,
 )
 RIGHT = (with_torchs_own, by_mean_and_variance_together, vector_by_vector, by_a_projection)
+
+
+def _vectors(draw: Draw, *batch: int, offset: float = 3.0, scale: float = 2.0) -> Call:
+    d = draw.sizes(1)[0] + 3
+    return offset + draw.normal(*batch, d, scale=scale), draw.normal(d), draw.normal(d)
+
+
+def _plain(draw: Draw, *batch: int) -> Call:
+    """Gain 1 and bias 0: nothing but the normalisation."""
+    x, gain, bias = _vectors(draw, *batch)
+    return x, torch.ones_like(gain), torch.zeros_like(bias)
+
+
+def _batches(draw: Draw) -> list[Call]:
+    return [_vectors(draw, 2, 3), _vectors(draw, 5)]
+
+
+def _tiny(draw: Draw) -> list[Call]:
+    """Variance as small as ε, and another ε."""
+    return [_vectors(draw, 2, scale=3e-3), (*_vectors(draw, 2), 0.7)]
+
+
+exercise = Exercise(
+    id="05.2",
+    title="Layer normalisation",
+    reference=layer_norm,
+    properties=(
+        runs_on(_batches),
+        has_shape("A vector for each vector.", _batches),
+        Property("one vector", "A vector alone: mean 0, variance 1.", lambda draw: [_plain(draw), _plain(draw, 1)], points=2),
+        Property(
+            "each alone",
+            "Each vector has a mean and a variance of its own, whatever stands beside it.",
+            lambda draw: [_plain(draw, 3), _plain(draw, 2, 3), _plain(draw, 2, 1, 3)],
+            points=2,
+            needs=("one vector",),
+        ),
+        Property("gain and bias", "Then the gain multiplies and the bias is added.", _batches, needs=("one vector",)),
+        Property("epsilon", "ε stands beside the variance, under the root.", _tiny, needs=("gain and bias",)),
+        Property(
+            "constant",
+            "A vector of equal numbers becomes the bias.",
+            lambda draw: [(torch.full((2, 5), 4.0), draw.normal(5), draw.normal(5))],
+            needs=("gain and bias",),
+        ),
+        has_gradient(lambda draw: [_vectors(draw, 2, 3, offset=0.5, scale=1.0)], needs=("gain and bias",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

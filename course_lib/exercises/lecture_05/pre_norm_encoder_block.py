@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.attention import multi_head_attention, scaled_dot_product_attention
-from course_lib.blocks import feed_forward, pre_norm
+from course_lib.blocks import feed_forward, pre_norm, pre_norm_encoder_block
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 from course_lib.primitives import layer_norm
 
 HINTS = (
@@ -179,4 +180,70 @@ RIGHT = (
     with_torch_functions,
     with_the_norms_inside_the_weights,
     by_add_and_norm_in_double_precision,
+)
+
+
+def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
+
+
+def _block(draw: Draw, B: int, n_heads: int = 3, attends: float = 0.5, thinks: float = 0.5) -> Call:
+    """A block of random weights; `attends` and `thinks` say how large its two halves are, 0 = silent."""
+    T, d_head, d_ff = draw.sizes(3)
+    d = n_heads * d_head
+    attention = (*(draw.normal(d, d, scale=d**-0.5) for _ in range(3)), draw.normal(d, d, scale=attends))
+    network = draw.normal(d_ff, d, scale=0.5), draw.normal(d_ff), draw.normal(d, d_ff, scale=thinks), thinks * draw.normal(d)
+    return 0.5 + draw.normal(B, T, d), attention, network, (_pair(draw, d), _pair(draw, d)), n_heads
+
+
+def _whole(draw: Draw) -> list[Call]:
+    return [_block(draw, 2), _block(draw, 1, n_heads=2)]
+
+
+def _masked(draw: Draw) -> list[Call]:
+    x, *rest = _block(draw, 2)
+    T = x.shape[1]
+    return [(x, *rest, draw.mask(2, T, T)), (x, *rest, draw.mask(2, 1, T))]
+
+
+exercise = Exercise(
+    id="05.5",
+    title="An encoder block, pre-norm",
+    reference=pre_norm_encoder_block,
+    properties=(
+        runs_on(_whole),
+        has_shape("A vector for each vector.", _whole),
+        Property(
+            "silent",
+            "Where both halves say nothing, the input comes out as it was.",
+            lambda draw: [_block(draw, 1, attends=0.0, thinks=0.0)],
+            points=2,
+        ),
+        Property(
+            "tokens",
+            "The attention alone: a normalised input, and the sum as it is.",
+            lambda draw: [_block(draw, 1, thinks=0.0), _block(draw, 2, thinks=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "channels",
+            "The network alone, with its own norm and its own sum.",
+            lambda draw: [_block(draw, 1, attends=0.0), _block(draw, 2, attends=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "order",
+            "Each half sees a normalised input; what is added up is not normalised. The network sees what the attention added.",
+            _whole,
+            needs=("tokens", "channels"),
+        ),
+        Property("mask", "The mask says who may look.", _masked, needs=("order",)),
+        has_gradient(_whole, needs=("order",)),
+        leaves_inputs(_whole),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
 )

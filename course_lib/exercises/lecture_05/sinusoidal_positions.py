@@ -4,6 +4,9 @@ import math
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_lib.primitives import sinusoidal_positions
+
 HINTS = (
     (
         "Write down the first four features of position 1, with their angles. Which of them share an angle, and how many "
@@ -185,3 +188,34 @@ WRONG = (
     stays_on_the_cpu,
 )
 RIGHT = (entry_by_entry, by_the_logarithm_of_the_frequencies, as_shifted_sines, as_turning_hands)
+
+
+def _sizes(draw: Draw) -> list[Call]:
+    T, d_model = sorted(draw.sizes(2))
+    return [(T, 2 * d_model), (d_model + 1, 2 * T)]
+
+
+exercise = Exercise(
+    id="05.1",
+    title="Sinusoidal positions",
+    reference=sinusoidal_positions,
+    properties=(
+        runs_on(_sizes),
+        has_shape("One vector of d_model features for each position.", _sizes),
+        Property("origin", "Position 0 comes first: all its sines are 0, all its cosines 1.", lambda draw: [(1, 4), (1, 10)]),
+        Property("one hand", "With two features, position t is (sin t, cos t).", lambda draw: [(2, 2), (5, 2)], points=2),
+        Property(
+            "frequencies",
+            "Sine and cosine of a pair share a frequency, which falls from 1 towards 1/10000.",
+            lambda draw: [(2, 4), (3, 6), *_sizes(draw)],
+            points=3,
+            needs=("one hand",),
+        ),
+        Property("far", "A position far away is like any other.", lambda draw: [(500, 8)], needs=("frequencies",)),
+        Property("device", "The table lives on the device that was asked for.", lambda draw: [(3, 4, "meta")]),
+        Property("odd", "With an odd number of features, the last sine has no cosine.", lambda draw: [(3, 5), (4, 1)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
