@@ -197,8 +197,16 @@ WRONG = (
 RIGHT = (through_three_by_three_matrices, with_a_grid_of_its_own, by_the_four_neighbours, in_double_precision)
 
 
+_PLAIN = {"dtype": torch.float32, "device": "cpu"}
+
+
 def _eye(B: int) -> torch.Tensor:
-    return torch.eye(2).repeat(B, 1, 1)
+    return torch.eye(2, **_PLAIN).repeat(B, 1, 1)
+
+
+def _by(*shift: float) -> torch.Tensor:
+    """One image's shift, (right, down)."""
+    return torch.tensor([shift], **_PLAIN)
 
 
 def _matrices(draw: Draw, B: int) -> torch.Tensor:
@@ -231,14 +239,14 @@ exercise = Exercise(
         Property(
             "rest",
             "The identity and no shift leave every pixel where it is.",
-            lambda draw: [_image(draw, _eye(1), torch.zeros(1, 2)), _image(draw, _eye(2), torch.zeros(2, 2), (4, 4))],
+            lambda draw: [_image(draw, _eye(1), _by(0.0, 0.0)), _image(draw, _eye(2), _by(0.0, 0.0).expand(2, 2), (4, 4))],
         ),
         Property(
             "shift",
             "A shift counts in pixels, to the right and down; what comes from outside is 0.",
             lambda draw: [
-                _image(draw, _eye(1), torch.tensor([[2.0, 1.0]])),
-                _image(draw, _eye(1), torch.tensor([[-1.0, 0.5]]), (6, 6)),
+                _image(draw, _eye(1), _by(2.0, 1.0)),
+                _image(draw, _eye(1), _by(-1.0, 0.5), (6, 6)),
             ],
             points=2,
             needs=("rest",),
@@ -247,8 +255,8 @@ exercise = Exercise(
             "turn",
             "A rotation turns about the centre, x to the right and y down, and does not shear.",
             lambda draw: [
-                _image(draw, _turns(draw, 1), torch.zeros(1, 2), (6, 6)),
-                _image(draw, _turns(draw, 1), torch.zeros(1, 2), (5, 9)),
+                _image(draw, _turns(draw, 1), _by(0.0, 0.0), (6, 6)),
+                _image(draw, _turns(draw, 1), _by(0.0, 0.0), (5, 9)),
             ],
             points=2,
             needs=("rest",),
@@ -256,7 +264,7 @@ exercise = Exercise(
         Property(
             "stretch",
             "Any matrix that is not singular moves r to A r.",
-            lambda draw: [_image(draw, _matrices(draw, 1), torch.zeros(1, 2)) for _ in range(2)],
+            lambda draw: [_image(draw, _matrices(draw, 1), _by(0.0, 0.0)) for _ in range(2)],
             needs=("turn",),
         ),
         Property(
