@@ -1,0 +1,170 @@
+"""Exercise 07.6, few_shot_prompt: what students answer, wrong and right."""
+
+from itertools import accumulate
+
+HINTS = (
+    (
+        "Write the prompt of the example out, one line below the other, and mark every space and every line break. What is the "
+        "very last character? Which line is gone when there is no task?"
+    ),
+    (
+        "Make three strings: the task with its line break, or nothing; each shot as two whole lines; the question, open behind "
+        "the colon. The first and the last always stay, so only the shots between them can be left out for `room`."
+    ),
+    (
+        "As long as there are shots and `len` of the whole prompt is more than `room`, take the list without its first shot "
+        "(`solved = solved[1:]`) and look again. And ask `room is not None`, since 0 is a limit too."
+    ),
+)
+
+
+def _parts(shots, question, names, task):
+    """What stands before the shots, the shots, and what stands behind them."""
+    solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
+    return f"{task}\n" if task else "", solved, f"{names[0]}: {question}\n{names[1]}:"
+
+
+def _shortened(before, solved, behind, room):
+    """Leave out the oldest until all fits."""
+    while solved and room is not None and len(before + "".join(solved) + behind) > room:
+        solved = solved[1:]
+    return before + "".join(solved) + behind
+
+
+def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="", room=None):
+    """Your prompt ends with a space behind the last colon. Most vocabularies hold words with the space before them, so the
+    model must now go on from a lone space, which no text has at this place; end with the colon."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, solved, behind + " ", room)
+
+
+def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="", room=None):
+    """You write the line break of the task even where there is no task. Your prompt then begins with an empty line, which
+    says nothing and takes up room."""
+    _, solved, behind = _parts(shots, question, names, task)
+    return _shortened(f"{task}\n", solved, behind, room)
+
+
+def parts_the_shots_by_empty_lines(shots, question, names=("Input", "Output"), task="", room=None):
+    """You put an empty line behind each shot. It may look tidy, but the form that was asked for has none: each shot is two
+    lines, and the next follows at once."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, [shot + "\n" for shot in solved], behind, room)
+
+
+def always_says_input_and_output(shots, question, names=("Input", "Output"), task="", room=None):
+    """You write "Input" and "Output" whatever `names` says. These two only stand there by default: words such as "English" and
+    "French" tell the model a good deal."""
+    return _shortened(*_parts(shots, question, ("Input", "Output"), task), room)
+
+
+def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", room=None):
+    """You make room by leaving out the last shots. Those stand nearest to the question and stay; it is the oldest, at the
+    front of the list, that go first."""
+    before, solved, behind = _parts(shots, question, names, task)
+    while solved and room is not None and len(before + "".join(solved) + behind) > room:
+        solved = solved[:-1]
+    return before + "".join(solved) + behind
+
+
+def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
+    """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the limit
+    is for the whole prompt, its open end included."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, solved, "", room) + behind
+
+
+def never_fills_the_room(shots, question, names=("Input", "Output"), task="", room=None):
+    """You leave out a shot even where the prompt is exactly `room` characters long. That many it may have: a prompt that fills
+    the room still fits."""
+    return _shortened(*_parts(shots, question, names, task), None if room is None else room - 1)
+
+
+def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", room=None):
+    """You cut the finished prompt off at the front. The task goes first, then a shot is cut in two, and at last the question;
+    shots are left out whole, and task and question stay in any case."""
+    before, solved, behind = _parts(shots, question, names, task)
+    prompt = before + "".join(solved) + behind
+    return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
+
+
+def gives_up_the_task_first(shots, question, names=("Input", "Output"), task="", room=None):
+    """You leave out the task to make room, before any shot goes. The task stays in any case, even if no shot is left and the
+    prompt is still too long."""
+    before, solved, behind = _parts(shots, question, names, task)
+    fits = room is None or len(before + "".join(solved) + behind) <= room
+    return _shortened(before if fits else "", solved, behind, room)
+
+
+def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
+    """You pass over a shot that does not fit and go on with older ones that do. Your shots then have a gap among them; if one
+    does not fit, all that are older than it go too."""
+    before, solved, behind = _parts(shots, question, names, task)
+    middle = ""
+    for shot in reversed(solved):
+        if room is None or len(before + shot + middle + behind) <= room:
+            middle = shot + middle
+    return before + middle + behind
+
+
+def takes_no_room_for_no_limit(shots, question, names=("Input", "Output"), task="", room=None):
+    """You ask whether `room` is true. None is not, but neither is 0: with no room at all your prompt has every shot, where it
+    should have none."""
+    return _shortened(*_parts(shots, question, names, task), room or None)
+
+
+def takes_shots_off_the_list(shots, question, names=("Input", "Output"), task="", room=None):
+    """You remove the oldest shots from the list that was handed to you. It belongs to whoever called, and has fewer shots for
+    the next question; a tuple cannot be shortened at all."""
+    while shots and room is not None and len("".join(map("".join, _parts(shots, question, names, task)))) > room:
+        shots.pop(0)
+    return "".join(map("".join, _parts(shots, question, names, task)))
+
+
+def from_the_newest_backwards(shots, question, names=("Input", "Output"), task="", room=None):
+    """Begins with the bare question and puts shot after shot before it, the newest first, until one is too much."""
+    head, prompt = task + "\n" * bool(task), f"{names[0]}: {question}\n{names[1]}:"
+    for given, answer in reversed(shots):
+        longer = f"{names[0]}: {given}\n{names[1]}: {answer}\n{prompt}"
+        if room is not None and len(head) + len(longer) > room:
+            break
+        prompt = longer
+    return head + prompt
+
+
+def line_by_line(shots, question, names=("Input", "Output"), task="", room=None):
+    """A list of lines joined at the end, and a new attempt with every number of shots left out."""
+    for first in range(len(shots) + 1):
+        lines = [task] if task else []
+        for given, answer in shots[first:]:
+            lines += [names[0] + ": " + given, names[1] + ": " + answer]
+        prompt = "\n".join([*lines, names[0] + ": " + question, names[1] + ":"])
+        if room is None or len(prompt) <= room:
+            break
+    return prompt
+
+
+def by_lengths_alone(shots, question, names=("Input", "Output"), task="", room=None):
+    """Sums of the lengths from the newest shot on say how many fit, before any string is joined."""
+    solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
+    ends = [task + "\n"] * (task != ""), [f"{names[0]}: {question}\n{names[1]}:"]
+    taken = sum(map(len, ends[0] + ends[1]))
+    n = len(solved) if room is None else sum(taken + s <= room for s in accumulate(map(len, reversed(solved))))
+    return "".join(ends[0] + solved[len(solved) - n :] + ends[1])
+
+
+WRONG = (
+    leaves_a_space_at_the_end,
+    begins_with_an_empty_line,
+    parts_the_shots_by_empty_lines,
+    always_says_input_and_output,
+    leaves_out_the_newest,
+    forgets_the_question_in_the_count,
+    never_fills_the_room,
+    cuts_through_a_shot,
+    gives_up_the_task_first,
+    jumps_over_a_long_shot,
+    takes_no_room_for_no_limit,
+    takes_shots_off_the_list,
+)
+RIGHT = (from_the_newest_backwards, line_by_line, by_lengths_alone)
