@@ -84,8 +84,8 @@ has_shape = partial(Property, "shape", judge=same_shapes, needs=("runs",))
 has_gradient = partial(Property, "gradient", "Gradients flow back to every input, and are right.", judge=same_gradients)
 """`has_gradient(calls)`: the result can be differentiated, with the gradients of the reference."""
 
-leaves_inputs = partial(Property, "inputs", "The inputs are the same after the call.", judge=unchanged, needs=("runs",))
-"""`leaves_inputs(calls)`: no argument is changed in place."""
+leaves_inputs = partial(Property, "inputs", "The inputs are the same after the call.", judge=unchanged)
+"""`leaves_inputs(calls)`: no argument is changed in place; it earns nothing where not even the shape is right."""
 
 
 @dataclass(frozen=True)
