@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from course_lib.exercises import Exercise, Finding
+from course_lib.exercises import Exercise, Finding, guard
 from course_lib.exercises.outcome import Outcome
 from course_lib.exercises.verdict import Questions, by_shape
+from course_lib.grading import interview
 from course_lib.grading.cells import Cell
 from course_lib.grading.interview import NoAnswer, names_of
 from course_lib.grading.isolation import Isolation, NotIsolated, measure
@@ -22,6 +23,8 @@ from course_lib.grading.programs import Notebook, NotFound, Program
 from course_lib.grading.sandbox import Sandbox, SandboxFailed
 from course_lib.grading.statements import Unparsable
 from course_lib.grading.testimony import without_values
+
+NOT_STARTED = "The exercise is as it was handed out."
 
 
 class Engine:
@@ -75,7 +78,8 @@ class Engine:
         """Give the mark of one exercise."""
         start = time.monotonic()
         try:
-            mark = self._judged(notebook.program(exercise), exercise)
+            program = notebook.program(exercise)
+            mark = self._judged(program, exercise) if not program.untouched else _none(exercise, "not started", NOT_STARTED)
         except NotFound as error:
             mark = _none(exercise, "not found", str(error))
         except Unparsable as error:
@@ -102,7 +106,7 @@ class Engine:
             raise NoAnswer("What came back cannot be compared.") from error
         findings = tuple(_told(finding, outcomes) for finding in verdict.findings) if verdict.started else ()
         status = "not started" if not verdict.started else "no answer" if stopped and not verdict.points else "judged"
-        detail = {"judged": "", "not started": "The exercise is as it was handed out.", "no answer": stopped}[status]
+        detail = {"judged": "", "not started": NOT_STARTED, "no answer": stopped}[status]
         points = verdict.points if status == "judged" else 0
         return Mark(
             exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags, 0.0
@@ -122,7 +126,7 @@ class Engine:
 
 def _told(finding: Finding, outcomes: Sequence[Outcome]) -> Finding:
     """A finding as a student may read it: no value of the reference, and none of an input."""
-    detail = finding.detail
+    detail = finding.detail.replace(f"after {guard.TIME_LIMIT:g} seconds", f"after {interview.CALL_LIMIT:g} seconds")
     for error in {id(outcome.error): outcome.error for outcome in outcomes}.values():
         detail = without_values(detail, error)
     return replace(finding, detail=detail, numbers="")

@@ -34,10 +34,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Program:
-    """What is run for an exercise, and the name of the function that it should define."""
+    """What is run for an exercise, and the name of the function that it should define.
+
+    `untouched` says whether the answer is still what was handed out: an empty function, or the bug that was to be found.
+    """
 
     function: str
     parts: tuple[Part, ...]
+    untouched: bool = False
 
     @property
     def text(self) -> str:
@@ -70,7 +74,8 @@ class Notebook:
         search = _Search(self, ready, later)
         search.take(at)
         search.finish()
-        return Program(name, (*search.imports(), *self._parts(search.taken)))
+        untouched = self._at(at).is_stub or self.cells[at[0]].source in self.original
+        return Program(name, (*search.imports(), *self._parts(search.taken)), untouched)
 
     def answer(self, exercise: Exercise) -> tuple[str, At]:
         """Find the statement that defines the function of an exercise, and the name it has there."""

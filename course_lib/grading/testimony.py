@@ -18,7 +18,7 @@ from course_lib.grading.frames import Foreign, Function, Malformed, full
 
 KNOWN_MODULES = ("builtins", "torch", "einops")
 HIDDEN = "its message holds numbers and is not shown"
-_VALUES = re.compile(r"\d\.\d|\d\.\s|\de[+-]?\d|\bnan\b|(?:\d\D+){16}|\d{6}")
+_VALUES = re.compile(r"\d\.[\d,\])]|\de[+-]?\d|\bnan\b|(?:\d+\D+){16}|\d{6}")
 
 
 class _Words(str):
