@@ -31,9 +31,9 @@ PUBLIC = {
         uniform_graph_attention
     """,
     "blocks": """
-        Block CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer closing_norm decoder_block
-        decoder_block decoder_stack encoder_block encoder_stack feed_forward post_norm pre_norm pre_norm_encoder_block
-        ConvNet
+        Block ConvNet CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer
+        closing_norm decoder_block decoder_stack draw_weights encoder_block encoder_stack feed_forward post_norm
+        pre_norm pre_norm_encoder_block
     """,
     "objectives": """
         Masked Pair byol_loss corrupt mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss

@@ -6,7 +6,7 @@ from course_lib.blocks.equations import decoder_block, encoder_block, pre_norm_e
 from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mixers import CrossAttention, SelfAttention
 from course_lib.blocks.residual import Residual, Sublayer, post_norm, pre_norm
-from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, encoder_stack
+from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, draw_weights, encoder_stack
 
 __all__ = [
     "Block",
@@ -22,6 +22,7 @@ __all__ = [
     "closing_norm",
     "decoder_block",
     "decoder_stack",
+    "draw_weights",
     "encoder_block",
     "encoder_stack",
     "feed_forward",

@@ -47,6 +47,19 @@ class Stack(nn.Module):
         return self.closing(x)
 
 
+def draw_weights(module: nn.Module, d_model: int) -> None:
+    """Draw every matrix of a module anew from N(0, 1 / (3 d_model)), and set every bias to 0.
+
+    At d_model = 768, the width of GPT-1 and BERT-base, that is their standard deviation of 0.02. Narrower models need more:
+    with 0.02, one of width 128 learns far slower.
+    """
+    for name, weights in module.named_parameters():
+        if weights.dim() > 1:
+            nn.init.normal_(weights, std=(3 * d_model) ** -0.5)
+        elif name.endswith("bias"):
+            nn.init.zeros_(weights)
+
+
 def closing_norm(residual: Residual, d_model: int, norm: Norm = nn.LayerNorm) -> nn.Module:
     """Give what closes a stack of d_model features: `norm`, or nothing where `residual` is post-norm and has closed already."""
     return nn.Identity() if residual is post_norm else norm(d_model)

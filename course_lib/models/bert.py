@@ -7,7 +7,8 @@ Devlin, Chang, Lee, Toutanova 2019, *BERT*, section 3 and figure 2 (https://arxi
     p(word) = softmax(E Norm(GELU(W h_L + b)) + c)          at the places that were masked
     p(next sentence) = softmax(W' tanh(W_p h_L[CLS] + b_p) + b')
 
-Post-norm, GELU, ε = 1e-12, as published; weights start from N(0, 0.02²). There is no dropout.
+Post-norm, GELU, ε = 1e-12, as published; weights start as the paper's at its width (`blocks.draw_weights`). There is no
+dropout.
 """
 
 import re
@@ -21,8 +22,8 @@ from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, scaled_dot_product_attention
 from course_lib.blocks.residual import post_norm
-from course_lib.blocks.stack import Sizes, encoder_stack
-from course_lib.models.bert_heads import MaskedWordHead, SentenceHead, start_as_published
+from course_lib.blocks.stack import Sizes, draw_weights, encoder_stack
+from course_lib.models.bert_heads import MaskedWordHead, SentenceHead
 from course_lib.models.checkpoints import read_checkpoint
 from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.shapes import Lengths, Tokens
@@ -56,7 +57,7 @@ class BERT(nn.Module):
         self.positions = LearnedPositions(T_max, sizes.d_model)
         self.norm = Norm(sizes.d_model)
         self.stack = encoder_stack(sizes, mechanism, F.gelu, post_norm, Norm)
-        self.apply(start_as_published)
+        draw_weights(self, sizes.d_model)
 
     def forward(
         self, tokens: Tokens, segments: Tokens | None = None, lengths: Lengths | None = None
@@ -115,8 +116,8 @@ class PretrainingBERT(nn.Module):
         self.bert = bert
         self.words = MaskedWordHead(d_model, bert.tokens.num_embeddings)
         self.follows = SentenceHead(d_model, 2)
-        self.words.apply(start_as_published)
-        self.follows.apply(start_as_published)
+        draw_weights(self.words, d_model)
+        draw_weights(self.follows, d_model)
 
     def forward(self, tokens: Tokens, segments: Tokens | None = None, lengths: Lengths | None = None) -> Pretraining:
         """Read a batch as `BERT` does; give the logits of both tasks, class 0 of the second for "it follows"."""

@@ -135,11 +135,3 @@ class MaskedWordHead(nn.Module):
     ) -> Float[Tensor, "*batch n_tokens"]:
         """Give logits from states (*batch, d_model), of all places or of those that were masked."""
         return F.linear(self.norm(F.gelu(self.transform(states))), embedding, self.bias)
-
-
-def start_as_published(module: nn.Module) -> None:
-    """Draw the weights of an embedding or a linear layer from N(0, 0.02²), biases 0; other modules stay as they are."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

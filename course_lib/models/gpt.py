@@ -6,7 +6,8 @@ Radford et al. 2018 (GPT-1) and 2019, *Language Models are Unsupervised Multitas
     h_0 = E[tokens] + P        h_l = Block_l(h_{l-1})        p(next token) = softmax(E Norm(h_L))
 
 As in GPT-2: pre-norm, GELU, learned positions, one norm at the end, and E serves twice, as embedding and as last matrix.
-Weights start from N(0, 0.02²), those that end in the residual path divided by √(2L). There is no dropout.
+Weights start as the papers' at their width (`blocks.draw_weights`), those that end in the residual path divided by √(2L).
+There is no dropout.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, causal_attention
 from course_lib.blocks.residual import pre_norm
-from course_lib.blocks.stack import Activation, Sizes, encoder_stack
+from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack
 from course_lib.models.checkpoints import read_checkpoint
 from course_lib.primitives import LearnedPositions
 from course_lib.shapes import Lengths, Tokens
@@ -57,12 +58,10 @@ class GPT(nn.Module):
         self.tokens = nn.Embedding(n_tokens, sizes.d_model)
         self.positions = LearnedPositions(T_max, sizes.d_model)
         self.stack = encoder_stack(sizes, mechanism, activation, pre_norm)
+        draw_weights(self, sizes.d_model)
         for name, weights in self.named_parameters():
-            if weights.dim() > 1:
-                into_the_path = name.endswith(("W_o.weight", "W_2.weight"))
-                nn.init.normal_(weights, std=0.02 / (2 * sizes.n_layers) ** 0.5 if into_the_path else 0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(weights)
+            if name.endswith(("W_o.weight", "W_2.weight")):
+                weights.data /= (2 * sizes.n_layers) ** 0.5
 
     @property
     def T_max(self) -> int:  # noqa: N802

@@ -95,7 +95,7 @@ def test_it_starts_knowing_nothing():
         tokens = torch.randint(97, (8, 32))
         assert next_token_loss(gpt(tokens), tokens).item() == pytest.approx(math.log(97), rel=0.05)
         weights = [block.feed_forward.W_2.weight.std().item() for block in gpt.stack.blocks]
-        assert weights == pytest.approx([0.02 / math.sqrt(2 * n_layers)] * n_layers, rel=0.1)
+        assert weights == pytest.approx([1 / math.sqrt(3 * 64 * 2 * n_layers)] * n_layers, rel=0.1)
 
 
 def test_every_attention_can_be_recorded_and_looks_back_only():
