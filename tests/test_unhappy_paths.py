@@ -100,6 +100,8 @@ HEADS = [
         "attention adds the axis of heads.",
     ),
     ("MultiHead(d_k, 1)(q, k, randn(B, T_k, d_k), ones(T_q, T_k))", "TypeError", "the mask must be bool"),
+    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k))", "TypeError", "the mask must be bool"),
+    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k + 1).bool())", "ValueError", "(2, 1, 8) does not broadcast"),
 ]
 
 PLACES = [
