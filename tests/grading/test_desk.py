@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import zipfile
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from course_lib import __main__ as command
 from course_lib.grading.batch import Orders
 from course_lib.grading.desk import Tables, grade
+from course_lib.grading.engine import Engine
 from course_lib.grading.files import CannotGrade
 from tests.grading.papers import ROOT, StandIn, notebook
 from tests.grading.test_rosters import GRADEBOOK, saved
@@ -62,6 +64,17 @@ def test_the_results_may_lie_within_what_was_handed_in(tmp_path):
     for _ in range(2):
         assert grade(tmp_path, ORDERS, tmp_path / "out") == 0
         assert [row["id"] for row in rows(tmp_path / "out" / "grades.csv")] == ["ada"]
+
+
+@pytest.mark.slow
+def test_with_the_engine_itself_a_solved_notebook_earns_everything_and_an_untouched_one_nothing(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name, folder in (("ada", "solutions"), ("bob", "lectures")):
+        shutil.copy(ROOT / folder / "04_self_attention.ipynb", tmp_path / "in" / f"{name}.ipynb")
+    assert grade(tmp_path / "in", Orders(Engine, ROOT, seed=None), tmp_path / "out") == 0
+    ada, bob = rows(tmp_path / "out" / "grades.csv")
+    assert (ada["points"], bob["points"]) == (ada["of"], "0")
+    assert "solation (" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_seed_that_nobody_knows_is_drawn_once_and_kept(tmp_path):
