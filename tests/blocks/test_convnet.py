@@ -1,0 +1,51 @@
+"""The small backbone: sizes and strides, its equation, and a choice of normalisation."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.blocks import ConvNet
+
+B, H, W = 2, 13, 17
+
+
+@pytest.mark.parametrize(("widths", "strides"), [((5, 7, 11), (2, 1, 2)), ((3,), (1,)), ((2, 3), (3, 2))])
+def test_each_layer_divides_the_sides_by_its_stride_rounded_up(widths, strides):
+    net = ConvNet(3, widths, strides)
+    factor = math.prod(strides)
+    assert net(torch.randn(B, 3, H, W)).shape == (B, widths[-1], math.ceil(H / factor), math.ceil(W / factor))
+    assert net.d_out == widths[-1]
+
+
+def test_it_is_convolution_normalisation_and_relu_by_torchs_functions():
+    torch.manual_seed(0)
+    net = ConvNet(3, (5, 7), (2, 1)).double()
+    images = torch.randn(B, 3, H, W, dtype=torch.float64)
+    x = images
+    for convolution, stride in ((net[0], 2), (net[3], 1)):
+        x = F.conv2d(x, convolution.weight, stride=stride, padding=1)
+        mean, variance = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), unbiased=False, keepdim=True)
+        x = ((x - mean) / (variance + 1e-5).sqrt()).clamp_min(0)
+    torch.testing.assert_close(net(images), x)
+
+
+def test_with_group_normalisation_an_image_does_not_see_the_batch():
+    net = ConvNet(1, (6, 8), (2, 2), norm=lambda width: nn.GroupNorm(2, width))
+    images = torch.randn(B, 1, H, W)
+    torch.testing.assert_close(net(images)[:1], net(images[:1]))
+
+
+def test_gradients_reach_every_weight():
+    net = ConvNet(3, (5, 7), (2, 1))
+    net(torch.randn(B, 3, H, W)).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_widths_and_strides_must_be_as_many():
+    with pytest.raises(ValueError, match="one stride for each width, and one or more; got 2 and 1"):
+        ConvNet(3, (5, 7), (2,))
+    with pytest.raises(ValueError, match="got 0 and 0"):
+        ConvNet(3, (), ())
