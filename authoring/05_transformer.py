@@ -167,7 +167,6 @@ lost = fit(lambda: Transformer(len(letters), len(signs), sizes, positions=nowher
 in_a_bag = exact(lost, new[1])
 claim("05.a", "without positions, single dates that are right to the last sign: a few", in_a_bag, at_most=0.45)
 
-# %% tags=["nbval-check-output"]
 source, lengths = (t.to(device()) for t in letters.batch([new[1][0].source]))
 shuffled = source[:, torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(SEEDS[0]))]
 target = signs.batch([new[1][0].target], begin=True)[0].to(device())
