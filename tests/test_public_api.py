@@ -36,7 +36,7 @@ PUBLIC = {
         pre_norm pre_norm_encoder_block
     """,
     "objectives": """
-        Masked Pair byol_loss corrupt mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss
+        Masked SentencePairs byol_loss corrupt mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss
         segment_input teacher_forced_loss unit lean_nt_xent gathered_nt_xent
     """,
     "models": """

@@ -5,11 +5,11 @@ from course_lib.objectives.contrastive import lean_nt_xent, nt_xent
 from course_lib.objectives.cosine import unit
 from course_lib.objectives.gathered import gathered_nt_xent
 from course_lib.objectives.language import next_token_loss, previous_token_loss, teacher_forced_loss
-from course_lib.objectives.pretraining import Masked, Pair, corrupt, mask_tokens, mlm_loss, nsp_pairs, segment_input
+from course_lib.objectives.pretraining import Masked, SentencePairs, corrupt, mask_tokens, mlm_loss, nsp_pairs, segment_input
 
 __all__ = [
     "Masked",
-    "Pair",
+    "SentencePairs",
     "byol_loss",
     "corrupt",
     "gathered_nt_xent",

@@ -7,9 +7,7 @@ Of the pairs of sentences, half belong together, and half have a second sentence
     L = - mean over chosen words of log p(word | corrupted text)
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +15,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.shapes import Tokens
-
-Sentence = TypeVar("Sentence")
 
 
 class Masked(NamedTuple):
@@ -28,12 +24,12 @@ class Masked(NamedTuple):
     chosen: Bool[Tensor, "B T"]
 
 
-class Pair(NamedTuple):
-    """Two sentences, and whether the second is the one that followed."""
+class SentencePairs(NamedTuple):
+    """Pairs of sentences (n_pairs,) by their indices, and whether the second is the one that `follows` the first."""
 
-    first: object
-    second: object
-    follows: bool
+    first: Int[Tensor, "n_pairs"]
+    second: Int[Tensor, "n_pairs"]
+    follows: Bool[Tensor, "n_pairs"]
 
 
 def corrupt(
@@ -116,38 +112,37 @@ def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool
     return F.cross_entropy(logits[chosen], tokens[chosen])
 
 
-def nsp_pairs(documents: Sequence[Sequence[Sentence]], coins: Float[Tensor, "n"], picks: Float[Tensor, "n"]) -> list[Pair]:
+def nsp_pairs(document: Int[Tensor, "n"], coins: Float[Tensor, "n_pairs"], picks: Float[Tensor, "n_pairs"]) -> SentencePairs:
     """Pair each sentence with the one behind it, or with one from another document.
 
     Args:
-        documents: each a sequence of sentences, of whatever form; two documents or more with a sentence.
-        coins: in 0…1, one for each sentence with another behind it, in order; below ½ the pair is a true one.
-        picks: in 0…1, as many: which of the M sentences of all other documents, in order, comes instead: number ⌊pick · M⌋.
+        document: (n,), which document each sentence belongs to; the sentences of one document stand together and in order.
+        coins: (n_pairs,) in 0…1, one for each sentence with another of its document behind it, in order; below ½ the pair is a
+            true one.
+        picks: (n_pairs,) in 0…1, which of the M sentences of all other documents comes instead, M being another number for
+            each document: number ⌊pick · M⌋, counted from 0 in the order of the text; the last one where pick is 1.
 
     Returns:
-        as many pairs (first, second, follows).
+        SentencePairs(first, second, follows), (n_pairs,) each: indices of sentences, and whether the second follows the first.
 
     Raises:
         ValueError: there are not as many coins and picks as pairs, or there is no other document to take a sentence from.
 
     Source: Devlin et al. 2019, section 3.1, task 2.
     """
-    n = sum(max(len(document) - 1, 0) for document in documents)
-    if coins.shape != (n,) or picks.shape != (n,):
-        raise ValueError(f"{n} pairs need as many coins and picks, got {tuple(coins.shape)} and {tuple(picks.shape)}.")
-    sentences = [sentence for document in documents for sentence in document]
-    pairs: list[Pair] = []
-    start = 0
-    for document in documents:
-        M = len(sentences) - len(document)
-        if M == 0 and len(document) > 1:
-            raise ValueError("a sentence from another document is needed, and there is none.")
-        for first, second in pairwise(document):
-            coin, other = float(coins[len(pairs)]), min(int(picks[len(pairs)] * M), M - 1)
-            stranger = sentences[other if other < start else other + len(document)]
-            pairs.append(Pair(first, second, True) if coin < 0.5 else Pair(first, stranger, False))
-        start += len(document)
-    return pairs
+    _, document, sizes = document.unique_consecutive(return_inverse=True, return_counts=True)
+    first = torch.nonzero(document[1:] == document[:-1])[:, 0]
+    if coins.shape != first.shape or picks.shape != first.shape:
+        raise ValueError(f"{len(first)} pairs need as many coins and picks, got {len(coins)} and {len(picks)}.")
+    if len(first) and len(sizes) < 2:
+        raise ValueError("a sentence from another document is needed, and there is none.")
+    start = (sizes.cumsum(0) - sizes)[document[first]]
+    own = sizes[document[first]]
+    M = len(document) - own
+    number = torch.minimum((picks * M).long(), M - 1)
+    stranger = torch.where(number < start, number, number + own)
+    follows = coins < 0.5
+    return SentencePairs(first, torch.where(follows, first + 1, stranger), follows)
 
 
 def segment_input(

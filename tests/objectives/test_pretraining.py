@@ -132,38 +132,49 @@ def test_the_loss_of_no_word_is_not_a_number_and_gradients_are_those_of_differen
     assert torch.autograd.gradcheck(lambda x: mlm_loss(x, tokens(), everywhere(B, T)), normal(B, T, N))
 
 
-DOCUMENTS = [["a0", "a1", "a2"], ["b0"], [], ["c0", "c1"]]
+DOCUMENTS = torch.tensor([4, 4, 4, 9, 2, 2])
 
 
 def test_pairs_by_hand():
-    """Coins: follows, from elsewhere, from elsewhere; document a draws from b0 c0 c1, document c from a0 a1 a2 b0."""
-    pairs = nsp_pairs(DOCUMENTS, torch.tensor([0.49, 0.5, 0.9]), torch.tensor([0.0, 0.67, 0.3]))
-    assert [tuple(pair) for pair in pairs] == [("a0", "a1", True), ("a1", "c1", False), ("c0", "a1", False)]
+    """Coins: follows, from elsewhere, from elsewhere; the first document draws from 3 4 5, the last one from 0 1 2 3."""
+    first, second, follows = nsp_pairs(DOCUMENTS, torch.tensor([0.49, 0.5, 0.9]), torch.tensor([0.0, 0.67, 0.3]))
+    assert first.tolist() == [0, 1, 4]
+    assert second.tolist() == [1, 5, 1]
+    assert follows.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("pick", [0.0, 0.3, 0.67, 0.999, 1.0])
+def test_strangers_are_the_sentences_of_all_other_documents_in_order(pick):
+    document = torch.tensor([1, 1, 0, 7, 7, 7, 3])
+    first, second, _ = nsp_pairs(document, torch.ones(3), torch.full((3,), pick))
+    for i, stranger in zip(first.tolist(), second.tolist(), strict=True):
+        others = [j for j in range(7) if document[j] != document[i]]
+        assert stranger == others[min(int(pick * len(others)), len(others) - 1)]
 
 
 def test_half_the_pairs_follow_at_5_sigma_and_the_others_come_from_other_documents():
-    documents = [[(d, s) for s in range(30)] for d in range(20)]
+    document = torch.arange(20).repeat_interleave(30)
     n = 20 * 29
-    pairs = nsp_pairs(documents, uniform(0, n), uniform(1, n))
-    follows = [pair for pair in pairs if pair.follows]
-    assert within_5_sigma(len(follows), n, 0.5)
-    assert all(pair.second == (pair.first[0], pair.first[1] + 1) for pair in follows)
-    strangers = [pair for pair in pairs if not pair.follows]
-    assert all(pair.second[0] != pair.first[0] for pair in strangers)
-    assert len({pair.second[0] for pair in strangers}) == 20
-    assert [pair.first for pair in pairs] == [sentence for document in documents for sentence in document[:-1]]
+    first, second, follows = nsp_pairs(document, uniform(0, n), uniform(1, n))
+    assert within_5_sigma(follows.sum(), n, 0.5)
+    assert torch.equal(second[follows], first[follows] + 1)
+    assert (document[second] == document[first])[follows].all()
+    assert not (document[second] == document[first])[~follows].any()
+    assert len(document[second[~follows]].unique()) == 20
+    assert first.tolist() == [i for i in range(600) if i % 30 != 29]
 
 
-def test_the_largest_draw_takes_the_last_sentence():
-    pairs = nsp_pairs(DOCUMENTS, torch.ones(3), torch.ones(3))
-    assert [pair.second for pair in pairs] == ["c1", "c1", "b0"]
+def test_no_pair_where_no_sentence_has_another_behind_it():
+    none = torch.zeros(0)
+    for document in (torch.tensor([3, 1, 2]), torch.tensor([5]), torch.zeros(0, dtype=torch.long)):
+        assert [len(part) for part in nsp_pairs(document, none, none)] == [0, 0, 0]
 
 
 def test_what_cannot_be_paired_is_refused():
     with pytest.raises(ValueError, match="3 pairs need as many coins"):
         nsp_pairs(DOCUMENTS, torch.ones(2), torch.ones(2))
     with pytest.raises(ValueError, match="another document"):
-        nsp_pairs([["a", "b"], []], torch.ones(1), torch.ones(1))
+        nsp_pairs(torch.tensor([3, 3]), torch.ones(1), torch.ones(1))
 
 
 def test_one_sentence_and_two_as_bert_reads_them():
