@@ -11,6 +11,7 @@ import re
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from importlib.util import find_spec
@@ -115,7 +116,8 @@ def autograder(folder: Path, *words: str) -> float:
     """Run nbgrader in a course folder, and give its wall seconds."""
     start = time.perf_counter()
     here = os.pathsep.join(filter(None, (str(project_root()), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": here, "OMP_NUM_THREADS": "1", "CI": "1"}
+    scripts = os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"]))  # where nbgrader finds alembic
+    environment = {**os.environ, "PYTHONPATH": here, "PATH": scripts, "OMP_NUM_THREADS": "1", "CI": "1"}
     subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder, env=environment, check=True, capture_output=True)
     return time.perf_counter() - start
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 
 import nbformat
 import pytest
@@ -119,7 +120,8 @@ def test_nbgrader_itself_takes_our_marks(tmp_path):
 
 
 def run(folder, *words: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    scripts = os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"]))  # where nbgrader finds alembic
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": scripts}
     done = subprocess.run(
         [sys.executable, "-m", "nbgrader", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
