@@ -1,0 +1,964 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["header"]
+# # 15 · Attention on graphs
+#
+# **The claim.** Attention on a graph is masked attention whose mask is written as a list of edges. Where the *asker* decides
+# which of eight neighbours to hear, it finds that neighbour, and networks whose weights are frozen to equal shares fail, also
+# with several times the parameters. Where the neighbour decides, a convolution does as well; where all neighbours are worth
+# the same, as in a graph of real documentation, attention gains nothing. And the score of the first paper does not let the
+# asker decide: that takes another one.
+#
+# **You need** lecture 04 (self-attention, masks, heads). **Time:** about 80 minutes.
+# {measured}
+#
+# **Papers.** Veličković et al. 2018, *Graph Attention Networks*, eqs. 1 to 6 (https://arxiv.org/abs/1710.10903) · Kipf &
+# Welling 2017, eqs. 2 and 9 (https://arxiv.org/abs/1609.02907) · Brody, Alon, Yahav 2022, *How Attentive are Graph Attention
+# Networks?*, eq. 7 and section 4.1 (https://arxiv.org/abs/2105.14491) · Cai & Wang 2020, on over-smoothing
+# (https://arxiv.org/abs/2006.13318).
+#
+# **Deck.** Gaïffas lecture 8 names two papers on graphs among the remedies for long sequences; the table below leads from
+# there to here, and the ledger says what such a remedy saves.
+
+# %% [markdown] tags=["companion"]
+# <details><summary>Which section of the deck this follows, and where the library holds it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | GA | Graph Neural Networks and Graph Attention Networks | 2 A mask that is a list | `course_lib.attention.gat_scores`, `course_lib.attention.attend_edges`, `course_lib.models.GAT` |
+# | GA | Graph Neural Networks and Graph Attention Networks | 4 Weights that nobody learns | `course_lib.primitives.gcn_weights`, `course_lib.models.GCN` |
+#
+# </details>
+
+# %%
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from statistics import mean
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention import (
+    Attended,
+    DynamicGraphAttention,
+    GraphAttention,
+    attend,
+    average_heads,
+    csr_attend_edges,
+    gat_edge_scores,
+    merge_heads,
+    split_heads,
+    uniform_graph_attention,
+)
+from course_lib.datasets import karate_club, les_miserables, marked_neighbour, matching_neighbour, see_also
+from course_lib.exercises import check
+from course_lib.models import GAT, GCN, GATLayer
+from course_lib.primitives import propagate, require_edges, with_self_loops
+from course_lib.shapes import Edges, Nodes, Scores
+from course_lib.teaching import at_scale, claim, device, explore, ledger, network, peak_memory, plots, progress, record, show
+from course_lib.training import train
+
+SEEDS = (0, 1, 2)
+
+# %% [markdown]
+# ## 1 The club that broke in two
+#
+# From 1970 on an anthropologist wrote down who met whom among the 34 members of a karate club. Then the instructor and the
+# president quarrelled; the club broke in two, and every member took a side.
+#
+# We are told the sides of the two *leaders* only, and are to say where each of the others went. Nothing is known of a member
+# but who it is: its features are one row of the identity matrix.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A network of two layers reads the features of a member and names a side; it is trained on the two leaders.
+# How many of the other 32 does it place rightly?
+#
+# <details><summary>A. Nearly all: it has more parameters than there are members.</summary>
+#
+# It learns two rows of its first matrix, those of the two leaders. The rows of the others stay as they were drawn.</details>
+# <details><summary>B. About half.</summary>
+#
+# Yes: its answer about a member it never saw is a coin that was tossed when its weights were drawn. What is known of the
+# others stands in the edges, and this network does not read them.</details>
+# <details><summary>C. None: it always names the side that is larger.</summary>
+#
+# The sides are equal, 17 and 17, and it does not know that either.</details>
+
+
+# %%
+def here(graph):
+    """A graph with its tensors on the device of this notebook."""
+    return graph._replace(
+        edges=graph.edges.to(device()), features=graph.features.to(device()), labels=graph.labels.to(device())
+    )
+
+
+def fit(make, graph, learn, seed, steps=60, lr=1e-2):
+    """Train a new network on the labels of some nodes; the seed decides its first weights."""
+    torch.manual_seed(seed)
+    model = make().to(device())
+
+    def loss(model, _):
+        return F.cross_entropy(model(graph.features, graph.edges)[learn], graph.labels[learn])
+
+    for _ in progress(train(model, repeat(None), loss, steps=steps, lr=lr, warmup=steps // 6), f"seed {seed}", total=steps):
+        pass
+    return model.eval()
+
+
+@torch.no_grad()
+def accuracy(model, graph, asked):
+    """The share of the nodes asked about that are placed rightly."""
+    return (model(graph.features, graph.edges)[asked].argmax(-1) == graph.labels[asked]).float().mean().item()
+
+
+class Alone(nn.Module):
+    """Two layers that look at each node by itself; the edges are not read."""
+
+    def __init__(self, d_in, d, n_out):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(d_in, d), nn.ReLU(), nn.Linear(d, n_out))
+
+    def forward(self, x, edges):
+        return self.layers(x)
+
+
+# %% tags=["nbval-check-output"]
+club = here(karate_club())
+leaders, others = torch.tensor([0, 33]), torch.tensor([i for i in range(34) if i not in (0, 33)])
+alone = [accuracy(fit(partial(Alone, 34, 16, 2), club, leaders, seed), club, others) for seed in SEEDS]
+claim("15.a", "a network that does not read the edges places no more than chance: mean of the seeds", mean(alone), at_most=0.7)
+
+# %% [markdown]
+# ## 2 A mask that is a list
+#
+# In lecture 04 every token looked at every other, and a mask took some away. A graph *is* such a mask: node $i$ may look at
+# its neighbours $\mathcal{N}_i$. Veličković et al. score a pair by a small layer,
+#
+# $$e_{ij} = \mathrm{LeakyReLU}\!\left(a^\top [z_i \,\|\, z_j]\right) \qquad z = W h$$
+#
+# where $\|$ lays two vectors end to end. The first half of $a$ meets only $z_i$, the second only $z_j$: so the product is a
+# sum of one number of each node, and no pair of vectors has to be built.
+#
+# | name | shape |
+# | --- | --- |
+# | `z` | (…, N, d): projected features |
+# | `a` | (…, 2d): first half for the node that looks, second for the one looked at |
+# | scores | (…, N, N): the node that looks down the rows |
+#
+# Below 0, LeakyReLU has the slope `slope`; the paper takes 0.2.
+
+# %% exercise="15.1" difficulty="●○○" minutes=8
+from course_lib.attention import gat_scores
+
+# %% tags=["nbval-check-output"]
+gat_scores = check("15.1", gat_scores)
+
+# %% [markdown]
+# Most pairs of a large graph are no edges: of the million pairs of a thousand nodes, perhaps five thousand are. So the mask
+# is kept as a **list**: `edges`, (2, E), where node `edges[0, e]` looks at node `edges[1, e]`. A friendship is two edges, one
+# in each direction; an edge listed twice counts twice; a node may have none.
+#
+# The softmax now runs over the edges *of each node*, and these are scattered over the list:
+#
+# $$\alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{k \in \mathcal{N}_i} \exp(e_{ik})}$$
+#
+# | name | shape |
+# | --- | --- |
+# | `scores`, weights | (…, E): one number for each edge, in the order of the list |
+# | `n_nodes` | N |
+#
+# As in every softmax, subtract a maximum first; which one?
+
+# %% exercise="15.2" difficulty="●●○" minutes=12
+from course_lib.attention import edge_softmax
+
+# %% tags=["nbval-check-output"]
+edge_softmax = check("15.2", edge_softmax)
+
+# %% [markdown]
+# What is left is the mixing: node $i$ gets $\sum_{j \in \mathcal{N}_i} \alpha_{ij}\, v_j$, and a node that looks nowhere
+# gets 0.
+#
+# **Bug hunt.** Somebody has written it in four lines. It runs, and the shapes are right. Say what is wrong *before* you run
+# the check; then write it rightly.
+
+# %% exercise="15.3" bug="keeps_the_last_message_only"
+from course_lib.exercises.lecture_15.attend_edges import keeps_the_last_message_only as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("15.3", suspect)
+
+# %% [markdown] tags=["predict"]
+# **Which line loses what?**
+#
+# <details><summary>A. The weights: they should be normalised over the keys.</summary>
+#
+# They are normalised over the edges of each looking node, by your own `edge_softmax` or the library's.</details>
+# <details><summary>B. The addition: a place that is named twice is written twice, not added to.</summary>
+#
+# Yes. `context[..., i, :] += m` first reads all places, then adds, then writes all: of several messages to one node the last
+# one stays. `index_add` and `scatter_add` add each of them.</details>
+# <details><summary>C. The direction: values are taken at the wrong end.</summary>
+#
+# They are taken at `edges[1]`, the node looked at, as they should be.</details>
+
+# %% exercise="15.3" difficulty="●●○" minutes=10
+from course_lib.attention import attend_edges
+
+# %% tags=["nbval-check-output"]
+attend_edges = check("15.3", attend_edges)
+
+# %% [markdown]
+# Two claims about your three functions, on the club. A list and a mask must give the same. And nodes have no order: whoever
+# numbers them otherwise must get the same contexts under other numbers.
+
+# %% tags=["nbval-check-output"]
+generator = torch.Generator().manual_seed(SEEDS[0])
+z, a = (torch.randn(*shape, generator=generator).to(device()) for shape in ((2, 34, 8), (2, 16)))
+allowed = torch.zeros(34, 34, dtype=torch.bool, device=device()).index_put(
+    tuple(club.edges), torch.tensor(True, device=device())
+)
+by_mask = attend(gat_scores(z, a), z, allowed)
+by_list = attend_edges(gat_edge_scores(z, a, club.edges), z, club.edges)
+apart = (by_mask.context - by_list.context).abs().max().item()
+apart = max(apart, (by_mask.weights[:, club.edges[0], club.edges[1]] - by_list.weights).abs().max().item())
+claim("15.b", "your attention over a list is masked attention: largest difference of contexts and weights", apart, at_most=1e-4)
+order = torch.randperm(34, generator=generator).to(device())
+renumbered = order.argsort()[club.edges]
+shuffled = attend_edges(gat_edge_scores(z[:, order], a, renumbered), z[:, order], renumbered)
+moved = (shuffled.context - by_list.context[:, order]).abs().max().item()
+claim("15.c", "members numbered otherwise get the same contexts under other numbers, up to rounding", moved, at_most=1e-4)
+
+# %% [markdown]
+# ## 3 Many heads, and the club again
+#
+# Heads work as in lecture 04: head $k$ has a projection $W^k$ and a vector $a^k$ of its own. In hidden layers the heads are
+# laid side by side; in the last layer, where each dimension is a class, they are **averaged**:
+#
+# $$h'_i = \big\Vert_{k} \sum_j \alpha^k_{ij} W^k h_j \qquad\text{or}\qquad h'_i = \frac1K \sum_k \sum_j \alpha^k_{ij} W^k h_j$$
+#
+# | name | shape |
+# | --- | --- |
+# | `x` | (…, N, d_in) |
+# | `W` | (h · d, d_in), heads below each other; $Wx$ is `x @ W.mT` |
+# | `a` | (h, 2d) |
+# | `combine` | `merge_heads` or `average_heads`: (…, h, N, d) to (…, N, h · d) or (…, N, d) |
+# | weights | (…, h, E) |
+#
+# Given: `split_heads`, and `gat_edge_scores(z, a, edges)`, the entries of your `gat_scores` at the edges alone.
+
+# %% exercise="15.4" difficulty="●●○" minutes=12
+from course_lib.attention import multi_head_graph_attention
+
+# %% tags=["nbval-check-output"]
+multi_head_graph_attention = check("15.4", multi_head_graph_attention)
+
+
+# %%
+class ClubGAT(nn.Module):
+    """Two layers of your graph attention with an ELU between; every member looks at itself as well."""
+
+    def __init__(self, d_in, d, n_out, n_heads=4):
+        super().__init__()
+        shapes = (n_heads * d, d_in), (n_heads, 2 * d), (n_heads * n_out, n_heads * d), (n_heads, 2 * n_out)
+        drawn = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for shape in shapes)
+        self.W_1, self.a_1, self.W_2, self.a_2 = drawn
+
+    def forward(self, x, edges):
+        edges = with_self_loops(edges, len(x))
+        hidden = F.elu(multi_head_graph_attention(x, self.W_1, self.a_1, edges, merge_heads).context.to(x.dtype))
+        return multi_head_graph_attention(hidden, self.W_2, self.a_2, edges, average_heads).context.to(x.dtype)
+
+
+# %% [markdown] tags=["predict"]
+# **Predict.** The same two labels, the same 60 steps, and now the edges. And a control: the same network on a club whose
+# friendships were dealt out anew at random, so that every member keeps the number it looks at, but not the people.
+#
+# <details><summary>A. Both do well: attention finds out whom to trust.</summary>
+#
+# It can only choose among the neighbours it is given. Random neighbours say nothing about a side.</details>
+# <details><summary>B. The real edges: nearly all members; random edges: about half.</summary>
+#
+# Yes. What is learned travels along the edges, two steps in two layers; in the real club nearly everybody is within two steps
+# of one leader and more tightly of its own.</details>
+# <details><summary>C. Neither: two labels are too few.</summary>
+#
+# Two labels and 78 friendships. The graph is the data.</details>
+
+# %%
+make = partial(ClubGAT, 34, 8, 2)
+with_edges = [accuracy(fit(make, club, leaders, seed), club, others) for seed in SEEDS]
+rewired = []
+for seed in SEEDS:
+    dealt = torch.randperm(club.edges.shape[1], generator=torch.Generator().manual_seed(seed)).to(device())
+    strangers = club._replace(edges=torch.stack([club.edges[0], club.edges[1, dealt]]))
+    rewired.append(accuracy(fit(make, strangers, leaders, seed), strangers, others))
+placed = {"each member alone": alone, "attention along random edges": rewired, "attention along friendships": with_edges}
+show(
+    plots.seeds(placed, "members placed rightly", across={"chance": 0.5}),
+    alt=f"Share of members placed rightly, a point for each of {len(SEEDS)} seeds: "
+    + ", ".join(f"{name} {mean(values):.2f}" for name, values in placed.items())
+    + "; chance is 0.50.",
+)
+
+# %% tags=["nbval-check-output"]
+claim(
+    "15.d",
+    "graph attention places the members from their leaders' sides alone: worst of the seeds",
+    min(with_edges),
+    at_least=0.8,
+)
+claim("15.e", "over random edges the same network does not: mean of the seeds", mean(rewired), at_most=0.72)
+
+# %% [markdown]
+# ## 4 Weights that nobody learns
+#
+# A year before, Kipf & Welling had mixed neighbours by weights that follow from the graph alone:
+#
+# $$H' = \sigma(\hat A H W) \qquad \hat A_{ij} = \frac{1}{\sqrt{d_i d_j}}\ \text{at the edges of } A + I$$
+#
+# Here $d_i$ counts the edges along which $i$ looks, its loop included; the $I$ is a loop at each node. It is the same picture
+# with frozen attention: a neighbour weighs little if it has many friends, whatever it says.
+#
+# | name | shape |
+# | --- | --- |
+# | `edges` | (2, E): with the loops, if loops are wanted |
+# | weights | (E,), float32; 0 where $d_j = 0$ |
+
+# %% exercise="15.5" difficulty="●○○" minutes=8
+from course_lib.primitives import gcn_weights
+
+# %% tags=["nbval-check-output"]
+gcn_weights = check("15.5", gcn_weights)
+
+# %% [markdown]
+# **A graph on your own machine.** The functions of numpy, scipy and scikit-learn name related ones in a section "See Also" of
+# their documentation. Functions are nodes, references edges; what is known of a function is which words its text uses, with
+# that section cut out. To be found: the sub-package it belongs to. Five functions of each are given.
+
+
+# %%
+class Convolutions(nn.Module):
+    """Two layers of mixing by your `gcn_weights`, a ReLU between."""
+
+    def __init__(self, d_in, d, n_out):
+        super().__init__()
+        self.W_1, self.W_2 = nn.Linear(d_in, d, bias=False), nn.Linear(d, n_out, bias=False)
+        self.known = {}
+
+    def forward(self, x, edges):
+        edges = with_self_loops(edges, len(x))
+        if len(self.known) == 0:
+            self.known["weights"] = gcn_weights(edges, len(x)).to(x)
+        hidden = F.relu(propagate(self.W_1(x), edges, self.known["weights"]))
+        return propagate(self.W_2(hidden), edges, self.known["weights"])
+
+
+def equal_shares(n_heads, d):
+    """Make the control: attention whose weights are frozen, the same for every neighbour."""
+    return uniform_graph_attention
+
+
+library = here(see_also())
+n_words, n_topics = library.features.shape[1], int(library.labels.max()) + 1
+agreeing = (library.labels[library.edges[0]] == library.labels[library.edges[1]]).float().mean().item()
+print(f"{len(library.names)} functions, {library.edges.shape[1] // 2} references, {n_topics} topics")
+print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 0])]}")
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Four networks of two layers: each text alone, convolutions, attention, and attention whose weights are frozen
+# to equal shares. Who wins?
+#
+# <details><summary>A. Attention, clearly: it can choose among the references.</summary>
+#
+# It could. But ask first whether there is anything to choose: nine references in ten lead to the same topic, so any neighbour
+# is as good a witness as the next.</details>
+# <details><summary>B. The three that read the edges are equal, and ahead of the texts alone.</summary>
+#
+# Yes, and it is worth saying aloud, since the papers' own tables differ by a point or two on graphs of this kind. The edges
+# help; learning the weights of the edges does not.</details>
+# <details><summary>C. The texts alone: words say what a function is about.</summary>
+#
+# They say a good deal, but five labelled texts of a topic do not hold all its words.</details>
+
+# %%
+networks = {
+    "texts alone": partial(Alone, n_words, 32, n_topics),
+    "convolutions": partial(Convolutions, n_words, 32, n_topics),
+    "attention": partial(GAT, n_words, 8, n_topics, 4, mechanism=partial(GraphAttention, form=csr_attend_edges)),
+    "equal shares": partial(GAT, n_words, 8, n_topics, 4, mechanism=equal_shares),
+}
+topics_found = {name: [] for name in networks}
+for seed in SEEDS:
+    order = torch.randperm(len(library.labels), generator=torch.Generator().manual_seed(seed))
+    given = torch.cat([order[library.labels.cpu()[order] == topic][:5] for topic in range(n_topics)])
+    asked = order[~torch.isin(order, given)]
+    for name, make in networks.items():
+        topics_found[name].append(accuracy(fit(make, library, given, seed), library, asked))
+averages = {name: mean(values) for name, values in topics_found.items()}
+show(
+    plots.seeds(topics_found, "functions placed rightly"),
+    alt=f"Share of functions placed in their topic, a point for each of {len(SEEDS)} seeds: "
+    + ", ".join(f"{name} {value:.2f}" for name, value in averages.items())
+    + ".",
+)
+
+# %% tags=["nbval-check-output"]
+gain, edge = averages["convolutions"] - averages["texts alone"], averages["attention"] - averages["convolutions"]
+frozen = averages["attention"] - averages["equal shares"]
+claim("15.f", "references between documents help: convolutions over texts alone, mean of the seeds", gain, at_least=0.02)
+claim("15.g", "attention gains nothing over convolutions there: difference of the means", edge, between=(-0.05, 0.05))
+claim("15.h", "nor over itself with equal shares: difference of the means", frozen, between=(-0.05, 0.05))
+claim("15.i", "the cause: share of references that stay within a topic", agreeing, at_least=0.75)
+
+# %% [markdown]
+# ## 5 One of eight knows
+#
+# So let us make a graph in which neighbours are *not* worth the same. A reader looks at eight others. Each has a value, one
+# bears a mark, and the answer is the value of the marked one. The other seven are noise.
+#
+# One layer with one head, and a read-out; and the control: the same layer, its weights frozen to equal shares.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** How far does the control get, if chance is one in eight?
+#
+# <details><summary>A. One in eight: it knows nothing.</summary>
+#
+# It knows which values occur, and how often: a *bag* of eight values. The right one is in it.</details>
+# <details><summary>B. About a third: it guesses among what it has seen, the most frequent first.</summary>
+#
+# Yes. A value that occurs three times is the right one in three cases of eight. The mark and the value come in one sum, and
+# in the sum they have parted ways.</details>
+# <details><summary>C. All of it: the mark is one of the features, and the read-out can use it.</summary>
+#
+# After the average, the mark says that *somebody* was marked. That was known before.</details>
+
+
+# %%
+class Reader(nn.Module):
+    """One layer over the edges, then a linear read-out at every node."""
+
+    def __init__(self, layer, d, n_out):
+        super().__init__()
+        self.layer, self.read_out = layer, nn.Linear(d, n_out)
+
+    def forward(self, x, edges):
+        return self.read_out(F.elu(self.layer(x, edges).context))
+
+
+def reader(mechanism, d_in, d=32, n_values=8):
+    """Make a reader around a mechanism with one head."""
+    return Reader(GATLayer(d_in, d, 1, mechanism), d, n_values)
+
+
+STATIC, DYNAMIC = (partial(kind, form=csr_attend_edges) for kind in (GraphAttention, DynamicGraphAttention))
+
+
+def asking(graph):
+    """The nodes that are asked something."""
+    return graph.labels.ge(0).nonzero().flatten()
+
+
+@torch.no_grad()
+def finds_it(model, graph, knows):
+    """The share of readers whose largest weight lies on the neighbour that knows the answer."""
+    with record(model) as seen:
+        model(graph.features, graph.edges)
+    largest = seen["layer"][0].weights[0].view(-1, 8).argmax(-1)
+    return (largest == knows.view(-1, 8).argmax(-1)).float().mean().item()
+
+
+def compare(makers, learn, unseen, knows, looks):
+    """Train each kind for each seed: right answers of each, and how often the weights of `looks` lie where they should."""
+    right, found = {name: [] for name in makers}, []
+    for seed in SEEDS:
+        for name, make in makers.items():
+            model = fit(make, learn, asking(learn), seed, steps=150, lr=2e-2)
+            right[name].append(accuracy(model, unseen, asking(unseen)))
+            if name == looks:
+                found.append(finds_it(model, unseen, knows))
+    return right, found
+
+
+# %% tags=["nbval-check-output"]
+parts = marked_neighbour(at_scale(cpu=1_000, gpu=8_000), 10, 500, seed=0)
+learn, unseen = here(parts.train), here(parts.test)
+d_in = learn.features.shape[1]
+kinds = {
+    "attention": partial(reader, STATIC, d_in),
+    "equal shares": partial(reader, equal_shares, d_in),
+    "two convolutions": partial(GCN, d_in, 32, 8),
+}
+marked, found = compare(kinds, learn, unseen, unseen.features[unseen.edges[1], 1], "attention")
+claim(
+    "15.j",
+    "attention reads the one neighbour that knows: right answers, worst of the seeds",
+    min(marked["attention"]),
+    at_least=0.9,
+)
+claim("15.k", "its largest weight lies on that neighbour: worst of the seeds", min(found), at_least=0.95)
+claim(
+    "15.l",
+    "the control, the same layer with equal shares, does not: best of the seeds",
+    max(marked["equal shares"]),
+    at_most=0.55,
+)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** There was a third one in that cell: a plain GCN, two convolutions with fixed weights. What did *it* get?
+#
+# <details><summary>A. A third as well: its weights are fixed.</summary>
+#
+# Its weights are. But its first layer also acts on each *neighbour*, which looks at nobody but itself, and behind that layer
+# stands a ReLU.</details>
+# <details><summary>B. Everything.</summary>
+#
+# Yes. Its first layer can hush every value that comes without a mark: $\mathrm{ReLU}(\text{value} + \text{mark} - 1)$. Then
+# seven neighbours bring zeros, and the second layer may average as it likes. Where the neighbour alone decides whether it
+# should be heard, no attention is needed, only a bend *before* the sum.</details>
+
+# %% tags=["nbval-check-output"]
+show(
+    plots.seeds(marked, "right answers", across={"a guess among 8": 1 / 8}),
+    alt=f"Share of right answers where one neighbour is marked, a point for each of {len(SEEDS)} seeds: "
+    + ", ".join(f"{name} {mean(values):.2f}" for name, values in marked.items())
+    + "; a guess has 0.12.",
+)
+claim(
+    "15.m",
+    "fixed weights suffice where the neighbour decides: two convolutions, worst of the seeds",
+    min(marked["two convolutions"]),
+    at_least=0.9,
+)
+
+# %% [markdown]
+# ## 6 Who decides: the neighbour or the asker?
+#
+# Look at the score again. In $\mathrm{LeakyReLU}(a_1^\top z_i + a_2^\top z_j)$ the asker $i$ adds the same number to all its
+# scores, and LeakyReLU is increasing: so **every** node puts its neighbours in the same order, that of $a_2^\top z_j$. Brody
+# et al. call this *static* attention. They move the bend inside:
+#
+# $$e_{ij} = a^\top\, \mathrm{LeakyReLU}(z_i + z_j)$$
+#
+# That is Bahdanau's score from lecture 02, with LeakyReLU in the place of tanh. Now the asker can decide.
+
+# %% tags=["nbval-check-output"]
+everyone = torch.ones(34, 34, dtype=torch.bool).nonzero().mT
+favourites = {"static": [], "dynamic": []}
+for seed in range(20):
+    torch.manual_seed(1_000 * SEEDS[0] + seed)
+    x = torch.randn(1, 34, 8)
+    for name, kind in (("static", GraphAttention), ("dynamic", DynamicGraphAttention)):
+        weights = kind(1, 8)(x, everyone).weights.view(34, 34)
+        favourites[name].append(len(weights.argmax(-1).unique()))
+claim(
+    "15.n",
+    "GAT among 34 nodes that all see each other: how many are anybody's favourite, in 20 draws",
+    max(favourites["static"]),
+    equals=1,
+)
+claim(
+    "15.o",
+    "with the bend inside: how many are somebody's favourite, mean of the draws",
+    mean(favourites["dynamic"]),
+    at_least=1.5,
+)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Eight readers look at the same eight neighbours. Each neighbour has a key and a value; each reader asks for one
+# key. It is the look-up of lecture 04, as a graph. Now the *asker* decides. Who can learn it?
+#
+# <details><summary>A. All that read marks: the keys are in the features.</summary>
+#
+# They are. But a static head has one order for everybody, and eight readers want eight different first places. And no
+# neighbour can know whether it should be silent: that depends on who listens.</details>
+# <details><summary>B. Dynamic attention alone.</summary>
+#
+# Yes. Static attention stays where equal shares are, even on the examples it trains on: no values of $W$ and $a$ can do it with
+# one head. A larger network around equal shares must carry all eight pairs through one sum, and learns its examples by heart
+# instead.</details>
+# <details><summary>C. Nobody: eight readers for a group are too few to learn keys.</summary>
+#
+# There are as many groups as we like, and the keys are the same in all of them.</details>
+
+
+# %%
+class LargerReader(nn.Module):
+    """Equal shares with a layer before, two behind, and the reader's own features kept aside: all but attention."""
+
+    def __init__(self, d_in, d=32, n_values=8):
+        super().__init__()
+        self.before, self.layer = nn.Linear(d_in, d), GATLayer(d, d, 1, equal_shares)
+        self.after = nn.Sequential(nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, n_values))
+
+    def forward(self, x, edges):
+        own = F.relu(self.before(x))
+        return self.after(torch.cat([own, self.layer(own, edges).context], dim=-1))
+
+
+parts = matching_neighbour(at_scale(cpu=150, gpu=1_000), 10, 75, seed=0)
+learn, unseen = here(parts.train), here(parts.test)
+d_in = learn.features.shape[1]
+kinds = {
+    "dynamic": partial(reader, DYNAMIC, d_in),
+    "static": partial(reader, STATIC, d_in),
+    "equal shares": partial(reader, equal_shares, d_in),
+    "larger, equal shares": partial(LargerReader, d_in),
+    "two convolutions": partial(GCN, d_in, 32, 8),
+}
+keys = unseen.features[:, 1:9]
+lookups, found = compare(kinds, learn, unseen, (keys[unseen.edges[0]] * keys[unseen.edges[1]]).sum(-1), "dynamic")
+in_training = [accuracy(fit(kinds["static"], learn, asking(learn), seed, 150, 2e-2), learn, asking(learn)) for seed in SEEDS]
+counts = {name: sum(p.numel() for p in make().parameters()) for name, make in kinds.items()}
+print("parameters: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
+show(
+    plots.seeds(lookups, "right answers", across={"a guess among 8": 1 / 8}),
+    alt=f"Share of right answers on the look-up graph, a point for each of {len(SEEDS)} seeds: "
+    + ", ".join(f"{name} {mean(values):.2f}" for name, values in lookups.items())
+    + "; a guess has 0.12.",
+)
+
+# %% tags=["nbval-check-output"]
+without = {name: max(lookups[name]) for name in ("equal shares", "two convolutions", "larger, equal shares")}
+claim("15.p", "dynamic attention looks up what its reader asks for: worst of the seeds", min(lookups["dynamic"]), at_least=0.9)
+claim("15.q", "its largest weight lies on the neighbour with the reader's key: worst of the seeds", min(found), at_least=0.9)
+claim("15.r", "static attention does not, even in training: best of the seeds", max(in_training), at_most=0.6)
+claim(
+    "15.s", "the control, the same layer with equal shares, does not: best of the seeds", without["equal shares"], at_most=0.55
+)
+claim("15.s-convolutions", "two convolutions do not: best of the seeds", without["two convolutions"], at_most=0.55)
+claim(
+    "15.s-larger",
+    "a larger network around equal shares does not, in as many steps: best of the seeds",
+    without["larger, equal shares"],
+    at_most=0.65,
+)
+
+# %% [markdown]
+# Two remarks to be fair. More heads soften the verdict on static attention: one head can specialise in *one* key, so eight
+# heads could serve eight; the price grows with the number of things that can be asked. And with many more steps the larger
+# network does learn its examples by heart.
+#
+# ## 7 See it
+#
+# The attention of a network that was trained on the club, on the club's own edges. Each half of an edge shows how much the
+# member at its end looks along it; what a member keeps for itself is not drawn. There is *no* right answer to hold this
+# against, so read it with caution: section 4 showed a case in which such weights did no work at all.
+
+# %%
+model = fit(partial(ClubGAT, 34, 8, 2), club, leaders, SEEDS[0])
+with torch.no_grad():
+    looped = with_self_loops(club.edges, 34)
+    heads = multi_head_graph_attention(club.features, model.W_1, model.a_1, looped).weights.cpu()
+shares = heads.mean(0)[: club.edges.shape[1]]
+names = [str(i) for i in range(34)]
+sides = ["with the instructor (0)", "with the officer (33)"]
+strongest = int(shares.argmax())
+show(
+    network(club.edges, club.labels, shares, names, sides, "first layer, mean of the heads"),
+    alt="The karate club as a graph of 34 members in two groups; half edges are coloured by attention. The largest weight is "
+    f"that of member {int(club.edges[0, strongest])} on member {int(club.edges[1, strongest])}, {shares[strongest]:.2f}; "
+    f"half of the weights are below {shares.median():.2f}.",
+)
+
+# %% [markdown] tags=["try-it"]
+# **Try it.** Where does one member look? Members 0 and 33 are the leaders; member 8 was known to support the officer and yet
+# went with the instructor, three weeks before an examination for a black belt. How large is the share of each neighbour
+# against an equal share?
+
+
+# %% tags=["try-it"]
+def draw_member(member=8, head=1):
+    """Draw the weights of one member, in one head (1 to 4); nobody else's."""
+    own = club.edges[0].cpu() == member
+    weights = heads[head - 1, : len(own)] * own
+    best = int(weights.argmax())
+    title = f"member {member}, head {head}: {int(own.sum())} neighbours, equal shares {1 / (int(own.sum()) + 1):.2f}"
+    show(
+        network(club.edges, club.labels, weights, names, sides, title),
+        alt=f"Member {member} of the club in head {head}: with {int(own.sum())} neighbours and itself an equal share is "
+        f"{1 / (int(own.sum()) + 1):.2f}; it looks most at member {int(club.edges[1, best])}, {weights[best]:.2f}.",
+    )
+
+
+draw_member(8, 1)
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Move through the members and the four heads. Do the heads differ?
+
+# %% tags=["interactive"]
+explore(draw_member, member=(0, 33), head=(1, 4))
+
+# %% [markdown]
+# ## 8 How deep?
+#
+# One layer sees one step, so more layers should see more. But each step mixes a node with its neighbours, and mixing makes
+# alike. How alike, the **Dirichlet energy** says:
+#
+# $$E(X) = \tfrac12 \sum_{(i,j)} \lVert x_i - x_j \rVert^2$$
+#
+# Both directions of an edge are in the list, and ½ counts the pair once. It is 0 exactly if neighbours agree everywhere.
+#
+# | name | shape |
+# | --- | --- |
+# | `x` | (…, N, d) |
+# | energy | (…): one number for each graph |
+
+# %% exercise="15.6" difficulty="●○○" minutes=6
+from course_lib.primitives import dirichlet_energy
+
+# %% tags=["nbval-check-output"]
+dirichlet_energy = check("15.6", dirichlet_energy)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Apply $\hat A$ again and again, without any training. The energy of $x_i/\sqrt{d_i}$ then …
+#
+# <details><summary>A. … falls and stops at a level that belongs to the graph.</summary>
+#
+# What does stay is the part along $\sqrt{d_i}$, and that has no energy.</details>
+# <details><summary>B. … falls by about the same factor in every step, to 0.</summary>
+#
+# Yes: by the square of the second largest eigenvalue of $\hat A$, once the smaller ones have died out. On a connected graph
+# only one direction survives, and in it all nodes say the same.</details>
+# <details><summary>C. … falls like 1 / depth.</summary>
+#
+# That would be slow. It is geometric: a straight line on a logarithmic axis.</details>
+
+
+# %%
+def convolved(graph, depth):
+    """The features after 0, 1, …, depth steps of Â; and Â itself, (N, N), and the roots of the degrees, (N, 1)."""
+    edges, x = with_self_loops(graph.edges, len(graph.names)), graph.features.double()
+    weights = gcn_weights(edges, len(x)).double()
+    matrix = torch.zeros(len(x), len(x), dtype=torch.float64, device=x.device).index_put(tuple(edges), weights)
+    steps = [x]
+    for _ in range(depth):
+        steps.append(propagate(steps[-1], edges, weights))
+    return steps, matrix, torch.bincount(edges[0], minlength=len(x)).double().sqrt()[:, None]
+
+
+depth, energies, rates, promised = 64, {}, {}, {}
+for name, graph in (("karate club", club), ("Les Misérables", here(les_miserables()))):
+    steps, matrix, root = convolved(graph, depth)
+    energy = torch.stack([dirichlet_energy(x / root, graph.edges) for x in steps]).cpu()
+    energies[name] = energy / energy[0]
+    rates[name] = (energy[40] / energy[20]).item() ** (1 / 20)
+    promised[name] = torch.linalg.eigvalsh(matrix.cpu()).abs().sort().values[-2].item() ** 2
+depths = range(depth + 1)
+show(
+    plots.curves(
+        {name: (depths, values) for name, values in energies.items()}, "steps of Â", "energy, share of the first", log="y"
+    ),
+    alt=f"Energy against the number of steps, logarithmic: after {depth} steps "
+    + ", ".join(f"{values[-1]:.0e} is left on {name}, a factor {rates[name]:.2f} a step" for name, values in energies.items())
+    + ".",
+)
+
+# %% tags=["nbval-check-output"]
+worst = max(abs(rates[name] / promised[name] - 1) for name in rates)
+left = max(values[-1].item() for values in energies.values())
+claim(
+    "15.t",
+    "the energy falls by the square of the second eigenvalue a step: relative difference, worse of two graphs",
+    worst,
+    at_most=0.05,
+)
+claim("15.u", "after 64 steps hardly any is left: larger share of two graphs", left, at_most=1e-3)
+
+# %% [markdown] tags=["predict"]
+# **And what does it cost?** Deep networks can fail for many reasons. So keep one matrix to be trained, and change only how
+# often its input was mixed beforehand: $\mathrm{softmax}(\hat A^K X\, W)$. How are the members of the club placed?
+#
+# <details><summary>A. Better and better: each member hears of more of the others.</summary>
+#
+# For a few steps. With four, everybody has heard of both leaders.</details>
+# <details><summary>B. Well for small K, by chance for large K.</summary>
+#
+# Yes. What tells the members apart is still there in principle, and shrinks by a constant factor a step, until 60 steps of
+# training see nothing of it.</details>
+# <details><summary>C. The same for every K: W can undo the mixing.</summary>
+#
+# It acts on features; the mixing acts on nodes. No $W$ pulls apart what is equal.</details>
+
+# %%
+powers = [1, 2, 4, 8, 16, 32, 64]
+steps, _, root = convolved(club, powers[-1])
+
+
+class OneMatrix(nn.Module):
+    """Logits by one matrix; the edges were used up beforehand."""
+
+    def __init__(self):
+        super().__init__()
+        self.W = nn.Linear(34, 2, bias=False)
+
+    def forward(self, x, edges):
+        return self.W(x)
+
+
+by_depth = {K: [] for K in powers}
+for K in powers:
+    mixed = club._replace(features=steps[K].float())
+    for seed in SEEDS:
+        by_depth[K].append(accuracy(fit(OneMatrix, mixed, leaders, seed), mixed, others))
+lines = {"one matrix": (powers, [mean(by_depth[K]) for K in powers])}
+show(
+    plots.curves(lines, "steps of Â before the matrix, K", "members placed rightly", log="x", across={"chance": 0.5}),
+    alt="Share of members placed rightly against the number of mixing steps: "
+    + ", ".join(f"{mean(by_depth[K]):.2f} at {K}" for K in powers)
+    + "; chance is 0.50.",
+)
+
+# %% tags=["nbval-check-output"]
+claim("15.v", "four steps of mixing place the members: worst of the seeds", min(by_depth[4]), at_least=0.8)
+claim("15.w", "64 steps do not, with the same matrix and training: best of the seeds", max(by_depth[64]), at_most=0.65)
+
+# %% [markdown]
+# "All alike" holds within what hangs together. The graph of section 4 falls into many small pieces, nearly each of one topic:
+# there, mixing until all is alike is hardly a loss. Over-smoothing harms where a connected graph holds several classes.
+
+# %% [markdown] tags=["predict"]
+# ## 9 Take one away
+#
+# **Predict.** Take away the bend: `slope=1` makes LeakyReLU the identity. What becomes of the weights of a node $i$?
+#
+# <details><summary>A. They become equal shares.</summary>
+#
+# $a_2^\top z_j$ still differs from neighbour to neighbour.</details>
+# <details><summary>B. They no longer depend on $z_i$ at all.</summary>
+#
+# Yes: $a_1^\top z_i$ is added to all scores of the row and cancels in the softmax. In a GAT the bend is the only place where
+# the asker has any say, and there it can change how *sharply* it looks, never the order.</details>
+# <details><summary>C. They may become negative.</summary>
+#
+# A softmax is positive whatever the scores are.</details>
+
+# %% tags=["nbval-check-output"]
+other = z + torch.randn(z.shape, generator=generator).to(z)
+matters = {}
+for slope in (1.0, 0.2):
+    a_1, a_2 = a.chunk(2, -1)
+    rows = gat_scores(z, a, slope).softmax(-1)
+    asked_by_others = torch.cat([other, z], dim=1), torch.cat([a_1, a_2], dim=-1)
+    matters[slope] = (gat_scores(*asked_by_others, slope)[:, :34, 34:].softmax(-1) - rows).abs().max().item()
+claim("15.x", "without the bend other askers give the same weights: largest difference", matters[1.0], at_most=1e-5)
+claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=0.01)
+
+# %% [markdown] tags=["quiz"]
+# ## 10 Before you go
+#
+# **Question 1.** A graph has 100,000 nodes and 500,000 edges, and a layer 8 heads. How many weights are there?
+#
+# <details><summary>A. 8 · 100,000²: one for each pair.</summary>
+#
+# Those are the dense ones: eighty thousand million. The mask would forbid nearly all of them.</details>
+# <details><summary>B. 8 · 500,000.</summary>
+#
+# Right: one for each edge and head.</details>
+# <details><summary>C. 100,000: a softmax gives each node one.</summary>
+#
+# A softmax gives each node a weight for each of its neighbours.</details>
+#
+# **Question 2.** You subtract the largest score of the *whole graph* before the exponential. What goes wrong?
+#
+# <details><summary>A. Nothing: any constant cancels.</summary>
+#
+# In exact arithmetic. But $e^{-2000}$ is 0 in a computer, and a node all of whose scores are that low is left with
+# 0/0.</details>
+# <details><summary>B. A node whose scores all lie far below others' gets NaN.</summary>
+#
+# Right. Each node needs its own maximum; this is the test that most answers to 15.2 fail first.</details>
+# <details><summary>C. Weights no longer sum to 1.</summary>
+#
+# Where they are numbers at all, they do.</details>
+#
+# **Question 3.** On your graph GAT and GCN are equally good. What do you conclude?
+#
+# <details><summary>A. Attention does not work on graphs.</summary>
+#
+# Section 6 has a graph on which nothing else works.</details>
+# <details><summary>B. There is a bug in the attention.</summary>
+#
+# There may be. But equal results are also what theory expects where all neighbours are worth the same. Test it on a graph
+# where they are not.</details>
+# <details><summary>C. On this graph the neighbours are about equally informative; try equal shares as a control.</summary>
+#
+# Right: if frozen weights do as well, the attention map is no explanation of anything.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *A colleague has a network of bank transfers and wants to find the accounts that launder
+# money. "A graph attention network will show us which transfer gave them away: we just look at the weights." Advise.*
+#
+# | points | what earns them |
+# | --- | --- |
+# | 1 | says what a weight is: a share of the mixing at one node, in one head of one layer |
+# | 1 | proposes a control: equal shares, or rewired edges; and says what each would show |
+# | 1 | asks whether the asker must decide, and then for dynamic attention; or how many steps away the evidence lies, and what depth costs |
+# | 1 | uses the graph of section 4, or another case in which weights were learned and did no work |
+# | 1 | is clear and short |
+
+# %% [markdown]
+# ## 11 Ledger
+#
+# **Where the deck, the papers and the code part ways**, each by a number:
+#
+# - *GA* lists graph networks among "strategies to solve" the $O(L^2 d)$ of self-attention. They do not make the same thing
+#   cheaper: their cost goes with the *edges*. On a sparse graph that is linear in N; on a complete one, which is what a
+#   sentence is to self-attention, it is quadratic as before.
+# - *GA* gives two links and no formula; ours are from the papers. Veličković et al. write that attention assigns "different
+#   importances to different neighbours"; so it does, but the same order of them for every node (15.n).
+# - *Kipf & Welling*'s $A + I$ has a 2 on the diagonal where a node had a loop already; `with_self_loops` adds only what is
+#   missing.
+#
+# **What this lecture does not show.** The club is small, and 32 answers move by three points a head. Sections 5 and 6 use
+# graphs that were made for the purpose. And nothing here says how GAT fares on the large public graphs: `cora()` fetches one
+# of them, if you have a network.
+
+
+# %%
+def exponent(sizes, costs):
+    """The slope of log cost against log size, by least squares."""
+    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
+    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+
+
+@torch.no_grad()
+def megabytes(n_nodes, edges):
+    """The most memory that library attention over these edges holds at one time, for one head of size 8."""
+    mechanism, nodes = GraphAttention(1, 8), torch.randn(1, n_nodes, 8)
+    return peak_memory(lambda: mechanism(nodes, edges)) / 2**20
+
+
+sizes = [256, 512, 1_024]
+sparse = [megabytes(n, torch.randint(n, (2, 8 * n))) for n in sizes]
+complete = [megabytes(n, torch.ones(n, n).nonzero().mT.contiguous()) for n in sizes]
+looped_twice = torch.zeros(2, 2).index_put((torch.tensor([0, 1]), torch.tensor([0, 0])), torch.tensor(1.0)) + torch.eye(2)
+
+# %% tags=["nbval-check-output"]
+own_loop = with_self_loops(torch.tensor([[0, 1], [0, 0]]), 2)
+claim(
+    "15.GA",
+    "memory of graph attention grows with the nodes of a sparse graph to the power",
+    exponent(sizes, sparse),
+    between=(0.8, 1.2),
+)
+claim("15.GA-complete", "and with those of a complete graph to the power", exponent(sizes, complete), between=(1.8, 2.2))
+entries = [int(looped_twice[0, 0]), int((own_loop == 0).all(0).sum())]
+claim("15.Kipf", "a node with a loop: its entry in A + I, and its loops after with_self_loops", entries, equals=[2, 1])
+
+# %% tags=["ledger"]
+ledger()
