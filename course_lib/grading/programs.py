@@ -6,6 +6,7 @@ taken, so that no test, experiment or training ever runs; nor does anything that
 An earlier exercise that is needed by name is the library's own.
 """
 
+import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -190,7 +191,7 @@ class _Search:
         own = self.notebook.binders(name, cell)
         if any(self.notebook.is_fresh(name, at) for at in own):
             return own
-        return own + self._elsewhere(name, cell)
+        return own + ([] if hasattr(builtins, name) else self._elsewhere(name, cell))
 
     def _elsewhere(self, name: str, cell: int) -> list[At]:
         if name in self.ready:

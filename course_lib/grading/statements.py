@@ -6,7 +6,6 @@ continued line stays what it is.
 """
 
 import ast
-import builtins
 import re
 import symtable
 import warnings
@@ -46,7 +45,7 @@ class Statement:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """The names of the notebook that it uses, also inside its functions; builtins and annotations left out."""
+        """The names that it uses, also inside its functions; annotations left out."""
         return _guarded(_used, self.node)
 
     @property
@@ -201,14 +200,13 @@ def _changed(node: ast.stmt) -> Iterator[str]:
 def _used(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         yield node.target.id
-    table = symtable.symtable(ast.unparse(_bare(node)), "cell", "exec")
-    yield from (name for name in _read(table) if not hasattr(builtins, name))
+    yield from _read(symtable.symtable(ast.unparse(_bare(node)), "cell", "exec"))
 
 
 def _read(table: symtable.SymbolTable) -> Iterator[str]:
     outermost = table.get_type() == "module"
     for symbol in table.get_symbols():
-        if symbol.is_referenced() and (outermost or symbol.is_global()):
+        if symbol.is_referenced() if outermost else symbol.is_global():
             yield symbol.get_name()
     for inner in table.get_children():
         yield from _read(inner)
