@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from course_lib.shapes import Image
 
 
-class ConvNet(nn.Sequential):
+class ConvNet(nn.Module):
     """Turn images (B, d_in, H, W) into a map of features (B, d_out, H', W'); H' = ⌈H / product of the strides⌉.
 
     For one vector an image, put `nn.AdaptiveMaxPool2d(1)` and `nn.Flatten()` behind it.
@@ -34,12 +34,13 @@ class ConvNet(nn.Sequential):
         """
         if len(widths) != len(strides) or not widths:
             raise ValueError(f"need one stride for each width, and one or more; got {len(widths)} and {len(strides)}.")
+        super().__init__()
         layers: list[nn.Module] = []
         for before, width, stride in zip((d_in, *widths), widths, strides, strict=False):
             layers += [nn.Conv2d(before, width, 3, stride, padding=1, bias=False), norm(width), nn.ReLU()]
-        super().__init__(*layers)
+        self.layers = nn.Sequential(*layers)
         self.d_out = widths[-1]
 
     def forward(self, images: Image) -> Float[Tensor, "B d_out h w"]:
         """Map images to features."""
-        return super().forward(images)
+        return self.layers(images)

@@ -53,7 +53,7 @@ def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> I
 
 
 def recolour(images: Float[Tensor, "B 3 H W"], M: Float[Tensor, "B 3 3"]) -> Float[Tensor, "B 3 H W"]:
-    """Give every pixel with colour c the colour M c, by one matrix for each image; results may leave 0…1."""
+    """Give every pixel of images (B, 3, H, W) the colour M c for its colour c, M (B, 3, 3); results may leave 0…1."""
     return einsum(M, images, "B new old, B old H W -> B new H W")
 
 

@@ -25,7 +25,7 @@ def test_it_is_convolution_normalisation_and_relu_by_torchs_functions():
     net = ConvNet(3, (5, 7), (2, 1)).double()
     images = torch.randn(B, 3, H, W, dtype=torch.float64)
     x = images
-    for convolution, stride in ((net[0], 2), (net[3], 1)):
+    for convolution, stride in ((net.layers[0], 2), (net.layers[3], 1)):
         x = F.conv2d(x, convolution.weight, stride=stride, padding=1)
         mean, variance = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), unbiased=False, keepdim=True)
         x = ((x - mean) / (variance + 1e-5).sqrt()).clamp_min(0)

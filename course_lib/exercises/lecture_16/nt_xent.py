@@ -26,43 +26,38 @@ def compares_without_lengths(a, b, temperature):
     """You compare by dot products and leave out the lengths. A long embedding then looks like everybody; the similarity
     of this loss is a cosine, which knows directions only."""
     z = torch.cat([a, b])
-    N = len(a)
     logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
-    return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N))
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
 def divides_both_sides_by_the_temperature(a, b, temperature):
     """You divide each view by τ before multiplying the two, so every cosine is divided by τ². The temperature belongs to
     the similarity, once."""
     z = unit(torch.cat([a, b])) / temperature
-    N = len(a)
     logits = (z @ z.mT).fill_diagonal_(-torch.inf)
-    return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N))
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
 def multiplies_by_the_temperature(a, b, temperature):
     """You multiply the cosines by τ. A small temperature should sharpen the choice; yours makes all views look alike."""
     z = unit(torch.cat([a, b]))
-    N = len(a)
     logits = (z @ z.mT * temperature).fill_diagonal_(-torch.inf)
-    return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N))
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
 def competes_with_itself(a, b, temperature):
     """You leave each view among its own rivals. Its cosine with itself is always 1, a rival that nothing can beat: your
     loss stays above 0 even with a single pair."""
     z = unit(torch.cat([a, b]))
-    N = len(a)
-    return F.cross_entropy(z @ z.mT / temperature, torch.arange(2 * N, device=a.device).roll(N))
+    return F.cross_entropy(z @ z.mT / temperature, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
 def hides_itself_behind_a_zero(a, b, temperature):
     """You set the similarity of each view with itself to 0. That is no exclusion: exp(0) = 1 still stands in the sum,
     like a view at a right angle."""
     z = unit(torch.cat([a, b]))
-    N = len(a)
     logits = (z @ z.mT / temperature).fill_diagonal_(0.0)
-    return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N))
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
 def leaves_the_partner_out_of_the_sum(a, b, temperature):
@@ -116,9 +111,8 @@ def normalises_each_feature(a, b, temperature):
     """You divide each feature by its length over the batch. What must have length 1 is each embedding, one row; your
     products are no cosines and depend on who else is in the batch."""
     z = unit(torch.cat([a, b]).mT).mT
-    N = len(a)
     logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
-    return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N))
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
 def exponentiates_as_written(a, b, temperature):

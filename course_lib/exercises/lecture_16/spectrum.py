@@ -5,7 +5,6 @@ import torch.nn.functional as F
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_lib.models import spectrum
-from course_lib.objectives import unit
 
 HINTS = (
     (
@@ -122,7 +121,8 @@ def by_a_centring_matrix(embeddings):
     """Centred by I - 1 1ᵀ / n, and decomposed whole."""
     n = embeddings.shape[0]
     centring = torch.eye(n, dtype=embeddings.dtype, device=embeddings.device) - 1 / n
-    _, values, _ = torch.linalg.svd(centring @ unit(embeddings), full_matrices=False)
+    lengths = torch.linalg.vector_norm(embeddings, dim=1, keepdim=True)
+    _, values, _ = torch.linalg.svd(centring @ (embeddings / lengths), full_matrices=False)
     return values * n**-0.5
 
 
