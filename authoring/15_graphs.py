@@ -682,11 +682,11 @@ show(
 
 
 # %% tags=["try-it"]
-def draw_member(member=8, head=1):
+def draw_member(member=33, head=1):
     """Draw the weights of one member, in one head (1 to 4); nobody else's."""
     own = club.edges[0].cpu() == member
-    weights = heads[head - 1, : len(own)] * own
-    best = int(weights.argmax())
+    weights = heads[head - 1, : len(own)].where(own, torch.nan)
+    best = int(weights.nan_to_num().argmax())
     title = f"member {member}, head {head}: {int(own.sum())} neighbours, equal shares {1 / (int(own.sum()) + 1):.2f}"
     show(
         network(club.edges, club.labels, weights, names, sides, title),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import seaborn as sns
+from matplotlib import colormaps
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -24,7 +25,7 @@ def network(
     Args:
         edges: (2, E); node edges[0] looks at node edges[1].
         groups: (N,), integers from 0: each has a colour and a marker of its own.
-        weights: (E,), each in 0…1: from dark and thin to bright and thick in viridis. None draws all alike.
+        weights: (E,), each in 0…1: from dark and thin to bright and thick in viridis; NaN is grey. None draws all alike.
         names: (N,), written on the nodes.
         legend: a name for each group.
         title: above the figure.
@@ -38,8 +39,9 @@ def network(
     lines = LineCollection(halves, colors="0.7", linewidths=0.8, zorder=1)
     if weights is not None:
         shares = _array(weights)[edges[0] != edges[1]]
-        lines = LineCollection(halves, cmap="viridis", linewidths=0.6 + 3.4 * shares, zorder=1)
-        lines.set_array(shares)
+        colours = colormaps["viridis"].with_extremes(bad="0.85")
+        lines = LineCollection(halves, cmap=colours, linewidths=0.6 + 3.4 * np.nan_to_num(shares), zorder=1)
+        lines.set_array(np.ma.masked_invalid(shares))
         lines.set_clim(0.0, 1.0)
         figure.colorbar(lines, ax=ax, label="attention weight", shrink=0.8)
     ax.add_collection(lines)
@@ -48,8 +50,9 @@ def network(
     for kind, colour, marker in zip(kinds, palette, MARKERS * len(kinds), strict=False):
         own = places[groups == kind]
         ax.scatter(own[:, 0], own[:, 1], s=150, color=[colour], marker=marker, edgecolors="white", linewidths=1.0, zorder=2)
-    for place, name in zip(places, names or (), strict=False):
-        ax.text(*place, _known(name), ha="center", va="center", fontsize=7, color="black", zorder=3, parse_math=False)
+    for place, name, group in zip(places, names or (), groups, strict=False):
+        ink = "white" if np.dot(palette[group], (0.3, 0.6, 0.1)) < 0.5 else "black"
+        ax.text(*place, _known(name), ha="center", va="center", fontsize=7, color=ink, zorder=3, parse_math=False)
     if legend:
         keys = [
             Line2D([], [], linestyle="", marker=m, color=c, label=g) for c, m, g in zip(palette, MARKERS, legend, strict=False)

@@ -43,5 +43,12 @@ def test_weights_are_drawn_from_zero_to_one_and_a_loop_has_none():
     assert np.all(np.diff(lines.get_linewidths()) > 0)
 
 
+def test_what_has_no_weight_is_grey():
+    lines = halves(network(EDGES, GROUPS, torch.tensor([0.1, torch.nan, 0.3, 0.4, 0.6, torch.nan])))
+    assert lines.get_array().mask.tolist() == [False, True, False, False, True]
+    assert lines.get_linewidths()[1] == pytest.approx(0.6)
+    assert lines.cmap.get_bad().tolist() == [0.85, 0.85, 0.85, 1.0]
+
+
 def test_the_same_graph_is_drawn_alike():
     assert png(network(EDGES, GROUPS)) == png(network(EDGES, GROUPS))
