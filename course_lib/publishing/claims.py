@@ -10,7 +10,7 @@ BEGIN, END = "<!-- claims:begin -->", "<!-- claims:end -->"
 
 
 def readme_with(claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -> str:
-    """Give the README's text with a fresh table of claims between its markers.
+    """Give the README's text with fresh tables of claims, one a lecture, between its markers.
 
     Args:
         claims_of: by lecture number, its title, the address of its notebook from the root, and its claims.
@@ -24,12 +24,17 @@ def readme_with(claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise PublishingFailed(f"README.md: the markers {BEGIN} and {END} are missing; the table of claims goes between them.")
-    lines = ["| Lecture | Claim | Measured | Threshold |", "| --- | --- | --- | --- |"]
-    for number, (title, address, claims) in claims_of.items():
-        for i, claim in enumerate(claims):
-            link = f"[{number} {title}]({address})" if i == 0 else ""
-            lines.append(_row(link, cell(claim["text"]), cell(number_in_words(claim["value"])), cell(claim["threshold"])))
-    return before + begin + "\n" + "\n".join(lines) + "\n" + end + after
+    tables = [_folded(number, *shown) for number, shown in claims_of.items()]
+    return before + begin + "\n" + "\n\n".join(tables) + "\n" + end + after
+
+
+def _folded(number: str, title: str, address: str, claims: list[dict]) -> str:
+    """Lay out the claims of one lecture as a table that opens at a click."""
+    rows = [(cell(c["text"]), cell(number_in_words(c["value"])), cell(c["threshold"])) for c in claims]
+    head = f"<details><summary>{number} {title}: {len(claims)} claim{'s' * (len(claims) != 1)}</summary>\n\n[{address}]({address})\n"
+    return "\n".join(
+        [head, _row("Claim", "Measured", "Threshold"), _row(*["---"] * 3), *(_row(*row) for row in rows), "\n</details>"]
+    )
 
 
 def cell(text: object) -> str:

@@ -59,7 +59,8 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
     points = [cell.outputs[0].data["text/plain"] for cell in solution.cells if "= check(" in cell.source]
     assert float(points[0]) == float(points[2]) > float(points[1])
     readme = (course / "README.md").read_text(encoding="utf-8")
-    assert "| [04 Tiny attention](lectures/04_tiny.ipynb) | rows \\| of weights sum to one | 1 | at least 0.99 |" in readme
+    assert "<summary>04 Tiny attention: 1 claim</summary>\n\n[lectures/04_tiny.ipynb](lectures/04_tiny.ipynb)" in readme
+    assert "\n| rows \\| of weights sum to one | 1 | at least 0.99 |\n\n</details>" in readme
     assert readme.endswith("<!-- claims:end -->\n\nThe end.\n")
     cost = json.loads((course / "authoring" / "measured.json").read_text())["04"]
     assert f"{cost['seconds']} s and {cost['peak_mb']} MB" in solution.cells[0].source == lecture.cells[0].source
