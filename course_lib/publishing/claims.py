@@ -31,7 +31,8 @@ def readme_with(claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -
 def _folded(number: str, title: str, address: str, claims: list[dict]) -> str:
     """Lay out the claims of one lecture as a table that opens at a click."""
     rows = [(cell(c["text"]), cell(number_in_words(c["value"])), cell(c["threshold"])) for c in claims]
-    head = f"<details><summary>{number} {title}: {len(claims)} claim{'s' * (len(claims) != 1)}</summary>\n\n[{address}]({address})\n"
+    count = "1 claim" if len(claims) == 1 else f"{len(claims)} claims"
+    head = f"<details><summary>{number} {title}: {count}</summary>\n\n[{address}]({address})\n"
     return "\n".join(
         [head, _row("Claim", "Measured", "Threshold"), _row(*["---"] * 3), *(_row(*row) for row in rows), "\n</details>"]
     )
