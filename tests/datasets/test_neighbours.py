@@ -1,0 +1,55 @@
+"""Tasks on graphs: one neighbour knows the answer, marked for all readers or another for each."""
+
+from functools import partial
+
+import pytest
+
+from course_lib.datasets import marked_neighbour, matching_neighbour
+
+
+def neighbours_of(graph, reader):
+    return graph.edges[1, graph.edges[0] == reader]
+
+
+def test_the_marked_neighbour_knows_the_answer():
+    graph = marked_neighbour(11, 3, 5, k=7, n_values=5, seed=1).train
+    readers = graph.labels.ge(0).nonzero().flatten()
+    assert len(readers) == 11
+    for reader in readers:
+        sources = graph.features[neighbours_of(graph, reader)]
+        assert len(sources) == 7
+        assert graph.features[reader].tolist() == [1.0] + [0.0] * 6
+        (marked,) = sources[sources[:, 1] == 1]
+        assert marked[2:].argmax() == graph.labels[reader]
+        assert sources[:, 0].eq(0).all()
+        assert sources[:, 2:].sum(1).eq(1).all()
+
+
+def test_the_matching_neighbour_knows_the_answer_and_it_is_another_for_each_reader():
+    graph = matching_neighbour(11, 3, 5, k=7, n_values=5, seed=1).train
+    readers = graph.labels.ge(0).nonzero().flatten()
+    assert len(readers) == 11 * 7
+    right = []
+    for reader in readers:
+        places = neighbours_of(graph, reader)
+        sources, key = graph.features[places], graph.features[reader, 1:8]
+        match = (sources[:, 1:8] == key).all(1)
+        assert match.sum() == 1
+        assert sources[match][0, 8:].argmax() == graph.labels[reader]
+        assert graph.features[reader, 8:].eq(0).all()
+        right.append(places[match].item())
+    assert len(set(right)) == len(right)
+
+
+@pytest.mark.parametrize("draw", [marked_neighbour, matching_neighbour])
+def test_parts_are_graphs_of_their_own_and_the_seed_decides(draw):
+    make = partial(draw, 5, 3, 2, k=3, n_values=5)
+    parts, again, other = make(seed=0), make(seed=0), make(seed=1)
+    assert [int(part.labels.ge(0).sum()) % 5 for part in (parts.train,)] == [0]
+    assert len(parts.train.names) > len(parts.valid.names) > len(parts.test.names)
+    assert parts.test.features.equal(again.test.features)
+    assert parts.test.labels.equal(again.test.labels)
+    assert not parts.train.features.equal(other.train.features)
+    for part in (parts.train, parts.valid, parts.test):
+        assert part.edges.max() < len(part.names) == len(part.features)
+        assert part.labels[part.edges[1]].eq(-1).all()
