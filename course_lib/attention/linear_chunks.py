@@ -72,14 +72,16 @@ def in_chunks(x: Tensor, chunk: int) -> Tensor:
 
 
 def _before(x: Tensor) -> Tensor:
-    """Sum over all earlier chunks, (N, n_chunks, …) -> the same; in float32 at least, as a long sum of short numbers stalls."""
-    sums = x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
+    """Sum over all earlier chunks, (N, n_chunks, …) -> the same; in float32 at least, as a long sum of short numbers stalls.
+
+    No chunk is added and taken away again: beside a huge one, all that stands before it would be rounded away.
+    """
+    earlier = torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], dim=1).to(torch.promote_types(x.dtype, torch.float32))
     if x.is_cuda:
-        return (sums.cumsum(1) - sums).to(x.dtype)
-    parts = sums.unbind(1)
-    for earlier, part in itertools.pairwise(parts):
-        part += earlier
-    return torch.cat([torch.zeros_like(sums[:, :1]), sums[:, :-1]], dim=1).to(x.dtype)
+        return earlier.cumsum(1).to(x.dtype)
+    for sums, part in itertools.pairwise(earlier.unbind(1)):  # several times as fast as cumsum, on a CPU
+        part += sums
+    return earlier.to(x.dtype)
 
 
 def _behind(x: Tensor) -> Tensor:
