@@ -109,9 +109,7 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
             header, body = frames.receive(connection, math.inf, largest_body=2**28)
             *given, gradients = frames.full(header, body)
             call = tuple(pretend.find(value.name) if isinstance(value, frames.Function) else value for value in given)
-            tensors: list[torch.Tensor] = []
-            said = _said(observe(answer, call, gradients, forbids), tensors)
-            frames.send(connection, said, tensors, math.inf)
+            frames.send(connection, *_said(observe(answer, call, gradients, forbids)), math.inf)
 
 
 def _load(connection: socket.socket, request: dict) -> tuple[object, dict]:
@@ -154,15 +152,30 @@ def _run(parts: list[dict], namespace: dict) -> BaseException | None:
     return failed
 
 
-def _said(outcome: Outcome, tensors: list[torch.Tensor]) -> dict:
-    """Write an outcome as a header; the order of the tensors is that of its results, then its gradients."""
-    return {
+def _said(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
+    """Write an outcome as a header and its tensors; one that cannot be written, or is too large, as an error."""
+    try:
+        header, tensors = _written(outcome)
+        text = json.dumps(header)
+        n_bytes, n_items = sum(t.numel() * t.element_size() for t in tensors), text.count(",") + text.count("{")
+        small = n_bytes <= frames.LARGEST_BODY and len(text) <= frames.LARGEST_HEADER and n_items < frames.MOST_ITEMS
+        if small and (outcome.results is None or len(outcome.results) < frames.MOST_ITEMS):
+            return header, tensors
+        return _written(Outcome(None, error=MemoryError("the result is too large")))
+    except Exception as error:
+        return _written(Outcome(None, error=error))
+
+
+def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
+    tensors: list[torch.Tensor] = []
+    header = {
         "results": frames.flat(outcome.results, tensors),
         "gradients": frames.flat(outcome.gradients, tensors),
         "changed": list(outcome.changed),
         "called": sorted(outcome.called),
         "failure": _failure(outcome.error, outcome.where),
     }
+    return header, tensors
 
 
 def _failure(error: BaseException | None, where: str = "") -> dict | None:

@@ -7,17 +7,20 @@ An earlier exercise that is needed by name is the library's own.
 """
 
 import builtins
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 from course_lib.exercises import Exercise, exercises
 from course_lib.grading.cells import Cell, cells_in
-from course_lib.grading.statements import Statement, Unparsable, read_all
+from course_lib.grading.statements import Read, Statement, Unparsable, read_all
 from course_lib.publishing import NotACourse, UnknownLecture, lectures, project_root
 
 At = tuple[int, int]
 """The place of a statement: the number of its cell and its number in the cell."""
+
+_LOOKS_LIKE_CODE = re.compile(r"^(def|class|import|from|\w+ *=) ?", re.MULTILINE)
 
 
 class NotFound(LookupError):
@@ -58,8 +61,7 @@ class Notebook:
         self.exercises = [exercise for exercise in exercises() if exercise.lecture == lecture]
         self.cells = list(cells)
         self.given = list(handed_out(lecture))
-        self.read = read_all([cell.source for cell in self.cells])
-        self.read += read_all([cell.source for cell in self.given])
+        self.read = [*read_all([_code(cell) for cell in self.cells]), *_read_once(lecture)]
         self.original = {cell.source for cell in self.given}
 
     def program(self, exercise: Exercise) -> Program:
@@ -217,6 +219,16 @@ def handed_out(lecture: str) -> tuple[Cell, ...]:
         return tuple(cell for cell in cells_in(found.unsolved.read_bytes()) if cell.type == "code")
     except (NotACourse, UnknownLecture, OSError, ValueError):
         return ()
+
+
+@cache
+def _read_once(lecture: str) -> Sequence[Read]:
+    return read_all([cell.source for cell in handed_out(lecture)])
+
+
+def _code(cell: Cell) -> str:
+    """The source of a cell that may be code; a cell of text may be if it looks like it."""
+    return cell.source if cell.type == "code" or _LOOKS_LIKE_CODE.search(cell.source) else ""
 
 
 def _is_marked(cell: Cell, exercise: Exercise) -> bool:

@@ -99,9 +99,13 @@ def statements(source: str) -> tuple[str, list[Statement]]:
     raise Unparsable("the cell has too many lines that are no Python")
 
 
-def read_all(sources: Sequence[str]) -> list[tuple[str, list[Statement]] | Unparsable]:
+Read = tuple[str, list[Statement]] | Unparsable
+"""The text of a cell as it was parsed and its statements, or why there are none."""
+
+
+def read_all(sources: Sequence[str]) -> list[Read]:
     """Parse every cell of a notebook; cells that were split in the middle of a statement are joined in the first of them."""
-    found: list[tuple[str, list[Statement]] | Unparsable] = []
+    found: list[Read] = []
     left, last = MOST_CODE, None
     for i, source in enumerate(sources):
         left -= len(source)
@@ -117,7 +121,7 @@ def read_all(sources: Sequence[str]) -> list[tuple[str, list[Statement]] | Unpar
     return found
 
 
-def _tried(source: str) -> tuple[str, list[Statement]] | Unparsable:
+def _tried(source: str) -> Read:
     try:
         return statements(source)
     except Unparsable as error:

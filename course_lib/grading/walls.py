@@ -116,8 +116,11 @@ def rule_set(granted: Iterator[str]) -> int:
     return rules
 
 
-def restrict_files(rules: int) -> None:
+def restrict_files(rules: int | None) -> None:
     """Enter a Landlock rule set, for good: every file that it does not grant cannot be opened."""
+    _require_linux()
+    if rules is None:
+        raise OSError("this kernel has no Landlock")
     if _libc().syscall(RESTRICT_SELF, rules, 0):
         raise OSError(ctypes.get_errno(), "Landlock cannot be entered")
 
@@ -128,7 +131,7 @@ def close_all(settings: dict, connection: int, parent: int, rules: int | None) -
         "session": lambda: own_session(parent),
         "limits": lambda: limit_resources(settings["seconds"], settings["memory"]),
         "privileges": drop_privileges,
-        "Landlock": lambda: restrict_files(-1 if rules is None else rules),
+        "Landlock": lambda: restrict_files(rules),
         "files closed": lambda: close_files(connection),
         "seccomp": lambda: restrict_calls(read_only=held["Landlock"] != ""),
     }

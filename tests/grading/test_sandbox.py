@@ -127,7 +127,8 @@ def test_libraries_that_are_loaded_late_work_inside(sandbox):
         "def f(x):\n"
         "    y = torch.func.vmap(lambda a: a * 2)(x)\n"
         "    z = torch.func.grad(lambda a: (a**2).sum())(x)\n"
-        "    return y, z, torch.from_numpy(np.asarray(x) + 1), torch.linalg.inv(torch.eye(2)), einops.rearrange(x, 'a -> a 1')\n"
+        "    n = torch.from_numpy(np.asarray(x) + 1)\n"
+        "    return y, z, n, torch.linalg.inv(torch.eye(2)), einops.rearrange(x, 'a -> a 1')\n"
     )
     y, z, n, inverse, column = told(sandbox, source, torch.tensor([1.0, 2.0]))
     assert y.tolist() == z.tolist() == [2.0, 4.0]
@@ -178,12 +179,48 @@ def test_a_zygote_that_died_is_noticed():
 @linux
 def test_inmates_die_with_the_zygote():
     own = Sandbox()
-    with pytest.raises(SandboxFailed), own.inmate() as inmate:
-        inmate.load(program("def f(): pass"), kit("04.1"), [])
-        os.kill(own._process.pid, signal.SIGKILL)
-        psutil.wait_procs([psutil.Process(inmate.pid)], timeout=5.0)
-        assert not psutil.pid_exists(inmate.pid)
+
+    def live_and_lose_the_zygote():
+        with own.inmate() as inmate:
+            inmate.load(program("def f(): pass"), kit("04.1"), [])
+            os.kill(own._process.pid, signal.SIGKILL)
+            psutil.wait_procs([psutil.Process(inmate.pid)], timeout=5.0)
+            assert not psutil.pid_exists(inmate.pid)
+
+    with pytest.raises(SandboxFailed):
+        live_and_lose_the_zygote()
     own.close()
+
+
+@linux
+def test_nothing_is_left_when_the_grader_is_killed():
+    read, write = os.pipe()
+    grader = os.fork()
+    if grader == 0:
+        own = Sandbox()
+        with own.inmate() as inmate:
+            inmate.load(program("def f(): pass"), kit("04.1"), [])
+            os.write(write, f"{own._process.pid} {inmate.pid}".encode())
+            time.sleep(60)
+        os._exit(0)
+    pids = [int(pid) for pid in os.read(read, 100).split()]
+    os.kill(grader, signal.SIGKILL)
+    os.waitpid(grader, 0)
+    left = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    _, alive = psutil.wait_procs(left, timeout=10.0)
+    assert len(pids) == 2
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.parametrize(
+    "result", ["torch.zeros(2**24)", "[0.5] * 10_000", "[[1] * 3000]", "tuple(torch.zeros(5000))", "{i: i for i in range(9)}"]
+)
+def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result):
+    with sandbox.inmate() as inmate:
+        inmate.load(program(f"import torch\n\ndef f(*x): return {result}"), kit("04.2"), [])
+        outcomes, stopped = inmate.observe(Questions(ASKED, 0), "")
+    assert stopped == ""
+    assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
 
 
 def test_a_sandbox_that_cannot_start_says_why(monkeypatch):
