@@ -64,8 +64,8 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
 
     Source: Veličković et al. 2018, eqs. 2 and 4.
     """
-    query, key = edges
     weights = edge_softmax(scores, edges, values.shape[-2])
+    query, key = edges
     messages = weights.unsqueeze(-1) * values.index_select(-2, key)
     wide = messages.to(torch.promote_types(messages.dtype, torch.float32))
     context = wide.new_zeros(values.shape).index_add(-2, query, wide)
@@ -98,6 +98,8 @@ def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Ed
     matrix, and the gradient of the weights a product at the edges alone. In half precision it computes in float32.
     """
     require_edges(edges, values.shape[-2])
+    if scores.shape[-1] != edges.shape[1]:
+        raise ValueError(f"one score for each edge: got {scores.shape[-1]} scores and {edges.shape[1]} edges.")
     if not scores.numel() or not values.numel():
         return attend_edges(scores, values, edges)
     wide = torch.promote_types(scores.dtype, torch.float32)

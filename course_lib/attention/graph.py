@@ -57,7 +57,16 @@ def gat_edge_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], edges: Edges, sl
 
 
 def dynamic_edge_scores(z: Nodes, a: Float[Tensor, "*heads d"], edges: Edges, slope: float = 0.2) -> Float[Tensor, "*batch E"]:
-    """Score the edges by e_ij = aᵀ LeakyReLU(z_i + z_j), with a (*heads, d): here the query decides which neighbour is best.
+    """Score the edges by e_ij = aᵀ LeakyReLU(z_i + z_j): here the query decides which neighbour is best.
+
+    Args:
+        z: projected features (*batch, N, d); the last axis of the batch may be the heads.
+        a: (*heads, d), a vector for each head, or one for all.
+        edges: (2, E): node edges[0] looks at node edges[1].
+        slope: of LeakyReLU below 0.
+
+    Returns:
+        scores (*batch, E), in the order of the edges.
 
     Source: Brody et al. 2022, eq. 7, with one matrix for both ends of an edge.
     """
@@ -104,7 +113,7 @@ GraphMechanism = Callable[[Nodes, Edges], Attended]
 
 
 def uniform_graph_attention(z: Nodes, edges: Edges) -> Attended:
-    """Look at all neighbours alike: the mean of z over them. The control of every claim about attention on graphs."""
+    """Look along all edges (2, E) of a node alike: the mean of z over its neighbours. The control of every claim here."""
     return attend_edges(z.new_zeros(*z.shape[:-2], edges.shape[1]), z, edges)
 
 

@@ -20,7 +20,7 @@ from course_lib.shapes import Edges, Nodes
 
 
 def require_edges(edges: Edges, n_nodes: int) -> None:
-    """Refuse an edge list that is not (2, E) of integers, or that names a node outside 0 … n_nodes - 1; say how to mend it."""
+    """Refuse edges that are not (2, E) integers, or that name a node outside 0 … n_nodes - 1; say how to mend them."""
     if edges.dim() != 2 or edges.shape[0] != 2:
         raise ValueError(f"edges must be (2, E): who looks, above whom; got {tuple(edges.shape)}. From pairs (E, 2) use `.mT`.")
     if edges.dtype not in (torch.int64, torch.int32):
