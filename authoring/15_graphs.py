@@ -742,9 +742,9 @@ dirichlet_energy = check("15.6", dirichlet_energy)
 # %%
 def convolved(graph, depth):
     """The features after 0, 1, …, depth steps of Â; and Â itself, (N, N), and the roots of the degrees, (N, 1)."""
-    edges, x = with_self_loops(graph.edges, len(graph.names)), graph.features.double()
+    edges, x = with_self_loops(graph.edges.cpu(), len(graph.names)), graph.features.cpu().double()
     weights = gcn_weights(edges, len(x)).double()
-    matrix = torch.zeros(len(x), len(x), dtype=torch.float64, device=x.device).index_put(tuple(edges), weights)
+    matrix = torch.zeros(len(x), len(x), dtype=torch.float64).index_put(tuple(edges), weights)
     steps = [x]
     for _ in range(depth):
         steps.append(propagate(steps[-1], edges, weights))
@@ -752,12 +752,12 @@ def convolved(graph, depth):
 
 
 depth, energies, rates, promised = 64, {}, {}, {}
-for name, graph in (("karate club", club), ("Les Misérables", here(les_miserables()))):
+for name, graph in (("karate club", club), ("Les Misérables", les_miserables())):
     steps, matrix, root = convolved(graph, depth)
-    energy = torch.stack([dirichlet_energy(x / root, graph.edges) for x in steps]).cpu()
+    energy = torch.stack([dirichlet_energy(x / root, graph.edges.cpu()) for x in steps])
     energies[name] = energy / energy[0]
     rates[name] = (energy[40] / energy[20]).item() ** (1 / 20)
-    promised[name] = torch.linalg.eigvalsh(matrix.cpu()).abs().sort().values[-2].item() ** 2
+    promised[name] = torch.linalg.eigvalsh(matrix).abs().sort().values[-2].item() ** 2
 depths = range(depth + 1)
 show(
     plots.curves(
@@ -812,7 +812,7 @@ class OneMatrix(nn.Module):
 
 by_depth = {K: [] for K in powers}
 for K in powers:
-    mixed = club._replace(features=steps[K].float())
+    mixed = club._replace(features=steps[K].float().to(device()))
     for seed in SEEDS:
         by_depth[K].append(accuracy(fit(OneMatrix, mixed, leaders, seed), mixed, others))
 lines = {"one matrix": (powers, [mean(by_depth[K]) for K in powers])}

@@ -95,12 +95,13 @@ def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Ed
     """Compute `attend_edges` by products of sparse matrices, with a backward pass of its own: the form for large graphs.
 
     Nothing of size E · d_v is ever made: the mixing is one sparse product for each head, its gradient one with the transposed
-    matrix, and the gradient of the weights a product at the edges alone. In half precision it computes in float32.
+    matrix, and the gradient of the weights a product at the edges alone. In half precision it computes in float32. Apple's MPS
+    has no sparse products: there it is `attend_edges`.
     """
     require_edges(edges, values.shape[-2])
     if scores.shape[-1] != edges.shape[1]:
         raise ValueError(f"one score for each edge: got {scores.shape[-1]} scores and {edges.shape[1]} edges.")
-    if not scores.numel() or not values.numel():
+    if not scores.numel() or not values.numel() or edges.device.type == "mps":
         return attend_edges(scores, values, edges)
     wide = torch.promote_types(scores.dtype, torch.float32)
     flat_scores, flat_values = scores.reshape(-1, scores.shape[-1]), values.reshape(-1, *values.shape[-2:])
