@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from course_lib.attention import Mechanism, causal_attention
 from course_lib.blocks.residual import pre_norm
 from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack
-from course_lib.models.checkpoints import read_checkpoint
+from course_lib.models.checkpoints import read_checkpoint, require_tied
 from course_lib.primitives import LearnedPositions
 from course_lib.shapes import Lengths, Tokens
 
@@ -104,6 +104,7 @@ class GPT(nn.Module):
         for module in model.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = config.get("layer_norm_epsilon", 1e-5)
+        require_tied(tensors, "lm_head.weight", "transformer.wte.weight")
         model.load_state_dict(from_gpt2(tensors))
         return model
 
@@ -140,7 +141,7 @@ def generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Length
     Args:
         model: reads the prompts.
         prompt: (B, T) tokens, T ≥ 1; behind the end of a shorter one stands padding, whatever it is.
-        n: tokens to write, T + n ≤ T_max.
+        n: tokens to write, ≥ 0; T + n ≤ T_max.
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.
         lengths: (B,), tokens of each prompt, 1 to T; None = all have T.
 
@@ -148,8 +149,9 @@ def generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Length
         (B, n), what was written behind each prompt.
 
     Raises:
-        ValueError: prompts and new tokens together are more than T_max.
+        ValueError: prompts and new tokens together are more than T_max, a prompt is empty, or lengths do not fit.
     """
+    require_prompts(prompt, n, model.T_max, lengths)
     at = torch.full((len(prompt),), prompt.shape[1], device=prompt.device) if lengths is None else lengths
     rows = torch.arange(len(prompt), device=prompt.device)
     tokens = torch.cat([prompt, prompt.new_zeros(len(prompt), n)], dim=1)
@@ -157,3 +159,14 @@ def generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Length
         logits = model(tokens[:, : prompt.shape[1] + i])
         tokens[rows, at + i] = choose(logits[rows, at + i - 1])
     return tokens[rows[:, None], at[:, None] + torch.arange(n, device=prompt.device)]
+
+
+def require_prompts(prompt: Tokens, n: int, T_max: int, lengths: Lengths | None) -> None:
+    """Refuse prompts (B, T) behind which a model of T_max positions can write no n tokens; say how to mend it."""
+    B, T = prompt.shape
+    if B == 0 or T == 0 or n < 0:
+        raise ValueError(f"need one or more prompts of at least one token, and n ≥ 0; got {B} of {T} tokens and n = {n}.")
+    if T + n > T_max:
+        raise ValueError(f"{T} tokens and {n} more are too many for a model of {T_max} positions.")
+    if lengths is not None and (lengths.shape != (B,) or int(lengths.min()) < 1 or int(lengths.max()) > T):
+        raise ValueError(f"lengths must be {B} numbers from 1 to {T}, one for each prompt; got {lengths.tolist()}.")

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from course_lib.attention import causal_attention, fused_causal_attention
 from course_lib.blocks import Block
-from course_lib.models.gpt import GPT, Choose
+from course_lib.models.gpt import GPT, Choose, require_prompts
 from course_lib.shapes import Lengths, Tokens
 
 
@@ -51,7 +52,14 @@ class CachedGPT:
 
     @torch.no_grad()
     def __init__(self, model: GPT) -> None:
-        """Lay out copies of the matrices; what is small is shared with the model."""
+        """Lay out copies of the matrices; what is small is shared with the model.
+
+        Raises:
+            ValueError: a layer attends otherwise than by `causal_attention` or `fused_causal_attention`.
+        """
+        for mechanism in (block.mixer.attention.mechanism for block in model.stack.blocks):
+            if mechanism not in (causal_attention, fused_causal_attention):
+                raise ValueError(f"steps compute causal_attention, but this GPT attends by {mechanism}; use `generate`.")
         self.layers = [_layer(block) for block in model.stack.blocks]
         self.n_heads = model.stack.blocks[0].mixer.attention.n_heads
         self.tokens, self.positions = model.tokens.weight, model.positions.vectors
@@ -70,11 +78,10 @@ class CachedGPT:
             logits (B, n_tokens) for the token behind each prompt, and the cache from which `step` goes on.
 
         Raises:
-            ValueError: prompt and room together are more than T_max.
+            ValueError: prompt and room together are more than T_max, a prompt is empty, or lengths do not fit.
         """
+        require_prompts(prompt, room, len(self.positions), lengths)
         B, T = prompt.shape
-        if T + room > len(self.positions):
-            raise ValueError(f"{T} tokens and {room} more are too many for a model of {len(self.positions)} positions.")
         shape = (B, 2, self.n_heads, T + room, self.tokens.shape[1] // self.n_heads)
         past = tuple(self.tokens.new_empty(shape) for _ in self.layers)
         x = self._through((self.tokens[prompt] + self.positions[:T]).flatten(0, 1), past, 0, None).unflatten(0, (B, T))
@@ -147,8 +154,9 @@ def cached_generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths:
     """Compute the same as `generate`, without reading anything twice."""
     cached = CachedGPT(model)
     logits, cache = cached.read(prompt, n, lengths)
-    written = [choose(logits)]
-    for _ in range(n - 1):
-        logits, cache = cached.step(written[-1], cache)
-        written.append(choose(logits))
-    return torch.stack(written, dim=1)
+    written = prompt.new_empty(len(prompt), n)
+    for t in range(n):
+        written[:, t] = choose(logits)
+        if t + 1 < n:
+            logits, cache = cached.step(written[:, t], cache)
+    return written

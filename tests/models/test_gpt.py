@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from course_lib.attention import causal_attention, fused_causal_attention, scaled_dot_product_attention
+from course_lib.attention import LinearAttention, causal_attention, fused_causal_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.models import GPT, beam_search, generate, gpt_parameters, sample
 from course_lib.models.gpt_decoding import CachedGPT, cached_generate
@@ -195,7 +195,34 @@ def test_nothing_that_came_in_is_changed(write):
 def test_more_tokens_than_positions_are_refused(write):
     assert write(model(), TOKENS, T_MAX - T, likeliest).shape == (B, T_MAX - T)
     with pytest.raises(ValueError, match="positions"):
-        write(model(), TOKENS, T_MAX - T + 2, likeliest)
+        write(model(), TOKENS, T_MAX - T + 1, likeliest)
+
+
+@each_way
+def test_nothing_more_to_write_is_nothing_written(write):
+    assert write(model(), TOKENS, 0, likeliest).shape == (B, 0)
+
+
+@each_way
+@pytest.mark.parametrize(
+    ("prompt", "n", "lengths", "message"),
+    [
+        (TOKENS[:, :0], 2, None, "at least one token"),
+        (TOKENS[:0], 2, None, "at least one token"),
+        (TOKENS, -1, None, "n = -1"),
+        (TOKENS, 2, torch.tensor([7, 0, 1]), "from 1 to 7"),
+        (TOKENS, 2, torch.tensor([8, 4, 1]), "from 1 to 7"),
+    ],
+)
+def test_prompts_that_nothing_can_be_written_behind_are_refused(write, prompt, n, lengths, message):
+    with pytest.raises(ValueError, match=message):
+        write(model(), prompt, n, likeliest, lengths)
+
+
+def test_steps_of_another_mechanism_are_refused():
+    """They would compute causal softmax attention all the same, and say something else than the model."""
+    with pytest.raises(ValueError, match=r"causal_attention.*LinearAttention"):
+        CachedGPT(model(LinearAttention()))
 
 
 def test_gradients_are_those_of_finite_differences():
