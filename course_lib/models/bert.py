@@ -24,7 +24,7 @@ from course_lib.attention import Mechanism, scaled_dot_product_attention
 from course_lib.blocks.residual import post_norm
 from course_lib.blocks.stack import Sizes, draw_weights, encoder_stack
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead
-from course_lib.models.checkpoints import read_checkpoint
+from course_lib.models.checkpoints import read_checkpoint, require_tied
 from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.shapes import Lengths, Tokens
 
@@ -130,6 +130,7 @@ class PretrainingBERT(nn.Module):
         config, tensors = read_checkpoint(folder, "bert")
         model = cls(BERT(*_published_sizes(config, folder), mechanism, config["type_vocab_size"]))
         _set_epsilon(model, config)
+        require_tied(tensors, "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight")
         weights = from_bert(tensors)
         if missing := model.state_dict().keys() - weights.keys():
             raise ValueError(f"{folder} has no weights for {sorted(missing)}; `BERT.from_pretrained` needs no heads.")
@@ -141,6 +142,8 @@ def _published_sizes(config: dict[str, object], folder: str | Path) -> tuple[int
     """Give n_tokens, T_max and the sizes; ValueError where the equations are not those of the paper."""
     if config.get("hidden_act", "gelu") != "gelu" or config.get("is_decoder"):
         raise ValueError(f"{folder}: only a BERT that looks both ways, with GELU, can be read.")
+    if config.get("position_embedding_type", "absolute") != "absolute":
+        raise ValueError(f"{folder}: only a BERT whose positions are added to its words can be read.")
     sizes = (config[name] for name in ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers"))
     return config["vocab_size"], config["max_position_embeddings"], Sizes(*sizes)
 

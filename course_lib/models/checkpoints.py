@@ -46,6 +46,16 @@ def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
     return Checkpoint(config, tensors)
 
 
+def require_tied(tensors: dict[str, Tensor], last: str, embedding: str) -> None:
+    """Refuse a published model whose `last` matrix is there and is not its `embedding`: ours are one, the other would be lost.
+
+    Raises:
+        ValueError: the two tensors of these names differ.
+    """
+    if last in tensors and not tensors[last].equal(tensors[embedding]):
+        raise ValueError(f"this model has a last matrix of its own, {last}, which differs from its embedding; ours are one.")
+
+
 def _files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():

@@ -152,6 +152,25 @@ def test_equations_that_are_not_ours_are_refused(tmp_path, setting):
         GPT.from_pretrained(tmp_path)
 
 
+def test_a_last_matrix_of_its_own_is_refused(tmp_path):
+    """Ours is the embedding; another one would be dropped without a word."""
+    peers.saved(peers.gpt2(tie_word_embeddings=False), tmp_path / "gpt")
+    with pytest.raises(ValueError, match="a last matrix of its own"):
+        GPT.from_pretrained(tmp_path / "gpt")
+    peers.saved(peers.bert(tie_word_embeddings=False), tmp_path / "bert")
+    with pytest.raises(ValueError, match="a last matrix of its own"):
+        PretrainingBERT.from_pretrained(tmp_path / "bert")
+    assert BERT.from_pretrained(tmp_path / "bert")
+
+
+def test_positions_of_another_kind_are_refused(tmp_path):
+    peers.saved(peers.bert(), tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"position_embedding_type": "relative_key"}))
+    with pytest.raises(ValueError, match="position"):
+        BERT.from_pretrained(tmp_path)
+
+
 def test_pickled_weights_are_never_opened(tmp_path):
     """The file would write a witness if it were unpickled."""
     witness = tmp_path / "opened"
