@@ -111,4 +111,5 @@ class Transformer(nn.Module):
 
     def _embed(self, words: nn.Embedding, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
         d_model = words.embedding_dim
-        return d_model**0.5 * words(tokens) + self.positions(tokens.shape[1], d_model, device=tokens.device)
+        x = d_model**0.5 * words(tokens)
+        return x + self.positions(tokens.shape[1], d_model, device=tokens.device).to(x.dtype)

@@ -68,7 +68,7 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
         epsilon: as in `halting_distribution`.
 
     Returns:
-        ρ (*batch), from 1 to n_steps + 1; its gradient is that of R alone.
+        ρ (*batch), from 2 (one step, R = 1) to n_steps + 1; its gradient is that of R alone.
 
     Source: Graves 2016, eqs. 9, 13.
     """
@@ -96,7 +96,7 @@ def repeat_block(
     Source: Dehghani et al. 2019, eqs. 4-7.
     """
     for step in range(1, n_steps + 1):
-        x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device), mask)
+        x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device).to(x.dtype), mask)
     return x
 
 
@@ -132,7 +132,7 @@ class SeparateSteps(nn.Module):
     def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
         """Take x (B, T, d_model) through the blocks; each of them costs 1."""
         for step, block in enumerate(self.blocks, start=1):
-            x = block(x + step_encoding(*x.shape[1:], step, device=x.device), mask)
+            x = block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
         return _always(x, len(self.blocks))
 
 
@@ -153,7 +153,7 @@ class AdaptiveSteps(nn.Module):
         total = x.new_zeros(x.shape[:-1])
         for step in range(1, self.n_steps + 1):
             thinks = total < 1 - self.epsilon
-            y = self.block(x + step_encoding(*x.shape[1:], step, device=x.device), mask)
+            y = self.block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
             x = torch.where(thinks[..., None], y, x)
             states.append(x)
             probabilities.append(self.halt(x).squeeze(-1).sigmoid())
