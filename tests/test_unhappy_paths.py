@@ -63,6 +63,7 @@ TAKE_MASKS = [
 
 SIZES = [
     ("attend(scores, v[:, 1:])", "ValueError", "scores (2, 5, 7) look at 7 keys, but values (2, 6, 13) hold 6"),
+    *((f"{x}_linear_attention(k, k, v[:, 1:])", "ValueError", "hold 6") for x in ("causal", "chunked", "recurrent")),
     ("attend(scores, v.mT)", "ValueError", "values (2, 13, 7) hold 13"),
     ("attend(scores, randn(3, T_k, d_v))", "RuntimeError", "size of tensor a (2) must match the size of tensor b (3)"),
     ("scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
@@ -209,8 +210,7 @@ HOLDS = [
     "fused_lstm(x[:, :0], (h + 2, h), *weights[4])[1][0].eq(2).all()",
     "fused_gru(x, (h + 2,), *weights[3], tensor([5, 0]))[1][0][1].eq(2).all()",
     "LSTM(d, n, fused_lstm)(x[:, :0])[0].shape == (B, 0, n)",
-    "carousel_gradient(zeros(0, n)).eq(1).all()",
-    "clip_gradients([zeros(n)], 1.0)[0].eq(0).all()",
+    "carousel_gradient(zeros(0, n)).eq(1).all() and clip_gradients([zeros(n)], 1.0)[0].eq(0).all()",
     "teacher_forced_loss(randn(B, T, 9), 0 * target, 0).isnan()",
     "teacher_forced_loss(randn(B, 1, 9), target[:, :1], 0).isnan()",
 ]

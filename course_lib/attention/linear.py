@@ -34,17 +34,22 @@ def kernel_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: 
     """Attend with the weights written out, φ(q_i)ᵀφ(k_j) / Σ_j' φ(q_i)ᵀφ(k_j'): the definition, at the cost of T_q · T_k.
 
     Args:
-        phi_q: features of the queries (*batch, T_q, f), positive.
-        phi_k: features of the keys (*batch, T_k, f), positive.
+        phi_q: features of the queries (*batch, T_q, f), ≥ 0.
+        phi_k: features of the keys (*batch, T_k, f), ≥ 0.
         v: values (*batch, T_k, d_v).
         mask: any mask, broadcastable to (*batch, T_q, T_k); True = may look.
 
     Returns:
-        context (*batch, T_q, d_v) and weights (*batch, T_q, T_k).
+        context (*batch, T_q, d_v) and weights (*batch, T_q, T_k); a similarity of 0 is a weight of 0.
 
     Source: Katharopoulos et al. 2020, eq. 3, as softmax attention with the scores log φ(q)ᵀφ(k).
     """
-    return attend((phi_q @ phi_k.mT).log(), v, mask)
+    similarity = phi_q @ phi_k.mT
+    related = similarity != 0
+    if mask is not None:
+        require_mask(mask, similarity.shape)
+        related = related & mask
+    return attend(similarity.masked_fill(~related, 1.0).log(), v, related)
 
 
 def linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None) -> Context:
@@ -86,12 +91,12 @@ def causal_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values,
         context (*batch, T, d_v): c_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ z_i with the sums over j ≤ i.
 
     Raises:
-        ValueError: there are not as many queries as keys, or the mask differs from query to query.
+        ValueError: there are not as many queries or values as keys, or the mask differs from query to query.
         TypeError: the mask is not bool.
 
     Source: Katharopoulos et al. 2020, eqs. 9-12.
     """
-    require_one_length(phi_q, phi_k)
+    require_one_length(phi_q, phi_k, v)
     phi_k = silence(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     z = phi_k.cumsum(-2)
@@ -129,7 +134,7 @@ def chunked_linear_attention(
     phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, chunk: int = 64
 ) -> Context:
     """Compute the same as `causal_linear_attention` in chunks, without most of its states; `chunk` changes only the speed."""
-    require_one_length(phi_q, phi_k)
+    require_one_length(phi_q, phi_k, v)
     T = v.shape[-2]
     chunk = max(1, min(chunk, T))
     chunks = ChunkedCausal.apply(*(in_chunks(x, chunk) for x in (phi_q, silence(phi_k, mask), v)))
@@ -141,7 +146,7 @@ def recurrent_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Valu
 
     The state is held in float32 at least: a sum of many terms of 8 bits would stop growing.
     """
-    require_one_length(phi_q, phi_k)
+    require_one_length(phi_q, phi_k, v)
     precise = torch.promote_types(v.dtype, torch.float32)
     phi_q, phi_k = phi_q.to(precise), silence(phi_k, mask).to(precise)
     S, z = v.new_zeros(*v.shape[:-2], phi_k.shape[-1], v.shape[-1], dtype=precise), torch.zeros_like(phi_k[..., :1, :]).sum(-2)
@@ -207,10 +212,14 @@ def divide(numerator: Tensor, normaliser: Tensor) -> Tensor:
     return numerator / divisor(normaliser)
 
 
-def require_one_length(phi_q: Tensor, phi_k: Tensor) -> None:
-    """Refuse queries and keys that are not the same positions."""
+def require_one_length(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> None:
+    """Refuse queries, keys and values that are not those of the same positions."""
     if phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
             f"causal linear attention needs a query for each key, got {phi_q.shape[-2]} queries and {phi_k.shape[-2]} keys. "
             "To go on behind a text that is read already, carry its S and z along with linear_attention_step."
+        )
+    if v.shape[-2] != phi_k.shape[-2]:
+        raise ValueError(
+            f"there are {phi_k.shape[-2]} keys, but values {tuple(v.shape)} hold {v.shape[-2]}: each key needs one."
         )

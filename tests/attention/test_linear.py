@@ -96,6 +96,16 @@ def test_one_position_at_a_time_in_a_loop(normal, agree):
     agree(of_features(causal_linear_attention), by_loop, *inputs(normal, B))
 
 
+def test_a_similarity_of_zero_is_a_weight_of_zero_and_its_gradients_are_numbers(agree, normal):
+    """As of features that a ReLU makes: the logarithm of 0 must not come through, nor where a query finds nothing at all."""
+    features = lambda form: lambda q, k, v: form(q.relu(), k.relu(), v)  # noqa: E731
+    q, k, v = normal(B, T_q, 2), normal(B, T_k, 2), normal(B, T_k, d_v)
+    q.data[0, 1] = -1.0
+    similarity = q.relu() @ k.relu().mT
+    assert 0 < (similarity == 0).sum() < similarity.numel()
+    agree(features(lambda *inputs: kernel_attention(*inputs).context), features(linear_attention), q, k, v)
+
+
 def test_kernel_attention_shows_the_weights(normal):
     phi_q, phi_k, v = (elu_feature_map(x) for x in inputs(normal, B))
     context, weights = kernel_attention(phi_q, phi_k, v, causal_mask(T_k))
