@@ -37,7 +37,7 @@ def linear_probe(features: Float[Tensor, "n d"], labels: Int[Tensor, "n"], n_cla
         the weight W (n_classes, d) and the bias b (n_classes,) at the minimum.
 
     Raises:
-        RuntimeError: a label is not a class, or λ = 0 leaves more than one solution.
+        RuntimeError: a label is not a class, or the system is singular to the last bit, as it can only be with λ = 0.
 
     Source: Hoerl & Kennard 1970, with the features and the labels centred, so that b is not penalised.
     """

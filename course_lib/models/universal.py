@@ -117,7 +117,7 @@ class SharedSteps(nn.Module):
         self.block, self.n_steps = block, n_steps
 
     def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
-        """Take x (B, T, d_model) through the steps; each of them costs 1."""
+        """Take x (B, T, d_model) through the steps; each of them costs 1. ValueError where there is none."""
         return _always(repeat_block(x, self.block, self.n_steps, mask), self.n_steps)
 
 
@@ -130,7 +130,7 @@ class SeparateSteps(nn.Module):
         self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
-        """Take x (B, T, d_model) through the blocks; each of them costs 1."""
+        """Take x (B, T, d_model) through the blocks; each of them costs 1. ValueError where there is none."""
         for step, block in enumerate(self.blocks, start=1):
             x = block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
         return _always(x, len(self.blocks))
@@ -148,7 +148,8 @@ class AdaptiveSteps(nn.Module):
         nn.init.constant_(self.halt.bias, -1.0)
 
     def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
-        """Take x (B, T, d_model) through as many steps as each position asks for."""
+        """Take x (B, T, d_model) through as many steps as each position asks for; ValueError where none is allowed."""
+        _require_a_step(self.n_steps)
         states, probabilities = [], []
         total = x.new_zeros(x.shape[:-1])
         for step in range(1, self.n_steps + 1):
@@ -164,7 +165,13 @@ class AdaptiveSteps(nn.Module):
         return Pondered(mixed, shares, ponder_cost(h, self.epsilon))
 
 
+def _require_a_step(n_steps: int) -> None:
+    if n_steps < 1:
+        raise ValueError(f"a model that thinks takes at least one step, got n_steps = {n_steps}.")
+
+
 def _always(x: Sequence, n_steps: int) -> Pondered:
+    _require_a_step(n_steps)
     last = F.one_hot(torch.tensor(n_steps - 1, device=x.device), n_steps).to(x)
     return Pondered(x, last.expand(*x.shape[:-1], -1), x.new_full(x.shape[:-1], n_steps))
 

@@ -22,7 +22,7 @@ def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) ->
         the mean over the batch, from 0 (same directions) to 4 (opposite ones); 2 for a zero vector.
 
     Raises:
-        RuntimeError: prediction and target differ in shape.
+        RuntimeError: prediction and target do not broadcast to one shape.
 
     Source: Grill et al. 2020, eq. 2. The paper adds the same with the two views exchanged.
     """

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from course_lib.models import LinearMemory, beam_search, greedy, rows_of
+from course_lib.models import LinearMemory, beam_search, extend_beam, greedy, rows_of
 
 END, PADDING, V, B = 1, 0, 5, 3
 WORDS = range(1, V)
@@ -151,6 +151,24 @@ def test_room_for_more_sentences_than_there_are_stays_empty():
     scores = beam_search(step, None, torch.tensor([2]), END, PADDING, 1, width=3).scores
     assert scores[0, 2] == -torch.inf
     torch.testing.assert_close(scores[0, :2].exp(), torch.full((2,), 0.5))
+
+
+def test_a_beam_is_extended_by_hand():
+    """Of a (½) and b (¼): b has ended and stays at ¼; behind a, word 2 has ¾ and word 3 has ¼: ⅜, ¼, ⅛ before any penalty.
+
+    With α = 1 a sentence of 7 words divides its log p by 2, one of a single word by 1.
+    """
+    log_p = torch.tensor([[0.5, 0.25]]).log()
+    odds = torch.tensor([[[0.0, 0.0, 0.75, 0.25], [0.0, 1.0, 0.0, 0.0]]])
+    going, length = torch.tensor([[True, False]]), torch.tensor([[7.0, 1.0]])
+    plain = extend_beam(log_p, odds.log(), going, length, PADDING)
+    assert (plain.parent.tolist(), plain.word.tolist()) == ([[0, 1]], [[2, PADDING]])
+    torch.testing.assert_close(plain.log_p.exp(), torch.tensor([[0.375, 0.25]]))
+    assert plain.scores.equal(plain.log_p)
+    longer = extend_beam(log_p, odds.log(), going, length, PADDING, penalty=1.0)
+    assert (longer.parent.tolist(), longer.word.tolist()) == ([[0, 0]], [[2, 3]])
+    torch.testing.assert_close(longer.log_p.exp(), torch.tensor([[0.375, 0.125]]))
+    torch.testing.assert_close(longer.scores, longer.log_p / 2)
 
 
 def test_rows_are_taken_of_every_tensor_in_a_state():

@@ -231,6 +231,12 @@ def test_the_ponder_cost_teaches_to_halt_earlier():
     assert costs[-1] < costs[0] - 0.5
 
 
+@pytest.mark.parametrize("steps", [SharedSteps(block(), 0), SeparateSteps([]), AdaptiveSteps(block(), D, 0).double()])
+def test_no_step_at_all_is_refused(steps):
+    with pytest.raises(ValueError, match="at least one step"):
+        steps(torch.zeros(B, T, D, dtype=torch.float64))
+
+
 def test_the_number_of_steps_may_be_changed_at_test_time():
     steps, x = SharedSteps(block(), 2), drawn(B, T, D)
     two = steps(x).states
