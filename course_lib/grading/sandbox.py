@@ -154,4 +154,5 @@ def _environment() -> dict[str, str]:
     """Only what Python and torch need: nothing of the grader's environment goes inside."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
-    return {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", **one_thread, **kept}
+    fixed = {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
+    return {**fixed, **one_thread, **kept}

@@ -41,7 +41,7 @@ def mark_of(engine: Engine) -> Callable[..., Mark]:
 
 
 def is_answer(cell: Cell, asked: Exercise) -> bool:
-    return cell.metadata.get("exercise") == asked.id
+    return cell.metadata.get("exercise") == asked.id and "bug" not in cell.metadata
 
 
 def submitted(asked: Exercise, source: str) -> list[Cell]:

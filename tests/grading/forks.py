@@ -16,13 +16,17 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform != "win32" else None
 
 
+def fork():
+    """Fork, also where pytest has threads, which Python 3.12 and later warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return os.fork()
+
+
 def inside(*acts):
     """Run acts one after the other in a fork; give what the last returned, or the name of the error that one raised."""
     read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pid = os.fork()
-    if pid == 0:
+    if (pid := fork()) == 0:
         try:
             result = None
             for act in acts:

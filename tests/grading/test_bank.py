@@ -10,6 +10,10 @@ from course_lib.publishing.source import FunctionSource
 from tests.grading.conftest import submitted
 
 
+def names_in(assignment):
+    return {node.id for target in assignment.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
 def as_a_cell(answer, name):
     """The text of an answer of the bank with what its file imports and defines beside it, under the name of the exercise."""
     tree = ast.parse(Path(sys.modules[answer.__module__].__file__).read_text(encoding="utf-8"))
@@ -18,7 +22,7 @@ def as_a_cell(answer, name):
         for node in tree.body
         if isinstance(node, ast.Import | ast.FunctionDef)
         or (isinstance(node, ast.ImportFrom) and not node.module.startswith("course_lib.exercises"))
-        or (isinstance(node, ast.Assign) and not {"WRONG", "RIGHT", "HINTS", "exercise"} & {t.id for t in node.targets})
+        or (isinstance(node, ast.Assign) and not {"WRONG", "RIGHT", "HINTS", "exercise"} & names_in(node))
     ]
     kept = [node for node in kept if not (isinstance(node, ast.FunctionDef) and "draw" in {a.arg for a in node.args.args})]
     return f"{ast.unparse(ast.Module(kept, []))}\n\n{name} = {answer.__name__}\n"

@@ -28,7 +28,7 @@ def solved(number="04"):
 
 
 def is_answer(cell):
-    return "exercise" in cell.metadata
+    return "exercise" in cell.metadata and "bug" not in cell.metadata
 
 
 def with_answer(change):

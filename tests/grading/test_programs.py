@@ -78,6 +78,13 @@ def test_a_marked_cell_may_name_its_function_otherwise():
     assert found.function == "my_own"
 
 
+def test_the_cell_of_a_bug_hunt_is_no_answer():
+    bug = code("def suspect(x, n_heads):\n    return 1", {"exercise": "04.4", "bug": "views_instead_of_splitting"})
+    assert program(bug, code(STUB, MARKED)).untouched
+    with pytest.raises(NotFound):
+        program(bug)
+
+
 def test_an_answer_may_be_a_value():
     assert program(f"{NAME} = lambda x, n: x").function == NAME
     assert run("import torch", f"def helper(x, n): return torch.abs(x)\n{NAME} = helper")[0] == "import torch"

@@ -17,10 +17,9 @@ from course_lib.grading.isolation import NEEDED, Isolation, measure
 from course_lib.grading.kit import kit
 from course_lib.grading.programs import Part, Program
 from course_lib.grading.sandbox import Sandbox, SandboxFailed
-from course_lib.grading.walls import LINUX
+from tests.grading.forks import fork, linux
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is graded on Windows")
-linux = pytest.mark.skipif(not LINUX, reason="only Linux has every wall")
 ASKED = exercise("04.2")
 
 
@@ -195,8 +194,7 @@ def test_inmates_die_with_the_zygote():
 @linux
 def test_nothing_is_left_when_the_grader_is_killed():
     read, write = os.pipe()
-    grader = os.fork()
-    if grader == 0:
+    if (grader := fork()) == 0:
         own = Sandbox()
         with own.inmate() as inmate:
             inmate.load(program("def f(): pass"), kit("04.1"), [])

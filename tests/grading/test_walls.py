@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.grading import walls
 from course_lib.grading.watchdog import watched
-from tests.grading.forks import LIBC, called, inside, linux, opened, unix
+from tests.grading.forks import LIBC, called, fork, inside, linux, opened, unix
 
 pytestmark = unix
 
@@ -192,8 +192,7 @@ def test_ending_a_child_ends_what_it_left_behind():
 
 def test_the_watchdog_ends_who_takes_too_much():
     read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+    if (pid := fork()) == 0:
         os.read(read, 1)
         hoard = bytearray(b"x") * 2**28
         time.sleep(20 + len(hoard) * 0)
