@@ -47,14 +47,14 @@ PUBLIC = {
         SeparateSteps Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead
         Transformer Universal Writing bahdanau_steps beam_search bert_parameters best_span block_parameters
         both_ways cached_generate classification_head compose_document doubly_stochastic_penalty ema_update
-        ema_update_ extend_beam few_shot_prompt fused_both_ways generate generate_recurrently gpt_parameters greedy
+        ema_update_ extend_beam few_shot_prompt NGram fused_both_ways generate generate_recurrently gpt_parameters greedy
         halting_distribution hoisted_bahdanau_steps linear_probe next_word_probabilities ponder_cost read_checkpoint
         repeat_block rows_of sample scalar_mix soft_attention spectrum stacked_both_ways step_encoding top_k top_p
         training_operations transformer_parameters
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Graph Lookup Pair Recall Reversal Splits Unreachable
-        Vocabulary WrongChecksum cache_folder cora dates digits download joined karate_club les_miserables lookup
+        Vocabulary WrongChecksum cache_folder cora dates digits download joined karate_club language_reference secret_orders walks Walks les_miserables lookup
         marked_neighbour matching_neighbour multi30k number_words pad photographs recall resize reversal see_also spelled
         split warp LUMA Augmentation colour_matrix recolour Pictures few_of_each mnist cifar10
     """,

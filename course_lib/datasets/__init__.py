@@ -12,11 +12,13 @@ from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folde
 from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.graphs import Graph, karate_club, les_miserables
 from course_lib.datasets.handwritten import Digits, digits
+from course_lib.datasets.language_reference import language_reference
 from course_lib.datasets.mnist import mnist
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
 from course_lib.datasets.pictures import Pictures, few_of_each
 from course_lib.datasets.references import see_also
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
+from course_lib.datasets.secret_orders import Walks, secret_orders, walks
 from course_lib.datasets.sentence_pairs import multi30k
 from course_lib.datasets.spelled_numbers import number_words, spelled
 from course_lib.datasets.splits import Pair, Splits, split
@@ -42,6 +44,7 @@ __all__ = [
     "Splits",
     "Unreachable",
     "Vocabulary",
+    "Walks",
     "WrongChecksum",
     "cache_folder",
     "cifar10",
@@ -53,6 +56,7 @@ __all__ = [
     "few_of_each",
     "joined",
     "karate_club",
+    "language_reference",
     "les_miserables",
     "lookup",
     "marked_neighbour",
@@ -66,8 +70,10 @@ __all__ = [
     "recolour",
     "resize",
     "reversal",
+    "secret_orders",
     "see_also",
     "spelled",
     "split",
+    "walks",
     "warp",
 ]

@@ -16,6 +16,7 @@ from course_lib.models.gpt_decoding import Cache, CachedGPT, cached_generate
 from course_lib.models.hierarchical import Document, Hierarchical, compose_document
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
+from course_lib.models.ngram import NGram
 from course_lib.models.probe import Probe, linear_probe, spectrum
 from course_lib.models.prompting import few_shot_prompt
 from course_lib.models.sampling import next_word_probabilities, sample, top_k, top_p
@@ -82,6 +83,7 @@ __all__ = [
     "LinearTransformer",
     "LuongDecoder",
     "MaskedWordHead",
+    "NGram",
     "PlainDecoder",
     "Pondered",
     "Pretraining",

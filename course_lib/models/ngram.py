@@ -1,0 +1,86 @@
+"""N-grams: what came next, counted in tables behind the last n - 1 tokens. The language model to beat.
+
+Interpolated with shorter contexts as in Witten & Bell 1991, method C (https://doi.org/10.1109/18.87000), in the form of Chen &
+Goodman 1999, section 2.4 (https://doi.org/10.1006/csla.1999.0128):
+
+    p(c | h) = (count(h c) + kinds(h) · p(c | h′)) / (count(h) + kinds(h))        h′ is h without its first token
+
+kinds(h) is how many different tokens were seen behind h; below the empty context stands 1 / n_tokens. Training is counting.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Table(NamedTuple):
+    """Counts of one length: `grams` and `contexts` as sorted numbers, and for each context its `total` and its `kinds`."""
+
+    grams: Int[Tensor, "n"]
+    counts: Int[Tensor, "n"]
+    contexts: Int[Tensor, "n_contexts"]
+    total: Int[Tensor, "n_contexts"]
+    kinds: Int[Tensor, "n_contexts"]
+
+
+class NGram:
+    """A language model of tables: it knows what it has counted, word for word, and nothing else."""
+
+    def __init__(self, grams: Int[Tensor, "N order"], n_tokens: int) -> None:
+        """Count.
+
+        Args:
+            grams: (N, order), every run of `order` tokens; those of one text are `text.unfold(0, order, 1)`.
+            n_tokens: size of the vocabulary.
+
+        Raises:
+            ValueError: n_tokens ** order is too large for a 64-bit number, by which a gram is known.
+        """
+        self.n_tokens, self.order = n_tokens, grams.shape[1]
+        if n_tokens**self.order >= 2**63:
+            raise ValueError(f"runs of {self.order} out of {n_tokens} tokens are too many to number; take a lower order.")
+        self.tables = [_count(grams[:, -n:], n_tokens) for n in range(1, self.order + 1)]
+
+    def __len__(self) -> int:
+        """Count the entries of all tables."""
+        return sum(len(table.grams) for table in self.tables)
+
+    def probability(self, grams: Int[Tensor, "N n"]) -> Float[Tensor, "N"]:
+        """Give the probability of the last token of each run, (N,), given the others; `order` of them are looked at."""
+        p = torch.full((len(grams),), 1 / self.n_tokens, dtype=torch.double)
+        for n, table in enumerate(self.tables[: grams.shape[1]], start=1):
+            gram = _number(grams[:, -n:], self.n_tokens)
+            context = gram // self.n_tokens
+            count = _look_up(table.grams, table.counts, gram)
+            total, kinds = (_look_up(table.contexts, values, context) for values in (table.total, table.kinds))
+            p = torch.where(total > 0, (count + kinds * p) / (total + kinds).clamp(min=1), p)
+        return p
+
+    def probabilities(self, context: Int[Tensor, "T"]) -> Float[Tensor, "n_tokens"]:
+        """Give the probability of every token behind one context (T,), of which the end is looked at."""
+        seen = context[len(context) - min(len(context), self.order - 1) :]
+        every = torch.arange(self.n_tokens)[:, None]
+        return self.probability(torch.cat([seen.expand(self.n_tokens, -1), every], dim=1))
+
+
+def _count(grams: Tensor, n_tokens: int) -> Table:
+    kinds_of_grams, counts = _number(grams, n_tokens).unique(return_counts=True)
+    contexts, place = (kinds_of_grams // n_tokens).unique(return_inverse=True)
+    total = torch.zeros_like(contexts).index_add(0, place, counts)
+    return Table(kinds_of_grams, counts, contexts, total, place.bincount(minlength=len(contexts)))
+
+
+def _number(grams: Tensor, n_tokens: int) -> Tensor:
+    """Read each run (N, n) as one number in base n_tokens."""
+    number = grams.new_zeros(len(grams))
+    for column in grams.unbind(1):
+        number = number * n_tokens + column
+    return number
+
+
+def _look_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
+    """Find wanted keys among sorted ones; 0 where a key is not there."""
+    place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
+    return torch.where(keys[place] == wanted, values[place], 0)
