@@ -60,7 +60,7 @@ PUBLIC = {
     """,
     "training": "Step batches train",
     "teaching": """
-        ClaimFailed at_scale claim device explore ledger network peak_memory plots progress record show
+        ClaimFailed at_scale claim clouds device explore ledger network peak_memory plots progress record show
     """,
     "exercises": "Exercise Finding Property UnknownExercise Verdict check exercise exercises verdict",
 }

@@ -3,6 +3,7 @@
 from course_lib.teaching import plots
 from course_lib.teaching.claims import ClaimFailed, claim, ledger
 from course_lib.teaching.device import at_scale, device
+from course_lib.teaching.embeddings import clouds
 from course_lib.teaching.memory import peak_memory
 from course_lib.teaching.networks import network
 from course_lib.teaching.progress import progress
@@ -14,6 +15,7 @@ __all__ = [
     "ClaimFailed",
     "at_scale",
     "claim",
+    "clouds",
     "device",
     "explore",
     "ledger",
