@@ -63,6 +63,7 @@ class Notebook:
         self.given = list(handed_out(lecture))
         self.read = [*read_all([_code(cell) for cell in self.cells]), *_read_once(lecture)]
         self.original = {cell.source for cell in self.given}
+        self._bound, self._changed = _by_name(self.read, "binds"), _by_name(self.read, "changes")
 
     def program(self, exercise: Exercise) -> Program:
         """Put together what is run for an exercise; the earlier ones of its lecture are taken from the library.
@@ -83,7 +84,7 @@ class Notebook:
     def answer(self, exercise: Exercise) -> tuple[str, At]:
         """Find the statement that defines the function of an exercise, and the name it has there."""
         name, marked = exercise.reference.__name__, self._marked(exercise)
-        found = [at for at, statement in self._statements() if name in statement.binds and self._is_own(at, statement, marked)]
+        found = sorted(at for places in self._bound.get(name, {}).values() for at in places if self._is_own(at, marked))
         whole = [at for at in found if not self._at(at).is_stub]
         check = self._check(exercise)
         code = [at for at in whole if self.cells[at[0]].type == "code"]
@@ -101,10 +102,11 @@ class Notebook:
             return name, found[-1]
         raise NotFound(f"No cell of this notebook defines `{name}`.")
 
-    def _is_own(self, at: At, statement: Statement, marked: list[int]) -> bool:
+    def _is_own(self, at: At, marked: list[int]) -> bool:
         """Whether a definition is the student's: not an import of the library, a check, or a cell that was handed out."""
-        handed_out = at[0] not in marked and self.cells[at[0]].source in self.original
-        return not (statement.is_check or statement.is_from_the_course or handed_out)
+        if at[0] >= len(self.cells) or (at[0] not in marked and self.cells[at[0]].source in self.original):
+            return False
+        return not (self._at(at).is_check or self._at(at).is_from_the_course)
 
     def _marked(self, exercise: Exercise) -> list[int]:
         ids = {cell.id for cell in self.given if cell.id and _is_marked(cell, exercise)}
@@ -116,11 +118,6 @@ class Notebook:
         checks = [i for i, cell in enumerate(self.cells) if _grade_id(cell) == wanted]
         return checks[0] if checks else len(self.cells)
 
-    def _statements(self) -> Iterator[tuple[At, Statement]]:
-        for i in range(len(self.cells)):
-            for at in self._in_cell(i):
-                yield at, self._at(at)
-
     def _in_cell(self, cell: int) -> list[At]:
         read = self.read[cell]
         return [] if isinstance(read, Unparsable) else [(cell, j) for j in range(len(read[1]))]
@@ -130,9 +127,9 @@ class Notebook:
 
     def binders(self, name: str, cell: int) -> list[At]:
         """The statements of one cell that bind a name or change it; none where the cell only changes it."""
-        own = [at for at in self._in_cell(cell) if name in self._at(at).binds and not self._at(at).is_check]
+        own = [at for at in self._bound.get(name, {}).get(cell, ()) if not self._at(at).is_check]
         if own and all(self._at(at).assigns for at in own):
-            own = [at for at in self._in_cell(cell) if at in own or name in self._at(at).changes]
+            own = sorted({*own, *self._changed.get(name, {}).get(cell, ())})
         return own
 
     def is_fresh(self, name: str, at: At) -> bool:
@@ -144,13 +141,14 @@ class Notebook:
         """Every `from … import *`."""
         return [at for i in range(len(self.read)) for at in self._in_cell(i) if self._at(at).is_star]
 
-    def around(self, cell: int) -> Iterator[int]:
-        """The other cells in the order in which they are searched: nearest before, then after; code first; then ours."""
-        n = len(self.cells)
-        near = (*range(min(cell, n) - 1, -1, -1), *range(cell + 1, n))
-        yield from (i for i in near if self.cells[i].type == "code")
-        yield from (i for i in near if self.cells[i].type != "code")
-        yield from range(n, len(self.read))
+    def around(self, name: str, cell: int) -> list[int]:
+        """The other cells that bind a name: code first, the nearest before, then the nearest after; last our own cells."""
+
+        def distance(other: int) -> tuple[int, bool, int]:
+            ours = other >= len(self.cells)
+            return (2 if ours else self.cells[other].type != "code"), other > cell, other if ours else abs(other - cell)
+
+        return sorted(self._bound.get(name, {}).keys() - {cell}, key=distance)
 
     def _parts(self, taken: set[At]) -> Iterator[Part]:
         ours = len(self.cells)
@@ -204,7 +202,7 @@ class _Search:
                 return [self.notebook.answer(self.later[name])[1]]
             except (NotFound, Unparsable):
                 return []
-        for other in self.notebook.around(cell):
+        for other in self.notebook.around(name, cell):
             if found := self.notebook.binders(name, other):
                 return found
         self.missing.add(name)
@@ -219,6 +217,16 @@ def handed_out(lecture: str) -> tuple[Cell, ...]:
         return tuple(cell for cell in cells_in(found.unsolved.read_bytes()) if cell.type == "code")
     except (NotACourse, UnknownLecture, OSError, ValueError):
         return ()
+
+
+def _by_name(read: Sequence[Read], what: str) -> dict[str, dict[int, list[At]]]:
+    """For each name the cells, and in each the statements, that bind or change it: looked up often, so found once."""
+    found: dict[str, dict[int, list[At]]] = {}
+    for i, cell in enumerate(read):
+        for j, statement in enumerate(() if isinstance(cell, Unparsable) else cell[1]):
+            for name in getattr(statement, what):
+                found.setdefault(name, {}).setdefault(i, []).append((i, j))
+    return found
 
 
 @cache

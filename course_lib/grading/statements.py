@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 LONGEST_CELL = 100_000
-MOST_CODE = 1_000_000
+MOST_CODE = 500_000
 """Characters of all cells of a notebook together; what stands behind them is not read."""
-MOST_MAGICS = 40
+MOST_MAGICS = 20
 
 _MAGIC = re.compile(r"\s*[%!?]|.*\?\s*$")
 _WHOLE = re.compile(r"\s*%%(\w+)")

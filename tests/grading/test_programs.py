@@ -162,3 +162,12 @@ def test_a_later_exercise_is_the_students():
 def test_names_of_unknown_origin_bring_every_star_import():
     assert "from somewhere import *" in run("from somewhere import *", answer("return mystery(x)"))
     assert "from somewhere import *" not in run("from somewhere import *", answer("return abs(x)"))
+
+
+@pytest.mark.parametrize("join", ["\n", "; "])
+def test_many_names_are_found_each_once(join):
+    names = [f"a{i}" for i in range(500)]
+    source = join.join(f"{name} = 1{join}{name}.b = 2" for name in names)
+    (helper, own) = program("b = 1", source, answer(f"return ({', '.join(names)})"), "a3 = 1").parts
+    assert helper.take == tuple(range(1000))
+    assert own.take == (0,)

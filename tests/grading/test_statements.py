@@ -210,7 +210,7 @@ def test_texts_at_random_are_read_or_refused():
         assert isinstance(found, Unparsable) or all(isinstance(statement, Statement) for statement in found[1])
 
 
-def test_what_stands_behind_a_million_characters_is_not_read():
+def test_what_stands_behind_half_a_million_characters_is_not_read():
     found = read_all(["#" * 90_000] * 12 + ["x = 1"])
     assert isinstance(found[-1], Unparsable)
     assert isinstance(found[0], tuple)
