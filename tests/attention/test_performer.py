@@ -183,3 +183,23 @@ def test_in_multi_head_attention(normal):
     twin.load_state_dict({name: value for name, value in layer.state_dict().items() if "omega" not in name})
     x, mask = normal(B, T_k, 24), padding_mask(torch.tensor([T_k, 3]), T_k)
     torch.testing.assert_close(layer(x, x, x, mask).context, twin(x, x, x, mask).context, atol=0.05, rtol=0)
+
+
+def test_a_hidden_key_takes_nothing_from_long_ones():
+    """Their exponents are far below 0: beside a hidden key at 0, they would all be rounded away."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 3, 5), 20 * torch.randn(1, 7, 5), torch.randn(1, 7, 2)
+    mask, directions = torch.tensor([[[True] * 5 + [False] * 2]]), orthogonal_projection(11, 5)
+    hidden = performer_attention(q, k, v, mask, omega=directions).context
+    torch.testing.assert_close(hidden, performer_attention(q, k[:, :5], v[:, :5], omega=directions).context)
+    assert hidden.any()
+
+
+def test_the_causal_form_is_finite_for_keys_along_long_directions():
+    """With 400 features ‖ω‖²/2 is about 200, and e^200 is no number in float32."""
+    torch.manual_seed(0)
+    directions = orthogonal_projection(11, 400)
+    k = 400**0.25 * directions[None, :3]
+    context = causal_performer_attention(k, k, torch.randn(1, 3, 2), omega=directions).context
+    assert context.isfinite().all()
+    assert context.any()
