@@ -385,8 +385,8 @@ print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 
 #
 # <details><summary>A. Attention, clearly: it can choose among the references.</summary>
 #
-# It could. But ask first whether there is anything to choose: nine references in ten lead to the same topic, so any neighbour
-# is as good a witness as the next.</details>
+# It could. But ask first whether there is anything to choose: most references lead to a function of the same topic (the claims
+# below say how many), so any neighbour is as good a witness as the next.</details>
 # <details><summary>B. The three that read the edges are equal, and ahead of the texts alone.</summary>
 #
 # Yes, and it is worth saying aloud, since the papers' own tables differ by a point or two on graphs of this kind. The edges
