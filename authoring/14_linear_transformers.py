@@ -1,0 +1,976 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["header"]
+# # 14 · Linear transformers
+#
+# **The claim.** Replace the exponential in attention by a product of features, and the sum over the keys can be taken before
+# any query comes: work and memory grow with the length of a text and no longer with its square, and a transformer that was
+# trained in parallel writes like a recurrent network, at one cost a token. The price is sharpness: measured here on a task
+# that needs it, on real text, and on the random features that promise the exponential back.
+#
+# **You need** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 90 minutes.
+# {measured}
+#
+# **Papers.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20 (https://arxiv.org/abs/2006.16236) ·
+# Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4
+# (https://arxiv.org/abs/2009.14794) · Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*.
+#
+# **Decks.** Gaïffas lecture 8 · CSE 891: the table below leads from their sections to ours.
+
+# %% [markdown] tags=["companion"]
+# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | CS | Transformer Variants: cheaper attention | 1 A bill that grows with the square | `course_lib.attention.LinearAttention` |
+# | GA | Quadratic complexity of MSA: a general similarity | 2 Any similarity will do | `course_lib.attention.kernel_attention` |
+# | GA | Linear transformers: a feature map | 3 Sum first, ask later | `course_lib.primitives.elu_feature_map`, `course_lib.attention.linear_attention` |
+# | GA | Linear transformers: random projections | 6 The exponential back, by chance | `course_lib.primitives.favor_features`, `course_lib.attention.PerformerAttention` |
+#
+# </details>
+
+# %%
+import math
+import time
+from pydoc_data.topics import topics
+from statistics import mean, median
+
+import torch
+import torch.nn.functional as F
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib import attention
+from course_lib.attention import Attended, MultiHead, kernel_attention, scaled_dot_product_attention, split_heads
+from course_lib.attention.cached import cached_step
+from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, require_one_length, silence
+from course_lib.blocks import Sizes, encoder_stack, pre_norm
+from course_lib.datasets import lookup
+from course_lib.exercises import check
+from course_lib.models import LinearTransformer, generate_recurrently
+from course_lib.primitives import causal_mask, gaussian_projection, trigonometric_features
+from course_lib.primitives.kernels import Projection, Vectors
+from course_lib.shapes import Context, Mask, Values
+from course_lib.teaching import at_scale, claim, device, explore, ledger, peak_memory, plots, progress, show
+from course_lib.training import batches, train
+
+SEEDS = (0, 1, 2)
+
+# %% [markdown]
+# ## 1 A bill that grows with the square
+#
+# Each token of lecture 04 looks at every other: $L$ tokens make $L^2$ weights. A text of a thousand tokens has a million of
+# them in each head and layer, a book of a hundred thousand has ten thousand million. What does that come to in memory?
+
+# %% [markdown] tags=["predict"]
+# **Predict.** One head with features of size 64 reads 4,096 tokens. Queries, keys and values are 1 MiB each. How much more
+# memory does attention hold at its highest?
+#
+# <details><summary>A. About 1 MiB: the result is as large as the values.</summary>
+#
+# That is what comes out. On the way, every score stands in memory at once.</details>
+# <details><summary>B. About 64 MiB.</summary>
+#
+# That is *one* table of 4,096 by 4,096 numbers. The scores are one such table, the weights made from them another.</details>
+# <details><summary>C. Well above 100 MiB.</summary>
+#
+# Yes. Double the text, and it is four times as much. That is the bill of this lecture.</details>
+
+# %%
+ground = device() if device().type == "cuda" else torch.device("cpu")
+
+
+def one_head(L, d=64):
+    """Queries, keys and values of one head for a text of L tokens."""
+    generator = torch.Generator().manual_seed(SEEDS[0])
+    return [torch.randn(1, 1, L, d, generator=generator).to(ground) for _ in range(3)]
+
+
+def mib_held(form, L, d=64):
+    """The most memory that a mechanism holds at one time over a text of L tokens, in MiB."""
+    inputs = one_head(L, d)
+    return peak_memory(lambda: form(*inputs)) / 2**20
+
+
+def exponent(sizes, costs):
+    """The slope of log cost against log size, by least squares."""
+    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
+    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+
+
+# %% tags=["nbval-check-output"]
+lengths = [1024, 2048, 4096]
+held = [mib_held(scaled_dot_product_attention, L) for L in lengths]
+claim("14.a", "softmax attention over 4,096 tokens, one head: MiB held at its highest", held[-1], at_least=100)
+claim("14.b", "what softmax attention holds grows with the length to the power", exponent(lengths, held), between=(1.9, 2.1))
+
+# %% [markdown]
+# ## 2 Any similarity will do
+#
+# Softmax attention is a weighted mean, and its weights come from a similarity of query and key. Written with *any* similarity
+# that is never negative:
+#
+# $$c_i = \frac{\sum_j \mathrm{sim}(q_i, k_j)\, v_j}{\sum_j \mathrm{sim}(q_i, k_j)} \qquad \text{softmax: } \mathrm{sim}(q, k) = \exp(q^\top k / \sqrt d)$$
+#
+# The trouble is the exponential: it ties each query to each key, and the sum must be made anew for every pair. A similarity
+# that is a **dot product of features**, $\phi(q)^\top \phi(k)$, is tied less tightly, as section 3 shows. The features must be
+# positive, so that weights are. The simplest choice of Katharopoulos et al.:
+#
+# $$\phi(x) = \mathrm{elu}(x) + 1 = \begin{cases} x + 1 & x > 0\\ e^x & x \le 0 \end{cases} \qquad \text{entry by entry}$$
+#
+# | name | shape |
+# | --- | --- |
+# | x, $\phi(x)$ | any, the same |
+
+# %% exercise="14.1" difficulty="●○○" minutes=5
+from course_lib.primitives import elu_feature_map
+
+# %% tags=["nbval-check-output"]
+elu_feature_map = check("14.1", elu_feature_map)
+
+# %% [markdown]
+# In the words of lecture 04 this is `attend` with the scores $\log \phi(q)^\top\phi(k)$, and the library's `kernel_attention` is
+# just that line. It still builds all weights, so it saves nothing; but it lets us *see* what another similarity does.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** One query, 64 random keys. We multiply queries and keys by 10, then by 100. Softmax becomes sharper and
+# sharper. And attention with elu + 1?
+#
+# <details><summary>A. It becomes sharper as well, if more slowly.</summary>
+#
+# Far from 0 the features are $x$ itself or nothing: multiply $x$ by 100, and all similarities grow by nearly the same factor.
+# The division takes it out again.</details>
+# <details><summary>B. Hardly anything changes.</summary>
+#
+# Yes. What grows as a straight line cannot be sharpened by scale. This similarity knows "rather alike", never "this one and no
+# other". Keep it in mind for section 7.</details>
+# <details><summary>C. It overflows.</summary>
+#
+# The exponential is taken of negative numbers alone.</details>
+
+# %%
+generator = torch.Generator().manual_seed(SEEDS[0])
+q, k = torch.randn(500, 1, 64, generator=generator), torch.randn(500, 64, 64, generator=generator)
+scales, largest = [0.1, 0.3, 1, 3, 10, 30, 100], {"softmax": [], "elu + 1": []}
+for scale in scales:
+    phi_q, phi_k = (elu_feature_map(scale * x).float() for x in (q, k))
+    largest["softmax"].append(scaled_dot_product_attention(scale * q, scale * k, k).weights.amax(-1).mean().item())
+    largest["elu + 1"].append(kernel_attention(phi_q, phi_k, k).weights.amax(-1).mean().item())
+lines = {name: (scales, values) for name, values in largest.items()}
+show(
+    plots.curves(lines, "factor on queries and keys", "largest of 64 weights", across={"all alike, 1/64": 1 / 64}, log="x"),
+    alt=f"Largest of 64 weights against a factor on queries and keys from {scales[0]} to {scales[-1]}: softmax rises from "
+    f"{largest['softmax'][0]:.2f} to {largest['softmax'][-1]:.2f}, elu + 1 from {largest['elu + 1'][0]:.3f} to {largest['elu + 1'][-1]:.3f}.",
+)
+
+# %% tags=["nbval-check-output"]
+claim("14.c", "queries and keys times 100, the largest of 64 weights: softmax", largest["softmax"][-1], at_least=0.9)
+claim("14.d", "queries and keys times 100, the largest of 64 weights: elu + 1", largest["elu + 1"][-1], at_most=0.1)
+
+# %% [markdown]
+# ## 3 Sum first, ask later
+#
+# Put $\phi(q)^\top\phi(k)$ into the fraction. The query stands in every term, so it may step out of both sums:
+#
+# $$c_i = \frac{\sum_j \phi(q_i)^\top\phi(k_j)\, v_j^\top}{\sum_j \phi(q_i)^\top\phi(k_j)}
+# = \frac{\phi(q_i)^\top S}{\phi(q_i)^\top z} \qquad S = \sum_j \phi(k_j) v_j^\top \qquad z = \sum_j \phi(k_j)$$
+#
+# $S$ and $z$ know no query. They are made once, in one pass over the text; each query is then answered at a cost that does not
+# depend on the length. In brackets: $(QK^\top)V = Q(K^\top V)$.
+#
+# | name | shape |
+# | --- | --- |
+# | `phi_q`, `phi_k` | (…, T_q, f), (…, T_k, f): from here on features come in, whichever map made them |
+# | `v` | (…, T_k, d_v) |
+# | S, z | (…, f, d_v), (…, f): no axis for the text |
+# | mask | (…, 1, T_k): one for all queries, or the sums could not be shared |
+#
+# Given: `silence(phi_k, mask)` sets the features of hidden keys to 0; `divide(a, b)` gives 0 where b vanishes.
+
+# %% exercise="14.2" difficulty="●●○" minutes=10
+from course_lib.attention import linear_attention
+
+# %% tags=["nbval-check-output"]
+linear_attention = check("14.2", linear_attention)
+
+
+# %%
+def with_elu(mix):
+    """A mechanism `(q, k, v, mask)` for the library's layers: your feature map, and a way to sum."""
+    return lambda q, k, v, mask=None: Attended(mix(elu_feature_map(q), elu_feature_map(k), v, mask).to(v.dtype), None)
+
+
+def multiply_adds(form, *inputs):
+    """Count the multiply-adds of all matrix products in a forward pass."""
+    with FlopCounterMode(display=False) as counter:
+        form(*inputs)
+    return counter.get_total_flops() // 2
+
+
+def milliseconds(form, *inputs):
+    """The median of five runs, after one to warm up."""
+    times = []
+    for _ in range(6):
+        start = time.perf_counter()
+        form(*inputs).context.sum().item()
+        times.append(1_000 * (time.perf_counter() - start))
+    return median(times[1:])
+
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Is linear attention always the cheaper one? One head, $d = 16$, counted in multiply-adds.
+#
+# <details><summary>A. Yes, at every length.</summary>
+#
+# Softmax takes $2L^2d$ and the linear form $2Ld^2$ and a little: for short texts the square of $d$ is the larger.</details>
+# <details><summary>B. From L = d on.</summary>
+#
+# Yes: below, the table of weights is smaller than the state $S$. The next cell finds it by counting.</details>
+# <details><summary>C. Only from a few thousand tokens on.</summary>
+#
+# In *time* that may well be so, against a fused kernel on a fast machine; not in work.</details>
+
+# %%
+ours, softmax = with_elu(linear_attention), scaled_dot_product_attention
+mechanisms = {
+    "softmax, weights built": (softmax, at_scale(cpu=4096, gpu=16384)),
+    "softmax, fused": (attention.fused_scaled_dot_product_attention, at_scale(cpu=8192, gpu=32768)),
+    "linear, yours": (ours, at_scale(cpu=16384, gpu=65536)),
+}
+memory, taken = {}, {}
+with torch.no_grad():
+    for name, (form, longest) in mechanisms.items():
+        sizes = [2**n for n in range(9, 17) if 2**n <= longest]
+        memory[name] = sizes, [mib_held(form, L) for L in sizes]
+        taken[name] = sizes, [milliseconds(form, *one_head(L)) for L in sizes]
+for measured, unit in ((memory, "MiB held at the highest"), (taken, "milliseconds")):
+    slopes = {name: exponent(sizes[-3:], values[-3:]) for name, (sizes, values) in measured.items()}
+    show(
+        plots.curves(measured, "number of tokens, L", unit, "one head, d = 64, forward", log="xy"),
+        alt=f"{unit[0].upper()}{unit[1:]} against the number of tokens, both logarithmic; over the longest three each grows with the length to the power: "
+        + ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
+        + ".",
+    )
+
+# %% [markdown]
+# Look at the lowest line of the first figure. The *fused* kernel of lecture 04 computes softmax attention tile by tile and never
+# holds the table: its memory grows no faster than ours, and is less. What it cannot save is the work, as the second figure
+# shows. So a sentence like "attention needs memory that grows with the square" depends on who computes it; the one about work
+# does not.
+
+# %% tags=["nbval-check-output"]
+library = attention.LinearAttention()
+counted = [256, 512, 1024]
+powers = [round(exponent(counted, [multiply_adds(form, *one_head(L)) for L in counted]), 2) for form in (softmax, library)]
+claim("14.e", "multiply-adds grow with L to the power, fitted (softmax, linear)", powers, equals=[2.0, 1.0])
+first = next(L for L in range(1, 99) if multiply_adds(library, *one_head(L, 16)) < multiply_adds(softmax, *one_head(L, 16)))
+claim("14.f", "with d = 16, the first L at which linear attention takes fewer multiply-adds", first, equals=17)
+slopes = [exponent(sizes[-3:], values[-3:]) for sizes, values in memory.values()]
+claim("14.g", "memory grows with L to the power: softmax with its weights", slopes[0], between=(1.8, 2.1))
+claim("14.h", "memory grows with L to the power: fused softmax, and linear; the larger", max(slopes[1:]), at_most=1.2)
+lead = taken["softmax, weights built"][1][-1] / taken["linear, yours"][1][taken["linear, yours"][0].index(4096)]
+claim("14.i", "time of softmax attention at its longest over that of yours at 4,096", lead, at_least=3)
+
+# %% [markdown]
+# ## 4 Looking back only
+#
+# A language model may not see the future: position $i$ sums over $j \le i$. Then every position has sums of its own, and these
+# are **prefix sums**, each the one before plus one term:
+#
+# $$S_i = \sum_{j \le i} \phi(k_j) v_j^\top \qquad z_i = \sum_{j \le i} \phi(k_j) \qquad c_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top z_i}$$
+#
+# | name | shape |
+# | --- | --- |
+# | `phi_q`, `phi_k` | (…, T, f): as many queries as keys |
+# | all $S_i$; all $z_i$ | (…, T, f, d_v); (…, T, f) |
+# | context | (…, T, d_v) |
+#
+# **Bug hunt.** Somebody's version below is causal where it mixes the values. A model trains with it; the loss is even a
+# little *better* than it should be. Find out why before you run the check.
+
+# %% exercise="14.3" bug="normalises_over_all_positions"
+from course_lib.exercises.lecture_14.causal_linear_attention import normalises_over_all_positions as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("14.3", suspect)
+
+# %% [markdown] tags=["predict"]
+# **Which property broke, and what does it leak?**
+#
+# <details><summary>A. The mask: hidden keys are not silenced.</summary>
+#
+# They are, in the first line.</details>
+# <details><summary>B. The past: the normaliser sums over all positions, so each context knows how much is still to come.</summary>
+#
+# Yes. Numerator and normaliser are two sums, and both must stop at $i$. The size of the context tells the early positions
+# about keys that they must not see: a leak through the denominator.</details>
+# <details><summary>C. The batch: sentences are summed into each other.</summary>
+#
+# The axes are counted from the end, so each sentence is its own.</details>
+
+# %% exercise="14.3" difficulty="●●○" minutes=12
+from course_lib.attention import causal_linear_attention
+
+# %% tags=["nbval-check-output"]
+causal_linear_attention = check("14.3", causal_linear_attention)
+
+# %% [markdown]
+# All those $S_i$ at once are $L \cdot f \cdot d_v$ numbers: with $f = d_v = 64$ more than the $L^2$ of softmax until $L = 4096$.
+# The remedy of practice: cut the text into **chunks** of 64. Inside a chunk, write the little table of weights out; between
+# chunks, carry one state. `chunked_linear_attention` does that, with a backward pass of its own.
+
+# %% tags=["nbval-check-output"]
+inputs = [elu_feature_map(x) for x in one_head(1024)[:2]] + one_head(1024)[2:]
+gap = (attention.chunked_linear_attention(*(x.double() for x in inputs)) - causal_linear_attention(*inputs)).abs().max()
+claim("14.j", "in chunks or by your prefix sums: largest difference over 1,024 tokens", gap, at_most=1e-4)
+tables = {
+    form: peak_memory(lambda form=form: form(*inputs))
+    for form in (attention.causal_attention, attention.causal_linear_attention, attention.chunked_linear_attention)
+}
+by_softmax, by_prefixes, in_chunks = tables.values()
+claim("14.k", "1,024 tokens: memory of prefix sums over that of causal softmax", by_prefixes / by_softmax, at_least=1.5)
+claim("14.l", "1,024 tokens: memory of the chunks over that of causal softmax", in_chunks / by_softmax, at_most=0.5)
+
+# %% [markdown]
+# ## 5 A transformer that is an RNN
+#
+# Read the prefix sums once more, one at a time: $S_i$ needs $S_{i-1}$ and the new token, and nothing else.
+#
+# $$S_i = S_{i-1} + \phi(k_i) v_i^\top \qquad z_i = z_{i-1} + \phi(k_i) \qquad c_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top z_i}$$
+#
+# That is one step of a **recurrent network** whose state is $(S, z)$. In training all positions are computed together; in
+# writing, one step follows the other. It is the same function.
+#
+# | name | shape |
+# | --- | --- |
+# | `S`, `z`: in and out | (…, f, d_v), (…, f) |
+# | `phi_q`, `phi_k`, `v` | (…, f), (…, f), (…, d_v): one position |
+# | returned | context (…, d_v), S, z |
+
+# %% exercise="14.4" difficulty="●●○" minutes=8
+from course_lib.attention import linear_attention_step
+
+# %% tags=["nbval-check-output"]
+linear_attention_step = check("14.4", linear_attention_step)
+
+# %% tags=["nbval-check-output"]
+phi_q, phi_k, v = (x[0, 0, :300].double() for x in inputs)
+S, z, steps = torch.zeros(64, 64).to(v), torch.zeros(64).to(v), []
+for position in zip(phi_q, phi_k, v, strict=True):
+    context, S, z = linear_attention_step(S, z, *position)
+    steps.append(context)
+gap = (torch.stack(steps) - causal_linear_attention(phi_q, phi_k, v)).abs().max()
+claim("14.m", "300 of your steps are the rows of your causal form: largest difference", gap, at_most=1e-5)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A GPT that writes keeps the keys and values of all tokens so far (lecture 07's cache). With one head of size
+# 64, how long is the text when this cache outgrows $S$ and $z$?
+#
+# <details><summary>A. About 32 tokens.</summary>
+#
+# Yes: a token adds $64 + 64$ numbers, and the state has $64 \cdot 64 + 64$. Very soon; but note that the state is large for
+# short texts.</details>
+# <details><summary>B. About 4,000 tokens.</summary>
+#
+# The state has some 4,000 *numbers*, and each token of the cache brings 128.</details>
+# <details><summary>C. Never: both keep everything.</summary>
+#
+# The state adds tokens up into one sum. That it cannot keep them apart is the subject of section 7.</details>
+
+
+# %%
+def written(n, d=64):
+    """Work (multiply-adds) and memory (numbers kept) of the token behind n others: with a cache, and with a state."""
+    x, matrices = torch.randn(1, d), [torch.randn(d, d) for _ in range(4)]
+    cache = [torch.randn(1, 1, n, d) for _ in range(2)]
+    state = [torch.rand(d, d), torch.rand(d)]
+    projected = lambda: [x @ W.mT for W in matrices[:3]]  # noqa: E731
+    with_state = lambda: attention.linear_attention_step(*state, *(y[0] for y in projected()))[0] @ matrices[3]  # noqa: E731
+    work = multiply_adds(cached_step, x, *cache, *matrices), multiply_adds(with_state)
+    return work, (sum(y.numel() for y in cache), sum(y.numel() for y in state))
+
+
+texts = [16, 64, 256, 1024, 4096, 16384]
+costs = {n: written(n) for n in texts}
+lines = {
+    "softmax, with a cache": (texts, [costs[n][1][0] for n in texts]),
+    "linear, with S and z": (texts, [costs[n][1][1] for n in texts]),
+}
+show(
+    plots.curves(lines, "tokens written so far", "numbers kept", "one head, d = 64", log="xy"),
+    alt=f"Numbers kept against the tokens written so far: a cache grows from {costs[16][1][0]:,} at 16 tokens to {costs[16384][1][0]:,} at 16,384; "
+    f"the state has {costs[16][1][1]:,} throughout.",
+)
+
+# %% tags=["nbval-check-output"]
+work_state = {costs[n][0][1] for n in texts}
+growth = exponent(texts[-3:], [costs[n][0][0] for n in texts[-3:]])
+outgrown = next(n for n in range(1, 99) if written(n)[1][0] > written(n)[1][1])
+claim("14.n", "different amounts of work for a token, with a state, from 16 to 16,384 tokens", len(work_state), equals=1)
+claim("14.o", "with a cache, the work for a token grows with the text to the power", growth, between=(0.7, 1.05))
+claim("14.p", "tokens at which the cache of a head of size 64 outgrows S and z", outgrown, equals=33)
+
+# %% [markdown]
+# ## 6 The exponential back, by chance
+#
+# elu + 1 is another similarity. Could features give $\exp(q^\top k)$ itself? Exactly, no: they would have to be infinitely
+# many. But a *mean* can do it. For $\omega \sim N(0, I)$ the mean of $e^{\omega^\top u}$ is $e^{\|u\|^2/2}$; with
+# $u = q + k$ the square has $q^\top k$ in its middle, and the rest is taken off on either side:
+#
+# $$e^{q^\top k} = \mathbb E_\omega\Big[\, e^{\omega^\top q - \|q\|^2/2}\; e^{\omega^\top k - \|k\|^2/2} \Big]
+# \qquad \phi(x) = \frac{1}{\sqrt m}\, e^{\,\Omega x - \|x\|^2/2}$$
+#
+# The $m$ rows of $\Omega$ are drawn once. These are the **positive random features** of the Performer.
+#
+# | name | shape |
+# | --- | --- |
+# | `x` | (…, d); for the softmax of $q^\top k/\sqrt d$, divide q and k by $d^{1/4}$ before |
+# | `omega` | (m, d) |
+# | $\phi(x)$ | (…, m) |
+
+# %% exercise="14.5" difficulty="●●○" minutes=10
+from course_lib.primitives import favor_features
+
+# %% tags=["nbval-check-output"]
+favor_features = check("14.5", favor_features)
+
+# %% [markdown]
+# Rows drawn independently may happen to point the same way, and then say the same twice. Better: keep each row's
+# distribution, but let rows be **perpendicular** to each other, as many as fit, in blocks of $d$. A Gaussian row has a length
+# and a direction, independent of each other; so turn the directions as Gram and Schmidt do, and keep the lengths.
+#
+# | name | shape |
+# | --- | --- |
+# | `omega`: in and out | (m, d): blocks of d rows, the last perhaps shorter |
+#
+# Each row alone is still $N(0, I)$: so every mean, and with it the estimate, stays right.
+
+# %% exercise="14.6" difficulty="●●●" minutes=15
+from course_lib.primitives import orthogonalised
+
+# %% tags=["nbval-check-output"]
+orthogonalised = check("14.6", orthogonalised)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A mean of $m$ independent terms has an error like $1/\sqrt m$. We estimate the attention weights of 64 tokens,
+# once with logits that spread by 0.25 and once by 4, with $m$ from 16 to 4,096. What happens to the error?
+#
+# <details><summary>A. It falls like 1/√m in both cases; at large logits it is a little higher.</summary>
+#
+# The rate holds *eventually*. At large logits, "eventually" is beyond any $m$ that one would pay for.</details>
+# <details><summary>B. At small logits it falls; at large ones it stays where it was, near 1.</summary>
+#
+# Yes. One feature has a variance like $e^{\|q+k\|^2}$: rare, enormous terms carry the mean, and thousands of draws miss
+# them all. An error of 1 means: as wrong as knowing nothing.</details>
+# <details><summary>C. At large logits it grows with m.</summary>
+#
+# More draws never hurt on average.</details>
+
+
+# %%
+def estimated(features, spread, m, seed, turned=True, T=64, d=16):
+    """True attention weights of T random tokens whose logits spread by `spread`, and the weights that m features give."""
+    generator = torch.Generator().manual_seed(seed)
+    q, k = (math.sqrt(spread) * d**-0.25 * torch.randn(T, d, generator=generator) for _ in range(2))
+    omega = gaussian_projection(m, d, generator)
+    omega = orthogonalised(omega).double() if turned else omega.double()
+    similar = features(q.double(), omega) @ features(k.double(), omega).mT
+    return (q @ k.mT).double().softmax(-1), similar / similar.sum(-1, keepdim=True)
+
+
+def error(*setting, **rest):
+    """The relative error of the weights, the median of nine draws."""
+    draws = [estimated(*setting, seed, **rest) for seed in range(9 * SEEDS[0], 9 * SEEDS[0] + 9)]
+    return median(((guess - truth).norm() / truth.norm()).item() for truth, guess in draws)
+
+
+features_tried = [16, 64, 256, 1024, 4096]
+errors = {
+    "positive, logits spread 0.25": [error(favor_features, 0.25, m) for m in features_tried],
+    "positive, logits spread 4": [error(favor_features, 4.0, m) for m in features_tried],
+    "trigonometric, 0.25": [error(trigonometric_features, 0.25, m) for m in features_tried],
+    "trigonometric, 4": [error(trigonometric_features, 4.0, m) for m in features_tried],
+}
+show(
+    plots.curves(
+        {name: (features_tried, values) for name, values in errors.items()},
+        "number of features, m",
+        "relative error of the weights",
+        log="xy",
+    ),
+    alt=f"Relative error of estimated attention weights against the number of features from {features_tried[0]} to {features_tried[-1]}: "
+    + ", ".join(f"{name} from {values[0]:.2f} to {values[-1]:.2f}" for name, values in errors.items())
+    + ".",
+)
+
+# %% [markdown]
+# The two lower lines are a surprise for whoever knows the paper's motto "positive features are better": at *small* logits the
+# **trigonometric** features, $e^{\|x\|^2/2}[\cos \Omega x; \sin \Omega x]/\sqrt m$, estimate better. Their trouble is the sign.
+# Where logits are large, terms of either sign should cancel and do not: weights turn negative, and a sum of them that comes
+# near 0 stands under a fraction.
+
+# %% tags=["nbval-check-output"]
+small, large, cosines, astray = errors.values()
+claim("14.q", "logits spread 0.25: the error falls with m to the power", exponent(features_tried, small), between=(-0.6, -0.3))
+claim("14.r", "logits spread 4: what is left of the error at 256 times the features", large[-1] / large[0], at_least=0.6)
+claim("14.s", "logits spread 4, 4,096 features: relative error, 1 is to know nothing", large[-1], at_least=0.7)
+claim(
+    "14.t",
+    "logits spread 0.25: the trigonometric error over the positive one, 4,096 features",
+    cosines[-1] / small[-1],
+    at_most=0.8,
+)
+lowest = [min(estimated(f, 4.0, 256, s)[1].min().item() for s in SEEDS) for f in (favor_features, trigonometric_features)]
+claim("14.u", "logits spread 4: the lowest weight that positive features give", lowest[0], at_least=0)
+claim("14.v", "logits spread 4: the lowest weight that trigonometric features give", lowest[1], at_most=-0.1)
+
+# %% tags=["nbval-check-output"]
+generator = torch.Generator().manual_seed(SEEDS[0])
+q = k = 0.4 * F.normalize(torch.randn(16, generator=generator), dim=0).double()
+omega = gaussian_projection(16 * 8_000, 16, generator).double()
+spreads, off = [], []
+for rows in (omega, orthogonalised(omega).double()):
+    terms = (favor_features(q, rows) * favor_features(k, rows)).view(8_000, 16).sum(-1) * 8_000
+    spreads.append(terms.std().item())
+    off.append((terms.mean() - (q @ k).exp()).abs().item() / (terms.std().item() / math.sqrt(8_000)))
+claim(
+    "14.w",
+    "mean of 8,000 estimates, off exp(q·k) by standard errors: independent, perpendicular; the larger",
+    max(off),
+    at_most=5,
+)
+claim(
+    "14.x",
+    "spread of an estimate with perpendicular directions over that with independent ones",
+    spreads[1] / spreads[0],
+    at_most=0.98,
+)
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** The weights of one query over 16 keys, true and estimated. Begin with small logits and find an $m$ that you would
+# call good. Keep it, and raise the spread: when does the estimate stop following?
+
+
+# %% tags=["interactive"]
+def draw_weights(spread=0.5, log_m=6, trial=0):
+    """Compare the weights of one query with their estimate from 2^log_m positive features."""
+    truth, guess = (weights[0] for weights in estimated(favor_features, spread, 2**log_m, trial, T=16))
+    keys = list(range(16))
+    lines = {"softmax": (keys, truth), f"{2**log_m} positive features": (keys, guess)}
+    off = (guess - truth).abs().sum().item() / 2
+    show(
+        plots.curves(lines, "key", "weight", f"logits spread {spread:g}"),
+        alt=f"Weights of a query over 16 keys with logits that spread by {spread:g}: {2**log_m} features put {100 * off:.0f} % of the weight on wrong keys.",
+    )
+
+
+explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
+
+# %% [markdown]
+# ## 7 What a sum forgets
+#
+# Now train. The task of lecture 04 again: a text of $n$ pairs of key and value, then questions, each naming a key. Softmax can
+# single out one pair. A linear layer has added all pairs up into $S$, and must read one of them out of the sum. One head,
+# $d_k = 64$, four mechanisms, everything else equal: softmax, yours with elu + 1, the Performer with 64 random features, and
+# as a **control that must fail** the features $\phi(x) = 1$, for which all keys are alike.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** With elu + 1, $S$ has $64 \times 64$ numbers. Up to how many pairs are recalled without fault?
+#
+# <details><summary>A. Up to 64, one for each feature.</summary>
+#
+# With 64 *perpendicular* features one could. But positive vectors are never perpendicular unless they share no feature at all,
+# and elu + 1 never gives a 0: each question stirs up every pair.</details>
+# <details><summary>B. A handful.</summary>
+#
+# Yes, at this budget of training. Each pair that is added blurs the others.</details>
+# <details><summary>C. Any number: training finds the keys that make it work.</summary>
+#
+# It finds better ones than chance. The softmax needs no such luck, since it can be sharpened at will (section 2).</details>
+
+
+# %%
+class Recaller(nn.Module):
+    """Questions look at pairs: a vector for each key, one for each value, one layer of attention, and a read-out."""
+
+    def __init__(self, mechanism, n_keys, n_values, d_model=64):
+        super().__init__()
+        self.key, self.value = nn.Embedding(n_keys, d_model), nn.Embedding(n_values, d_model)
+        for table in (self.key, self.value):
+            nn.init.normal_(table.weight, std=d_model**-0.5)
+        self.attention, self.read_out = MultiHead(d_model, 1, mechanism), nn.Linear(d_model, n_values)
+
+    def forward(self, questions, keys, values):
+        pairs = self.key(keys) + self.value(values)
+        return self.read_out(self.attention(self.key(questions), pairs, pairs).context)
+
+
+def recall(mechanism, n_pairs, seed, steps):
+    """Train on texts of n_pairs pairs; the share of right answers on texts that were never seen, and the model."""
+    data = lookup(4_000, 10, 500, T_q=4, T_k=n_pairs, n_keys=2 * n_pairs, n_values=8, seed=0)
+    learn, unseen = ([part.queries, part.keys, part.values, part.targets] for part in (data.train, data.test))
+    torch.manual_seed(seed)
+    model = Recaller(mechanism(), 2 * n_pairs, 8).to(device())
+    stream = batches(*(part.to(device()) for part in learn), batch_size=64, seed=seed)
+    loss = lambda net, batch: F.cross_entropy(net(*batch[:3]).flatten(0, 1), batch[3].flatten())  # noqa: E731
+    for _ in train(model, stream, loss, steps=steps, lr=5e-3, warmup=steps // 10):
+        pass
+    *given, targets = (part.to(device()) for part in unseen)
+    return (model.eval()(*given).argmax(-1) == targets).float().mean().item(), model
+
+
+# %%
+contenders = {
+    "softmax": lambda: scaled_dot_product_attention,
+    "Performer, m = 64": lambda: attention.PerformerAttention(64, 64),
+    "yours, elu + 1": lambda: with_elu(linear_attention),
+    "control: φ = 1": lambda: attention.LinearAttention(torch.ones_like),
+}
+pairs = at_scale(cpu=[4, 8, 16, 32], gpu=[4, 8, 16, 32, 64])
+right, readers = {name: {n: [] for n in pairs} for name in contenders}, {}
+tasks = [(name, n, seed) for name in contenders for n in pairs for seed in (SEEDS if n == 32 else SEEDS[:1])]
+tasks = [task for task in tasks if "control" not in task[0] or task[1:] in ((4, SEEDS[0]), (32, SEEDS[0]))]
+for name, n, seed in progress(tasks, "recall"):
+    share, readers[name, n] = recall(contenders[name], n, seed, steps=at_scale(cpu=200, gpu=1_000))
+    right[name][n].append(share)
+lines = {
+    name: ([n for n in pairs if right[name][n]], [mean(values) for values in right[name].values() if values])
+    for name in contenders
+}
+show(
+    plots.curves(lines, "pairs in the text", "right answers", across={"a guess among 8": 1 / 8}, log="x"),
+    alt=f"Right answers against the number of pairs from {pairs[0]} to {pairs[-1]}: "
+    + ", ".join(f"{name} from {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
+    + ".",
+)
+
+# %% tags=["nbval-check-output"]
+few, many = ({name: right[name][n] for name in contenders} for n in (4, 32))
+claim(
+    "14.y",
+    "4 pairs: softmax and yours with elu + 1 recall; the lower",
+    min(*few["softmax"], *few["yours, elu + 1"]),
+    at_least=0.9,
+)
+claim("14.z", "32 pairs: softmax recalls, worst of the seeds", min(many["softmax"]), at_least=0.9)
+claim("14.A", "32 pairs: elu + 1 does not, best of the seeds", max(many["yours, elu + 1"]), at_most=0.6)
+claim(
+    "14.B",
+    "32 pairs: what random features gain over elu + 1, worst of the seeds",
+    min(many["Performer, m = 64"]) - max(many["yours, elu + 1"]),
+    at_least=0.05,
+)
+claim("14.C", "the control with all keys alike, even with 4 pairs", max(few["control: φ = 1"]), at_most=0.65)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Now **see it**: the weights of four questions over the 32 pairs of one text, under three trained models, written out
+# by `kernel_attention` where the model itself never builds them. What do you expect of elu + 1?
+#
+# <details><summary>A. A bright cell in each row, at a wrong pair.</summary>
+#
+# It would have to single out a pair, right or wrong. It cannot single out any.</details>
+# <details><summary>B. Rows that are nearly even.</summary>
+#
+# Yes: "rather alike" with all of them. What is read is the average of the values, as with the control.</details>
+# <details><summary>C. A bright cell at the right pair, but too faint to be read.</summary>
+#
+# That is more like the Performer: a share on the right pair, and the rest scattered by chance.</details>
+
+
+# %%
+@torch.no_grad()
+def weights_of(name, part, n=32):
+    """The weights (T_q, T_k) that a trained model gives to the first text, in the order of its pairs."""
+    layer, (questions, keys, values) = readers[name, n].cpu(), (x[:1] for x in (part.queries, part.keys, part.values))
+    pairs = readers[name, n].key(keys) + readers[name, n].value(values)
+    q, k = layer.attention.W_q(layer.key(questions)), layer.attention.W_k(pairs)
+    if name == "softmax":
+        return scaled_dot_product_attention(q, k, k).weights[0]
+    phi = elu_feature_map if "elu" in name else lambda x: favor_features(x / 64**0.25, layer.attention.mechanism.omega)
+    return kernel_attention(phi(q), phi(k), k).weights[0]
+
+
+part = lookup(4_000, 10, 500, T_q=4, T_k=32, n_keys=64, n_values=8, seed=0).test
+maps = {name.removeprefix("yours, "): weights_of(name, part) for name in list(contenders)[:3]}
+share = {name: (weights * part.pattern[0]).sum(-1).mean().item() for name, weights in maps.items()}
+show(
+    plots.attention_maps(maps, x="pair", y="question"),
+    alt="Weights of four questions over 32 pairs; on the right pair lies, on average, "
+    + ", ".join(f"{100 * value:.0f} % in {name}" for name, value in share.items())
+    + ".",
+)
+
+# %% tags=["nbval-check-output"]
+claim("14.D", "32 pairs: weight on the right pair, softmax over elu + 1", share["softmax"] / share["elu + 1"], at_least=3)
+
+# %% [markdown]
+# ## 8 Real text, written at one cost a token
+#
+# Recall of one pair among many is the hardest case. How much sharpness does ordinary text need? Python's own language
+# reference, character by character, repeated paragraphs dropped; one layer, four heads of size 16. The three models share
+# every size and every batch and differ in the mechanism alone.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Bits per character on text that was held back, after equal training. Softmax, elu + 1, and the control
+# $\phi = 1$, a plain average of the past.
+#
+# <details><summary>A. All three about equal: so short a training sees little but letter frequencies.</summary>
+#
+# The plain average tells us what is to be had without looking anywhere in particular. Both others are well below.</details>
+# <details><summary>B. elu + 1 fails here as well: it could not even keep 32 pairs apart.</summary>
+#
+# It could not single out *one* of many. Most of what the next character depends on does not ask for that.</details>
+# <details><summary>C. Softmax and elu + 1 are near each other, the plain average is far behind.</summary>
+#
+# Yes. A short training on characters lives on the last few letters and on what a text is about: a blurred look will do. (As
+# models and trainings grow, softmax draws ahead: copying names and numbers is a recall task again.)</details>
+
+# %%
+paragraphs = dict.fromkeys(paragraph for topic in topics.values() for paragraph in topic.split("\n\n"))
+text = "\n\n".join(paragraphs)
+letters = sorted(set(text))
+number = {letter: i for i, letter in enumerate(letters)}
+T = 32
+codes = torch.tensor([number[letter] for letter in text])
+lines_of_text = codes[: len(codes) // (T + 1) * (T + 1)].view(-1, T + 1)
+lines_of_text = lines_of_text[torch.randperm(len(lines_of_text), generator=torch.Generator().manual_seed(0))].to(device())
+held_back, learn = lines_of_text[:200], lines_of_text[200:]
+print(f"{len(text):,} characters, {len(letters)} different ones; {len(learn):,} pieces of {T} to learn from")
+
+
+# %%
+def bits(model, batch):
+    """Cross-entropy of the next character, in bits."""
+    pieces = batch[0]
+    return F.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten()) / math.log(2)
+
+
+sizes = at_scale(cpu=Sizes(64, 4, 256, 1), gpu=Sizes(256, 16, 1024, 4))
+
+
+def language_model(mechanism, seed, steps):
+    """Train a linear transformer, or its twin with another mechanism; its bits on held-back text, and the model."""
+    torch.manual_seed(seed)
+    model = LinearTransformer(len(letters), sizes)
+    if mechanism is not None:
+        model.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm)
+    model = model.to(device())
+    for _ in train(
+        model, batches(learn, batch_size=16, seed=seed), bits, steps=steps, lr=at_scale(cpu=1e-2, gpu=1e-3), warmup=50
+    ):
+        pass
+    with torch.no_grad():
+        return bits(model.eval(), (held_back,)).item(), model
+
+
+forms = {
+    "softmax": lambda: attention.fused_causal_attention,
+    "linear, elu + 1": lambda: None,
+    "control: φ = 1": lambda: attention.LinearAttention(torch.ones_like, attention.chunked_linear_attention),
+}
+scores, writers = {name: [] for name in forms}, {}
+tasks = [(name, seed) for name in forms for seed in (SEEDS[:1] if "control" in name else SEEDS)]
+for name, seed in progress(tasks, "language models"):
+    measured, writers[name] = language_model(forms[name](), seed, at_scale(cpu=500, gpu=2_000))
+    scores[name].append(measured)
+show(
+    plots.seeds(scores, "bits per character, held-back text"),
+    alt=f"Bits per character on held-back text, a point for each of {len(SEEDS)} seeds: "
+    + ", ".join(f"{name} {mean(values):.2f}" for name, values in scores.items())
+    + ".",
+)
+
+# %% tags=["nbval-check-output"]
+ahead = min(scores["control: φ = 1"]) - max(scores["linear, elu + 1"])
+claim("14.E", "bits per character that elu + 1 gains on a plain average of the past: worst against best", ahead, at_least=0.2)
+average = mean(scores["control: φ = 1"])
+part = (average - mean(scores["linear, elu + 1"])) / (average - mean(scores["softmax"]))
+claim("14.F", "of what softmax gains on the plain average, elu + 1 gains the part", part, at_least=0.5)
+
+# %% [markdown]
+# The linear model now **writes**: `read` takes the prompt in parallel, then each character is one step of the recurrence. The
+# memory is the same after ten characters and after thousands. The model was trained on short pieces, though, and nobody
+# taught it what stands further out: that the state *can* go on for ever does not mean that the text stays good.
+
+# %% tags=["try-it"]
+prompt = "The value of the "
+codes_of_prompt = torch.tensor([[number[letter] for letter in prompt]], device=device())
+generator = torch.Generator(device=device()).manual_seed(0)
+
+
+def draw_letter(logits):
+    """Draw the next character, a little sharpened."""
+    return torch.multinomial((logits / 0.6).softmax(-1), 1, generator=generator)[:, 0]
+
+
+print(
+    prompt + "".join(letters[i] for i in generate_recurrently(writers["linear, elu + 1"], codes_of_prompt, 150, draw_letter)[0])
+)
+
+# %% [markdown] tags=["try-it"]
+# **Try it.** Change the prompt, the sharpness 0.6, the number of characters. Where does the text begin to lose its words?
+# Count the characters: is it near the length of the pieces that the model learned from?
+
+# %% tags=["nbval-check-output"]
+writer = writers["linear, elu + 1"].eval()
+one = codes_of_prompt[:, :1]
+likeliest = lambda logits: logits.argmax(-1)  # noqa: E731
+memory_of = {n: peak_memory(lambda n=n: generate_recurrently(writer, one, n, likeliest)) for n in (20, 200)}
+claim(
+    "14.G", "memory while writing 200 characters over that while writing 20", memory_of[200] / memory_of[20], between=(0.8, 1.2)
+)
+with torch.no_grad():
+    said, kept = writer.read(held_back[:8, :20])
+    for t in range(20, T):
+        logits, kept = writer.step(held_back[:8, t], kept)
+    gap = (logits - writer(held_back[:8, :T])[:, -1]).abs().max()
+claim("14.H", "read in parallel, or token by token: largest difference of the logits after 32 characters", gap, at_most=1e-2)
+
+# %% [markdown] tags=["predict"]
+# ## 9 Take one away
+#
+# **Predict.** Positivity is the one condition on features. Take the identity, $\phi(x) = x$, on random queries and keys: what
+# becomes of the contexts, which should be means of the values?
+#
+# <details><summary>A. They are a little noisier.</summary>
+#
+# A mean can never leave the range of what it is a mean of. These do, by far.</details>
+# <details><summary>B. They leave the range of the values, now and then by a factor of a thousand.</summary>
+#
+# Yes: weights of either sign can sum to nearly 0, and something is divided by that sum.</details>
+# <details><summary>C. They become 0, as positive and negative weights cancel.</summary>
+#
+# Numerator and normaliser both shrink by cancelling; their quotient does not.</details>
+
+# %% tags=["nbval-check-output"]
+generator = torch.Generator().manual_seed(SEEDS[0])
+q, k, v = (torch.randn(200, 64, 16, generator=generator) for _ in range(3))
+range_left = {
+    name: (linear_attention(phi(q), phi(k), v).abs().amax((1, 2)) / v.abs().amax((1, 2))).median().item()
+    for name, phi in (("identity", lambda x: x), ("elu + 1", elu_feature_map))
+}
+claim("14.I", "features of either sign: largest context over largest value, median text", range_left["identity"], at_least=5)
+claim("14.J", "positive features: largest context over largest value, median text", range_left["elu + 1"], at_most=1)
+
+# %% [markdown] tags=["quiz"]
+# ## 10 Before you go
+#
+# **Question 1.** A batch of documents, each of 500 tokens, $d = 1{,}000$ and one head. Would you use linear attention to save
+# work?
+#
+# <details><summary>A. Yes: linear beats quadratic.</summary>
+#
+# Only where the length is beyond $d$. Here $L^2 d$ is *half* of $L d^2$.</details>
+# <details><summary>B. No: the table of weights is smaller than S.</summary>
+#
+# Right: 500 × 500 against 1,000 × 1,000. With ten heads of size 100 the answer turns round.</details>
+# <details><summary>C. It makes no difference; the exponents are what counts.</summary>
+#
+# Exponents count in the end. Where the end begins is a matter of constants (14.f).</details>
+#
+# **Question 2.** Your Performer trains badly; its logits spread by about 5. You can afford four times the features. Will it help?
+#
+# <details><summary>A. Yes: the error halves.</summary>
+#
+# At small logits it would. Section 6 shows the other curve.</details>
+# <details><summary>B. Hardly. Smaller logits would.</summary>
+#
+# Right: a normalisation of queries and keys, or a lower temperature, brings the variance down *exponentially*; features bring
+# it down by a root.</details>
+# <details><summary>C. Trigonometric features would help instead.</summary>
+#
+# They are better where logits are small. At a spread of 5 their signs make the normaliser useless.</details>
+#
+# **Question 3.** Why may linear attention not take any mask?
+#
+# <details><summary>A. Because a mask needs the exponential, exp(-∞) = 0.</summary>
+#
+# A feature vector of zeros hides a key just as well.</details>
+# <details><summary>B. Because S is one sum, shared by all queries.</summary>
+#
+# Right: a mask that differs from query to query asks for other sums. Padding hides a key from all, and the causal mask is special:
+# its sums are prefixes of each other.</details>
+# <details><summary>C. It may: multiply the weights by the mask.</summary>
+#
+# There are no weights. Building them is what we wanted to avoid.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *"Linear attention computes the same as attention, only faster." What is right about this
+# sentence, what is wrong, and for which use would you choose it all the same? Use three measurements of this lecture.*
+#
+# | points | what earns them |
+# | --- | --- |
+# | 1 | says what is the same (a weighted mean of values) and what differs (the similarity) |
+# | 1 | names the loss by a number: sharpness, recall against pairs, or bits per character |
+# | 1 | says when it is cheaper, and when not: the crossing, or the fused kernel's memory |
+# | 1 | chooses a use that follows from it: long texts, or writing in constant memory |
+# | 1 | is clear and short |
+
+# %% [markdown]
+# ## 11 Ledger
+#
+# **Where the deck and the code part ways**, each by a number:
+#
+# - *GA* gives a layer's input as $X \in \mathbb R^d$: the products $XW$ then make one vector, not $L$; $X$ is $L \times d$.
+# - *GA* names two sizes by one $d_k$: that of a key, $W^K \in \mathbb R^{d \times d_k}$, and that of layer $k$'s tokens,
+#   $X_k \in \mathbb R^{L \times d_k}$. With keys of size 8 and tokens of size 32 the residual sum is of two shapes.
+# - *GA*: $\mathrm{sim}(q,k) = \exp(q^\top k/\sqrt d)$ on one slide, $e^{q^\top k}$ on that of the random projections: the features
+#   estimate the second. Without dividing $q$ and $k$ by $d^{1/4}$, it is another attention that is estimated.
+# - *GA*: $\mathrm{elu}(z) = \alpha(e^z - 1)$ for negative $z$, and $\phi = \mathrm{elu} + 1$: with $\alpha$ above 1 that is no longer positive.
+# - *GA*: the trick "solves the memory and computational bottlenecks". Work: only beyond $L = d$ (14.f). Memory: not where the
+#   sums are causal and all are kept (14.k); and softmax itself, fused, needs no memory that grows with the square (14.h).
+# - *GA*: memory $O(L^2 d)$: what grows with the square is one table, whatever $d$ is.
+# - *GA* goes to the random features by way of the Gaussian kernel. That kernel's own features are the trigonometric ones; the positive
+#   ones come from the mean of $e^{\omega^\top(q+k)}$. The two differ in sign, and in error at either end (14.t, 14.v).
+# - *CS* has "lots of focus on reducing the computational complexity", and gives no price; 14.A is one.
+#
+# **What this lecture does not show.** Models are of one layer and trained for seconds; a deeper one can look things up in two steps.
+# At this size the text hardly asks for recall (14.F); at a larger one it does. Other feature maps, gates that forget, and a rule that *corrects* the state
+# instead of adding to it, have gone a long way since 2020. Time is that of one thread, on this machine.
+
+
+# %%
+def conforms(combine):
+    """Whether tensors of these shapes can be combined."""
+    try:
+        combine()
+    except RuntimeError:
+        return False
+    return True
+
+
+generator = torch.Generator().manual_seed(SEEDS[0])
+X, W_K = torch.randn(5, 32, generator=generator), torch.randn(32, 8, generator=generator)
+q, k, v = (torch.randn(50, 64, generator=generator) for _ in range(3))
+scaled = scaled_dot_product_attention(q, k, v).context
+as_on_the_slide = attention.attend(q @ k.mT, v).context
+by_size = [mib_held(scaled_dot_product_attention, 2048, d) for d in (16, 64)]
+
+# %% tags=["nbval-check-output"]
+claim(
+    "14.GA-X",
+    "keys of one X of size d, and of X of 5 by d: shapes",
+    [(X[0] @ W_K).shape, (X @ W_K).shape],
+    equals=[(8,), (5, 8)],
+)
+sums = [conforms(lambda: X + X @ W_K), conforms(lambda: X + X @ W_K @ W_K.mT)]
+claim("14.GA-d", "tokens of size 32 and contexts of the keys' size 8 can be added; of size 32", sums, equals=[False, True])
+apart = ((as_on_the_slide - scaled).norm() / scaled.norm()).item()
+claim("14.GA-root", "attention by exp(q·k) against exp(q·k/√d), d = 64: relative difference", apart, at_least=0.5)
+claim("14.GA-elu", "elu + 1 with α = 2: its lowest feature", (F.elu(q, alpha=2.0) + 1).min(), at_most=-0.1)
+claim("14.GA-memory", "memory at 2,048 tokens when d grows fourfold; L²d says 4", by_size[1] / by_size[0], at_most=1.5)
+
+# %% tags=["ledger"]
+ledger()
