@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from course_lib.objectives.cosine import unit
 
@@ -45,11 +46,32 @@ def nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
 
 
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
-    """Compute `nt_xent` with one product and one pass: log Σ exp minus the partner, τ^-½ put into the vectors beforehand."""
+    """Compute `nt_xent` with one 2N × 2N matrix in all: τ^-½ goes into the vectors, and the backward pass is written out."""
     require_pairs(a, b, temperature)
     first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
-    similarity = z.flatten(0, 1) @ z.flatten(0, 1).mT
-    return similarity.fill_diagonal_(-torch.inf).logsumexp(-1).mean() - (first * second).sum(-1).mean()
+    return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()
+
+
+class _Crowd(torch.autograd.Function):
+    """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
+
+    Left to itself, autograd keeps the scores, their copy without the diagonal, and makes two more on the way back.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, z: Tensor) -> Tensor:
+        """Take vectors (n, d); the scores (n, n) become P in their own place."""
+        scores = (z @ z.mT).fill_diagonal_(-torch.inf)
+        totals = scores.logsumexp(-1, keepdim=True)
+        ctx.save_for_backward(z, scores.sub_(totals).exp_() if len(z) > 1 else torch.zeros_like(scores))
+        return totals.mean()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+        """Give the gradient (n, d)."""
+        z, P = ctx.saved_tensors
+        return (P @ z + P.mT @ z) * (gradient / len(z))
 
 
 def require_pairs(a: Views, b: Views, temperature: float) -> None:
