@@ -13,22 +13,23 @@ import course_lib
 PUBLIC = {
     "shapes": "Context Edges Image Keys Lengths Logits Mask Memory Nodes Queries Scores Sequence States Tokens Values Weights",
     "primitives": """
-        GRU LSTM RNN LearnedPositions StepGradients batch_norm bptt_step carousel_gradient causal_mask clip_gradients
-        dirichlet_energy elu_feature_map encode favor_features fused_gru fused_lstm gaussian_projection gcn_weights
-        gru gru_step hoisted_rnn layer_norm lstm lstm_step orthogonal_projection orthogonalised padding_mask propagate
-        require_edges rnn rnn_step sinusoidal_positions trigonometric_features with_self_loops
+        GRU LSTM RNN LearnedPositions StepGradients batch_norm bptt_step carousel_gradient causal_mask
+        clip_gradients dirichlet_energy elu_feature_map encode favor_features fused_gru fused_lstm
+        gaussian_projection gcn_weights gru gru_step hoisted_rnn layer_norm lstm lstm_step orthogonal_projection
+        orthogonalised padding_mask propagate require_edges rnn rnn_step sinusoidal_positions
+        trigonometric_features with_self_loops
     """,
     "attention": """
         AdditiveAttention Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
         GeneralAttention GraphAttention GraphMechanism HeadStatistics LinearAttention Mechanism MultiHead
-        PerformerAttention Pool additive_scores attend attend_edges attention_over_image average_heads cached_step
-        causal_attention causal_linear_attention causal_performer_attention chunked_linear_attention concat_scores
-        cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores dynamic_edge_scores
-        edge_softmax fused_causal_attention fused_scaled_dot_product_attention gat_edge_scores gat_scores
-        general_scores head_statistics inplace_linear_attention_step kernel_attention linear_attention
-        linear_attention_step mean_pool merge_heads multi_head_attention multi_head_graph_attention
-        performer_attention pool recurrent_linear_attention scaled_dot_product_attention split_heads
-        uniform_graph_attention
+        PerformerAttention Pool additive_scores attend attend_edges attention_over_image average_heads
+        cached_step causal_attention causal_linear_attention causal_performer_attention chunked_linear_attention
+        concat_scores cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores
+        dynamic_edge_scores edge_softmax fused_causal_attention fused_scaled_dot_product_attention
+        gat_edge_scores gat_scores general_scores head_statistics inplace_linear_attention_step kernel_attention
+        linear_attention linear_attention_step mean_pool merge_heads multi_head_attention
+        multi_head_graph_attention performer_attention pool recurrent_linear_attention
+        scaled_dot_product_attention split_heads uniform_graph_attention
     """,
     "blocks": """
         Block ConvNet CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer
@@ -36,32 +37,32 @@ PUBLIC = {
         pre_norm pre_norm_encoder_block
     """,
     "objectives": """
-        Masked SentencePairs byol_loss corrupt mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss
-        segment_input teacher_forced_loss unit lean_nt_xent gathered_nt_xent
+        Masked SentencePairs byol_loss corrupt gathered_nt_xent lean_nt_xent mask_tokens mlm_loss
+        next_token_loss nsp_pairs nt_xent previous_token_loss segment_input teacher_forced_loss unit
     """,
     "models": """
-        BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG AdaptiveSteps
-        BahdanauDecoder Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded Document
-        ELMo Encoded Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder
-        MaskedWordHead PlainDecoder Pondered Pretraining PretrainingBERT Probe Projected ScalarMix SentenceHead
-        SeparateSteps Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead
-        Transformer Universal Writing bahdanau_steps beam_search bert_parameters best_span block_parameters
-        both_ways cached_generate classification_head compose_document doubly_stochastic_penalty ema_update
-        ema_update_ extend_beam few_shot_prompt NGram fused_both_ways generate generate_recurrently gpt_parameters greedy
-        halting_distribution hoisted_bahdanau_steps linear_probe next_word_probabilities ponder_cost read_checkpoint
-        repeat_block rows_of sample scalar_mix soft_attention spectrum stacked_both_ways step_encoding top_k top_p
-        training_operations transformer_parameters
+        BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG
+        AdaptiveSteps BahdanauDecoder Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint
+        Decoded Document ELMo Encoded Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer
+        LuongDecoder MaskedWordHead NGram PlainDecoder Pondered Pretraining PretrainingBERT Probe Projected
+        ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span
+        SpanHead Spoken TagHead Transformer Universal Writing bahdanau_steps beam_search bert_parameters
+        best_span block_parameters both_ways cached_generate classification_head compose_document
+        doubly_stochastic_penalty ema_update ema_update_ extend_beam few_shot_prompt fused_both_ways generate
+        generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
+        next_word_probabilities ponder_cost read_checkpoint repeat_block rows_of sample scalar_mix
+        soft_attention spectrum stacked_both_ways step_encoding top_k top_p training_operations
+        transformer_parameters
     """,
     "datasets": """
-        BEGIN END FORMATS LOCALES PADDING PHOTOGRAPHS UNKNOWN Digits Graph Lookup Pair Recall Reversal Splits Unreachable
-        Vocabulary WrongChecksum cache_folder cora dates digits download joined karate_club language_reference secret_orders walks Walks les_miserables lookup
-        marked_neighbour matching_neighbour multi30k number_words pad photographs recall resize reversal see_also spelled
-        split warp LUMA Augmentation colour_matrix recolour Pictures few_of_each mnist cifar10
+        BEGIN END FORMATS LOCALES LUMA PADDING PHOTOGRAPHS UNKNOWN Augmentation Digits Graph Lookup Pair
+        Pictures Recall Reversal Splits Unreachable Vocabulary Walks WrongChecksum cache_folder cifar10
+        colour_matrix cora dates digits download few_of_each joined karate_club language_reference
+        les_miserables lookup marked_neighbour matching_neighbour mnist multi30k number_words pad photographs
+        recall recolour resize reversal secret_orders see_also spelled split walks warp
     """,
     "training": "Step batches train",
-    "teaching": """
-        ClaimFailed at_scale claim clouds device explore ledger network peak_memory plots progress record show
-    """,
+    "teaching": "ClaimFailed at_scale claim clouds device explore ledger network peak_memory plots progress record show",
     "exercises": "Exercise Finding Property UnknownExercise Verdict check exercise exercises verdict",
 }
 
