@@ -33,6 +33,7 @@ from course_lib.models.scale import (
     gpt_parameters,
     training_operations,
     transformer_parameters,
+    xlnet_parameters,
 )
 from course_lib.models.seq2seq import Decoded, PlainDecoder, Seq2Seq, Spoken
 from course_lib.models.simclr import Projected, SimCLR
@@ -142,4 +143,5 @@ __all__ = [
     "top_p",
     "training_operations",
     "transformer_parameters",
+    "xlnet_parameters",
 ]

@@ -84,6 +84,27 @@ def bert_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_se
     return embeddings + n_layers * block_parameters(d_model, 4 * d_model) + pooler
 
 
+def xlnet_parameters(n_tokens: int, d_model: int, n_layers: int) -> int:
+    """Count the parameters of XLNet: positions are relative, with a fifth projection in each block and no table of their own.
+
+    The five projections have no biases; queries have three, one each for what a token is, how far it stands and in which
+    sentence, and each block two vectors for "same sentence" and "other sentence".
+
+    Args:
+        n_tokens: size of the vocabulary.
+        d_model: features of a token; the networks are four times as wide.
+        n_layers: blocks.
+
+    Returns:
+        the number of parameters, with the one vector that stands for a masked token.
+
+    Source: Yang et al. 2019, sections 2.3 to 2.5 (https://arxiv.org/abs/1906.08237).
+    """
+    attention = 5 * d_model**2 + 3 * d_model + 2 * d_model
+    feed_forward = 8 * d_model**2 + 5 * d_model
+    return (n_tokens + 1) * d_model + n_layers * (attention + feed_forward + 2 * 2 * d_model)
+
+
 def transformer_parameters(n_tokens: int, sizes: Sizes) -> int:
     """Count the parameters of Vaswani's Transformer: one vocabulary of n_tokens, whose matrix serves three times.
 
