@@ -52,7 +52,7 @@ PUBLIC = {
         generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
         next_word_probabilities ponder_cost read_checkpoint repeat_block rows_of sample scalar_mix
         soft_attention spectrum stacked_both_ways step_encoding top_k top_p training_operations
-        transformer_parameters
+        transformer_parameters xlnet_parameters
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES LUMA PADDING PHOTOGRAPHS UNKNOWN Augmentation Digits Graph Lookup Pair
