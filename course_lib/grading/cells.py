@@ -12,6 +12,7 @@ LARGEST_FILE = 100 * 2**20
 """Bytes; outputs with many pictures stay below it."""
 MOST_ITEMS = 4_000_000
 """Braces, brackets and commas in a file: they, not its size, decide how much memory its reading takes."""
+MOST_CELLS = 20_000
 
 
 class Unreadable(ValueError):
@@ -54,6 +55,8 @@ def cells_in(data: bytes) -> list[Cell]:
     cells = _listed(notebook)
     if cells is None:
         raise Unreadable("The file is JSON, but no notebook: it has no cells.")
+    if len(cells) > MOST_CELLS:
+        raise Unreadable(f"The file is too large for a notebook ({len(cells)} cells).")
     return [_cell(cell) for cell in cells if isinstance(cell, dict)]
 
 

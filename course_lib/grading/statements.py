@@ -15,7 +15,7 @@ from functools import cached_property
 
 LONGEST_CELL = 100_000
 MOST_CODE = 500_000
-"""Characters of all cells of a notebook together; what stands behind them is not read."""
+"""Characters of all cells that are read, together; what stands behind them is not read."""
 MOST_MAGICS = 20
 
 _MAGIC = re.compile(r"\s*[%!?]|.*\?\s*$")
@@ -108,7 +108,7 @@ def read_all(sources: Sequence[str]) -> list[Read]:
     found: list[Read] = []
     left, last = MOST_CODE, None
     for i, source in enumerate(sources):
-        left -= len(source)
+        left -= len(source) if len(source) <= LONGEST_CELL else 0
         found.append(_tried(source) if left >= 0 else Unparsable("the notebook is too long"))
         if not source.strip() or left < 0:
             continue
@@ -159,7 +159,7 @@ def _without_magic(source: str, error: SyntaxError) -> str:
         if shell := re.match(r"(\s*\w+\s*=\s*)[%!]", line):
             lines[at] = f"{shell[1]}None"
             return "\n".join(lines)
-    raise Unparsable(f"line {error.lineno}: {error.msg}") from error
+    raise Unparsable(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
 
 
 def _guarded(names: Callable[[ast.stmt], Iterator[str]], node: ast.stmt) -> frozenset[str]:
