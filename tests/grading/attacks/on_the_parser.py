@@ -19,7 +19,7 @@ def nested_lists():
 
 def nested_functions():
     """Functions in functions, as deep as indentation may be."""
-    return "".join(" " * n + f"def general_scores(q, k{n}, W):\n" for n in range(95)) + " " * 95 + "return q"
+    return "".join(" " * n + f"def general_scores(q, k{n}, W):\n" for n in range(95)) + " " * 95 + "return q.sum()"
 
 
 def nested_lambdas():
@@ -81,7 +81,7 @@ def alternatives():
 
 def decorators():
     """Ten thousand decorators."""
-    return "@f\n" * 10_000 + ANSWER + "q"
+    return "@f\n" * 10_000 + ANSWER + "q.sum()"
 
 
 def a_long_number():
@@ -106,7 +106,7 @@ def nested_formats():
 
 def null_bytes():
     """A NUL, which the parser refuses in words of its own."""
-    return ANSWER + "q\0"
+    return ANSWER + "q.sum()\0"
 
 
 def an_encoding():
@@ -121,32 +121,32 @@ def an_unknown_encoding():
 
 def the_other_direction():
     """Marks that turn the direction of the text, so that a reader sees other code than Python does."""
-    return ANSWER + "q  # \u202e k @ W @ q nruter \u2066"
+    return ANSWER + "q.sum()  # \u202e k @ W @ q nruter \u2066"
 
 
 def signs_of_magic():
     """A million signs of a magic in one line."""
-    return "%" * 1_000_000 + "\n" + ANSWER + "q"
+    return "%" * 1_000_000 + "\n" + ANSWER + "q.sum()"
 
 
 def exclamations():
     """A million exclamation marks."""
-    return "!" * 1_000_000 + "\n" + ANSWER + "q"
+    return "!" * 1_000_000 + "\n" + ANSWER + "q.sum()"
 
 
 def questions():
     """A line of a million letters that ends in a question, as IPython's help does."""
-    return "a" * 1_000_000 + "?\n" + ANSWER + "q"
+    return "a" * 1_000_000 + "?\n" + ANSWER + "q.sum()"
 
 
 def blanks():
     """A million blanks before a magic."""
-    return " " * 1_000_000 + "%x\n" + ANSWER + "q"
+    return " " * 1_000_000 + "%x\n" + ANSWER + "q.sum()"
 
 
 def assignments_of_magic():
     """Ten thousand assignments of what a shell says."""
-    return "x = !true\ny = %who\n" * 10_000 + ANSWER + "q"
+    return "x = !true\ny = %who\n" * 10_000 + ANSWER + "q.sum()"
 
 
 def names_that_depend():
@@ -167,17 +167,17 @@ def one_name_often():
 
 def redefinitions():
     """The answer is defined ten thousand times."""
-    return (ANSWER + "q\n") * 10_000
+    return (ANSWER + "q.sum()\n") * 10_000
 
 
 def a_future():
     """A feature of Python that never comes."""
-    return "from __future__ import braces\n" + ANSWER + "q"
+    return "from __future__ import braces\n" + ANSWER + "q.sum()"
 
 
 def a_star():
     """Everything from everywhere, under every name."""
-    return "from course_lib.attention import *\nfrom os import *\n" + ANSWER + "q"
+    return "from course_lib.attention import *\nfrom os import *\n" + ANSWER + "q.sum()"
 
 
 def an_answer_of_another_kind():
@@ -187,12 +187,12 @@ def an_answer_of_another_kind():
 
 def it_deletes_itself():
     """The answer is defined and deleted."""
-    return ANSWER + "q\ndel general_scores\n"
+    return ANSWER + "q.sum()\ndel general_scores\n"
 
 
 def a_shell():
     """A cell that is given to a shell."""
-    return "%%bash\nexit 1\n" + ANSWER + "q"
+    return "%%bash\nexit 1\n" + ANSWER + "q.sum()"
 
 
 def a_surrogate():

@@ -15,7 +15,7 @@ def notebook(*sources: object, **more: object) -> bytes:
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5, **more}).encode()
 
 
-def with_metadata(metadata: object, source: object = "def general_scores(q, k, W): return q") -> bytes:
+def with_metadata(metadata: object, source: object = "def general_scores(q, k, W): return q.sum()") -> bytes:
     cell = {**KIND, "id": "one", "metadata": metadata, "source": source}
     return json.dumps({"cells": [cell], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}).encode()
 
@@ -105,7 +105,7 @@ def a_long_line():
 
 def many_lines():
     """Three million empty lines."""
-    return notebook("\n" * 3_000_000 + "def general_scores(q, k, W): return q")
+    return notebook("\n" * 3_000_000 + "def general_scores(q, k, W): return q.sum()")
 
 
 def lines_as_a_list():
@@ -183,7 +183,7 @@ def half_characters():
 
 def zero_characters():
     """NUL in the middle of a source."""
-    return notebook("def general_scores(q, k, W):\0 return q")
+    return notebook("def general_scores(q, k, W):\0 return q.sum()")
 
 
 def worksheets_of_nothing():

@@ -1,5 +1,6 @@
 """No attack earns a point that the same notebook would not have earned without it, and none changes anything outside."""
 
+import json
 import subprocess
 import sys
 
@@ -76,21 +77,17 @@ def additive_scores(q, k, W, U, v):
     return torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v
 """
 NAIVE = """
-import os, sys, warnings
+import json, os, signal, sys
 from course_lib.exercises import exercise, judge
-from course_lib.grading import pretend
-import torch
 
 asked = exercise("02.2")
 judge(asked, asked.reference, 7)
 get_ipython = lambda: None
-for cell in {cells!r}:
+for cell in json.load(sys.stdin):
     pid = os.fork()
     if pid == 0:
-        import signal
-
         signal.alarm(20)
-        names = {{"__name__": "__main__"}}
+        names = {"__name__": "__main__", "get_ipython": get_ipython}
         try:
             exec(cell, names)
             earned = judge(asked, names["general_scores"], 7).points
@@ -106,7 +103,13 @@ def test_the_same_code_would_fool_a_judge_in_its_own_process(host, without):
     tried = attacks(on_comparisons, by_searching, as_an_object)
     cells = [for_points(attack, host.known) for attack in tried]
     done = subprocess.run(
-        [sys.executable, "-c", NAIVE.format(cells=cells)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", NAIVE],
+        cwd=ROOT,
+        input=json.dumps(cells),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     earned = dict(zip([attack.__name__ for attack in tried], map(int, done.stdout.split()), strict=True))
     fooled = {name for name, points in earned.items() if points > without}
