@@ -77,7 +77,7 @@ SEEDS = (0, 1, 2)
 # ## 1 The club that broke in two
 #
 # From 1970 on an anthropologist wrote down who met whom among the 34 members of a karate club. Then the instructor and the
-# president quarrelled; the club broke in two, and every member took a side.
+# officer who led the club quarrelled; the club broke in two, and every member took a side.
 #
 # We are told the sides of the two *leaders* only, and are to say where each of the others went. Nothing is known of a member
 # but who it is: its features are one row of the identity matrix.
@@ -199,9 +199,6 @@ edge_softmax = check("15.2", edge_softmax)
 # %% exercise="15.3" bug="keeps_the_last_message_only"
 from course_lib.exercises.lecture_15.attend_edges import keeps_the_last_message_only as suspect
 
-# %% tags=["nbval-check-output"]
-suspect = check("15.3", suspect)
-
 # %% [markdown] tags=["predict"]
 # **Which line loses what?**
 #
@@ -215,6 +212,9 @@ suspect = check("15.3", suspect)
 # <details><summary>C. The direction: values are taken at the wrong end.</summary>
 #
 # They are taken at `edges[1]`, the node looked at, as they should be.</details>
+
+# %% tags=["nbval-check-output"]
+suspect = check("15.3", suspect)
 
 # %% exercise="15.3" difficulty="●●○" minutes=10
 from course_lib.attention import attend_edges
@@ -554,7 +554,9 @@ claim(
 #
 # $$e_{ij} = a^\top\, \mathrm{LeakyReLU}(z_i + z_j)$$
 #
-# That is Bahdanau's score from lecture 02, with LeakyReLU in the place of tanh. Now the asker can decide.
+# It is built like Bahdanau's score in lecture 02: a sum of both ends inside the bend, LeakyReLU for tanh. (Brody's eq. 7 gives each end
+# a matrix of its own, as Bahdanau does; one $z = Wh$ for both, as here, halves the parameters and makes $e_{ij} = e_{ji}$.) Now the
+# asker can decide.
 
 # %% tags=["nbval-check-output"]
 everyone = torch.ones(34, 34, dtype=torch.bool).nonzero().mT
@@ -881,7 +883,7 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # 0/0.</details>
 # <details><summary>B. A node whose scores all lie far below others' gets NaN.</summary>
 #
-# Right. Each node needs its own maximum; this is the test that most answers to 15.2 fail first.</details>
+# Right. Each node needs its own maximum; `large scores` is the test that shows it.</details>
 # <details><summary>C. Weights no longer sum to 1.</summary>
 #
 # Where they are numbers at all, they do.</details>

@@ -125,6 +125,8 @@ def _kind(tensor: Tensor) -> str:
 def _first_difference(want: Tensor, have: Tensor) -> str:
     if not isinstance(want, Tensor):
         return f"Expected {want}, got {have}."
+    if want.is_meta or have.is_meta:
+        return f"Expected {want.dtype}, got {have.dtype}."
     apart = (want.double() - have.double()).abs().nan_to_num(nan=torch.inf)
     largest = int(apart.argmax())
     place = str(_index(largest, want.shape)) if want.dim() else ""

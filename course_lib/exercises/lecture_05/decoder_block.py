@@ -56,14 +56,12 @@ def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-def hides_the_end_of_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You put a causal mask on the memory too. The whole source is known before the first word is written, so every word may
-    look at all of it; only the own words have a future."""
-    x = _looked_back(x, own, n_heads, norms[0])
-    mask = causal_mask(x.shape[1], memory.shape[1], device=x.device)
-    mask = mask if memory_mask is None else mask & memory_mask
-    x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, mask).context, *norms[1])
-    return layer_norm(x + feed_forward(x, *network), *norms[2])
+def adds_the_first_input_again(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """You add what comes from the memory to the block's own input. What the words learned of each other is then only in the
+    question and not in the sum; each step adds its output to what it was given."""
+    h = _looked_back(x, own, n_heads, norms[0])
+    m = layer_norm(x + multi_head_attention(h, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
+    return layer_norm(m + feed_forward(m, *network), *norms[2])
 
 
 def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
@@ -177,7 +175,7 @@ WRONG = (
     asks_from_the_memory,
     takes_the_values_from_the_words,
     looks_into_the_future,
-    hides_the_end_of_the_memory,
+    adds_the_first_input_again,
     forgets_the_memory_mask,
     masks_the_words_by_the_memory,
     exchanges_the_attentions_weights,

@@ -123,14 +123,6 @@ def adds_a_batch_axis(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[None, :, :d_model]
 
 
-def stays_on_the_cpu(T, d_model, device=None):
-    """You never use `device`: your encoding is built on the CPU wherever the model lives. Added to embeddings on another
-    device it raises an error."""
-    t = torch.arange(T)[:, None]
-    angle = t / 10_000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
-
-
 def entry_by_entry(T, d_model, device=None):
     """Every entry by itself, in Python's own numbers."""
     rows = []
@@ -185,7 +177,6 @@ WRONG = (
     wants_a_cosine_for_every_sine,
     rounds_the_exponent_down,
     adds_a_batch_axis,
-    stays_on_the_cpu,
 )
 RIGHT = (entry_by_entry, by_the_logarithm_of_the_frequencies, as_shifted_sines, as_turning_hands)
 
@@ -212,7 +203,6 @@ exercise = Exercise(
             needs=("one hand",),
         ),
         Property("far", "A position far away is like any other.", lambda draw: [(500, 8)], needs=("frequencies",)),
-        Property("device", "The table lives on the device that was asked for.", lambda draw: [(3, 4, "meta")]),
         Property("odd", "With an odd number of features, the last sine has no cosine.", lambda draw: [(3, 5), (4, 1)]),
     ),
     wrong=WRONG,

@@ -51,7 +51,8 @@ def subtracts_the_largest_of_all(scores, edges, n_nodes):
     """You subtract the largest score of the whole graph. A node whose scores all lie far below it is left with exponentials
     of 0 only, and 0 / 0 is NaN; each node needs its own largest."""
     query = edges[0].long().expand(scores.shape)
-    exponentials = (scores - scores.detach().amax(-1, keepdim=True)).exp()
+    largest = scores.detach().amax(-1, keepdim=True) if scores.numel() else 0.0
+    exponentials = (scores - largest).exp()
     sums = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_add(-1, query, exponentials)
     return exponentials / sums.gather(-1, query)
 
@@ -217,7 +218,6 @@ exercise = Exercise(
                 _edges(draw, 5, make=edge_lists.tangled),
                 _edges(draw, 7, make=edge_lists.tangled),
                 (draw.normal(3), torch.tensor([[6, 5, 6], [0, 6, 1]]), 7),
-                (draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3),
             ],
             points=2,
             needs=("nodes",),
@@ -233,6 +233,12 @@ exercise = Exercise(
             ],
             points=2,
             needs=("nodes",),
+        ),
+        Property(
+            "no edge",
+            "A graph without edges has no weights, and that is no error.",
+            lambda draw: [(draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3)],
+            needs=("one node",),
         ),
         Property(
             "heads",
