@@ -20,7 +20,7 @@ from course_lib.objectives.cosine import unit
 Views = Float[Tensor, "N d"]
 
 
-def nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
+def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float) -> Float[Tensor, ""]:
     """Average -log of the share that each view gives to its partner among all views but itself.
 
     Args:
