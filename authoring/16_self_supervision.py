@@ -403,12 +403,23 @@ over_untrained = min(ours - theirs for ours, theirs in zip(probed[4], blank[4], 
 claim("16.g", "forty labels: SimCLR's probe leads that of the pixels, worst of the seeds", over_pixels, at_least=0.06)
 claim("16.h", "forty labels: it leads that of an untrained encoder, worst of the seeds", over_untrained, at_least=0.15)
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## 6 See it
 #
-# Each point is an unseen digit, drawn as what it is, along the two widest axes of its embedding. The encoder has not been told
-# what the numerals mean: that they gather is its own doing. Two axes of 64 cannot show it all; the sentence below counts, in
-# all 64, how often the nearest other digit is of the same kind.
+# Each point below is an unseen digit, drawn as what it is, along the two widest axes of its embedding, at three moments of
+# training. The encoder has not been told what the numerals mean.
+#
+# **Predict.** How often is the *nearest* other digit, in all 64 directions, of the same kind: before training, and after?
+#
+# <details><summary>A. A tenth before, nearly always after.</summary>
+#
+# Before is wrong: an untrained network already maps like pictures to like vectors, and a 1 is like a 1.</details>
+# <details><summary>B. More often than not before, nearly always after.</summary>
+#
+# Yes. Gathering the digits into neighbourhoods is the encoder's own doing, but it does not start from nothing.</details>
+# <details><summary>C. The same before and after: no labels, no kinds.</summary>
+#
+# No label says what a kind is. But views of a 4 can be taken for another 4, and hardly for a 0.</details>
 
 
 # %%
