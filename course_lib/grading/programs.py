@@ -6,25 +6,18 @@ taken, so that no test, experiment or training ever runs; nor does anything that
 An earlier exercise that is needed by name is the library's own.
 """
 
-import builtins
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 from course_lib.exercises import Exercise, exercises
 from course_lib.grading.cells import Cell, cells_in
+from course_lib.grading.search import At, NotFound, Search
 from course_lib.grading.statements import Read, Statement, Unparsable, read_all
 from course_lib.publishing import NotACourse, UnknownLecture, lectures, project_root
 
-At = tuple[int, int]
-"""The place of a statement: the number of its cell and its number in the cell."""
-
 _LOOKS_LIKE_CODE = re.compile(r"^(def|class|import|from|\w+ *=) ?", re.MULTILINE)
-
-
-class NotFound(LookupError):
-    """No cell of the notebook holds the exercise."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,7 @@ class Notebook:
         self.given = list(handed_out(lecture))
         self.read = [*read_all([_code(cell) for cell in self.cells]), *_read_once(lecture)]
         self.original = {cell.source for cell in self.given}
-        self._bound, self._changed = _by_name(self.read, "binds"), _by_name(self.read, "changes")
+        self._by_name = {what: _by_name(self.read, what) for what in ("binds", "changes", "stores", "calls")}
 
     def program(self, exercise: Exercise) -> Program:
         """Put together what is run for an exercise; the earlier ones of its lecture are taken from the library.
@@ -75,25 +68,27 @@ class Notebook:
         name, at = self.answer(exercise)
         ready = {other.reference.__name__: other for other in self.exercises if other.id < exercise.id}
         later = {other.reference.__name__: other for other in self.exercises if other.id > exercise.id}
-        search = _Search(self, ready, later)
-        search.take(at)
-        search.finish()
-        untouched = self._at(at).is_stub or self.cells[at[0]].source in self.original
-        return Program(name, (*search.imports(), *self._parts(search.taken)), untouched)
+        search = Search(self, at, ready, later)
+        search.take()
+        untouched = self.at(at).is_stub or self.cells[at[0]].source in self.original
+        imports = (Part("<course>", line, (0,)) for line in search.imports())
+        return Program(name, (*imports, *self._parts(search.taken)), untouched)
 
     def answer(self, exercise: Exercise) -> tuple[str, At]:
         """Find the statement that defines the function of an exercise, and the name it has there."""
         name, marked = exercise.reference.__name__, self._marked(exercise)
-        found = sorted(at for places in self._bound.get(name, {}).values() for at in places if self._is_own(at, marked))
-        whole = [at for at in found if not self._at(at).is_stub]
+        found = sorted(
+            at for places in self._by_name["binds"].get(name, {}).values() for at in places if self._is_own(at, marked)
+        )
+        whole = [at for at in found if not self.at(at).is_stub]
         check = self._check(exercise)
         code = [at for at in whole if self.cells[at[0]].type == "code"]
         for places in ([at for at in code if at[0] <= check], code, whole):
             if places:
                 return name, places[-1]
         for cell in marked:
-            functions = [(n, at) for at in self._in_cell(cell) for n in self._at(at).binds if not self._at(at).assigns]
-            if len(functions) == 1 and not self._at(functions[0][1]).is_stub:
+            functions = [(n, at) for at in self._in_cell(cell) for n in self.at(at).binds if not self.at(at).assigns]
+            if len(functions) == 1 and not self.at(functions[0][1]).is_stub:
                 return functions[0]
         for cell in marked:
             if isinstance(self.read[cell], Unparsable):
@@ -106,7 +101,7 @@ class Notebook:
         """Whether a definition is the student's: not an import of the library, a check, or a cell that was handed out."""
         if at[0] >= len(self.cells) or (at[0] not in marked and self.cells[at[0]].source in self.original):
             return False
-        return not (self._at(at).is_check or self._at(at).is_from_the_course)
+        return not (self.at(at).is_check or self.at(at).is_from_the_course)
 
     def _marked(self, exercise: Exercise) -> list[int]:
         ids = {cell.id for cell in self.given if cell.id and _is_marked(cell, exercise)}
@@ -122,24 +117,41 @@ class Notebook:
         read = self.read[cell]
         return [] if isinstance(read, Unparsable) else [(cell, j) for j in range(len(read[1]))]
 
-    def _at(self, at: At) -> Statement:
+    def at(self, at: At) -> Statement:
+        """The statement at a place."""
         return self.read[at[0]][1][at[1]]
 
     def binders(self, name: str, cell: int) -> list[At]:
         """The statements of one cell that bind a name or change it; none where the cell only changes it."""
-        own = [at for at in self._bound.get(name, {}).get(cell, ()) if not self._at(at).is_check]
-        if own and all(self._at(at).assigns for at in own):
-            own = sorted({*own, *self._changed.get(name, {}).get(cell, ())})
-        return own
+        own = [at for at in self._by_name["binds"].get(name, {}).get(cell, ()) if not self.at(at).is_check]
+        return sorted({*own, *self._changers(name, own, cell)}) if own else []
+
+    def changers(self, name: str, binders: list[At], until: int) -> list[At]:
+        """The statements that change a name between the cell that binds it and another cell: the student's own ones."""
+        start = min(at[0] for at in binders) + 1 if binders[0][0] < len(self.cells) else 0
+        return [at for cell in range(start, until + 1) if self._is_new(cell) for at in self._changers(name, binders, cell)]
+
+    def callers(self, names: frozenset[str], until: int) -> list[At]:
+        """The statements of the student that call a function for what it does, up to a cell."""
+        places = [at for name in names for cell in self._by_name["calls"].get(name, {}).values() for at in cell]
+        return [at for at in places if at[0] <= until and self._is_new(at[0])]
+
+    def _changers(self, name: str, binders: list[At], cell: int) -> list[At]:
+        """A method may be called on what was assigned; of functions, classes and modules only parts are assigned."""
+        what = "changes" if all(self.at(at).assigns for at in binders) else "stores"
+        return self._by_name[what].get(name, {}).get(cell, [])
+
+    def _is_new(self, cell: int) -> bool:
+        return self.cells[cell].type == "code" and self.cells[cell].source not in self.original
 
     def is_fresh(self, name: str, at: At) -> bool:
         """Whether a statement gives a name a value that does not come from the value before."""
-        statement = self._at(at)
+        statement = self.at(at)
         return not statement.assigns or (name in statement.binds and name not in statement.needs)
 
     def stars(self) -> list[At]:
         """Every `from … import *`."""
-        return [at for i in range(len(self.read)) for at in self._in_cell(i) if self._at(at).is_star]
+        return [at for i in range(len(self.read)) for at in self._in_cell(i) if self.at(at).is_star]
 
     def around(self, name: str, cell: int) -> list[int]:
         """The other cells that bind a name: code first, the nearest before, then the nearest after; last our own cells."""
@@ -148,65 +160,12 @@ class Notebook:
             ours = other >= len(self.cells)
             return (2 if ours else self.cells[other].type != "code"), other > cell, other if ours else abs(other - cell)
 
-        return sorted(self._bound.get(name, {}).keys() - {cell}, key=distance)
+        return sorted(self._by_name["binds"].get(name, {}).keys() - {cell}, key=distance)
 
     def _parts(self, taken: set[At]) -> Iterator[Part]:
         ours = len(self.cells)
         for cell in sorted({cell for cell, _ in taken}, key=lambda cell: (cell < ours, cell)):
             yield Part(f"<cell {cell + 1}>", self.read[cell][0], tuple(sorted(j for i, j in taken if i == cell)))
-
-
-@dataclass
-class _Search:
-    """The search for everything that an answer needs."""
-
-    notebook: Notebook
-    ready: dict[str, Exercise]
-    later: dict[str, Exercise]
-    taken: set[At] = field(default_factory=set)
-    given: set[str] = field(default_factory=set)
-    missing: set[str] = field(default_factory=set)
-
-    def take(self, first: At) -> None:
-        waiting = [first]
-        while waiting:
-            at = waiting.pop()
-            if at in self.taken:
-                continue
-            self.taken.add(at)
-            for name in self.notebook._at(at).needs:
-                waiting += self._found(name, at[0])
-
-    def finish(self) -> None:
-        """Where a name was found nowhere, it may come from an `import *`."""
-        if self.missing:
-            self.taken.update(self.notebook.stars())
-
-    def imports(self) -> Iterator[Part]:
-        for name in sorted(self.given):
-            module = self.ready[name].reference.__module__
-            yield Part("<course>", f"from {module} import {name}", (0,))
-
-    def _found(self, name: str, cell: int) -> list[At]:
-        own = self.notebook.binders(name, cell)
-        if any(self.notebook.is_fresh(name, at) for at in own):
-            return own
-        return own + ([] if hasattr(builtins, name) else self._elsewhere(name, cell))
-
-    def _elsewhere(self, name: str, cell: int) -> list[At]:
-        if name in self.ready:
-            self.given.add(name)
-            return []
-        if name in self.later:
-            try:
-                return [self.notebook.answer(self.later[name])[1]]
-            except (NotFound, Unparsable):
-                return []
-        for other in self.notebook.around(name, cell):
-            if found := self.notebook.binders(name, other):
-                return found
-        self.missing.add(name)
-        return []
 
 
 @cache

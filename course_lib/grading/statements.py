@@ -41,7 +41,24 @@ class Statement:
     @cached_property
     def changes(self) -> frozenset[str]:
         """The names whose value it changes in place, as `x[i] = …`, `x.y = …` and `x.append(…)` do."""
-        return _guarded(_changed, self.node)
+        return self.stores | _guarded(_told, self.node)
+
+    @cached_property
+    def stores(self) -> frozenset[str]:
+        """The names of whose value it assigns a part, as `x[i] = …` and `x.y = …` do."""
+        return _guarded(_stored, self.node)
+
+    @cached_property
+    def calls(self) -> frozenset[str]:
+        """The functions that it calls for what they do, by standing alone or as decorators."""
+        called = [self.node.value] if isinstance(self.node, ast.Expr) else getattr(self.node, "decorator_list", ())
+        functions = (call.func if isinstance(call, ast.Call) else call for call in called)
+        return frozenset(function.id for function in functions if isinstance(function, ast.Name))
+
+    @property
+    def acts(self) -> bool:
+        """Whether it defines a function that changes something outside of it."""
+        return isinstance(self.node, ast.FunctionDef) and bool(self.stores & self.needs or self.binds - {self.node.name})
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -173,6 +190,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield node.name
+            yield from (name for part in ast.walk(node) if isinstance(part, ast.Global) for name in part.names)
             return
         case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             return
@@ -186,19 +204,23 @@ def _bound(node: ast.AST) -> Iterator[str]:
         yield from _bound(child)
 
 
-def _changed(node: ast.stmt) -> Iterator[str]:
+def _stored(node: ast.stmt) -> Iterator[str]:
     for part in ast.walk(node):
-        match part:
-            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-                owner = part
-            case ast.Expr(value=ast.Call(func=ast.Attribute() as owner)):
-                pass
-            case _:
-                continue
-        while isinstance(owner, ast.Subscript | ast.Attribute):
-            owner = owner.value
-        if isinstance(owner, ast.Name):
-            yield owner.id
+        if isinstance(part, ast.Subscript | ast.Attribute) and isinstance(part.ctx, ast.Store):
+            yield from _owner(part)
+
+
+def _told(node: ast.stmt) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+            yield from _owner(part.value.func)
+
+
+def _owner(part: ast.expr) -> Iterator[str]:
+    while isinstance(part, ast.Subscript | ast.Attribute):
+        part = part.value
+        if isinstance(part, ast.Name):
+            yield part.id
 
 
 def _used(node: ast.stmt) -> Iterator[str]:

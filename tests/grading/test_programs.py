@@ -171,3 +171,21 @@ def test_many_names_are_found_each_once(join):
     (helper, own) = program("b = 1", source, answer(f"return ({', '.join(names)})"), "a3 = 1").parts
     assert helper.take == tuple(range(1000))
     assert own.take == (0,)
+
+
+def test_what_is_changed_between_its_cell_and_the_answer_is_changed():
+    needed = answer("return table[0]")
+    assert "table[0] = 1" in run("table = {}", "table[0] = 1", needed)
+    assert "table.append(1)" in run("table = []", "table.append(1)", needed)
+    assert "table[0] = 1" not in run("table = {}", needed, "table[0] = 1")
+    assert "table.x = 1" in run("class table: pass", "table.x = 1", needed)
+    assert "table.draw()" not in run("import table", "table.draw()", needed)
+
+
+def test_functions_that_change_something_are_called():
+    prepare = "def prepare():\n    global table\n    table = [1]"
+    assert "prepare()" in run(prepare, "prepare()", answer("return table[0]"))
+    assert "prepare()" not in run(prepare, answer("return table[0]"), "prepare()")
+    register = "def register(f):\n    table[f.__name__] = f\n    return f"
+    assert "@register" in run("table = {}", register, "@register\ndef one(): pass", answer("return table"))
+    assert "show(1)" not in run("def show(x): print(x)", "show(1)", answer("return show"))

@@ -66,6 +66,33 @@ def test_the_names_whose_value_a_statement_changes(source, changes):
     assert only(source).changes == set(changes.split())
 
 
+def test_parts_are_assigned_and_methods_are_called():
+    assert only("x[0].y = z.w = 1").stores == {"x", "z"}
+    assert only("x.append(1)").stores == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "calls"),
+    [("f(x)", "f"), ("@f\n@g(1)\ndef h(): pass", "f g"), ("y = f(x)", ""), ("x.f()", ""), ("@f\nclass A: pass", "f")],
+)
+def test_the_functions_that_are_called_for_what_they_do(source, calls):
+    assert only(source).calls == set(calls.split())
+
+
+@pytest.mark.parametrize(
+    ("source", "acts"),
+    [
+        ("def f():\n    global x\n    x = 1", True),
+        ("def f(y):\n    x[y] = 1", True),
+        ("def f(x):\n    x[0] = 1", False),
+        ("def f():\n    return g(1)", False),
+        ("x[0] = 1", False),
+    ],
+)
+def test_a_function_acts_that_changes_what_is_outside_of_it(source, acts):
+    assert only(source).acts is acts
+
+
 @pytest.mark.parametrize(
     ("source", "is_stub"),
     [
