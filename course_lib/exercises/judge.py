@@ -46,6 +46,8 @@ def same_shapes(expected: Outcome, got: Outcome) -> Miss | None:
         return Miss(f"It should return {_count(expected)}, and it returned {_count(got)}.")
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not isinstance(want, Tensor):
+            if type(want) is not type(have):
+                return Miss(f"{name} should be of type {type(want).__name__}, and it is of type {type(have).__name__}.")
             continue
         if not isinstance(have, Tensor):
             return Miss(f"{name} should be a tensor, and it is of type {type(have).__name__}.")
@@ -122,9 +124,9 @@ def _kind(tensor: Tensor) -> str:
     return "floating point" if tensor.is_floating_point() else "integer"
 
 
-def _first_difference(want: Tensor, have: Tensor) -> str:
+def _first_difference(want: object, have: object) -> str:
     if not isinstance(want, Tensor):
-        return f"Expected {want}, got {have}."
+        return f"Expected {want!r}, got {have!r}."
     if want.is_meta or have.is_meta:
         return f"Expected {want.dtype}, got {have.dtype}."
     apart = (want.double() - have.double()).abs().nan_to_num(nan=torch.inf)

@@ -45,8 +45,11 @@ def test_endless_recursion_is_an_error_like_any_other():
 def test_a_result_of_another_type_is_refused_in_words(asked, result):
     found = verdict(asked.id, lambda *inputs: result)
     assert (found.passed, found.misconception) == (False, None)
+    if asked.id == "07.6" and isinstance(result, str):  # a text is asked for, but not this one
+        assert failing(found)[0] == "zero-shot"
+        return
     assert failing(found)[0] in ("runs", "shape")
-    assert re.search(r"It returned None\.|should be a tensor|It should return|should have shape", found.message)
+    assert re.search(r"It returned None\.|should be (a tensor|of type)|It should return|should have shape", found.message)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,11 @@ def answer(*inputs):
 
 
 def typed(wrong):
-    """Give the source of a wrong answer, as a student would type it below the imports of the lecture."""
-    return f"from {wrong.__module__} import *\n\n{inspect.getsource(wrong)}\nanswer = {wrong.__name__}"
+    """Give the source of a wrong answer, as a student would type it, below what its file imports and defines."""
+    beside = (
+        f"import {wrong.__module__} as bank\nglobals().update((k, v) for k, v in vars(bank).items() if not k.startswith('__'))"
+    )
+    return f"{beside}\n\n{inspect.getsource(wrong)}\nanswer = {wrong.__name__}"
 
 
 def html(id, answer):

@@ -6,8 +6,19 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
-from course_lib.attention import CachedStep
+from course_lib.attention import CachedStep, cached_step
 from course_lib.attention.core import attend
+from course_lib.exercises.exercise import (
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -166,3 +177,56 @@ WRONG = (
     masks_as_if_it_stood_first,
 )
 RIGHT = (head_by_head, in_einsum, fused_on_a_padded_cache)
+
+
+def _step(draw: Draw, B: int, T: int, h: int = 3) -> Call:
+    """A past of T tokens and one more, all sizes different, scores large enough that the scale matters."""
+    d_k, d_v, d_in, d_model = (size + (size == h) for size in draw.sizes(4))
+    sizes = ((h * d_k, d_in), (h * d_k, d_in), (h * d_v, d_in), (d_model, h * d_v))
+    W = [draw.normal(*size, scale=0.7) for size in sizes]
+    return draw.normal(B, d_in), draw.normal(B, h, T, d_k), draw.normal(B, h, T, d_v), *W
+
+
+exercise = Exercise(
+    id="07.4",
+    title="One step with a cache",
+    reference=cached_step,
+    properties=(
+        runs_on(lambda draw: [_step(draw, 2, 5)]),
+        has_shape("An output, and caches one token longer.", lambda draw: [_step(draw, 2, 5), _step(draw, 1, 0)]),
+        Property(
+            "keys", "The new key stands behind the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(1), points=2
+        ),
+        Property("values", "The new value stands behind the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(2)),
+        Property(
+            "first",
+            "The first token of a text sees itself alone.",
+            lambda draw: [_step(draw, 2, 0)],
+            right_result(0),
+        ),
+        Property(
+            "one head",
+            "With one head, the new token attends to the past and to itself, scaled by √d_k.",
+            lambda draw: [_step(draw, 1, 5, h=1)],
+            right_result(0),
+            points=2,
+            needs=("first",),
+        ),
+        Property(
+            "output",
+            "The output is the last row of causal multi-head attention over the whole text.",
+            lambda draw: [_step(draw, 1, 5), _step(draw, 1, 7, h=5)],
+            right_result(0),
+            points=2,
+            needs=("one head",),
+        ),
+        Property(
+            "batch", "Each text has a past of its own.", lambda draw: [_step(draw, 3, 5)], needs=("keys", "values", "output")
+        ),
+        has_gradient(lambda draw: [_step(draw, 2, 5), _step(draw, 2, 0)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_step(draw, 2, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

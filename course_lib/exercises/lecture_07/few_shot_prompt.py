@@ -2,6 +2,9 @@
 
 from itertools import accumulate
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.models import few_shot_prompt
+
 HINTS = (
     (
         "Write the prompt of the example out, one line below the other, and mark every space and every line break. What is the "
@@ -168,3 +171,69 @@ WRONG = (
     takes_shots_off_the_list,
 )
 RIGHT = (from_the_newest_backwards, line_by_line, by_lengths_alone)
+
+WORDS = ("otter", "mint", "plush giraffe", "cheese", "sea", "a long word or two", "tea", "snow")
+
+
+def _shots(draw: Draw, n: int) -> tuple[list[tuple[str, str]], str]:
+    """Draw n solved examples of different lengths, and a question."""
+    words = [WORDS[i] for i in draw.integers(0, len(WORDS), 2 * n + 1).tolist()]
+    return [(f"{given} {i}", f"{words[n + i]}!") for i, given in enumerate(words[:n])], words[-1]
+
+
+def _rooms(draw: Draw) -> list[Call]:
+    """Rooms that just hold the last 0, 1, 2, … shots, one character less, and one more."""
+    (shots, question), names = _shots(draw, 4), ("Word", "Mot")
+    calls = []
+    for task in ("", "Translate."):
+        lengths = [len(few_shot_prompt(shots[i:], question, names, task)) for i in range(len(shots) + 1)]
+        calls += [(shots, question, names, task, length + more) for length in lengths for more in (-1, 0, 1)]
+    return calls
+
+
+def _one_long_shot(draw: Draw) -> list[Call]:
+    """A shot that does not fit, with a short one before it: what is left out is left out from the oldest on."""
+    shots = [("a", "b"), ("c", "d" * 50), ("e", "f")]
+    return [(shots, "g", ("In", "Out"), "", 45)]
+
+
+exercise = Exercise(
+    id="07.6",
+    title="A prompt with examples",
+    reference=few_shot_prompt,
+    properties=(
+        runs_on(lambda draw: [_shots(draw, 2)]),
+        has_shape("One text.", lambda draw: [_shots(draw, 2)]),
+        Property("zero-shot", "Without examples, the question stands alone, and open.", lambda draw: [([], "3"), ((), "tea")]),
+        Property(
+            "few-shot",
+            "Each example is two lines; the next one follows at once, in the order given.",
+            lambda draw: [_shots(draw, 1), _shots(draw, 3)],
+            points=2,
+            needs=("zero-shot",),
+        ),
+        Property(
+            "names",
+            "What is given and what is answered go by their names.",
+            lambda draw: [(*_shots(draw, 2), ("English", "French"))],
+            needs=("few-shot",),
+        ),
+        Property(
+            "task",
+            "A task stands first, on a line of its own.",
+            lambda draw: [(*_shots(draw, 2), ("English", "French"), "Translate."), ([], "tea", ("Q", "A"), "Answer.")],
+            needs=("few-shot",),
+        ),
+        Property(
+            "room",
+            "As many of the newest examples stay as fit whole; task and question stay in any case.",
+            lambda draw: [*_rooms(draw), *_one_long_shot(draw), (*_shots(draw, 2), ("Q", "A"), "Answer.", 0)],
+            points=3,
+            needs=("names", "task"),
+        ),
+        leaves_inputs(lambda draw: [(*_shots(draw, 3), ("Q", "A"), "", 30)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from course_lib.blocks.stack import Sizes
-from course_lib.models import GPT
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_lib.models import GPT, gpt_parameters
 
 HINTS = (
     (
@@ -153,3 +154,52 @@ WRONG = (
     adds_a_look_at_an_encoder,
 )
 RIGHT = (by_building_it, by_layers_of_torch, by_a_list_of_shapes, as_a_polynomial)
+
+
+def _sizes(draw: Draw, n_layers: int, *n_norms: int) -> Call:
+    n_tokens, T_max, d_model = draw.sizes(3)
+    return 10 * n_tokens, 4 * T_max, d_model, n_layers, *n_norms
+
+
+exercise = Exercise(
+    id="07.5",
+    title="How many parameters",
+    reference=gpt_parameters,
+    properties=(
+        runs_on(lambda draw: [_sizes(draw, 2)]),
+        has_shape("One number.", lambda draw: [_sizes(draw, 2)]),
+        Property(
+            "tables", "Without a block, two tables are left, for tokens and positions.", lambda draw: [_sizes(draw, 0, 0)]
+        ),
+        Property(
+            "end",
+            "What closes the stack is a gain and a shift for each norm at the end.",
+            lambda draw: [_sizes(draw, 0, 1), _sizes(draw, 0, 3), _sizes(draw, 0)],
+            needs=("tables",),
+        ),
+        Property(
+            "block",
+            "A block has four projections, a network of two layers, and two norms.",
+            lambda draw: [_sizes(draw, 1, 0)],
+            points=3,
+            needs=("tables",),
+        ),
+        Property("layers", "Every block has weights of its own.", lambda draw: [_sizes(draw, 5, 0)], needs=("block",)),
+        Property(
+            "published",
+            "GPT-1, and GPT-2 in its four sizes.",
+            lambda draw: [
+                (40_478, 512, 768, 12, 0),
+                *(
+                    (50_257, 1_024, d_model, n_layers)
+                    for d_model, n_layers in ((768, 12), (1_024, 24), (1_280, 36), (1_600, 48))
+                ),
+            ],
+            points=2,
+            needs=("end", "layers"),
+        ),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

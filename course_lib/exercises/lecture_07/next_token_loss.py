@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import next_token_loss
+
 HINTS = (
     (
         "Write down a text of four tokens, and below each token what the model has read there and which token it is asked "
@@ -166,3 +169,59 @@ WRONG = (
     calls_nothing_perfect,
 )
 RIGHT = (by_ignored_targets, by_the_places_that_count, token_by_token, in_double_precision)
+
+
+def _texts(draw: Draw, B: int, T: int, n_tokens: int = 7) -> Call:
+    """Texts of which every token but the first is asked for."""
+    return draw.normal(B, T, n_tokens, scale=2.0), draw.integers(0, n_tokens, B, T)
+
+
+def _asked(draw: Draw, rows: list[str], n_tokens: int = 7) -> Call:
+    """Texts of which a part is asked for: a row for each text, x where a token counts."""
+    counts = torch.tensor([[sign == "x" for sign in row] for row in rows])
+    return *_texts(draw, *counts.shape, n_tokens), counts
+
+
+def _sure(draw: Draw) -> list[Call]:
+    logits, tokens = _texts(draw, 2, 5)
+    return [(logits * 100.0, tokens)]
+
+
+exercise = Exercise(
+    id="07.1",
+    title="The next-token loss",
+    reference=next_token_loss,
+    properties=(
+        runs_on(lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])]),
+        has_shape("One number.", lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])]),
+        Property("one token", "One prediction costs minus the log of its probability.", lambda draw: [_texts(draw, 1, 2)]),
+        Property(
+            "shift",
+            "The logits at t are about the token at t + 1.",
+            lambda draw: [_texts(draw, 1, 5)],
+            points=2,
+            needs=("one token",),
+        ),
+        Property("mean", "The loss is the mean over the batch's tokens.", lambda draw: [_texts(draw, 3, 5)], needs=("shift",)),
+        Property(
+            "counts",
+            "A token that does not count is not asked for, and the others are.",
+            lambda draw: [_asked(draw, ["..xx."]), _asked(draw, ["x...x"])],
+            points=2,
+            needs=("shift",),
+        ),
+        Property(
+            "same weight",
+            "Every token asked for weighs the same, whichever text it stands in.",
+            lambda draw: [_asked(draw, ["xxxxxxx", "..x....", ".xx...x"])],
+            needs=("mean", "counts"),
+        ),
+        Property("nothing", "The mean of nothing is NaN.", lambda draw: [_asked(draw, ["x...", "...."])], needs=("counts",)),
+        Property("sure", "A model that is sure and wrong pays a large, finite price.", _sure, needs=("mean",)),
+        has_gradient(lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])], needs=("same weight",)),
+        leaves_inputs(lambda draw: [_asked(draw, ["x.xx.", "..xx."])]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

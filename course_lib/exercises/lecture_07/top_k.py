@@ -2,6 +2,9 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import top_k
+
 HINTS = (
     (
         "Take the logits 2, 5, 1, 3 and k = 2 and write the result down by hand. Which number must stand at the words that "
@@ -150,3 +153,45 @@ WRONG = (
     overwrites_the_logits,
 )
 RIGHT = (by_rank, by_taking_out_the_rest, row_by_row, one_after_the_other)
+
+
+def _logits(draw: Draw, k: int, *batch: int, n: int = 7) -> Call:
+    """Logits on both sides of 0, no two equal."""
+    return draw.normal(*batch, n, scale=3.0), k
+
+
+exercise = Exercise(
+    id="07.2",
+    title="Top-k",
+    reference=top_k,
+    properties=(
+        runs_on(lambda draw: [_logits(draw, 3, 5)]),
+        has_shape("A logit for each word.", lambda draw: [_logits(draw, 3, 5), _logits(draw, 2)]),
+        Property("greedy", "With k = 1 the likeliest word alone is left.", lambda draw: [_logits(draw, 1)]),
+        Property(
+            "kept",
+            "The k largest logits stay as they are, the others are -inf.",
+            lambda draw: [_logits(draw, 3), _logits(draw, 5, n=11)],
+            points=2,
+            needs=("greedy",),
+        ),
+        Property(
+            "batch",
+            "Each row keeps its own k.",
+            lambda draw: [_logits(draw, 3, 5), _logits(draw, 2, 2, 3)],
+            points=2,
+            needs=("kept",),
+        ),
+        Property(
+            "all",
+            "All words stay where k is as large as the vocabulary, or larger.",
+            lambda draw: [_logits(draw, 7, 2), _logits(draw, 9, 2)],
+            needs=("kept",),
+        ),
+        has_gradient(lambda draw: [_logits(draw, 3, 5)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_logits(draw, 3, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

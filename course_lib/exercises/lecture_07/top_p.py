@@ -2,6 +2,9 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import top_p
+
 HINTS = (
     (
         "Take four words with probabilities 0.1, 0.5, 0.3, 0.1 and p = 0.6. Walk from the likeliest word down and stop as soon "
@@ -167,3 +170,56 @@ WRONG = (
     overwrites_the_logits,
 )
 RIGHT = (by_counting_the_words, by_all_pairs, row_by_row, from_the_rising_order)
+
+
+def _logits(draw: Draw, p: float, *batch: int, n: int = 7) -> Call:
+    """Logits on both sides of 0; no sum of their probabilities comes near p."""
+    while True:
+        logits = draw.normal(*batch, n, scale=1.5)
+        sums = logits.softmax(-1).sort(dim=-1, descending=True).values.cumsum(-1)
+        if (sums - p).abs().min() > 1e-4:
+            return logits, p
+
+
+def _certain(draw: Draw) -> list[Call]:
+    """One word has nearly all of the probability, so that it alone passes any p."""
+    logits, p = _logits(draw, 0.3, 5)
+    logits[:, 2] += 12.0
+    return [(logits, p), (logits, 0.9)]
+
+
+exercise = Exercise(
+    id="07.3",
+    title="Top-p, the nucleus",
+    reference=top_p,
+    properties=(
+        runs_on(lambda draw: [_logits(draw, 0.7, 5)]),
+        has_shape("A logit for each word.", lambda draw: [_logits(draw, 0.7, 5), _logits(draw, 0.5)]),
+        Property("certain", "The likeliest word stays, even where it alone has more than p.", _certain),
+        Property(
+            "nucleus",
+            "The fewest of the likeliest words whose probabilities sum to p or more stay as they are, the others are -inf.",
+            lambda draw: [_logits(draw, 0.7), _logits(draw, 0.5, n=11), _logits(draw, 0.9, n=11)],
+            points=3,
+            needs=("certain",),
+        ),
+        Property(
+            "batch",
+            "Each row has a nucleus of its own.",
+            lambda draw: [_logits(draw, 0.6, 5), _logits(draw, 0.8, 2, 3)],
+            points=2,
+            needs=("nucleus",),
+        ),
+        Property(
+            "shift",
+            "A constant added to all logits changes no choice.",
+            lambda draw: [(logits + shift, p) for logits, p in [_logits(draw, 0.6, 5)] for shift in (-20.0, 20.0)],
+            needs=("nucleus",),
+        ),
+        has_gradient(lambda draw: [_logits(draw, 0.7, 5)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_logits(draw, 0.7, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
