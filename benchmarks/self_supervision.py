@@ -1,4 +1,4 @@
-"""Self-supervision: NT-Xent, the moving average and augmentation, against the forms that people write first."""
+"""NT-Xent, BYOL's moving average and the augmentation of a batch, against the forms that most people write or install."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,90 +9,108 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.timing import Row, compare
-from course_lib.datasets.augmentation import Augmentation
-from course_lib.models.byol import ema_update, ema_update_
+from course_lib.datasets import Augmentation, recolour, warp
+from course_lib.models import ema_update, ema_update_
 from course_lib.objectives import lean_nt_xent, nt_xent
 
-TEMPERATURE, DECAY = 0.5, 0.99
-VIEWS = ((256, 128), (1024, 128))
-LAYERS, WIDTH = 60, 128
-PICTURES = ((256, 1, 28), (64, 3, 32))
-STRENGTH = Augmentation(turn=0.3, zoom=1.2, shear=0.2, shift=0.1, brightness=1.3, saturation=0.4, hue=0.3)
+PAIRS = ((32, 64), (256, 128), (1_024, 128))
+TAU = 0.2
+BATCHES = ((64, 3, 32), (256, 1, 28))
+RANGES = Augmentation(turn=0.3, zoom=1.3, shear=0.3, shift=0.1, brightness=1.5, saturation=0.5, hue=0.4)
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Time the loss both ways, the update and the augmentation forward alone: nobody differentiates those."""
-    for n, d in VIEWS:
-        torch.manual_seed(0)
-        a, b = (torch.randn(n, d, requires_grad=True) for _ in range(2))
-        for name, loss in (("equation", nt_xent), ("one pass", lean_nt_xent)):
-            yield compare("NT-Xent", (name, _on(loss, a, b)), ("mask and gather", _on(gathered, a, b)), f"N {n}, d {d}", rounds)
+    """Time the losses, the update of the target, and the augmentation."""
+    yield from _losses(rounds)
     yield from _averages(rounds)
-    for size in PICTURES:
-        yield from _augmented(size, rounds)
+    yield from _augmentations(rounds)
 
 
-def gathered(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """NT-Xent as it stands in the best-known repository: positives and negatives picked by masks and laid side by side."""
-    z = F.normalize(torch.cat([a, b]), dim=1)
-    labels = torch.arange(len(a), device=a.device).repeat(2)
-    same, itself = (labels[:, None] == labels).float(), torch.eye(len(z), dtype=torch.bool, device=a.device)
-    similarity = (z @ z.T)[~itself].view(len(z), -1)
-    same = same[~itself].view(len(z), -1)
-    positives = similarity[same.bool()].view(len(z), -1)
-    negatives = similarity[~same.bool()].view(len(z), -1)
-    logits = torch.cat([positives, negatives], dim=1) / temperature
-    return F.cross_entropy(logits, torch.zeros(len(z), dtype=torch.long, device=a.device))
+def masked_and_gathered(a: Tensor, b: Tensor, temperature: float) -> Tensor:
+    """Give NT-Xent in the manner of sthalles/SimCLR: masks pick positives and negatives out of the matrix."""
+    features = F.normalize(torch.cat([a, b]), dim=1)
+    labels = torch.arange(len(a)).repeat(2)
+    same = (labels[None] == labels[:, None]).float()
+    similarity = features @ features.T
+    itself = torch.eye(len(labels), dtype=torch.bool)
+    same, similarity = same[~itself].view(len(same), -1), similarity[~itself].view(len(same), -1)
+    positives = similarity[same.bool()].view(len(same), -1)
+    negatives = similarity[~same.bool()].view(len(same), -1)
+    logits = torch.cat([positives, negatives], dim=1)
+    return F.cross_entropy(logits / temperature, torch.zeros(len(logits), dtype=torch.long))
 
 
-def _on(loss: Callable[[Tensor, Tensor, float], Tensor], a: Tensor, b: Tensor) -> Callable[[], Tensor]:
-    return lambda: loss(a, b, TEMPERATURE)
+def four_blocks(a: Tensor, b: Tensor, temperature: float) -> Tensor:
+    """Give NT-Xent in the manner of lightly: blocks a-a, a-b, b-a, b-b, two diagonals masked out, and all joined."""
+    a, b = F.normalize(a, dim=1), F.normalize(b, dim=1)
+    others = ~torch.eye(len(a), dtype=torch.bool)
+    blocks = [torch.einsum("nc,mc->nm", x, y) / temperature for x in (a, b) for y in (a, b)]
+    blocks[0], blocks[3] = (block[others].view(len(a), -1) for block in (blocks[0], blocks[3]))
+    logits = torch.cat([torch.cat([blocks[1], blocks[0]], dim=1), torch.cat([blocks[2], blocks[3]], dim=1)])
+    return F.cross_entropy(logits, torch.arange(len(a)).repeat(2))
+
+
+def _losses(rounds: int) -> Iterator[Row]:
+    for N, d in PAIRS:
+        torch.manual_seed(0)
+        views = [torch.randn(N, d, requires_grad=True) for _ in range(2)]
+        for name, ours in (("equation", nt_xent), ("lean", lean_nt_xent)):
+            for against, peer in (("mask and gather", masked_and_gathered), ("four blocks", four_blocks)):
+                torch.testing.assert_close(ours(*views, TAU), peer(*views, TAU))
+                calls = [lambda form=form, views=views: form(*views, TAU) for form in (ours, peer)]
+                yield compare("NT-Xent", (name, calls[0]), (against, calls[1]), f"{N} pairs, d {d}", rounds)
 
 
 def _averages(rounds: int) -> Iterator[Row]:
-    """The moving average over the weights of a network of many layers."""
-    torch.manual_seed(0)
-    online = [torch.randn(*shape) for _ in range(LAYERS) for shape in ((WIDTH, WIDTH), (WIDTH,))]
-    for name, update in (("equation", ema_update), ("in place, fused", ema_update_)):
-        ours, theirs = ([weights.clone() for weights in online] for _ in range(2))
+    """Update the weights of a deep narrow and of a shallow wide network."""
+    for layers, width in ((60, 64), (6, 1_024)):
+        torch.manual_seed(0)
+        target, online, other = ([torch.randn(n) for _ in range(layers) for n in (width * width, width)] for _ in range(3))
 
-        def loop(target: list[Tensor] = theirs) -> Tensor:
-            for xi, theta in zip(target, online, strict=True):
-                xi.data = xi.data * DECAY + (1 - DECAY) * theta.data
-            return target[0]
+        def loop(other: list[Tensor] = other, online: list[Tensor] = online) -> Tensor:
+            for xi, theta in zip(other, online, strict=True):
+                xi.data = 0.99 * xi.data + 0.01 * theta.data
+            return other[0]
 
-        def move(target: list[Tensor] = ours, update: Callable[..., list[Tensor]] = update) -> Tensor:
-            return update(target, online, DECAY)[0]
+        forms: tuple[tuple[str, Callable[[], Tensor]], ...] = (
+            ("equation", lambda target=target, online=online: ema_update(target, online, 0.99)[0]),
+            ("in place", lambda target=target, online=online: ema_update_(target, online, 0.99)[0]),
+        )
+        for name, ours in forms:
+            sizes = f"{layers} layers, {width} × {width}"
+            yield compare("moving average", (name, ours), ("loop over parameters", loop), sizes, rounds, trains=False)
 
-        sizes = f"{2 * LAYERS} tensors, {sum(weights.numel() for weights in online) // 1000}k weights"
-        yield compare("moving average", (name, move), ("a loop over the weights", loop), sizes, rounds, trains=False)
 
-
-def _augmented(size: tuple[int, int, int], rounds: int) -> Iterator[Row]:
-    """One grid for the whole batch, against the same code image by image, and against kornia."""
-    B, C, side = size
-    images, generator = torch.rand(B, C, side, side), torch.Generator().manual_seed(0)
-
-    def batch() -> Tensor:
-        return STRENGTH(images, generator)
-
-    def one_by_one() -> Tensor:
-        return torch.cat([STRENGTH(image[None], generator) for image in images])
-
-    sizes = f"{B} pictures, {C} × {side} × {side}"
-    yield compare("augmentation", ("one grid", batch), ("image by image", one_by_one), sizes, rounds, trains=False)
+def _augmentations(rounds: int) -> Iterator[Row]:
+    for B, C, side in BATCHES:
+        torch.manual_seed(0)
+        images, generator = torch.rand(B, C, side, side), torch.Generator().manual_seed(0)
+        ours = ("one grid, one matrix", lambda images=images, generator=generator: RANGES(images, generator))
+        alone = ("image by image", lambda images=images, generator=generator: _one_by_one(images, generator))
+        sizes = f"B {B}, {C} × {side} × {side}"
+        yield compare("augmentation", ours, alone, sizes, rounds, trains=False)
+        if find_spec("kornia"):
+            yield compare("augmentation", ours, ("kornia, on the batch", _kornia(images)), sizes, rounds, trains=False)
     if not find_spec("kornia"):
-        print("kornia is not installed (pip install kornia): its row is left out.", file=sys.stderr)
-        return
-    yield compare("augmentation", ("one grid", batch), ("kornia", _kornia(images)), sizes, rounds, trains=False)
+        print("kornia is not installed (pip install -e '.[bench]'): its rows are left out.", file=sys.stderr)
+
+
+def _one_by_one(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Augment as a data loader does: every image by itself, its place first and then its colours."""
+    views = []
+    for image in images:
+        A, t = RANGES.places(1, image.shape[-2:], generator)
+        moved = warp(image[None], A, t)
+        views.append(recolour(moved, RANGES.colours(1, generator)) if len(image) == 3 else moved)
+    return torch.cat(views)
 
 
 def _kornia(images: Tensor) -> Callable[[], Tensor]:
-    """Kornia's own affine map of a batch, and its jitter of colours where there are three; no contrast, as ours has none."""
-    from kornia.augmentation import AugmentationSequential, ColorJitter, RandomAffine
+    """Build kornia's operations with our ranges: an affine map and, where there are colours, a jitter in random order."""
+    import kornia.augmentation as K
 
-    steps = [RandomAffine(17.0, (0.1, 0.1), (0.83, 1.2), (-11.0, 11.0), p=1.0)]
+    steps = [K.RandomAffine(17.0, (0.1, 0.1), (0.77, 1.3), (-17.0, 17.0), p=1.0)]
     if images.shape[1] == 3:
-        steps.append(ColorJitter((0.77, 1.3), 0.0, 0.4, 0.05, p=1.0))
-    augment = AugmentationSequential(*steps)
+        steps.append(K.ColorJitter(brightness=(0.67, 1.5), saturation=(0.5, 1.5), hue=(-0.064, 0.064), p=1.0))
+    augment = K.AugmentationSequential(*steps)
     return lambda: augment(images)
