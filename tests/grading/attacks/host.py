@@ -118,7 +118,7 @@ def state_of_the_grader() -> dict[str, object]:
         "signals": [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())],
         "threads": threading.active_count(),
         "files": len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0,
-        "rights": (os.getuid(), os.getgid(), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)),
+        "rights": (os.getuid(), os.getgid(), os.sched_getaffinity(0)),
         "family": sorted(child.pid for child in family),
         "doors": [line.laddr for child in family for line in child.net_connections("all")],
     }
