@@ -22,6 +22,8 @@ FITS = {
     "States": torch.zeros(B, T, d),
     "Image": torch.zeros(B, 3, T, d),
     "Logits": torch.zeros(d),
+    "Nodes": torch.zeros(B, T, d),
+    "Edges": torch.zeros(2, d, dtype=torch.int64),
 }
 
 
@@ -39,7 +41,7 @@ def test_a_word_fits_its_tensor_and_no_other(word):
         assert not isinstance(torch.zeros((), dtype=tensor.dtype), meaning)
 
 
-@pytest.mark.parametrize("word", ["Tokens", "Lengths", "Sequence", "Memory", "States", "Image"])
+@pytest.mark.parametrize("word", ["Tokens", "Lengths", "Sequence", "Memory", "States", "Image", "Edges"])
 def test_words_without_a_star_count_their_axes(word):
     meaning, tensor = getattr(shapes, word), FITS[word]
     assert not isinstance(tensor[None], meaning)

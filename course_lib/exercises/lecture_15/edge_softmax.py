@@ -177,6 +177,7 @@ WRONG = (
     cuts_the_gradient_of_the_sums,
 )
 RIGHT = (node_by_node, edges_against_edges, sorted_and_put_back, edge_by_edge_in_double_precision)
+FAR = ((1000.0, 1000.0), (-1000.0, -1000.0), (-1000.0, 1000.0))
 
 
 def _edges(draw: Draw, n_nodes: int, *batch: int, scale: float = 1.0, make=edge_lists.plain) -> Call:
@@ -194,6 +195,10 @@ def _apart(draw: Draw, low: float, high: float) -> Call:
     """Two nodes that look at three each: the scores of one lie around `low`, those of the other around `high`."""
     edges = edge_lists.shuffled(draw, torch.tensor([[0, 0, 0, 1, 1, 1], [1, 2, 3, 0, 2, 3]]))
     return draw.normal(6) + torch.where(edges[0] == 0, low, high), edges, 4
+
+
+def _none(draw: Draw) -> list[Call]:
+    return [(draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3)]
 
 
 exercise = Exercise(
@@ -215,8 +220,7 @@ exercise = Exercise(
             "loops, repeats, gaps",
             "A loop is an edge; an edge listed twice counts twice; a node may have none.",
             lambda draw: [
-                _edges(draw, 5, make=edge_lists.tangled),
-                _edges(draw, 7, make=edge_lists.tangled),
+                *(_edges(draw, n, make=edge_lists.tangled) for n in (5, 7)),
                 (draw.normal(3), torch.tensor([[6, 5, 6], [0, 6, 1]]), 7),
             ],
             points=2,
@@ -225,21 +229,11 @@ exercise = Exercise(
         Property(
             "large scores",
             "Scores of any size give weights that are finite and right.",
-            lambda draw: [
-                _apart(draw, 1000.0, 1000.0),
-                _apart(draw, -1000.0, -1000.0),
-                _apart(draw, -1000.0, 1000.0),
-                _edges(draw, 5, scale=100.0),
-            ],
+            lambda draw: [*(_apart(draw, *far) for far in FAR), _edges(draw, 5, scale=100.0)],
             points=2,
             needs=("nodes",),
         ),
-        Property(
-            "no edge",
-            "A graph without edges has no weights, and that is no error.",
-            lambda draw: [(draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3)],
-            needs=("one node",),
-        ),
+        Property("no edge", "A graph without edges has no weights, and that is no error.", _none, needs=("one node",)),
         Property(
             "heads",
             "Each head is its own, with any number of axes before it.",
