@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from course_lib.attention import attend, merge_heads, scaled_dot_product_attention, split_heads
 from course_lib.primitives import rnn_step
-from tests.exercises.answers import lecture_07, lecture_14, lecture_15, lecture_16
+from tests.exercises.answers import lecture_05, lecture_07, lecture_14, lecture_15, lecture_16
 
 
 def rnn(x, h, W, U, b):
@@ -115,6 +115,7 @@ TWO_MISTAKES = (
     ("04.4", heads, {"takes_every_nth_feature", "leaves_the_heads_behind_the_positions"}),
     ("04.5", multihead, {"does_not_give_the_mask_to_the_heads", "averages_the_weights_over_the_heads"}),
     ("04.6", over_image, {"forgets_the_scale", "flattens_column_by_column"}),
+    *lecture_05.TWO_MISTAKES,
     *lecture_07.TWO_MISTAKES,
     *lecture_14.TWO_MISTAKES,
     *lecture_15.TWO_MISTAKES,
