@@ -18,6 +18,7 @@ import sys
 import tempfile
 import types
 import warnings
+from importlib.machinery import FileFinder
 
 import torch
 
@@ -36,6 +37,7 @@ def serve(control: socket.socket, settings: dict) -> None:
     torch.set_num_interop_threads(1)
     _warm_up()
     rules, missing = _prepare(settings)
+    _remember_packages()
     pretend.forget()
     gc.collect()
     gc.freeze()
@@ -90,6 +92,14 @@ def _warm_up() -> None:
     einops.rearrange(x @ x.mT, "B T d -> B d T").softmax(-1)
     einops.einsum(x, x, "b i d, b j d -> b i j")
     torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def _remember_packages() -> None:
+    """Keep what is known of the folders of packages: inside they cannot be listed, not even when one is installed meanwhile."""
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, FileFinder):
+            finder._fill_cache()
+            finder._fill_cache = lambda: None
 
 
 def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | None, before: dict[str, str]) -> None:

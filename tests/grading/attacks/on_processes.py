@@ -70,10 +70,10 @@ def a_fork_with_a_terminal(host):
 
 def a_daemon(host):
     """A process that leaves its family and stays."""
+    LIBC.prctl(15, host.tag[:15].encode(), 0, 0, 0)
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            LIBC.prctl(15, host.tag[:15].encode(), 0, 0, 0)
             time.sleep(1.0)
         os._exit(0)
     return True

@@ -1,6 +1,8 @@
 """Who solved the exercises has all points, whatever state the notebook is in and however odd the answer is written."""
 
 import inspect
+import os
+import sysconfig
 
 import pytest
 
@@ -35,6 +37,12 @@ def test_a_notebook_in_an_odd_state_earns_everything(state, engine):
     marks = engine.grade(cells_in(state()), "02")
     assert [(mark.exercise, mark.status, mark.detail) for mark in marks if not mark.passed] == []
     assert len(marks) == 6
+
+
+def test_a_package_is_found_though_others_are_installed_meanwhile(judged, engine):
+    assert engine.level
+    os.utime(sysconfig.get_path("purelib"))
+    assert judged(with_cells(SOURCES["something is displayed"])).passed
 
 
 def test_a_notebook_of_another_lecture_has_nothing_in_it(engine):
