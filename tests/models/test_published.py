@@ -119,13 +119,15 @@ def test_bert_is_read_with_its_heads(tmp_path):
 
 def test_bert_is_read_under_the_names_of_its_first_years(tmp_path):
     """The files of 2018 call gain and bias of a norm gamma and beta."""
-    from safetensors.torch import load_file, save_file
-
     theirs = peers.bert()
+    safetensors = pytest.importorskip("safetensors.torch", reason=peers.REASON)
     file = peers.saved(theirs, tmp_path) / "model.safetensors"
-    old = {k.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): v for k, v in load_file(file).items()}
+    old = {
+        k.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): v
+        for k, v in safetensors.load_file(file).items()
+    }
     assert "bert.embeddings.LayerNorm.gamma" in old
-    save_file(old, file, metadata={"format": "pt"})
+    safetensors.save_file(old, file, metadata={"format": "pt"})
     torch.testing.assert_close(
         PretrainingBERT.from_pretrained(tmp_path)(TOKENS).words, theirs(TOKENS).prediction_logits, **CLOSE
     )

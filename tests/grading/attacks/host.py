@@ -1,6 +1,7 @@
 """What attacks aim at: files, doors, secrets and the grader itself, and what of them has been touched."""
 
 import builtins
+import contextlib
 import ctypes
 import os
 import random
@@ -70,13 +71,12 @@ class Host:
         found += [] if self._witnessed() == self._as_it_was else ["the witness has changed"]
         found += [f"signal {number} came" for number in self.signals]
         found += [f"line {n} was used" for n, line in enumerate(self.lines) if _used(line)]
-        left = [process for process in psutil.process_iter(["name"]) if process.info["name"] == self.tag]
-        found += [f"process {process.pid} stays" for process in left]
+        left = [pid for pid, (_, name) in processes().items() if name == self.tag]
+        found += [f"process {pid} stays" for pid in left]
         for _, path in new:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        for process in left:
-            process.kill()
-            process.wait()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
         self.signals.clear()
         self._restore()
         return found
@@ -103,7 +103,7 @@ class Host:
 
 def state_of_the_grader() -> dict[str, object]:
     """What of this process a stranger's code might have changed."""
-    family = psutil.Process().children(recursive=True)
+    family = [psutil.Process(pid) for pid in family_of(os.getpid())]
     owners = {"builtins": builtins, "torch": torch, "Tensor": torch.Tensor, "testing": torch.testing}
     mine = {name: id(module) for name, module in sys.modules.items() if name.startswith(("torch", "course_lib", "json"))}
     return {
@@ -119,9 +119,28 @@ def state_of_the_grader() -> dict[str, object]:
         "threads": threading.active_count(),
         "files": len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0,
         "rights": (os.getuid(), os.getgid(), os.sched_getaffinity(0)),
-        "family": sorted(child.pid for child in family),
+        "family": [child.pid for child in family],
         "doors": [line.laddr for child in family for line in child.net_connections("all")],
     }
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Each process with its parent and its name."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, _, rest = path.read_text(errors="replace").partition(" (")
+            name, _, state = rest.rpartition(") ")
+            found[int(pid)] = int(state.split()[1]), name
+    return found
+
+
+def family_of(pid: int) -> list[int]:
+    """The children of a process, and theirs."""
+    known, family = processes(), [pid]
+    for parent in family:
+        family += sorted(child for child, (above, _) in known.items() if above == parent)
+    return family[1:]
 
 
 def changes(before: dict[str, object], after: dict[str, object]) -> dict[str, object]:

@@ -11,6 +11,7 @@ from course_lib.grading import Engine
 from course_lib.grading.batch import Orders
 from course_lib.grading.desk import grade
 from tests.grading.attacks.stage import ROOT, honest, submission
+from tests.grading.papers import StandIn
 
 TAG = "<attack onload=alert(1)>"
 NAMES = (
@@ -165,7 +166,7 @@ def test_the_terminal_is_left_alone(tmp_path, capsys):
     (tmp_path / "in").mkdir()
     for name in NAMES:
         (tmp_path / "in" / f"{name}.ipynb").write_text("no notebook", encoding="utf-8")
-    grade(tmp_path / "in", Orders(Engine, ROOT, "02", seed=7), tmp_path / "out")
+    grade(tmp_path / "in", Orders(StandIn, ROOT, "02", seed=7), tmp_path / "out")
     said = capsys.readouterr()
     assert said.out
     assert not set("\x1b\x07\x00\u202e\r") & set(said.out)
