@@ -16,7 +16,7 @@ PUBLIC = {
         GRU LSTM RNN LearnedPositions StepGradients batch_norm bptt_step carousel_gradient causal_mask
         clip_gradients dirichlet_energy elu_feature_map encode favor_features fused_gru fused_lstm
         gaussian_projection gcn_weights gru gru_step hoisted_rnn layer_norm lstm lstm_step orthogonal_projection
-        orthogonalised padding_mask propagate require_edges rnn rnn_step sinusoidal_positions
+        orthogonalised padding_mask propagate require_edges rnn rnn_step sinusoidal_positions sinusoids
         trigonometric_features with_self_loops
     """,
     "attention": """

@@ -27,7 +27,7 @@ from course_lib.attention import (
 from course_lib.blocks.block import Block
 from course_lib.blocks.residual import pre_norm
 from course_lib.blocks.stack import Sizes, encoder_stack
-from course_lib.primitives import elu_feature_map
+from course_lib.primitives import elu_feature_map, sinusoids
 from course_lib.shapes import Context, Sequence, Tokens
 
 Layer = tuple[Float[Tensor, "B h f d_v"], Float[Tensor, "B h f"]]
@@ -114,13 +114,6 @@ class LinearTransformer(nn.Module):
         """Give tokens (B, n) that stand behind T others their vectors, (B, n, d_model)."""
         x = self.tokens(tokens)
         return x + sinusoids(T, tokens.shape[1], x.shape[-1], x.device).to(x.dtype)
-
-
-def sinusoids(start: int, T: int, d_model: int, device: torch.device | None = None) -> Float[Tensor, "T d_model"]:
-    """Give rows start … start + T - 1 of `sinusoidal_positions` alone, so that one far out costs no more than the first."""
-    t = start + torch.arange(T, device=device)[:, None]
-    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[:, :d_model]
 
 
 def _heads(block: Block, x: Sequence) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,7 +14,7 @@ from course_lib.primitives.kernels import (
 from course_lib.primitives.layers import GRU, LSTM, RNN
 from course_lib.primitives.masks import causal_mask, padding_mask
 from course_lib.primitives.normalisation import batch_norm, layer_norm
-from course_lib.primitives.positions import LearnedPositions, sinusoidal_positions
+from course_lib.primitives.positions import LearnedPositions, sinusoidal_positions, sinusoids
 from course_lib.primitives.recurrent import (
     encode,
     fused_gru,
@@ -58,6 +58,7 @@ __all__ = [
     "rnn",
     "rnn_step",
     "sinusoidal_positions",
+    "sinusoids",
     "trigonometric_features",
     "with_self_loops",
 ]

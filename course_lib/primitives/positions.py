@@ -33,6 +33,25 @@ def sinusoidal_positions(T: int, d_model: int, device: torch.device | str | None
     return encoding
 
 
+def sinusoids(start: int, T: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
+    """Give rows start … start + T - 1 of `sinusoidal_positions` alone, so that one far out costs no more than the first.
+
+    Args:
+        start: the first position.
+        T: number of positions.
+        d_model: number of features.
+        device: where the encoding lives.
+
+    Returns:
+        (T, d_model), values in -1…1.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    t = start + torch.arange(T, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[:, :d_model]
+
+
 class LearnedPositions(nn.Module):
     """One learned vector for each position up to T_max (Gehring et al. 2017, https://arxiv.org/abs/1705.03122)."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from course_lib.teaching.plots import Numbers, _array, _known
+from course_lib.teaching.legible import Numbers, in_the_font, to_array
 
 
 def clouds(embeddings: Mapping[str, Numbers], labels: Numbers) -> Figure:
@@ -21,17 +21,17 @@ def clouds(embeddings: Mapping[str, Numbers], labels: Numbers) -> Figure:
     Raises:
         ValueError: there are more than three panels, or not as many labels as points.
     """
-    kinds = _array(labels)
-    if not 1 <= len(embeddings) <= 3 or any(len(_array(points)) != len(kinds) for points in embeddings.values()):
+    kinds = to_array(labels)
+    if not 1 <= len(embeddings) <= 3 or any(len(to_array(points)) != len(kinds) for points in embeddings.values()):
         raise ValueError(f"give one to three panels of {len(kinds)} points each, one for each label.")
     figure = Figure(figsize=(6.0, 2.6), layout="constrained")
     palette = sns.color_palette("colorblind", 10)
     for ax, (title, points) in zip(figure.subplots(1, len(embeddings), squeeze=False)[0], embeddings.items(), strict=True):
-        places = _widest(_array(points))
+        places = _widest(to_array(points))
         for kind in np.unique(kinds):
             own = places[kinds == kind]
             ax.scatter(own[:, 0], own[:, 1], s=22, color=[palette[kind]], marker=f"${kind}$", linewidths=0.4)
-        ax.set_title(_known(title), parse_math=False, fontsize=10)
+        ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
         ax.set_xticks([])
         ax.set_yticks([])
         ax.margins(0.04)

@@ -7,7 +7,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from course_lib.teaching.plots import MARKERS, Labels, Numbers, _array, _known
+from course_lib.teaching.legible import Numbers, in_the_font, to_array
+from course_lib.teaching.plots import MARKERS, Labels
 
 
 def network(
@@ -30,7 +31,7 @@ def network(
         legend: a name for each group.
         title: above the figure.
     """
-    edges, groups = _array(edges), _array(groups)
+    edges, groups = to_array(edges), to_array(groups)
     places = _places(edges, len(groups))
     figure = Figure(figsize=(6.0, 4.0), layout="constrained")
     ax = figure.subplots()
@@ -38,7 +39,7 @@ def network(
     halves = np.stack([places[query], (places[query] + places[key]) / 2], axis=1)
     lines = LineCollection(halves, colors="0.7", linewidths=0.8, zorder=1)
     if weights is not None:
-        shares = _array(weights)[edges[0] != edges[1]]
+        shares = to_array(weights)[edges[0] != edges[1]]
         colours = colormaps["viridis"].with_extremes(bad="0.85")
         lines = LineCollection(halves, cmap=colours, linewidths=0.6 + 3.4 * np.nan_to_num(shares), zorder=1)
         lines.set_array(np.ma.masked_invalid(shares))
@@ -52,13 +53,13 @@ def network(
         ax.scatter(own[:, 0], own[:, 1], s=150, color=[colour], marker=marker, edgecolors="white", linewidths=1.0, zorder=2)
     for place, name, group in zip(places, names or (), groups, strict=False):
         ink = "white" if np.dot(palette[group], (0.3, 0.6, 0.1)) < 0.5 else "black"
-        ax.text(*place, _known(name), ha="center", va="center", fontsize=7, color=ink, zorder=3, parse_math=False)
+        ax.text(*place, in_the_font(name), ha="center", va="center", fontsize=7, color=ink, zorder=3, parse_math=False)
     if legend:
         keys = [
             Line2D([], [], linestyle="", marker=m, color=c, label=g) for c, m, g in zip(palette, MARKERS, legend, strict=False)
         ]
         ax.legend(handles=keys, fontsize=8, frameon=False)
-    ax.set_title(_known(title), parse_math=False, fontsize=10)
+    ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
     ax.set_axis_off()
     return figure
 

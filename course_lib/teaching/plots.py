@@ -5,17 +5,15 @@ palette with a marker for each line.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from textwrap import wrap
 
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
-from torch import Tensor
 
-Numbers = np.ndarray | Tensor | Sequence | int | float
+from course_lib.teaching.legible import Numbers, in_the_font, printable, to_array
+
 Labels = Sequence[str] | None
 Place = tuple[int | float, int | float]
 
@@ -40,7 +38,7 @@ def score_maps(
     scores: Mapping[str, Numbers], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
 ) -> Figure:
     """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the map is 0."""
-    far = max(float(np.abs(_array(s)).max()) for s in scores.values()) or 1.0
+    far = max(float(np.abs(to_array(s)).max()) for s in scores.values()) or 1.0
     return _maps(scores, queries, keys, x, y, "score", "RdBu_r", (-far, far))
 
 
@@ -62,10 +60,10 @@ def _maps(
     for unused in axes[n:]:
         unused.remove()
     for number, (ax, (title, array)) in enumerate(zip(axes, arrays.items(), strict=False)):
-        image = ax.imshow(_array(array), cmap=colours, vmin=ends[0], vmax=ends[1], aspect="auto", interpolation="nearest")
-        ax.set_title(_known(title), parse_math=False, fontsize=10)
-        _tokens(ax, "x", keys, _array(array).shape[1], room=36 // columns)
-        _tokens(ax, "y", queries, _array(array).shape[0], room=24 // rows)
+        image = ax.imshow(to_array(array), cmap=colours, vmin=ends[0], vmax=ends[1], aspect="auto", interpolation="nearest")
+        ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
+        _tokens(ax, "x", keys, to_array(array).shape[1], room=36 // columns)
+        _tokens(ax, "y", queries, to_array(array).shape[0], room=24 // rows)
         if number + columns >= n:
             ax.set_xlabel(x)
         if number % columns == 0:
@@ -109,14 +107,16 @@ def curves(
     ax = figure.subplots()
     palette = sns.color_palette("colorblind", max(len(lines), 1))
     for colour, marker, (name, (xs, ys)) in zip(palette, MARKERS * len(lines), lines.items(), strict=False):
-        every = max(1, len(_array(xs)) // 12)
-        ax.plot(_array(xs), _array(ys), color=colour, marker=marker, markevery=every, markersize=5, linewidth=1.6, label=name)
+        every = max(1, len(to_array(xs)) // 12)
+        ax.plot(
+            to_array(xs), to_array(ys), color=colour, marker=marker, markevery=every, markersize=5, linewidth=1.6, label=name
+        )
     for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
         ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
     _finish(ax, x, y, title)
     if "x" in log:
         ax.set_xscale("log")
-        _ticks_at(ax, sorted({float(place) for xs, _ in lines.values() for place in _array(xs)}))
+        _ticks_at(ax, sorted({float(place) for xs, _ in lines.values() for place in to_array(xs)}))
     if "y" in log:
         ax.set_yscale("log")
     ax.legend(fontsize=8, frameon=False)
@@ -136,13 +136,13 @@ def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mappin
     ax = figure.subplots()
     palette = sns.color_palette("colorblind", max(len(groups), 1))
     for place, (colour, marker, (_, values)) in enumerate(zip(palette, MARKERS * len(groups), groups.items(), strict=False)):
-        heights = np.atleast_1d(_array(values))
+        heights = np.atleast_1d(to_array(values))
         spread = np.linspace(-0.12, 0.12, len(heights)) if len(heights) > 1 else [0.0]
         ax.plot(place + np.asarray(spread), heights, linestyle="", color=colour, marker=marker, markersize=7, alpha=0.85)
     for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
         ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
     _finish(ax, "", y, title)
-    names = ["\n".join(wrap(_known(name), 66 // max(len(groups), 1))) for name in groups]
+    names = ["\n".join(wrap(in_the_font(name), 66 // max(len(groups), 1))) for name in groups]
     ax.set_xticks(range(len(groups)), names, fontsize=9, parse_math=False)
     ax.set_xlim(-0.5, len(groups) - 0.5)
     if across:
@@ -153,7 +153,7 @@ def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mappin
 def _finish(ax: Axes, x: str, y: str, title: str) -> None:
     ax.set_xlabel(x)
     ax.set_ylabel(y)
-    ax.set_title(_known(title), parse_math=False, fontsize=10)
+    ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
     ax.grid(alpha=0.25)
     sns.despine(ax=ax)
 
@@ -181,13 +181,13 @@ def pictures(
     for unused in axes[len(images) :]:
         unused.remove()
     for ax, (title, image) in zip(axes, images.items(), strict=False):
-        array = _array(image)
+        array = to_array(image)
         drawn = ax.imshow(array, cmap="viridis", vmin=0.0, vmax=None if array.ndim == 3 else array.max() or 1.0)
         if array.ndim == 2:
             figure.colorbar(drawn, ax=ax, label=label, shrink=0.7)
         if marks and title in marks:
-            _arrows(ax, marks[title], _array(arrows[title]) if arrows and title in arrows else np.zeros((0, 0)), strongest)
-        ax.set_title(_known(title), parse_math=False, fontsize=10)
+            _arrows(ax, marks[title], to_array(arrows[title]) if arrows and title in arrows else np.zeros((0, 0)), strongest)
+        ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
         ax.set_xticks([])
         ax.set_yticks([])
     return figure
@@ -214,30 +214,10 @@ def _arrows(ax: Axes, place: Place, weights: np.ndarray, strongest: int) -> None
 
 def describe(weights: Numbers, queries: Labels = None, keys: Labels = None, at_most: int = 6) -> str:
     """Say in one sentence where each query of weights (T_q, T_k) looks most; the alt text of an attention map."""
-    table = _array(weights)
+    table = to_array(weights)
     queries = queries or [f"query {i}" for i in range(table.shape[0])]
     keys = keys or [f"key {j}" for j in range(table.shape[1])]
     best = table.argmax(axis=1)
     parts = [f"{queries[i]} at {keys[j]} ({table[i, j]:.2f})" for i, j in list(enumerate(best))[:at_most]]
     rest = "" if len(best) <= at_most else f", and {len(best) - at_most} more rows"
     return f"Attention map of {table.shape[0]} queries by {table.shape[1]} keys. Most looked at: {', '.join(parts)}{rest}."
-
-
-def printable(text: str) -> str:
-    """Make a token visible: spaces and line ends get a sign, and a character that the font lacks becomes a box."""
-    signs = {" ": "␣", "": "∅"}
-    return _known(signs.get(text, text).replace("\n", "↵").replace("\t", "⇥"))
-
-
-def _known(text: str) -> str:
-    return "".join(sign if ord(sign) in _glyphs() else "□" for sign in text)
-
-
-@cache
-def _glyphs() -> frozenset[int]:
-    return frozenset(get_font(findfont(FontProperties())).get_charmap())
-
-
-def _array(values: Numbers) -> np.ndarray:
-    """Anything that holds numbers, also a tensor on a GPU or in a graph, as a NumPy array."""
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

@@ -15,8 +15,6 @@ from course_lib.attention import (
 )
 from course_lib.blocks.stack import Sizes, encoder_stack
 from course_lib.models import LinearTransformer, generate_recurrently
-from course_lib.models.linear_transformer import sinusoids
-from course_lib.primitives import sinusoidal_positions
 from course_lib.teaching import peak_memory
 
 B, T, n_tokens = 2, 71, 17
@@ -125,12 +123,6 @@ def test_every_token_costs_the_same():
             net.step(text()[:, 0], memory)
         counts.append(counter.get_total_flops())
     assert counts[0] == counts[1] > 0
-
-
-@pytest.mark.parametrize("d_model", [1, 6, 7])
-def test_positions_from_anywhere_are_those_from_the_start(d_model):
-    torch.testing.assert_close(sinusoids(5, 8, d_model), sinusoidal_positions(13, d_model)[5:], atol=1e-6, rtol=0)
-    assert sinusoids(5, 0, d_model).shape == (0, d_model)
 
 
 def test_another_feature_map():

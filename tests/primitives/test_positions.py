@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.primitives import LearnedPositions, sinusoidal_positions
+from course_lib.primitives import LearnedPositions, sinusoidal_positions, sinusoids
 
 T, d_model = 101, 22
 
@@ -18,6 +18,12 @@ def test_sinusoids_by_hand():
         [0.909297, -0.416147, 0.019999, 0.9998],
     ]
     torch.testing.assert_close(sinusoidal_positions(3, 4), torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("d_model", [1, 6, 7])
+def test_positions_from_anywhere_are_those_from_the_start(d_model):
+    torch.testing.assert_close(sinusoids(5, 8, d_model), sinusoidal_positions(13, d_model)[5:], atol=1e-6, rtol=0)
+    assert sinusoids(5, 0, d_model).shape == (0, d_model)
 
 
 @pytest.mark.parametrize("d_model", [1, 2, 11, 22])
