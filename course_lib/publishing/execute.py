@@ -105,6 +105,7 @@ def _execute_one(
         startup_timeout=120,
         allow_errors=True,
         record_timing=False,
+        coalesce_streams=True,
         shutdown_kernel="immediate",
         resources={"metadata": {"path": str(folder)}},
         store_widget_state=False,

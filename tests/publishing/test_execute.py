@@ -40,6 +40,11 @@ def test_a_failing_cell_is_named_and_the_next_one_runs(tmp_path):
     assert done.notebook.cells[2].outputs[0].text == "still here\n"
 
 
+def test_what_a_cell_prints_is_one_output_however_it_was_flushed(tmp_path):
+    done = executed(tmp_path, "import time\nfor i in range(3):\n    print(i, flush=True)\n    time.sleep(0.4)")
+    assert [output.text for output in done.notebook.cells[1].outputs] == ["0\n1\n2\n"]
+
+
 def test_a_cell_that_should_raise_and_does_not_is_a_failure(tmp_path):
     assert executed(tmp_path, "1 / 0", tags=("raises-exception",)).failures == []
     (line,) = executed(tmp_path, "1", tags=("raises-exception",)).failures
