@@ -1,0 +1,1 @@
+"""Exercises of lecture 08, Bidirectional pre-training."""
