@@ -1,0 +1,1 @@
+"""Exercises of lecture 03, Looking and reading."""
