@@ -37,7 +37,7 @@ PUBLIC = {
         pre_norm pre_norm_encoder_block
     """,
     "objectives": """
-        Masked SentencePairs byol_loss corrupt gathered_nt_xent lean_nt_xent mask_tokens mlm_loss
+        Masked SentencePairs byol_loss corrupt gathered_nt_xent hard_attention_loss lean_nt_xent mask_tokens mlm_loss
         next_token_loss nsp_pairs nt_xent previous_token_loss segment_input teacher_forced_loss unit
     """,
     "models": """
@@ -45,9 +45,9 @@ PUBLIC = {
         AdaptiveSteps BahdanauDecoder Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint
         Decoded Document ELMo Encoded Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer
         LuongDecoder MaskedWordHead NGram PlainDecoder Pondered Pretraining PretrainingBERT Probe Projected
-        ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span
+        Said ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span
         SpanHead Spoken TagHead Transformer Universal Writing bahdanau_steps beam_search bert_parameters
-        best_span block_parameters both_ways cached_generate classification_head compose_document
+        best_span block_parameters both_ways cached_generate caption_step classification_head compose_document
         doubly_stochastic_penalty ema_update ema_update_ extend_beam few_shot_prompt fused_both_ways generate
         generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
         next_word_probabilities ponder_cost read_checkpoint repeat_block rows_of sample scalar_mix

@@ -4,7 +4,15 @@ from course_lib.models.bahdanau import BahdanauDecoder, bahdanau_steps, hoisted_
 from course_lib.models.bert import BERT, Pretraining, PretrainingBERT
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead, Span, SpanHead, TagHead, best_span, classification_head
 from course_lib.models.byol import BYOL, Bootstrapped, ema_update, ema_update_
-from course_lib.models.captioner import Captioned, ShowAndTell, ShowAttendAndTell, doubly_stochastic_penalty, soft_attention
+from course_lib.models.captioner import (
+    Captioned,
+    Said,
+    ShowAndTell,
+    ShowAttendAndTell,
+    caption_step,
+    doubly_stochastic_penalty,
+    soft_attention,
+)
 from course_lib.models.checkpoints import Checkpoint, read_checkpoint
 from course_lib.models.decoding import Beam, Extension, beam_search, extend_beam, greedy, rows_of
 from course_lib.models.elmo import BothLanguageModels, ELMo, ScalarMix, scalar_mix
@@ -91,6 +99,7 @@ __all__ = [
     "PretrainingBERT",
     "Probe",
     "Projected",
+    "Said",
     "ScalarMix",
     "SentenceHead",
     "SeparateSteps",
@@ -113,6 +122,7 @@ __all__ = [
     "block_parameters",
     "both_ways",
     "cached_generate",
+    "caption_step",
     "classification_head",
     "compose_document",
     "doubly_stochastic_penalty",

@@ -4,7 +4,7 @@ Vinyals et al. 2015, *Show and Tell*, eqs. 10-12 (https://arxiv.org/abs/1411.455
 reads. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://arxiv.org/abs/1502.03044), with a_i the regions:
 
     α_ti = softmax_i vᵀ tanh(W_h h_{t-1} + W_a a_i)        ẑ_t = β_t Σ_i α_ti a_i        β_t = σ(f h_{t-1} + b)
-    h_t = LSTM([E y_{t-1}; ẑ_t], h_{t-1})        p(y_t) = softmax(L (E y_{t-1} + L_h h_t + L_z ẑ_t))          (eqs. 4-9, 13)
+    h_t = LSTM([E y_{t-1}; ẑ_t], h_{t-1})        p(y_t) = softmax(L (E y_{t-1} + L_h h_t + L_z ẑ_t))      (eqs. 1-9, 13, 4.2.1)
     h_0, c_0 from the mean of the regions
 
 The weights of each word sum to 1 over the regions; the penalty asks that those of each region sum to 1 over the words too.
@@ -21,7 +21,8 @@ from course_lib.primitives import LSTM, lstm_step
 from course_lib.shapes import Tokens
 
 Regions = Float[Tensor, "B L d_a"]
-LSTMState = tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]
+State = Float[Tensor, "B n"]
+LSTMState = tuple[State, State]
 
 
 def soft_attention(
@@ -62,6 +63,50 @@ def doubly_stochastic_penalty(weights: Float[Tensor, "B T L"]) -> Float[Tensor, 
     Source: Xu et al. 2015, eq. 14.
     """
     return (1 - weights.sum(1)).square().sum(-1).mean()
+
+
+class Said(NamedTuple):
+    """One word: its `logits` (B, n_tokens), the new states `h` and `c` (B, n), and where it looked, `weights` (B, L)."""
+
+    logits: Float[Tensor, "B n_tokens"]
+    h: State
+    c: State
+    weights: Float[Tensor, "B L"]
+
+
+def caption_step(
+    y: Float[Tensor, "B d_y"],
+    h: State,
+    c: State,
+    regions: Regions,
+    attention: tuple[Float[Tensor, "m d_a"], Float[Tensor, "m n"], Float[Tensor, "m"]],
+    gate: tuple[Float[Tensor, "1 n"], Float[Tensor, "1"]],
+    cell: tuple[Float[Tensor, "4*n d_y+d_a"], Float[Tensor, "4*n n"], Float[Tensor, "4*n"]],
+    readout: tuple[Float[Tensor, "d_y n"], Float[Tensor, "d_y d_a"], Float[Tensor, "n_tokens d_y"]],
+) -> Said:
+    """Say how likely each word is to come next: look, decide how much of what was seen to take in, read, speak.
+
+    Args:
+        y: E y_{t-1}, the embedded word before, (B, d_y).
+        h: the state before the word, (B, n): what looks, and what decides about the gate.
+        c: the cell state before the word, (B, n).
+        regions: a, (B, L, d_a).
+        attention: W_a (m, d_a), W_h (m, n) and v (m,), as in `soft_attention`.
+        gate: f (1, n) and b (1,): β = σ(f h + b), one number for each picture, scales the context to ẑ.
+        cell: W (4n, d_y + d_a), U (4n, n) and b (4n,), as in `lstm_step`; its input is [E y; ẑ], the word first.
+        readout: L_h (d_y, n), L_z (d_y, d_a) and L (n_tokens, d_y): logits L (E y + L_h h_t + L_z ẑ), of the new state.
+
+    Returns:
+        logits (B, n_tokens), the new state and cell state (B, n) each, and the weights (B, L) over the regions.
+
+    Source: Xu et al. 2015, eqs. 1-7 and section 4.2.1.
+    """
+    context, weights = soft_attention(regions, h, *attention)
+    f, b = gate
+    z = torch.sigmoid(h @ f.mT + b) * context
+    h, c = lstm_step(torch.cat([y, z], dim=-1), h, c, *cell)
+    L_h, L_z, L = readout
+    return Said((y + h @ L_h.mT + z @ L_z.mT) @ L.mT, h, c, weights)
 
 
 class Captioned(NamedTuple):
@@ -113,8 +158,9 @@ class ShowAttendAndTell(nn.Module):
         self.gate = nn.Linear(d_hidden, 1)
         self.first_h, self.first_c = nn.Linear(d_region, d_hidden), nn.Linear(d_region, d_hidden)
         self.cell = LSTM(d_embedding + d_region, d_hidden)
-        self.from_h, self.from_z = nn.Linear(d_hidden, d_embedding), nn.Linear(d_region, d_embedding)
-        self.readout = nn.Linear(d_embedding, n_tokens)
+        self.from_h = nn.Linear(d_hidden, d_embedding, bias=False)
+        self.from_z = nn.Linear(d_region, d_embedding, bias=False)
+        self.readout = nn.Linear(d_embedding, n_tokens, bias=False)
 
     def start(self, regions: Regions) -> LSTMState:
         """Give the state before the first word, from the mean of the regions (B, L, d_region)."""
@@ -128,19 +174,16 @@ class ShowAttendAndTell(nn.Module):
             Captioned; logits[:, t] and weights[:, t] belong to the word behind caption[:, t].
         """
         h, c = self.start(regions) if state is None else state
-        cell = self.cell
-        b = cell.bias_ih_l0 + cell.bias_hh_l0
-        embedded = self.words(caption)
-        states, contexts, weights = [], [], []
-        for y in embedded.unbind(1):
-            context, row = self.attention(h[:, None], regions, regions)
-            z = self.gate(h).sigmoid() * context[:, 0]
-            h, c = lstm_step(torch.cat([y, z], dim=-1), h, c, cell.weight_ih_l0, cell.weight_hh_l0, b)
-            states.append(h)
-            contexts.append(z)
+        attention = self.attention.U, self.attention.W, self.attention.v
+        gate = self.gate.weight, self.gate.bias
+        cell = self.cell.weight_ih_l0, self.cell.weight_hh_l0, self.cell.bias_ih_l0 + self.cell.bias_hh_l0
+        readout = self.from_h.weight, self.from_z.weight, self.readout.weight
+        logits, weights = [], []
+        for y in self.words(caption).unbind(1):
+            said, h, c, row = caption_step(y, h, c, regions, attention, gate, cell, readout)
+            logits.append(said)
             weights.append(row)
-        said = embedded + self.from_h(torch.stack(states, dim=1)) + self.from_z(torch.stack(contexts, dim=1))
-        return Captioned(self.readout(said), torch.cat(weights, dim=1), (h, c))
+        return Captioned(torch.stack(logits, dim=1), torch.stack(weights, dim=1), (h, c))
 
     def step(
         self, words: Int[Tensor, "B"], state: tuple[Tensor, LSTMState]

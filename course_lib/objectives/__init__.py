@@ -4,6 +4,7 @@ from course_lib.objectives.bootstrap import byol_loss
 from course_lib.objectives.contrastive import lean_nt_xent, nt_xent
 from course_lib.objectives.cosine import unit
 from course_lib.objectives.gathered import gathered_nt_xent
+from course_lib.objectives.hard_attention import hard_attention_loss
 from course_lib.objectives.language import next_token_loss, previous_token_loss, teacher_forced_loss
 from course_lib.objectives.pretraining import Masked, SentencePairs, corrupt, mask_tokens, mlm_loss, nsp_pairs, segment_input
 
@@ -13,6 +14,7 @@ __all__ = [
     "byol_loss",
     "corrupt",
     "gathered_nt_xent",
+    "hard_attention_loss",
     "lean_nt_xent",
     "mask_tokens",
     "mlm_loss",

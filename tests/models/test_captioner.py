@@ -8,11 +8,11 @@ from course_lib.models import (
     ShowAndTell,
     ShowAttendAndTell,
     beam_search,
+    caption_step,
     doubly_stochastic_penalty,
     greedy,
     soft_attention,
 )
-from course_lib.teaching import record
 
 B, L, D, N_H, M, T, N, E = 3, 5, 7, 11, 13, 4, 17, 2
 CAPTION = torch.randint(N, (B, T), generator=torch.Generator().manual_seed(0))
@@ -146,10 +146,43 @@ def test_captions_are_written_by_greedy_and_beam_search(model, picture):
     assert beam.scores[1, 0].item() == pytest.approx(log_p)
 
 
-def test_where_it_looks_can_be_recorded():
-    model = attentive()
-    with record(model) as seen:
-        weights = model(regions(), CAPTION).weights
-    recorded = torch.cat([attended.weights for attended in seen["attention"]], dim=1)
-    torch.testing.assert_close(recorded, weights)
+def test_each_word_looks_at_the_regions_with_a_weight_of_1_in_all():
+    weights = attentive()(regions(), CAPTION).weights
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64))
+
+
+def weights_of_a_step(normal):
+    attention, gate = (normal(M, D), normal(M, N_H), normal(M)), (normal(1, N_H), normal(1))
+    cell = normal(4 * N_H, E + D), normal(4 * N_H, N_H), normal(4 * N_H)
+    return attention, gate, cell, (normal(E, N_H), normal(E, D), normal(N, E))
+
+
+def test_a_closed_gate_says_the_same_of_every_picture(normal):
+    attention, (f, _), cell, readout = weights_of_a_step(normal)
+    closed = torch.zeros_like(f), torch.full((1,), -1e4, dtype=torch.float64)
+    y, h, c = normal(B, E), normal(B, N_H), normal(B, N_H)
+    one, other = (caption_step(y, h, c, normal(B, L, D), attention, closed, cell, readout) for _ in range(2))
+    assert torch.equal(one.logits, other.logits)
+    assert not torch.allclose(one.weights, other.weights)
+
+
+def test_a_word_by_hand():
+    """No attention to choose: the mean 3 of the regions, the gate half open, z = 1.5; a cell that stays 0; 2 (1 + 1.5) = 5."""
+    nothing = torch.zeros(1, 1)
+    attention, cell = (nothing, nothing, torch.zeros(1)), (torch.zeros(4, 2), torch.zeros(4, 1), torch.zeros(4))
+    readout = torch.ones(1, 1), torch.ones(1, 1), torch.tensor([[2.0], [-2.0]])
+    regions = torch.tensor([[[2.0], [4.0]]])
+    said = caption_step(torch.ones(1, 1), nothing, nothing, regions, attention, (nothing, torch.zeros(1)), cell, readout)
+    assert said.logits.tolist() == [[5.0, -5.0]]
+    assert said.weights.tolist() == [[0.5, 0.5]]
+    assert said.h.item() == said.c.item() == 0.0
+
+
+def test_a_step_has_the_gradients_of_differences(normal):
+    attention, gate, cell, readout = weights_of_a_step(normal)
+    inputs = normal(B, E), normal(B, N_H), normal(B, N_H), normal(B, L, D), *attention, *gate, *cell, *readout
+
+    def step(y, h, c, a, *w):
+        return tuple(caption_step(y, h, c, a, w[:3], w[3:5], w[5:8], w[8:]))
+
+    assert torch.autograd.gradcheck(step, inputs, fast_mode=True)

@@ -1,0 +1,40 @@
+"""Learn where to look when only one region is looked at: a draw has no gradient, its probability has.
+
+Xu et al. 2015, *Show, Attend and Tell*, section 4.1 (https://arxiv.org/abs/1502.03044). At each word one region s_t is drawn
+from the weights α_t. The gradient of E[log p(y | s)] is estimated from what was drawn (REINFORCE; Williams 1992,
+https://doi.org/10.1007/BF00992696), with a baseline b that changes no expectation and takes away noise:
+
+    ∂ log p(y | s) + (log p(y | s) - b) Σ_t ∂ log α_t,s_t + λ Σ_t ∂H(α_t)
+
+The function gives a scalar whose gradient is minus that, so that an optimiser may descend it.
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def hard_attention_loss(
+    log_p: Float[Tensor, "B"],
+    weights: Float[Tensor, "B T L"],
+    looks: Int[Tensor, "B T"],
+    baseline: float,
+    entropy_weight: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Descend towards captions that are likely, and towards looks that made them likelier than the baseline.
+
+    Args:
+        log_p: log p(y | s) of each true caption behind what was looked at, (B,).
+        weights: α > 0, from which the looks were drawn, (B, T, L); each row sums to 1.
+        looks: s, the region that was drawn for each word, (B, T).
+        baseline: b, what log p is usually.
+        entropy_weight: λ ≥ 0, rewards looking about: the entropies H(α_t) = -Σ_i α_ti log α_ti, summed over the words.
+
+    Returns:
+        a scalar, averaged over the batch: -(log p + (log p - b) Σ_t log α_t,s_t + λ Σ_t H(α_t)), where (log p - b) is a mere
+        number: no gradient flows through it.
+
+    Source: Xu et al. 2015, section 4.1, with λ_r = 1.
+    """
+    log_looks = weights.gather(-1, looks[..., None]).log().sum((1, 2))
+    entropy = -(weights * weights.log()).sum((1, 2))
+    return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * entropy).mean()
