@@ -11,13 +11,17 @@ import pytest
 import course_lib
 
 PUBLIC = {
-    "shapes": "Context Edges Image Keys Lengths Logits Mask Memory Nodes Queries Scores Sequence States Tokens Values Weights",
+    "shapes": """
+        Boxes Context Edges Image Keys Lengths Logits Mask Memory Nodes Queries Scores Sequence States Tokens Values
+        Weights
+    """,
     "primitives": """
-        GRU LSTM RNN LearnedPositions StepGradients batch_norm bptt_step carousel_gradient causal_mask
+        GRU LSTM RNN LearnedPositions Overlap StepGradients area batch_norm bptt_step carousel_gradient causal_mask
         clip_gradients dirichlet_energy elu_feature_map encode favor_features fused_gru fused_lstm
-        gaussian_projection gcn_weights gru gru_step hoisted_rnn layer_norm lstm lstm_step orthogonal_projection
-        orthogonalised padding_mask propagate require_edges rnn rnn_step sinusoidal_positions sinusoids
-        trigonometric_features with_self_loops
+        gaussian_projection gcn_weights giou gru gru_step hoisted_rnn iou layer_norm lstm lstm_step
+        orthogonal_projection orthogonalised overlap padding_mask propagate require_edges rnn rnn_step
+        sinusoidal_points sinusoidal_positions sinusoids to_centres to_corners trigonometric_features
+        with_self_loops
     """,
     "attention": """
         AdditiveAttention Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
@@ -42,20 +46,21 @@ PUBLIC = {
     """,
     "models": """
         BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG
-        AdaptiveSteps BahdanauDecoder Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint
-        Decoded Document ELMo Encoded Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer
-        LuongDecoder MaskedWordHead NGram PlainDecoder Pondered Pretraining PretrainingBERT Probe Projected
-        Said ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span
-        SpanHead Spoken TagHead Transformer Universal Writing bahdanau_steps beam_search bert_parameters
-        best_span block_parameters both_ways cached_generate caption_step classification_head compose_document
-        doubly_stochastic_penalty ema_update ema_update_ extend_beam few_shot_prompt fused_both_ways generate
-        generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
+        AdaptiveSteps BahdanauDecoder Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned
+        Checkpoint Decoded Document ELMo Encoded Encoder Extension GATLayer Hierarchical LinearMemory
+        LinearTransformer LuongDecoder MaskedWordHead NGram PlainDecoder Pondered Pretraining
+        PretrainingBERT Probe Projected Said ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps
+        ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead Transformer Universal Writing
+        adaptive_step bahdanau_steps beam_search bert_parameters best_span block_parameters both_ways
+        cached_generate caption_step classification_head compose_document doubly_stochastic_penalty
+        ema_update ema_update_ extend_beam few_shot_prompt fused_both_ways generate generate_recurrently
+        gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe mix_states
         next_word_probabilities ponder_cost read_checkpoint repeat_block rows_of sample scalar_mix
-        soft_attention spectrum stacked_both_ways step_encoding top_k top_p training_operations
-        transformer_parameters xlnet_parameters
+        shared_encoder soft_attention spectrum stacked_both_ways step_encoding top_k top_p
+        training_operations transformer_parameters xlnet_parameters
     """,
     "datasets": """
-        BEGIN END FORMATS LOCALES LUMA PADDING PHOTOGRAPHS UNKNOWN Augmentation Digits Graph Lookup Pair
+        BEGIN END FORMATS LOCALES LUMA PADDING PHOTOGRAPHS UNKNOWN Augmentation BytePairs Digits Graph Lookup Pair
         Pictures Recall Reversal Splits Unreachable Vocabulary Walks WrongChecksum cache_folder cifar10
         colour_matrix cora dates digits download few_of_each joined karate_club language_reference
         les_miserables lookup marked_neighbour matching_neighbour mnist multi30k number_words pad photographs

@@ -21,6 +21,7 @@ from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
 from course_lib.models.gpt import GPT, generate
 from course_lib.models.gpt_decoding import Cache, CachedGPT, cached_generate
+from course_lib.models.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
 from course_lib.models.hierarchical import Document, Hierarchical, compose_document
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
@@ -52,9 +53,8 @@ from course_lib.models.universal import (
     SeparateSteps,
     SharedSteps,
     Universal,
-    halting_distribution,
-    ponder_cost,
     repeat_block,
+    shared_encoder,
     step_encoding,
 )
 
@@ -115,6 +115,7 @@ __all__ = [
     "Transformer",
     "Universal",
     "Writing",
+    "adaptive_step",
     "bahdanau_steps",
     "beam_search",
     "bert_parameters",
@@ -138,6 +139,7 @@ __all__ = [
     "halting_distribution",
     "hoisted_bahdanau_steps",
     "linear_probe",
+    "mix_states",
     "next_word_probabilities",
     "ponder_cost",
     "read_checkpoint",
@@ -145,6 +147,7 @@ __all__ = [
     "rows_of",
     "sample",
     "scalar_mix",
+    "shared_encoder",
     "soft_attention",
     "spectrum",
     "stacked_both_ways",

@@ -4,12 +4,7 @@ Dehghani et al. 2019, *Universal Transformers*, section 2.1, eqs. 4-7 (https://a
 
     H^t = Block(H^{t-1} + P^t)        P^t[i, 2j] = sin(i / 10000^(2j/d)) + sin(t / 10000^(2j/d)), cosines at 2j + 1
 
-and section 2.2, adaptive computation time, after Graves 2016, eqs. 6-9, 13 (https://arxiv.org/abs/1603.08983). A position
-gives a probability h_n of halting at each step n, and halts at the first step N at which they sum to 1 - ε:
-
-    p_n = h_n for n < N        p_N = R = 1 - Σ_{n<N} h_n        p_n = 0 for n > N        y = Σ_n p_n H^n
-
-    ponder cost  ρ = N + R        (N has no gradient: what learning can lower is R, by raising the h_n before N)
+When a position stops (section 2.2) is told in `halting.py`.
 """
 
 from collections.abc import Callable
@@ -20,6 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from course_lib.blocks import encoder_block
+from course_lib.blocks.equations import Four, Pair
+from course_lib.models.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.shapes import Lengths, Mask, Sequence, Tokens
 
@@ -42,41 +40,35 @@ def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | 
     return sinusoidal_positions(T, d_model, device=device) + of_step
 
 
-def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch n_steps"]:
-    """Turn the probabilities of halting at each step into the share that each step has in the result.
+def shared_encoder(
+    x: Sequence,
+    attention: Four,
+    network: Four,
+    norms: tuple[Pair, Pair],
+    n_heads: int,
+    n_steps: int,
+    mask: Mask | None = None,
+) -> Sequence:
+    """Apply one encoder block n_steps times, telling it before each where every token stands and which step it is.
 
     Args:
-        h: (*batch, n_steps), each in 0…1; at the last of the n_steps ≥ 1 everyone halts.
-        epsilon: ε, 0 ≤ ε < 1; above 0 it lets a position halt after a single step.
+        x: (B, T, d_model).
+        attention: (W_q, W_k, W_v, W_o), the same at every step, as all weights.
+        network: (W_1, b_1, W_2, b_2) of `feed_forward`.
+        norms: (gain, bias) of the norm behind the attention, and of the one behind the network.
+        n_heads: number of heads.
+        n_steps: how often; steps count from 1, and 0 of them give x back.
+        mask: bool, broadcastable to (B, T, T); True = may look.
 
     Returns:
-        p (*batch, n_steps), of sum 1; 0 behind the step at which the position halts.
+        (B, T, d_model).
 
-    Source: Graves 2016, eqs. 6-8.
+    Source: Dehghani et al. 2019, eqs. 4-7, with the order of norms of Vaswani et al. 2017, section 3.1.
     """
-    before = F.pad(h.cumsum(-1)[..., :-1], (1, 0))
-    thinks = before < 1 - epsilon
-    thinks_on = F.pad(thinks[..., 1:], (0, 1))
-    return torch.where(thinks_on, h, torch.where(thinks, 1 - before, 0.0))
-
-
-def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch"]:
-    """Count what a position thought for: its number of steps N, and its remainder R.
-
-    Args:
-        h: (*batch, n_steps), the probabilities of halting at each step, in 0…1.
-        epsilon: as in `halting_distribution`.
-
-    Returns:
-        ρ (*batch), from 2 (one step, R = 1) to n_steps + 1; its gradient is that of R alone.
-
-    Source: Graves 2016, eqs. 9, 13.
-    """
-    before = F.pad(h.cumsum(-1)[..., :-1], (1, 0))
-    thinks = before < 1 - epsilon
-    N = thinks.sum(-1)
-    R = 1 - before.gather(-1, N[..., None] - 1).squeeze(-1)
-    return N + R
+    for step in range(1, n_steps + 1):
+        encoding = step_encoding(x.shape[1], x.shape[2], step, device=x.device)
+        x = encoder_block(x + encoding.to(x.dtype), attention, network, norms, n_heads, mask)
+    return x
 
 
 def repeat_block(
@@ -150,19 +142,14 @@ class AdaptiveSteps(nn.Module):
     def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
         """Take x (B, T, d_model) through as many steps as each position asks for; ValueError where none is allowed."""
         _require_a_step(self.n_steps)
-        states, probabilities = [], []
-        total = x.new_zeros(x.shape[:-1])
+        halt = self.halt.weight[0], self.halt.bias[0]
+        states, h = [], x.new_zeros(*x.shape[:-1], 0)
         for step in range(1, self.n_steps + 1):
-            thinks = total < 1 - self.epsilon
             y = self.block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
-            x = torch.where(thinks[..., None], y, x)
+            x, h = adaptive_step(x, y, halt, h, self.epsilon)
             states.append(x)
-            probabilities.append(self.halt(x).squeeze(-1).sigmoid())
-            total = total + probabilities[-1]
-        h = torch.stack(probabilities, dim=-1)
-        shares = halting_distribution(h, self.epsilon)
-        mixed = (shares[..., None, :] @ torch.stack(states, dim=-2)).squeeze(-2)
-        return Pondered(mixed, shares, ponder_cost(h, self.epsilon))
+        mixed = mix_states(torch.stack(states, dim=-2), h, self.epsilon)
+        return Pondered(mixed, halting_distribution(h, self.epsilon), ponder_cost(h, self.epsilon))
 
 
 def _require_a_step(n_steps: int) -> None:

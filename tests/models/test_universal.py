@@ -1,4 +1,4 @@
-"""The Universal Transformer: one shared block, halting shares that sum to 1, and a ponder cost counted by hand."""
+"""The Universal Transformer: one shared block, as often as asked for, or as often as each position wants."""
 
 import pytest
 import torch
@@ -11,9 +11,8 @@ from course_lib.models import (
     SeparateSteps,
     SharedSteps,
     Universal,
-    halting_distribution,
-    ponder_cost,
     repeat_block,
+    shared_encoder,
     step_encoding,
 )
 from course_lib.primitives import padding_mask, sinusoidal_positions
@@ -45,74 +44,6 @@ def drawn(*shape):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 
-def by_loop(h, epsilon):
-    """Graves 2016, eqs. 6-9, one position at a time: p, N and R."""
-    p, total = [0.0] * len(h), 0.0
-    for n, h_n in enumerate(h):
-        if total + h_n >= 1 - epsilon or n == len(h) - 1:
-            p[n] = 1 - total
-            return p, n + 1, 1 - total
-        p[n] = h_n
-        total += h_n
-    raise AssertionError
-
-
-def test_halting_by_hand():
-    """0.3 + 0.5 + 0.4 passes 1 at the third step, which gets the remainder 0.2; the cost is 3 + 0.2."""
-    h = torch.tensor([0.3, 0.5, 0.4, 0.9])
-    torch.testing.assert_close(halting_distribution(h), torch.tensor([0.3, 0.5, 0.2, 0.0]))
-    assert ponder_cost(h).item() == pytest.approx(3.2)
-
-
-@pytest.mark.parametrize(
-    ("h", "shares", "cost"),
-    [
-        ([1.0, 0.5, 0.5], [1, 0, 0], 2.0),
-        ([0.995, 0.5, 0.5], [1, 0, 0], 2.0),
-        ([0.0, 0.0, 0.0], [0, 0, 1], 4.0),
-        ([0.1, 0.1, 0.1], [0.1, 0.1, 0.8], 3.8),
-        ([0.7], [1.0], 2.0),
-    ],
-)
-def test_edges_by_hand(h, shares, cost):
-    """Halt at once, within ε of 1, never, at the limit, and with a single step."""
-    torch.testing.assert_close(halting_distribution(torch.tensor(h)), torch.tensor(shares).float())
-    assert ponder_cost(torch.tensor(h)).item() == pytest.approx(cost)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.4])
-def test_it_is_the_loop_one_position_at_a_time(epsilon):
-    h = torch.rand(B, T, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) ** 2
-    shares, cost = halting_distribution(h, epsilon), ponder_cost(h, epsilon)
-    for b in range(B):
-        for t in range(T):
-            p, N_steps, R = by_loop(h[b, t].tolist(), epsilon)
-            torch.testing.assert_close(shares[b, t], torch.tensor(p, dtype=torch.float64))
-            assert cost[b, t].item() == pytest.approx(N_steps + R)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_shares_sum_to_1_and_none_is_negative(dtype):
-    h = torch.rand(1000, 7, generator=torch.Generator().manual_seed(2)).to(dtype)
-    shares = halting_distribution(h)
-    assert (shares >= 0).all()
-    torch.testing.assert_close(
-        shares.double().sum(-1), torch.ones(1000, dtype=torch.float64), atol=4 * torch.finfo(dtype).eps, rtol=0
-    )
-
-
-def test_only_the_remainder_has_a_gradient_and_it_falls_with_what_comes_before():
-    h = torch.tensor([0.3, 0.5, 0.4, 0.9], requires_grad=True)
-    ponder_cost(h).backward()
-    assert h.grad.tolist() == [-1, -1, 0, 0]
-
-
-def test_gradients_against_differences():
-    h = torch.tensor([[0.3, 0.5, 0.4], [0.1, 0.2, 0.3]], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(halting_distribution, h)
-    assert torch.autograd.gradcheck(ponder_cost, h)
-
-
 def test_the_encoding_is_that_of_the_place_plus_that_of_the_step():
     """Place 3 and step 2, feature by feature."""
     torch.testing.assert_close(step_encoding(T, D, 2)[3], sinusoidal_positions(4, D)[3] + sinusoidal_positions(3, D)[2])
@@ -133,6 +64,41 @@ def test_a_block_is_repeated_with_the_encoding_of_each_step_before_it():
     expected = 4 * x + 4 * step_encoding(T, D, 1) + 2 * step_encoding(T, D, 2)
     torch.testing.assert_close(repeat_block(x, lambda y, mask: 2 * y, 2), expected)
     assert repeat_block(x, lambda y, mask: 2 * y, 0) is x
+
+
+def test_the_shared_encoder_is_the_module_with_the_same_weights():
+    torch.manual_seed(1)
+    attention = MultiHead(D, 3, bias=False)
+    made = Block(SelfAttention(attention), FeedForward(D, 13), D).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    four = tuple(getattr(attention, name).weight for name in ("W_q", "W_k", "W_v", "W_o"))
+    W_1, W_2 = made.feed_forward.W_1, made.feed_forward.W_2
+    network = W_1.weight, W_1.bias, W_2.weight, W_2.bias
+    norms = tuple((norm.weight, norm.bias) for norm in (made.norm_1, made.norm_2))
+    x, mask = drawn(B, T, D), padding_mask(LENGTHS, T)
+    for n_steps in (1, STEPS):
+        got = shared_encoder(x, four, network, norms, 3, n_steps, mask)
+        torch.testing.assert_close(got, SharedSteps(made, n_steps)(x, mask).states)
+    assert shared_encoder(x, four, network, norms, 3, 0) is x
+    few = drawn(1, 2, D).requires_grad_()
+    assert torch.autograd.gradcheck(lambda y: shared_encoder(y, four, network, norms, 3, 2), few)
+
+
+def test_a_shared_encoder_of_zeros_by_hand():
+    """Weights of zero leave the norms alone: of (x + P¹) at first, then of that + P²; at place 0, with two features.
+
+    P¹ = (sin 1, 1 + cos 1) and P² = (sin 2, 1 + cos 2). Two features normalise to (-1, 1) or (1, -1).
+    """
+    zero, one = torch.zeros(2, 2, dtype=torch.float64), (torch.ones(2).double(), torch.zeros(2).double())
+    network = torch.zeros(3, 2).double(), torch.zeros(3).double(), torch.zeros(2, 3).double(), torch.zeros(2).double()
+    parts = (zero,) * 4, network, (one, one), 1
+    x = torch.tensor([[[4.0, 0.0]]], dtype=torch.float64)
+    signs = [shared_encoder(x, *parts, n)[0, 0].sign().tolist() for n in (1, 2)]
+    assert signs == [[1, -1], [1, -1]]
+    x = torch.tensor([[[0.0, 0.0]]], dtype=torch.float64)
+    torch.testing.assert_close(shared_encoder(x, *parts, 1)[0, 0], torch.tensor([-1.0, 1.0]).double(), atol=1e-3, rtol=0)
 
 
 def test_one_step_is_one_shared_layer():

@@ -1,0 +1,99 @@
+"""Adaptive computation time: each position decides for itself after how many steps it has thought enough.
+
+Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, eqs. 5-9 and 13 (https://arxiv.org/abs/1603.08983), per
+position as in Dehghani et al. 2019, section 2.2 (https://arxiv.org/abs/1807.03819). A position gives a probability h_n of
+halting at each step n, and halts at the first step N at which they sum to 1 - ε:
+
+    h_n = σ(w · s_n + b)        s_n = s_N for n > N
+    p_n = h_n for n < N         p_N = R = 1 - Σ_{n<N} h_n        p_n = 0 for n > N        y = Σ_n p_n s_n
+
+    ponder cost  ρ = N + R        (N has no gradient: what learning can lower is R, by raising the h_n before N)
+
+Who still thinks is decided everywhere by the same sums, `F.pad(h, (1, 0)).cumsum(-1)`, so that no rounding tells two stories.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.shapes import Sequence
+
+
+def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch n_steps"]:
+    """Turn the probabilities of halting at each step into the share that each step has in the result.
+
+    Args:
+        h: (*batch, n_steps), each in 0…1; at the last of the n_steps ≥ 1 everyone halts.
+        epsilon: ε, 0 ≤ ε < 1; above 0 it lets a position halt after a single step.
+
+    Returns:
+        p (*batch, n_steps), of sum 1; 0 behind the step at which the position halts.
+
+    Source: Graves 2016, eqs. 6-8.
+    """
+    before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
+    thinks = before < 1 - epsilon
+    thinks_on = F.pad(thinks[..., 1:], (0, 1))
+    return torch.where(thinks_on, h, torch.where(thinks, 1 - before, 0.0))
+
+
+def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch"]:
+    """Count what a position thought for: its number of steps N, and its remainder R.
+
+    Args:
+        h: (*batch, n_steps), the probabilities of halting at each step, in 0…1.
+        epsilon: as in `halting_distribution`.
+
+    Returns:
+        ρ (*batch), from 2 (one step, R = 1) to n_steps + 1; its gradient is that of R alone.
+
+    Source: Graves 2016, eqs. 9, 13.
+    """
+    before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
+    thinks = before < 1 - epsilon
+    N = thinks.sum(-1)
+    R = 1 - before.gather(-1, N[..., None] - 1).squeeze(-1)
+    return N + R
+
+
+def adaptive_step(
+    x: Sequence, y: Sequence, halt: tuple[Tensor, Tensor], h: Float[Tensor, "B T n"], epsilon: float = 0.01
+) -> tuple[Sequence, Float[Tensor, "B T n+1"]]:
+    """Let those who still think take a step, let the others stand still, and ask each how likely it halts now.
+
+    Args:
+        x: (B, T, d_model), the states before the step.
+        y: (B, T, d_model), what the block made of them.
+        halt: (w (d_model,), b ()) of the unit that halts.
+        h: (B, T, n), the probabilities of halting at the n ≥ 0 steps so far, in 0…1.
+        epsilon: ε; a position thinks while its h sum to less than 1 - ε.
+
+    Returns:
+        the states after the step (B, T, d_model), and h (B, T, n + 1) with the probability σ(w · state + b) behind the others.
+
+    Source: Graves 2016, eqs. 5 and 7; Dehghani et al. 2019, section 2.2.
+    """
+    thinks = F.pad(h, (1, 0)).cumsum(-1)[..., -1:] < 1 - epsilon
+    x = torch.where(thinks, y, x)
+    w, b = halt
+    return x, torch.cat([h, torch.sigmoid(x @ w + b)[..., None]], dim=-1)
+
+
+def mix_states(
+    states: Float[Tensor, "*batch n_steps d"], h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01
+) -> Float[Tensor, "*batch d"]:
+    """Mix the states of all steps, each by its share.
+
+    Args:
+        states: (*batch, n_steps, d), one behind each step.
+        h: (*batch, n_steps), the probabilities of halting there, in 0…1.
+        epsilon: as in `halting_distribution`.
+
+    Returns:
+        (*batch, d); gradients flow to the states and, through the shares, to h.
+
+    Source: Graves 2016, eq. 9.
+    """
+    shares = halting_distribution(h, epsilon)
+    return (shares[..., None, :] @ states).squeeze(-2)
