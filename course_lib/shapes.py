@@ -27,8 +27,11 @@ Logits = Float[Tensor, "*batch n_classes"]
 Nodes = Float[Tensor, "*batch N d"]
 Edges = Int[Tensor, "2 E"]
 """Node edges[0, e] looks at node edges[1, e]: the places where the mask of a dense attention is True."""
+Boxes = Float[Tensor, "*batch 4"]
+"""Centre and size (x, y, w, h), or corners (x_1, y_1, x_2, y_2), in parts of the picture."""
 
 __all__ = [
+    "Boxes",
     "Context",
     "Edges",
     "Image",

@@ -16,12 +16,12 @@ PUBLIC = {
         Weights
     """,
     "primitives": """
-        GRU LSTM RNN LearnedPositions Overlap StepGradients area batch_norm bptt_step carousel_gradient causal_mask
-        clip_gradients dirichlet_energy elu_feature_map encode favor_features fused_gru fused_lstm
-        gaussian_projection gcn_weights giou gru gru_step hoisted_rnn iou layer_norm lstm lstm_step
-        orthogonal_projection orthogonalised overlap padding_mask propagate require_edges rnn rnn_step
-        sinusoidal_points sinusoidal_positions sinusoids to_centres to_corners trigonometric_features
-        with_self_loops
+        GRU LSTM RNN LearnedPositions Overlap StepGradients area batch_norm bptt_step carousel_gradient
+        causal_mask clip_gradients dirichlet_energy elu_feature_map embed_patches encode favor_features
+        fused_gru fused_lstm gaussian_projection gcn_weights giou gru gru_step hoisted_rnn interpolate_positions
+        iou layer_norm lstm lstm_step orthogonal_projection orthogonalised overlap padding_mask patch_grid
+        patchify propagate require_edges rnn rnn_step sinusoidal_points sinusoidal_positions sinusoids
+        to_centres to_corners trigonometric_features unpatchify with_self_loops
     """,
     "attention": """
         AdditiveAttention Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
@@ -32,32 +32,36 @@ PUBLIC = {
         dynamic_edge_scores edge_softmax fused_causal_attention fused_scaled_dot_product_attention
         gat_edge_scores gat_scores general_scores head_statistics inplace_linear_attention_step kernel_attention
         linear_attention linear_attention_step mean_pool merge_heads multi_head_attention
-        multi_head_graph_attention performer_attention pool recurrent_linear_attention
+        multi_head_graph_attention performer_attention pool recurrent_linear_attention rollout
         scaled_dot_product_attention split_heads uniform_graph_attention
     """,
     "blocks": """
-        Block ConvNet CrossAttention DecoderBlock FeedForward Residual SelfAttention Sizes Stack Sublayer
-        closing_norm decoder_block decoder_stack draw_weights encoder_block encoder_stack feed_forward post_norm
-        pre_norm pre_norm_encoder_block
+        Block ConvNet CrossAttention DecoderBlock FeedForward Kernels Residual SelfAttention Sizes Stack
+        Sublayer TokenMixing channel_mixing channel_mixing_by_convolution closing_norm decoder_block
+        decoder_stack draw_weights encoder_block encoder_stack feed_forward lean_token_mixing mixer_block
+        post_norm pre_norm pre_norm_encoder_block reordered_token_mixing token_mixing
+        token_mixing_by_convolution token_mixing_kernels
     """,
     "objectives": """
-        Masked SentencePairs byol_loss corrupt gathered_nt_xent hard_attention_loss lean_nt_xent mask_tokens mlm_loss
-        next_token_loss nsp_pairs nt_xent previous_token_loss segment_input teacher_forced_loss unit
+        Masked SentencePairs byol_loss corrupt distillation_loss gathered_nt_xent hard_attention_loss
+        hard_distillation_loss lean_nt_xent mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent
+        previous_token_loss segment_input teacher_forced_loss unit
     """,
     "models": """
-        BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 TRANSFORMER_BASE TRANSFORMER_BIG
-        AdaptiveSteps BahdanauDecoder Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned
-        Checkpoint Decoded Document ELMo Encoded Encoder Extension GATLayer Hierarchical LinearMemory
-        LinearTransformer LuongDecoder MaskedWordHead NGram PlainDecoder Pondered Pretraining
-        PretrainingBERT Probe Projected Said ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps
-        ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead Transformer Universal Writing
+        BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE
+        MIXER_SMALL TRANSFORMER_BASE TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE AdaptiveSteps BahdanauDecoder
+        Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded DeiT Document ELMo
+        Encoded Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder
+        MaskedWordHead Mixer MixerSizes NGram PatchEncoder PlainDecoder Pondered Pretraining PretrainingBERT
+        Probe Projected Said ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell
+        ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead Transformer TwoAnswers Universal ViT Writing
         adaptive_step bahdanau_steps beam_search bert_parameters best_span block_parameters both_ways
-        cached_generate caption_step classification_head compose_document doubly_stochastic_penalty
-        ema_update ema_update_ extend_beam few_shot_prompt fused_both_ways generate generate_recurrently
+        cached_generate caption_step classification_head compose_document doubly_stochastic_penalty ema_update
+        ema_update_ extend_beam few_shot_prompt fine_tuned_head fused_both_ways generate generate_recurrently
         gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe mix_states
-        next_word_probabilities ponder_cost read_checkpoint repeat_block rows_of sample scalar_mix
-        shared_encoder soft_attention spectrum stacked_both_ways step_encoding top_k top_p
-        training_operations transformer_parameters xlnet_parameters
+        mixer_parameters next_word_probabilities ponder_cost read_checkpoint repeat_block rows_of sample
+        scalar_mix shared_encoder soft_attention spectrum stacked_both_ways step_encoding top_k top_p
+        training_operations transformer_parameters vit_parameters xlnet_parameters zero_head
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES LUMA PADDING PHOTOGRAPHS UNKNOWN Augmentation BytePairs Digits Graph Lookup Pair

@@ -24,6 +24,7 @@ FITS = {
     "Logits": torch.zeros(d),
     "Nodes": torch.zeros(B, T, d),
     "Edges": torch.zeros(2, d, dtype=torch.int64),
+    "Boxes": torch.zeros(B, 4),
 }
 
 

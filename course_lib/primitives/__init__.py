@@ -1,6 +1,7 @@
-"""What attention is built from: masks, positions, recurrent cells and their gradients."""
+"""What attention is built from: masks, positions, boxes, recurrent cells and their gradients."""
 
 from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
+from course_lib.primitives.boxes import Overlap, area, giou, iou, overlap, to_centres, to_corners
 from course_lib.primitives.cells import gru_step, lstm_step, rnn_step
 from course_lib.primitives.graphs import dirichlet_energy, gcn_weights, propagate, require_edges, with_self_loops
 from course_lib.primitives.kernels import (
@@ -14,7 +15,8 @@ from course_lib.primitives.kernels import (
 from course_lib.primitives.layers import GRU, LSTM, RNN
 from course_lib.primitives.masks import causal_mask, padding_mask
 from course_lib.primitives.normalisation import batch_norm, layer_norm
-from course_lib.primitives.positions import LearnedPositions, sinusoidal_positions, sinusoids
+from course_lib.primitives.patches import embed_patches, interpolate_positions, patch_grid, patchify, unpatchify
+from course_lib.primitives.positions import LearnedPositions, sinusoidal_points, sinusoidal_positions, sinusoids
 from course_lib.primitives.recurrent import (
     encode,
     fused_gru,
@@ -30,7 +32,9 @@ __all__ = [
     "LSTM",
     "RNN",
     "LearnedPositions",
+    "Overlap",
     "StepGradients",
+    "area",
     "batch_norm",
     "bptt_step",
     "carousel_gradient",
@@ -38,27 +42,38 @@ __all__ = [
     "clip_gradients",
     "dirichlet_energy",
     "elu_feature_map",
+    "embed_patches",
     "encode",
     "favor_features",
     "fused_gru",
     "fused_lstm",
     "gaussian_projection",
     "gcn_weights",
+    "giou",
     "gru",
     "gru_step",
     "hoisted_rnn",
+    "interpolate_positions",
+    "iou",
     "layer_norm",
     "lstm",
     "lstm_step",
     "orthogonal_projection",
     "orthogonalised",
+    "overlap",
     "padding_mask",
+    "patch_grid",
+    "patchify",
     "propagate",
     "require_edges",
     "rnn",
     "rnn_step",
+    "sinusoidal_points",
     "sinusoidal_positions",
     "sinusoids",
+    "to_centres",
+    "to_corners",
     "trigonometric_features",
+    "unpatchify",
     "with_self_loops",
 ]

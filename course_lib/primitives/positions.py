@@ -6,6 +6,8 @@ Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762):
     PE[t, 2i+1] = cos(t / 10000^(2i / d_model))
 """
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -50,6 +52,29 @@ def sinusoids(start: int, T: int, d_model: int, device: torch.device | str | Non
     t = start + torch.arange(T, device=device)[:, None]
     angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[:, :d_model]
+
+
+def sinusoidal_points(points: Float[Tensor, "*batch 2"], d_model: int) -> Float[Tensor, "*batch d_model"]:
+    """Encode points of a picture: half of the features by sines and cosines of how far down, half of how far to the right.
+
+    Args:
+        points: (*batch, 2), each (x, y) in parts of the picture, 0 to 1.
+        d_model: number of features; 4 divides it.
+
+    Returns:
+        (*batch, d_model), values in -1…1; y first. At the lowest frequencies the whole picture is far less than a turn.
+
+    Raises:
+        ValueError: 4 does not divide d_model.
+
+    Source: Carion et al. 2020, appendix A.4 (https://arxiv.org/abs/2005.12872), with a place times 2π for the position t.
+    """
+    if d_model % 4:
+        raise ValueError(f"a point takes a sine and a cosine for each of x and y, but 4 does not divide d_model = {d_model}.")
+    half = d_model // 2
+    speed = 10_000 ** (-torch.arange(0, half, 2, device=points.device) / half)
+    angle = 2 * math.pi * points.flip(-1)[..., None] * speed
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-3)
 
 
 class LearnedPositions(nn.Module):

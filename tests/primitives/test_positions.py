@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.primitives import LearnedPositions, sinusoidal_positions, sinusoids
+from course_lib.primitives import LearnedPositions, sinusoidal_points, sinusoidal_positions, sinusoids
 
 T, d_model = 101, 22
 
@@ -92,3 +92,26 @@ def test_learned_positions_start_small():
 
 def test_positions_live_where_they_are_asked_to():
     assert sinusoidal_positions(3, 4, device="meta").device.type == "meta"
+
+
+def test_points_by_hand():
+    """Four features: the sine and the cosine of y, then of x, once around for the whole picture."""
+    points = torch.tensor([[0.0, 0.0], [0.25, 0.5]])
+    torch.testing.assert_close(
+        sinusoidal_points(points, 4), torch.tensor([[0.0, 1.0, 0.0, 1.0], [0.0, -1.0, 1.0, 0.0]]), atol=1e-6, rtol=0
+    )
+
+
+def test_points_along_one_axis_are_positions():
+    """An independent form: t / 2π is the place at which the formula of sequences has its angle t."""
+    d = 12
+    t = torch.arange(T) / (2 * math.pi)
+    expected = sinusoidal_positions(T, d // 2)
+    encoded = sinusoidal_points(torch.stack([t, torch.zeros(T)], dim=-1), d)
+    torch.testing.assert_close(encoded[:, d // 2 :], expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(encoded[:, : d // 2], expected[:1].expand(T, -1))
+
+
+def test_points_have_features_for_both_axes():
+    with pytest.raises(ValueError, match="4 does not divide d_model = 6"):
+        sinusoidal_points(torch.zeros(1, 2), 6)
