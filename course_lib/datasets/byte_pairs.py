@@ -1,0 +1,112 @@
+"""Pieces of words, learned from text: frequent words stay whole, rare ones are spelled by parts, and no word is unknown.
+
+Sennrich, Haddow, Birch 2016, *Neural Machine Translation of Rare Words with Subword Units*, section 3.2 and algorithm 1
+(https://arxiv.org/abs/1508.07909): begin with characters, and merge the most frequent pair of neighbours again and again. GPT-2
+begins with bytes, so that no sign is unknown either; BERT's WordPiece chooses merges by another score and cuts greedily from
+the left. The idea is the same. The paper marks where a word ends, this file where it begins.
+
+    peseta andorrane  →  ▁peseta ▁and orr ane        ▁ stands where a word begins
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+START = "▁"
+
+
+@dataclass(frozen=True)
+class BytePairs:
+    """Merges of two pieces into one, in the order in which they were learned."""
+
+    merges: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], n_merges: int) -> "BytePairs":
+        """Learn merges; of pairs that are as frequent, the one that comes last in the order of Unicode goes first.
+
+        Args:
+            texts: their words are what stands between white space; no pair crosses it.
+            n_merges: how many to learn; fewer, where every word is whole before.
+
+        Returns:
+            BytePairs.
+
+        Raises:
+            ValueError: n_merges is negative, texts is one string, or a text holds the sign ▁.
+
+        Source: Sennrich et al. 2016, algorithm 1.
+        """
+        if n_merges < 0:
+            raise ValueError(f"the number of merges must not be negative, got {n_merges}.")
+        if isinstance(texts, str):
+            raise ValueError("texts is one string; give a list of texts.")
+        counted = Counter(word for text in texts for word in _words(text))
+        words = [[START, *word] for word in counted]
+        times = list(counted.values())
+        frequency: Counter[tuple[str, str]] = Counter()
+        places = defaultdict(set)
+        for i, word in enumerate(words):
+            for pair in pairwise(word):
+                frequency[pair] += times[i]
+                places[pair].add(i)
+        merges: list[tuple[str, str]] = []
+        while len(merges) < n_merges and (most := max(frequency.values(), default=0)):
+            best = max(pair for pair, n in frequency.items() if n == most)
+            merges.append(best)
+            for i in places.pop(best):
+                before, words[i] = words[i], _merged(words[i], best)
+                for pair in pairwise(before):
+                    frequency[pair] -= times[i]
+                for pair in pairwise(words[i]):
+                    frequency[pair] += times[i]
+                    places[pair].add(i)
+            del frequency[best]
+        return cls(tuple(merges))
+
+    @cached_property
+    def _rank(self) -> dict[tuple[str, str], int]:
+        return {pair: rank for rank, pair in enumerate(self.merges)}
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """Words that were cut before, as pieces with spaces between them."""
+        return {}
+
+    def cut(self, text: str) -> str:
+        """Cut a text into its pieces, with a space between them: a `Vocabulary` with `between=" "` reads that.
+
+        Raises:
+            ValueError: the text holds the sign ▁, which marks where a word begins.
+        """
+        return " ".join(self._cut_word(word) for word in _words(text))
+
+    def join(self, pieces: str) -> str:
+        """Put what was cut together again, with one space between words, whatever white space stood there."""
+        return pieces.replace(" ", "").replace(START, " ").strip()
+
+    def _cut_word(self, word: str) -> str:
+        if word not in self._known:
+            pieces = [START, *word]
+            while ranked := [pair for pair in pairwise(pieces) if pair in self._rank]:
+                pieces = _merged(pieces, min(ranked, key=self._rank.__getitem__))
+            self._known[word] = " ".join(pieces)
+        return self._known[word]
+
+
+def _words(text: str) -> list[str]:
+    if START in text:
+        raise ValueError(f"the sign {START} marks where a word begins and must not stand in a text; replace it.")
+    return text.split()
+
+
+def _merged(pieces: list[str], pair: tuple[str, str]) -> list[str]:
+    """Join every occurrence of a pair, from left to right."""
+    joined, i = [], 0
+    while i < len(pieces):
+        both = tuple(pieces[i : i + 2]) == pair
+        joined.append("".join(pair) if both else pieces[i])
+        i += 1 + both
+    return joined
