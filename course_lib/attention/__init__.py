@@ -38,6 +38,7 @@ from course_lib.attention.multiplicative import (
 )
 from course_lib.attention.performer import PerformerAttention, causal_performer_attention, performer_attention
 from course_lib.attention.pooling import Pool, mean_pool, pool
+from course_lib.attention.rollout import rollout
 from course_lib.attention.scaled_dot_product import (
     causal_attention,
     fused_causal_attention,
@@ -96,6 +97,7 @@ __all__ = [
     "performer_attention",
     "pool",
     "recurrent_linear_attention",
+    "rollout",
     "scaled_dot_product_attention",
     "split_heads",
     "uniform_graph_attention",

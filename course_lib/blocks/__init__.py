@@ -7,6 +7,20 @@ from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mixers import CrossAttention, SelfAttention
 from course_lib.blocks.residual import Residual, Sublayer, post_norm, pre_norm
 from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, draw_weights, encoder_stack
+from course_lib.blocks.token_convolution import (
+    Kernels,
+    channel_mixing_by_convolution,
+    token_mixing_by_convolution,
+    token_mixing_kernels,
+)
+from course_lib.blocks.token_mixing import (
+    TokenMixing,
+    channel_mixing,
+    lean_token_mixing,
+    mixer_block,
+    reordered_token_mixing,
+    token_mixing,
+)
 
 __all__ = [
     "Block",
@@ -14,11 +28,15 @@ __all__ = [
     "CrossAttention",
     "DecoderBlock",
     "FeedForward",
+    "Kernels",
     "Residual",
     "SelfAttention",
     "Sizes",
     "Stack",
     "Sublayer",
+    "TokenMixing",
+    "channel_mixing",
+    "channel_mixing_by_convolution",
     "closing_norm",
     "decoder_block",
     "decoder_stack",
@@ -26,7 +44,13 @@ __all__ = [
     "encoder_block",
     "encoder_stack",
     "feed_forward",
+    "lean_token_mixing",
+    "mixer_block",
     "post_norm",
     "pre_norm",
     "pre_norm_encoder_block",
+    "reordered_token_mixing",
+    "token_mixing",
+    "token_mixing_by_convolution",
+    "token_mixing_kernels",
 ]

@@ -15,8 +15,10 @@ from course_lib.models.captioner import (
 )
 from course_lib.models.checkpoints import Checkpoint, read_checkpoint
 from course_lib.models.decoding import Beam, Extension, beam_search, extend_beam, greedy, rows_of
+from course_lib.models.deit import DeiT, TwoAnswers
 from course_lib.models.elmo import BothLanguageModels, ELMo, ScalarMix, scalar_mix
 from course_lib.models.encoder import Encoded, Encoder, both_ways, fused_both_ways, stacked_both_ways
+from course_lib.models.fine_tuning import fine_tuned_head, zero_head
 from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
 from course_lib.models.gpt import GPT, generate
@@ -25,6 +27,7 @@ from course_lib.models.halting import adaptive_step, halting_distribution, mix_s
 from course_lib.models.hierarchical import Document, Hierarchical, compose_document
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
+from course_lib.models.mixer import Mixer, MixerSizes
 from course_lib.models.ngram import NGram
 from course_lib.models.probe import Probe, linear_probe, spectrum
 from course_lib.models.prompting import few_shot_prompt
@@ -57,6 +60,18 @@ from course_lib.models.universal import (
     shared_encoder,
     step_encoding,
 )
+from course_lib.models.vision_scale import (
+    MIXER_BASE,
+    MIXER_HUGE,
+    MIXER_LARGE,
+    MIXER_SMALL,
+    VIT_BASE,
+    VIT_HUGE,
+    VIT_LARGE,
+    mixer_parameters,
+    vit_parameters,
+)
+from course_lib.models.vit import PatchEncoder, ViT
 
 __all__ = [
     "BERT",
@@ -69,8 +84,15 @@ __all__ = [
     "GPT_1",
     "GPT_2",
     "GPT_3",
+    "MIXER_BASE",
+    "MIXER_HUGE",
+    "MIXER_LARGE",
+    "MIXER_SMALL",
     "TRANSFORMER_BASE",
     "TRANSFORMER_BIG",
+    "VIT_BASE",
+    "VIT_HUGE",
+    "VIT_LARGE",
     "AdaptiveSteps",
     "BahdanauDecoder",
     "Beam",
@@ -81,6 +103,7 @@ __all__ = [
     "Captioned",
     "Checkpoint",
     "Decoded",
+    "DeiT",
     "Document",
     "ELMo",
     "Encoded",
@@ -92,7 +115,10 @@ __all__ = [
     "LinearTransformer",
     "LuongDecoder",
     "MaskedWordHead",
+    "Mixer",
+    "MixerSizes",
     "NGram",
+    "PatchEncoder",
     "PlainDecoder",
     "Pondered",
     "Pretraining",
@@ -113,7 +139,9 @@ __all__ = [
     "Spoken",
     "TagHead",
     "Transformer",
+    "TwoAnswers",
     "Universal",
+    "ViT",
     "Writing",
     "adaptive_step",
     "bahdanau_steps",
@@ -131,6 +159,7 @@ __all__ = [
     "ema_update_",
     "extend_beam",
     "few_shot_prompt",
+    "fine_tuned_head",
     "fused_both_ways",
     "generate",
     "generate_recurrently",
@@ -140,6 +169,7 @@ __all__ = [
     "hoisted_bahdanau_steps",
     "linear_probe",
     "mix_states",
+    "mixer_parameters",
     "next_word_probabilities",
     "ponder_cost",
     "read_checkpoint",
@@ -156,5 +186,7 @@ __all__ = [
     "top_p",
     "training_operations",
     "transformer_parameters",
+    "vit_parameters",
     "xlnet_parameters",
+    "zero_head",
 ]

@@ -3,6 +3,7 @@
 from course_lib.objectives.bootstrap import byol_loss
 from course_lib.objectives.contrastive import lean_nt_xent, nt_xent
 from course_lib.objectives.cosine import unit
+from course_lib.objectives.distillation import distillation_loss, hard_distillation_loss
 from course_lib.objectives.gathered import gathered_nt_xent
 from course_lib.objectives.hard_attention import hard_attention_loss
 from course_lib.objectives.language import next_token_loss, previous_token_loss, teacher_forced_loss
@@ -13,8 +14,10 @@ __all__ = [
     "SentencePairs",
     "byol_loss",
     "corrupt",
+    "distillation_loss",
     "gathered_nt_xent",
     "hard_attention_loss",
+    "hard_distillation_loss",
     "lean_nt_xent",
     "mask_tokens",
     "mlm_loss",

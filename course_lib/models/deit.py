@@ -1,0 +1,65 @@
+"""DeiT: a Vision Transformer with a second learned token, which answers as a teacher does.
+
+Touvron et al. 2021, *Training data-efficient image transformers & distillation through attention*, section 4
+(https://arxiv.org/abs/2012.12877), with z_L^0 the class token behind the last block and z_L^1 the distillation token:
+
+    by_class = W LN(z_L^0) + b        by_teacher = W' LN(z_L^1) + b'        p = ½ softmax(by_class) + ½ softmax(by_teacher)
+
+The first learns from the labels, the second from the teacher: `objectives.hard_distillation_loss`.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import nn
+
+from course_lib.attention import Mechanism, scaled_dot_product_attention
+from course_lib.blocks.stack import Sizes
+from course_lib.models.fine_tuning import zero_head
+from course_lib.models.published_vit import from_vit, read_vit
+from course_lib.models.vit import PatchEncoder
+from course_lib.shapes import Image, Logits
+
+
+class TwoAnswers(NamedTuple):
+    """What DeiT says: logits (B, n_classes) of its class token, and of its distillation token."""
+
+    by_class: Logits
+    by_teacher: Logits
+
+    def probabilities(self) -> Logits:
+        """Average the probabilities of the two answers, (B, n_classes). Source: Touvron et al. 2021, section 4."""
+        return (self.by_class.softmax(-1) + self.by_teacher.softmax(-1)) / 2
+
+
+class DeiT(nn.Module):
+    """Classifies images twice, by two tokens of one encoder: owns `encoder`, `head` and `teacher_head`."""
+
+    def __init__(
+        self,
+        n_classes: int,
+        image: tuple[int, int, int],
+        P: int,
+        sizes: Sizes,
+        mechanism: Mechanism = scaled_dot_product_attention,
+    ) -> None:
+        """Set up for n_classes; the rest as `PatchEncoder`."""
+        super().__init__()
+        self.encoder = PatchEncoder(image, P, sizes, mechanism, n_learned=2)
+        self.head = zero_head(sizes.d_model, n_classes)
+        self.teacher_head = zero_head(sizes.d_model, n_classes)
+
+    def forward(self, images: Image) -> TwoAnswers:
+        """Give both answers (B, n_classes) for images (B, C, H, W), of any size that P divides."""
+        states = self.encoder(images)
+        return TwoAnswers(self.head(states[:, 0]), self.teacher_head(states[:, 1]))
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> "DeiT":
+        """Read DeiT with both heads as Hugging Face stores it, as `ViT.from_pretrained`."""
+        published = read_vit(folder, "deit")
+        n_classes = len(published.tensors["cls_classifier.bias"])
+        model = cls(n_classes, published.image, published.P, published.sizes, mechanism)
+        published.set_epsilon(model)
+        model.load_state_dict(from_vit(published.tensors))
+        return model

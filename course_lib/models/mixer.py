@@ -1,0 +1,78 @@
+"""MLP-Mixer: patches mixed by one network over the places and one over the channels, with no attention and no convolution.
+
+Tolstikhin et al. 2021, *MLP-Mixer*, section 2 and figure 1 (https://arxiv.org/abs/2105.01601):
+
+    X_0 = [x_p¹ E; … ; x_p^N E]        X_l = MixerBlock_l(X_{l-1})        y = W · mean_n LN(X_L) + b
+
+It is the block of all transformers (`blocks.Block`, pre-norm) with `TokenMixing` in attention's place. No class token, no
+positions; a head that starts at 0 (`zero_head`), as published; other weights start as torch starts them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks.block import Block
+from course_lib.blocks.feedforward import FeedForward
+from course_lib.blocks.residual import pre_norm
+from course_lib.blocks.stack import Stack
+from course_lib.blocks.token_mixing import TokenMixing, token_mixing
+from course_lib.models.fine_tuning import zero_head
+from course_lib.primitives import patch_grid, patchify
+from course_lib.shapes import Image, Logits
+
+
+class MixerSizes(NamedTuple):
+    """How large a Mixer is: channels of a patch, width of the networks over places and over channels, and layers."""
+
+    d_model: int
+    d_tokens: int
+    d_channels: int
+    n_layers: int
+
+
+class Mixer(nn.Module):
+    """Classifies images of one size: owns `project`, `stack` and `head`."""
+
+    def __init__(
+        self,
+        n_classes: int,
+        image: tuple[int, int, int],
+        P: int,
+        sizes: MixerSizes,
+        mix: Callable[..., Tensor] = token_mixing,
+    ) -> None:
+        """Set up the model.
+
+        Args:
+            n_classes: number of classes.
+            image: channels, height and width of the images.
+            P: side of a patch, in pixels.
+            sizes: of the model.
+            mix: how the places are mixed, `token_mixing` or another function of its arguments.
+
+        Raises:
+            ValueError: P does not divide height and width.
+        """
+        super().__init__()
+        C, H, W = image
+        rows, columns = patch_grid(H, W, P)
+        d, d_tokens, d_channels, n_layers = sizes
+
+        def block() -> Block:
+            return Block(TokenMixing(rows * columns, d_tokens, mix), FeedForward(d, d_channels, F.gelu), d, pre_norm)
+
+        self.P = P
+        self.project = nn.Linear(C * P * P, d)
+        self.stack = Stack([block() for _ in range(n_layers)], nn.LayerNorm(d))
+        self.head = zero_head(d, n_classes)
+
+    def forward(self, images: Image) -> Logits:
+        """Give logits (B, n_classes) of images (B, C, H, W).
+
+        Raises:
+            ValueError: the images have another size than the model was made for.
+        """
+        return self.head(self.stack(self.project(patchify(images, self.P))).mean(1))

@@ -1,0 +1,113 @@
+"""Vision Transformer: an image is cut into patches, and these are read as a sentence is.
+
+Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4 (https://arxiv.org/abs/2010.11929):
+
+    z_0 = [x_class; x_p¹ E; … ; x_p^N E] + E_pos        z_l = Block_l(z_{l-1})        y = W LN(z_L^0) + b
+
+Pre-norm, GELU, learned positions, a head that starts at 0 (`zero_head`), as published; other weights start as
+`blocks.draw_weights` has them. There is no dropout.
+"""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention import Mechanism, scaled_dot_product_attention
+from course_lib.blocks.residual import pre_norm
+from course_lib.blocks.stack import Sizes, draw_weights, encoder_stack
+from course_lib.models.fine_tuning import zero_head
+from course_lib.models.published_vit import from_vit, read_vit
+from course_lib.primitives import embed_patches, interpolate_positions, patch_grid, patchify
+from course_lib.shapes import Image, Logits
+
+Norm = partial(nn.LayerNorm, eps=1e-6)
+
+
+class PatchEncoder(nn.Module):
+    """Images to states: patches, learned tokens before them, positions, and a stack of blocks."""
+
+    def __init__(
+        self,
+        image: tuple[int, int, int],
+        P: int,
+        sizes: Sizes,
+        mechanism: Mechanism = scaled_dot_product_attention,
+        n_learned: int = 1,
+    ) -> None:
+        """Set up the encoder.
+
+        Args:
+            image: channels, height and width of the images to learn from.
+            P: side of a patch, in pixels.
+            sizes: d_model, n_heads, d_ff (4 · d_model in the paper), n_layers.
+            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and shows no weights.
+            n_learned: tokens before the patches, the same for every image; they gather what a head reads.
+
+        Raises:
+            ValueError: P does not divide height and width.
+        """
+        super().__init__()
+        C, H, W = image
+        self.P, self.grid = P, patch_grid(H, W, P)
+        self.project = nn.Linear(C * P * P, sizes.d_model)
+        self.learned = nn.Parameter(torch.empty(n_learned, sizes.d_model))
+        self.positions = nn.Parameter(torch.empty(n_learned + self.grid[0] * self.grid[1], sizes.d_model))
+        self.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm, Norm)
+        draw_weights(self, sizes.d_model)
+
+    def forward(self, images: Image) -> Float[Tensor, "B T d_model"]:
+        """Read images (B, C, H, W); images of another size than those learned from get interpolated positions.
+
+        Returns:
+            states (B, T, d_model), T = n_learned + number of patches, those of the learned tokens first.
+
+        Raises:
+            ValueError: P does not divide height and width.
+        """
+        patches = patchify(images, self.P)
+        grid = patch_grid(*images.shape[-2:], self.P)
+        positions = self.positions if grid == self.grid else interpolate_positions(self.positions, *self.grid, *grid)
+        return self.stack(embed_patches(patches, self.project.weight, self.project.bias, self.learned, positions))
+
+
+class ViT(nn.Module):
+    """Classifies images by what the encoder makes of the class token: owns `encoder` and `head`."""
+
+    def __init__(
+        self,
+        n_classes: int,
+        image: tuple[int, int, int],
+        P: int,
+        sizes: Sizes,
+        mechanism: Mechanism = scaled_dot_product_attention,
+    ) -> None:
+        """Set up for n_classes; the rest as `PatchEncoder`. For another task, put a new `zero_head` in the place of `head`."""
+        super().__init__()
+        self.encoder = PatchEncoder(image, P, sizes, mechanism)
+        self.head = zero_head(sizes.d_model, n_classes)
+
+    def forward(self, images: Image) -> Logits:
+        """Give logits (B, n_classes) of images (B, C, H, W), of any size that P divides."""
+        return self.head(self.encoder(images)[:, 0])
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> "ViT":
+        """Read ViT as Hugging Face stores it: config.json and safetensors in one folder.
+
+        Args:
+            folder: as `transformers` writes it by save_pretrained, with a head for classes.
+            mechanism: as above.
+
+        Raises:
+            FileNotFoundError, ImportError: as `models.read_checkpoint`.
+            ValueError: it is no ViT, has no head, or its equations differ from those above.
+        """
+        published = read_vit(folder, "vit")
+        model = cls(len(published.tensors["classifier.bias"]), published.image, published.P, published.sizes, mechanism)
+        published.set_epsilon(model)
+        model.load_state_dict(from_vit(published.tensors))
+        return model

@@ -1,0 +1,65 @@
+"""Learning from a teacher: from its probabilities, or from its decisions.
+
+Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 2021, *Training data-efficient image transformers
+& distillation through attention*, eqs. 2-3 (https://arxiv.org/abs/2012.12877), ψ = softmax, y = label, y_t = argmax Z_t:
+
+    soft    (1 - λ) CE(ψ(Z_s), y) + λ τ² KL(ψ(Z_t / τ) ‖ ψ(Z_s / τ))        hard    ½ CE(ψ(Z_s), y) + ½ CE(ψ(Z_s'), y_t)
+
+The KL stands as Hinton and the code of DeiT have it, with the teacher's probabilities as weights; eq. 2 writes its arguments
+the other way round. DeiT says Z_s at its class token and Z_s' at its distillation token; a student with one answer gives it
+twice.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+ClassLogits = Float[Tensor, "B n_classes"]
+Labels = Int[Tensor, "B"]
+
+
+def distillation_loss(
+    student: ClassLogits, teacher: ClassLogits, labels: Labels, temperature: float, share: float
+) -> Float[Tensor, ""]:
+    """Learn from labels and from how likely the teacher finds every class.
+
+    Args:
+        student: logits (B, n_classes).
+        teacher: logits (B, n_classes); no gradient flows into them.
+        labels: true classes (B,).
+        temperature: τ > 0, divides the logits of both inside the KL; τ² makes up for the smaller gradients.
+        share: λ in 0…1, how much of the loss is the teacher's.
+
+    Returns:
+        the mean over the batch, in nats.
+
+    Raises:
+        ValueError: the temperature is not positive, or the share not in 0…1.
+
+    Source: Hinton et al. 2015, section 2; Touvron et al. 2021, eq. 2.
+    """
+    if not temperature > 0 or not 0 <= share <= 1:
+        raise ValueError(f"need a temperature above 0 and a share in 0…1, got {temperature} and {share}.")
+    log_p = (teacher.detach() / temperature).log_softmax(-1)
+    log_q = (student / temperature).log_softmax(-1)
+    divergence = (log_p.exp() * (log_p - log_q)).sum(-1).mean()
+    return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * divergence
+
+
+def hard_distillation_loss(
+    by_class: ClassLogits, by_teacher: ClassLogits, teacher: ClassLogits, labels: Labels
+) -> Float[Tensor, ""]:
+    """Learn one answer from the labels, the other from what the teacher decides, in equal parts.
+
+    Args:
+        by_class: the student's logits (B, n_classes) that are to match the labels.
+        by_teacher: its logits (B, n_classes) that are to match the teacher's class.
+        teacher: the teacher's logits (B, n_classes); only the largest of each row counts.
+        labels: true classes (B,).
+
+    Returns:
+        the mean over the batch, in nats.
+
+    Source: Touvron et al. 2021, eq. 3.
+    """
+    return F.cross_entropy(by_class, labels) / 2 + F.cross_entropy(by_teacher, teacher.argmax(-1)) / 2
