@@ -43,9 +43,10 @@ PUBLIC = {
         token_mixing_by_convolution token_mixing_kernels
     """,
     "objectives": """
-        Masked SentencePairs byol_loss corrupt distillation_loss gathered_nt_xent hard_attention_loss
-        hard_distillation_loss lean_nt_xent mask_tokens mlm_loss next_token_loss nsp_pairs nt_xent
-        previous_token_loss segment_input teacher_forced_loss unit
+        BoxWeights Masked Matching SentencePairs SetLoss average_precision byol_loss corrupt deep_set_loss
+        distillation_loss find_hits gathered_nt_xent hard_attention_loss hard_distillation_loss lean_nt_xent
+        mask_tokens match match_greedily match_in_order matching_cost mean_average_precision mlm_loss
+        next_token_loss nsp_pairs nt_xent previous_token_loss segment_input set_loss teacher_forced_loss unit
     """,
     "models": """
         BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE

@@ -1,0 +1,83 @@
+"""Which query speaks about which object: the cheapest one-to-one matching, and two that are not, to compare with.
+
+Kuhn 1955, *The Hungarian Method for the Assignment Problem* (https://doi.org/10.1002/nav.3800020109); as DETR uses it, Carion
+et al. 2020, eq. 1 (https://arxiv.org/abs/2005.12872). SciPy solves it; each picture has its own matrix, N queries × M objects.
+
+    σ̂ = argmin over one-to-one σ of  Σ_i C[σ(i), i]
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Matching = Callable[[Float[Tensor, "B N M"], Int[Tensor, "B M"]], Int[Tensor, "B M"]]
+"""Chooses a query for each object, from the costs and the classes, of which -1 is padding."""
+
+
+def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
+    """Give each object a query of its own, so that the sum of the costs is the smallest that there is.
+
+    Args:
+        cost: (B, N, M), of each query for each object, finite.
+        classes: (B, M), -1 = no object here.
+
+    Returns:
+        the query of each object, (B, M); -1 where there is no object.
+
+    Raises:
+        ValueError: a picture holds more objects than there are queries, or a cost is not finite.
+
+    Source: Carion et al. 2020, eq. 1.
+    """
+    from scipy.optimize import linear_sum_assignment  # a quarter of a second to import, for this alone
+
+    real = classes >= 0
+    require_queries(cost, real)
+    queries = torch.full(classes.shape, -1)
+    for row, costs, here in zip(queries, cost.detach().float().cpu().numpy(), real.cpu(), strict=True):
+        (places,) = here.nonzero(as_tuple=True)
+        n, m = linear_sum_assignment(costs[:, here.numpy()])
+        row[places[m]] = torch.as_tensor(n)
+    return queries.to(cost.device)
+
+
+def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
+    """Give each object in turn the cheapest query that is still free: the first to choose may cost the others dearly.
+
+    Args:
+        cost: (B, N, M).
+        classes: (B, M), -1 = no object here.
+
+    Returns:
+        the query of each object, (B, M); -1 where there is no object. Another order of the objects may give another matching.
+
+    Raises:
+        ValueError: as `match`.
+    """
+    require_queries(cost, classes >= 0)
+    cost = cost.detach().clone()
+    queries = torch.full_like(classes, -1)
+    for m in range(classes.shape[-1]):
+        n = cost[:, :, m].argmin(-1)
+        here = classes[:, m] >= 0
+        queries[here, m] = n[here]
+        cost[here, n[here]] = torch.inf
+    return queries
+
+
+def match_in_order(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
+    """Match nothing: the first object belongs to the first query, whatever they cost. Shapes and errors as `match`, (B, M)."""
+    real = classes >= 0
+    require_queries(cost, real)
+    return torch.where(real, real.cumsum(-1) - 1, -1)
+
+
+def require_queries(cost: Float[Tensor, "B N M"], real: Tensor) -> None:
+    """Refuse pictures with more objects than queries, and costs that are not finite; say how to mend it."""
+    most = int(real.sum(-1).max()) if real.numel() else 0
+    if most > cost.shape[1]:
+        raise ValueError(f"a picture holds {most} objects, but only {cost.shape[1]} queries speak: a model needs one for each.")
+    if not cost.isfinite().all():
+        raise ValueError("a cost of matching is not finite: look for NaN or inf in the logits or boxes of the model.")
