@@ -1,0 +1,1 @@
+"""Exercises of lecture 06, Universal Transformer."""
