@@ -129,7 +129,8 @@ def _first_difference(want: object, have: object) -> str:
         return f"Expected {want!r}, got {have!r}."
     if want.is_meta or have.is_meta:
         return f"Expected {want.dtype}, got {have.dtype}."
-    apart = (want.double() - have.double()).abs().nan_to_num(nan=torch.inf)
+    x, y = want.double(), have.double()
+    apart = (x - y).abs().nan_to_num(nan=torch.inf).where(x != y, 0.0)
     largest = int(apart.argmax())
     place = str(_index(largest, want.shape)) if want.dim() else ""
     w, h = want.flatten()[largest].item(), have.flatten()[largest].item()

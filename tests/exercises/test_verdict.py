@@ -8,6 +8,7 @@ import torch
 
 from course_lib.attention import attend, multi_head_attention, scaled_dot_product_attention
 from course_lib.exercises import UnknownExercise, exercise, verdict
+from course_lib.models import top_k
 from course_lib.primitives import bptt_step, causal_mask, encode, lstm_step, rnn_step
 from tests.exercises.answers.unusual import failing, raises
 
@@ -83,6 +84,13 @@ def test_a_failing_property_shows_its_smallest_input(asked):
         failed = [finding for finding in verdict(asked.id, wrong).findings if finding.status == "fails"]
         assert all(finding.detail and finding.example for finding in failed)
         assert all(re.search(r"\w+ (\(|= )", finding.example) for finding in failed)
+
+
+def test_where_both_are_infinite_there_is_no_difference_to_show():
+    found = verdict("07.2", lambda logits, k: top_k(logits, k) + 1)
+    shown = [finding.numbers for finding in found.findings if finding.numbers]
+    assert shown
+    assert not any("inf" in numbers for numbers in shown)
 
 
 def test_the_same_seed_gives_the_same_verdict_even_of_a_random_answer():
