@@ -70,15 +70,14 @@ def corners(*batch, generator):
 @pytest.mark.parametrize("threshold", [0.5, 0.75])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_that_of_coco(seed, threshold):
-    coco = pytest.importorskip("pycocotools.coco", reason="pycocotools is not installed: pip install pycocotools")
+    coco = pytest.importorskip("pycocotools.coco", reason="pycocotools is not installed: pip install -e '.[peers]'")
     from pycocotools.cocoeval import COCOeval
 
     generator = torch.Generator().manual_seed(seed)
     classes = torch.randint(-1, K, (B, M), generator=generator)
     targets = 100 * corners(B, M, generator=generator)
-    boxes = torch.cat(
-        [targets + 4 * torch.randn(B, M, 4, generator=generator), 100 * corners(B, N - M, generator=generator)], 1
-    )
+    near = (targets + 4 * torch.randn(B, M, 4, generator=generator)).unflatten(-1, (2, 2)).sort(dim=-2).values.flatten(-2)
+    boxes = torch.cat([near, 100 * corners(B, N - M, generator=generator)], dim=1)
     probabilities = torch.rand(B, N, K, generator=generator)
 
     def as_coco(corner):
@@ -113,4 +112,4 @@ def test_it_is_that_of_coco(seed, threshold):
     expected = judge.eval["precision"][0, :, :, 0, -1].mean()
     ours = mean_average_precision(probabilities, boxes, classes, targets, threshold)
     assert ours == pytest.approx(expected, abs=1e-6)
-    assert 0.02 < ours < 0.9
+    assert 0.01 < ours < 0.9
