@@ -13,8 +13,8 @@ HINTS = (
         "unit, which reads the states *behind* the step and adds one column to h, for all words."
     ),
     (
-        "`h.sum(-1, keepdim=True) < 1 - epsilon` is (B, T, 1), and a sum of nothing is 0. `torch.where` chooses between y and "
-        "x; `torch.sigmoid(states @ w + b)` has one number a word and needs `[..., None]` before `torch.cat` along the last axis."
+        "`h.sum(-1, keepdim=True) < 1 - epsilon` is (B, T, 1), and a sum of nothing is 0. `torch.where` chooses "
+        "between y and x; `torch.sigmoid(states @ w + b)` has one number a word and needs `[..., None]` before `torch.cat`."
     ),
 )
 
