@@ -16,24 +16,27 @@ PUBLIC = {
         Weights
     """,
     "primitives": """
-        GRU LSTM RNN LearnedPositions Overlap StepGradients area batch_norm bptt_step carousel_gradient
+        GRU LSTM LearnedPositions Overlap RNN StepGradients area batch_norm bptt_step carousel_gradient
         causal_mask clip_gradients dirichlet_energy elu_feature_map embed_patches encode favor_features
         fused_gru fused_lstm gaussian_projection gcn_weights giou gru gru_step hoisted_rnn interpolate_positions
-        iou layer_norm lstm lstm_step orthogonal_projection orthogonalised overlap padding_mask patch_grid
-        patchify propagate require_edges rnn rnn_step sinusoidal_points sinusoidal_positions sinusoids
-        to_centres to_corners trigonometric_features unpatchify with_self_loops
+        iou layer_norm local_windows lstm lstm_step orthogonal_projection orthogonalised overlap padding_mask
+        patch_grid patchify propagate require_edges rnn rnn_step sinusoidal_points sinusoidal_positions
+        sinusoids to_centres to_corners trigonometric_features unpatchify window_mask with_self_loops
     """,
     "attention": """
-        AdditiveAttention Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
-        GeneralAttention GraphAttention GraphMechanism HeadStatistics LinearAttention Mechanism MultiHead
-        PerformerAttention Pool additive_scores attend attend_edges attention_over_image average_heads
-        cached_step causal_attention causal_linear_attention causal_performer_attention chunked_linear_attention
+        AdditiveAttention Arrows Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
+        GeneralAttention GraphAttention GraphMechanism HeadStatistics LinearAttention LocalAttention Mechanism
+        MultiHead NonLocal NonLocalBlock NonLocalConcatenation PerformerAttention Pool additive_scores
+        associative_dot_product attend attend_edges attention_over_image average_heads cached_step
+        causal_attention causal_linear_attention causal_performer_attention chunked_linear_attention
         concat_scores cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores
-        dynamic_edge_scores edge_softmax fused_causal_attention fused_scaled_dot_product_attention
-        gat_edge_scores gat_scores general_scores head_statistics inplace_linear_attention_step kernel_attention
-        linear_attention linear_attention_step mean_pool merge_heads multi_head_attention
-        multi_head_graph_attention performer_attention pool recurrent_linear_attention rollout
-        scaled_dot_product_attention split_heads uniform_graph_attention
+        dynamic_edge_scores edge_softmax fused_causal_attention fused_dot_attention fused_embedded_gaussian
+        fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores head_statistics
+        inplace_linear_attention_step kernel_attention linear_attention linear_attention_step local_attention
+        mean_pool merge_heads multi_head_attention multi_head_graph_attention non_local_block
+        non_local_concatenation non_local_dot_product non_local_embedded_gaussian non_local_gaussian
+        performer_attention pool recurrent_linear_attention relative_logits rollout scaled_dot_product_attention
+        sliced_local_attention split_heads strongest_arrows tiled_local_attention uniform_graph_attention
     """,
     "blocks": """
         Block ConvNet CrossAttention DecoderBlock FeedForward Kernels Residual SelfAttention Sizes Stack
@@ -49,19 +52,19 @@ PUBLIC = {
         next_token_loss nsp_pairs nt_xent previous_token_loss segment_input set_loss teacher_forced_loss unit
     """,
     "models": """
-        BERT BERT_BASE BERT_LARGE BYOL GAT GCN GPT GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE
-        MIXER_SMALL TRANSFORMER_BASE TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE AdaptiveSteps BahdanauDecoder
-        Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded DeiT Document ELMo
-        Encoded Encoder Extension GATLayer Hierarchical LinearMemory LinearTransformer LuongDecoder
-        MaskedWordHead Mixer MixerSizes NGram PatchEncoder PlainDecoder Pondered Pretraining PretrainingBERT
-        Probe Projected Said ScalarMix SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell
-        ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead Transformer TwoAnswers Universal ViT Writing
-        adaptive_step bahdanau_steps beam_search bert_parameters best_span block_parameters both_ways
-        cached_generate caption_step classification_head compose_document doubly_stochastic_penalty ema_update
-        ema_update_ extend_beam few_shot_prompt fine_tuned_head fused_both_ways generate generate_recurrently
-        gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe mix_states
-        mixer_parameters next_word_probabilities ponder_cost read_checkpoint repeat_block rows_of sample
-        scalar_mix shared_encoder soft_attention spectrum stacked_both_ways step_encoding top_k top_p
+        BERT BERT_BASE BERT_LARGE BYOL DETR GAT GCN GPT GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE
+        MIXER_SMALL TRANSFORMER_BASE TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE AdaptiveSteps Asked BahdanauDecoder
+        Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded DeiT Detected Document
+        ELMo Encoded Encoder Extension GATLayer Hierarchical LearnedQueries LinearMemory LinearTransformer
+        LuongDecoder MaskedWordHead Mixer MixerSizes NGram ObjectBlock PatchEncoder PlacedSelfAttention PlainDecoder
+        PointQueries Pondered Pretraining PretrainingBERT Probe Projected Said ScalarMix SentenceHead SeparateSteps
+        Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead Transformer TwoAnswers
+        Universal ViT Writing adaptive_step bahdanau_steps beam_search bert_parameters best_span block_parameters
+        both_ways cached_generate caption_step classification_head compose_document doubly_stochastic_penalty
+        ema_update ema_update_ extend_beam few_shot_prompt fine_tuned_head fused_both_ways generate
+        generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
+        mix_states mixer_parameters next_word_probabilities places_of ponder_cost read_checkpoint repeat_block
+        rows_of sample scalar_mix shared_encoder soft_attention spectrum stacked_both_ways step_encoding top_k top_p
         training_operations transformer_parameters vit_parameters xlnet_parameters zero_head
     """,
     "datasets": """

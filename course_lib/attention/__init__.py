@@ -1,6 +1,7 @@
 """Attention = score → normalise → mix: the core, and one mechanism a file."""
 
 from course_lib.attention.additive import AdditiveAttention, additive_scores
+from course_lib.attention.arrows import Arrows, strongest_arrows
 from course_lib.attention.cached import CachedStep, cached_step
 from course_lib.attention.core import Attended, Mechanism, attend
 from course_lib.attention.edges import attend_edges, csr_attend_edges, dense_attend_edges, edge_softmax
@@ -27,6 +28,13 @@ from course_lib.attention.linear import (
     linear_attention_step,
     recurrent_linear_attention,
 )
+from course_lib.attention.local import (
+    LocalAttention,
+    local_attention,
+    relative_logits,
+    sliced_local_attention,
+    tiled_local_attention,
+)
 from course_lib.attention.multihead import MultiHead, cross_attention, merge_heads, multi_head_attention, split_heads
 from course_lib.attention.multiplicative import (
     ConcatAttention,
@@ -35,6 +43,19 @@ from course_lib.attention.multiplicative import (
     dot_attention,
     dot_scores,
     general_scores,
+)
+from course_lib.attention.non_local import (
+    NonLocal,
+    NonLocalBlock,
+    NonLocalConcatenation,
+    associative_dot_product,
+    fused_dot_attention,
+    fused_embedded_gaussian,
+    non_local_block,
+    non_local_concatenation,
+    non_local_dot_product,
+    non_local_embedded_gaussian,
+    non_local_gaussian,
 )
 from course_lib.attention.performer import PerformerAttention, causal_performer_attention, performer_attention
 from course_lib.attention.pooling import Pool, mean_pool, pool
@@ -48,6 +69,7 @@ from course_lib.attention.scaled_dot_product import (
 
 __all__ = [
     "AdditiveAttention",
+    "Arrows",
     "Attended",
     "AttentionLayer2d",
     "CachedStep",
@@ -58,11 +80,16 @@ __all__ = [
     "GraphMechanism",
     "HeadStatistics",
     "LinearAttention",
+    "LocalAttention",
     "Mechanism",
     "MultiHead",
+    "NonLocal",
+    "NonLocalBlock",
+    "NonLocalConcatenation",
     "PerformerAttention",
     "Pool",
     "additive_scores",
+    "associative_dot_product",
     "attend",
     "attend_edges",
     "attention_over_image",
@@ -81,6 +108,8 @@ __all__ = [
     "dynamic_edge_scores",
     "edge_softmax",
     "fused_causal_attention",
+    "fused_dot_attention",
+    "fused_embedded_gaussian",
     "fused_scaled_dot_product_attention",
     "gat_edge_scores",
     "gat_scores",
@@ -90,15 +119,25 @@ __all__ = [
     "kernel_attention",
     "linear_attention",
     "linear_attention_step",
+    "local_attention",
     "mean_pool",
     "merge_heads",
     "multi_head_attention",
     "multi_head_graph_attention",
+    "non_local_block",
+    "non_local_concatenation",
+    "non_local_dot_product",
+    "non_local_embedded_gaussian",
+    "non_local_gaussian",
     "performer_attention",
     "pool",
     "recurrent_linear_attention",
+    "relative_logits",
     "rollout",
     "scaled_dot_product_attention",
+    "sliced_local_attention",
     "split_heads",
+    "strongest_arrows",
+    "tiled_local_attention",
     "uniform_graph_attention",
 ]

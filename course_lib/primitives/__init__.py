@@ -26,6 +26,7 @@ from course_lib.primitives.recurrent import (
     lstm,
     rnn,
 )
+from course_lib.primitives.windows import local_windows, window_mask
 
 __all__ = [
     "GRU",
@@ -56,6 +57,7 @@ __all__ = [
     "interpolate_positions",
     "iou",
     "layer_norm",
+    "local_windows",
     "lstm",
     "lstm_step",
     "orthogonal_projection",
@@ -75,5 +77,6 @@ __all__ = [
     "to_corners",
     "trigonometric_features",
     "unpatchify",
+    "window_mask",
     "with_self_loops",
 ]

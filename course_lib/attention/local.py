@@ -1,0 +1,203 @@
+"""Local attention: every pixel looks at a window around it, and knows where in it each neighbour stands.
+
+Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 2-3
+(https://arxiv.org/abs/1906.05909), with windows 𝒩 of size × size pixels, no scale, and r a learned vector for each offset:
+
+    y_ij = Σ_(a,b ∈ 𝒩(i,j)) softmax_ab(q_ijᵀ k_ab + q_ijᵀ r_(a-i, b-j)) v_ab        r_(a-i, b-j) = [row_(a-i) ; column_(b-j)]
+
+Pixels outside the picture are not there: no weight falls on them. A leading `*batch` may hold the heads.
+"""
+
+import torch
+import torch.nn.functional as F
+from einops import einsum, rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from course_lib.attention.core import Attended, Mechanism, attend
+from course_lib.primitives.windows import local_windows, require_window, window_mask
+from course_lib.shapes import Image
+
+Asking = Float[Tensor, "*batch H_q W_q d_k"]
+Offering = Float[Tensor, "*batch H W d_k"]
+Handed = Float[Tensor, "*batch H W d_v"]
+Rows = Float[Tensor, "*heads size d_row"]
+Columns = Float[Tensor, "*heads size d_column"]
+TILE = 4
+"""Side of a tile of queries: larger ones have less halo to copy, but more products that the window throws away."""
+
+
+def relative_logits(q: Asking, rows: Rows, columns: Columns) -> Float[Tensor, "*batch H_q W_q window"]:
+    """Score each place of a window by where it stands: q_ijᵀ [row_a ; column_b].
+
+    Args:
+        q: (*batch, H, W, d_row + d_column): the first d_row features meet the rows, the others the columns.
+        rows: (*heads, size, d_row), a vector for each row of a window, the uppermost first; one set for each head, or for all.
+        columns: (*heads, size, d_column), a vector for each column, the leftmost first.
+
+    Returns:
+        (*batch, H, W, size²), row by row as in `local_windows`.
+
+    Source: Ramachandran et al. 2019, eq. 3.
+    """
+    d_row = rows.shape[-1]
+    from_rows = q[..., :d_row] @ rows.unsqueeze(-3).mT
+    from_columns = q[..., d_row:] @ columns.unsqueeze(-3).mT
+    return (from_rows.unsqueeze(-1) + from_columns.unsqueeze(-2)).flatten(-2)
+
+
+def local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
+    """Let each pixel look at the window around it, by content and by relative place.
+
+    Args:
+        q: (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d_k), the queries, of every stride-th pixel.
+        k: (*batch, H, W, d_k), the keys of all pixels.
+        v: (*batch, H, W, d_v), the values of all pixels.
+        rows: (*heads, size, d_row), a vector for each row of a window; its length is the side of the window, an odd number.
+        columns: (*heads, size, d_k - d_row), a vector for each column. Of zeros, both: no knowledge of places.
+        stride: steps between two queries.
+
+    Returns:
+        context (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d_v) and weights (*batch, ⌈H / stride⌉, ⌈W / stride⌉, size²), 0 outside
+        the picture.
+
+    Raises:
+        ValueError: the side of the window is even, or the sizes of queries, keys and offsets do not fit.
+
+    Source: Ramachandran et al. 2019, eq. 3.
+    """
+    size = _size(q, k, rows, columns, stride)
+    scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
+    mask = window_mask(*k.shape[-3:-1], size, stride, device=k.device)
+    context, weights = attend(scores.unsqueeze(-2), local_windows(v, size, stride), mask.unsqueeze(-2))
+    return Attended(context.squeeze(-2), weights.squeeze(-2))
+
+
+def sliced_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
+    """Compute `local_attention` offset by offset, on shifted views of the picture: for small windows, and for little memory."""
+    size = _size(q, k, rows, columns, stride)
+    reach, (H_q, W_q) = size // 2, q.shape[-3:-1]
+    k_padded, v_padded = (F.pad(x, (0, 0, reach, reach, reach, reach)) for x in (k, v))
+    down = [slice(a, a + stride * H_q, stride) for a in range(size)]
+    across = [slice(b, b + stride * W_q, stride) for b in range(size)]
+    shifted = [(..., rows_, columns_, slice(None)) for rows_ in down for columns_ in across]
+    by_content = torch.stack([(q * k_padded[place]).sum(-1) for place in shifted], dim=-1)
+    mask = window_mask(*k.shape[-3:-1], size, stride, device=k.device)
+    scores = by_content + relative_logits(q, rows, columns)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+    context = sum(weight.unsqueeze(-1) * v_padded[place] for weight, place in zip(weights.unbind(-1), shifted, strict=True))
+    return Attended(context, weights)
+
+
+def tiled_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
+    """Compute the context of `local_attention` tile by tile: TILE × TILE queries against the keys of all their windows.
+
+    The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. What lies
+    outside a query's own window gets a logit so low that its weight is 0. The weights are None.
+    """
+    _size(q, k, rows, columns, stride)
+    (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]
+    padded = F.pad(q, (0, 0, 0, -W_q % TILE, 0, -H_q % TILE))
+    tiles = rearrange(padded, "... (Y i) (X j) d -> ... Y X i j d", i=TILE, j=TILE)
+    r_down, inside_down = _offsets(rows, H_q, H, stride)
+    r_across, inside_across = _offsets(columns, W_q, W, stride)
+    by_row = einsum(tiles[..., : rows.shape[-1]], r_down, "... Y X i j d, ... i a d -> ... Y X i j a")
+    by_column = einsum(tiles[..., rows.shape[-1] :], r_across, "... Y X i j d, ... j b d -> ... Y X i j b")
+    never = torch.finfo(q.dtype).min / 4
+    by_row = by_row.masked_fill(~rearrange(inside_down, "Y i a -> Y 1 i 1 a"), never)
+    by_column = by_column.masked_fill(~rearrange(inside_across, "X j b -> X 1 j b"), never)
+    by_place = rearrange(by_row.unsqueeze(-1) + by_column.unsqueeze(-2), "... i j a b -> ... (i j) (a b)")
+    queries = rearrange(tiles, "... i j d -> ... (i j) d")
+    keys, values = (_halos(x, len(inside_down), len(inside_across), rows.shape[-2], stride) for x in (k, v))
+    scores = torch.baddbmm(by_place.flatten(0, -3), queries.flatten(0, -3), keys.flatten(0, -3).mT)
+    context = (scores.softmax(-1) @ values.flatten(0, -3)).unflatten(0, tiles.shape[:-3])
+    context = rearrange(context, "... Y X (i j) d -> ... (Y i) (X j) d", i=TILE)
+    return Attended(context[..., :H_q, :W_q, :], None)
+
+
+def _size(q: Asking, k: Offering, rows: Rows, columns: Columns, stride: int) -> int:
+    """Give the side of the window, after a look at whether queries, keys and offsets fit."""
+    size, (H, W) = rows.shape[-2], k.shape[-3:-1]
+    require_window(size, stride)
+    if q.shape[-3:-1] != (wanted := (-(-H // stride), -(-W // stride))):
+        raise ValueError(
+            f"at stride {stride}, a picture of {H} × {W} keys is asked by {wanted[0]} × {wanted[1]} queries; "
+            f"got {q.shape[-3]} × {q.shape[-2]}. Take every stride-th pixel: `q[..., ::stride, ::stride, :]`."
+        )
+    if rows.shape[-1] + columns.shape[-1] != q.shape[-1]:
+        raise ValueError(
+            f"the offsets have {rows.shape[-1]} + {columns.shape[-1]} features for rows and columns, the queries "
+            f"{q.shape[-1]}: together they must be as many."
+        )
+    return size
+
+
+def _offsets(
+    table: Float[Tensor, "*heads size d"], n_queries: int, n_keys: int, stride: int
+) -> tuple[Float[Tensor, "*heads tile halo d"], Bool[Tensor, "n_tiles tile halo"]]:
+    """Give, along one axis, the vector between each query of a tile and each place of its halo, and whether it may look."""
+    size = table.shape[-2]
+    queries = stride * torch.arange(TILE, device=table.device)
+    halo = torch.arange(stride * (TILE - 1) + size, device=table.device)
+    starts = stride * torch.arange(0, n_queries, TILE, device=table.device)
+    offset = halo - queries[:, None]
+    place = starts[:, None] + halo - size // 2
+    in_window = (offset >= 0) & (offset < size)
+    in_picture = (place >= 0) & (place < n_keys)
+    return table[..., offset.clamp(0, size - 1), :], in_window & in_picture[:, None]
+
+
+def _halos(
+    x: Float[Tensor, "*batch H W d"], n_down: int, n_across: int, size: int, stride: int
+) -> Float[Tensor, "*batch n_down n_across halo d"]:
+    """Cut out what the windows of each tile cover, with zeros outside the picture."""
+    H, W = x.shape[-3:-1]
+    reach, side, step = size // 2, stride * (TILE - 1) + size, stride * TILE
+    below, right = (step * (n - 1) + side - length - reach for n, length in ((n_down, H), (n_across, W)))
+    covered = F.pad(x, (0, 0, reach, right, reach, below)).unfold(-3, side, step).unfold(-3, side, step)
+    return rearrange(covered, "... d a b -> ... (a b) d")
+
+
+class LocalAttention(nn.Module):
+    """Local attention over images: owns W_q, W_k, W_v (d_out, d_in), and for each head the vectors of rows and columns.
+
+    The paper's text cuts the *input* into heads too, but its 18.0 million parameters for ResNet-50 are those of whole matrices,
+    as here.
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, n_heads: int, size: int, stride: int = 1, mechanism: Mechanism = local_attention
+    ) -> None:
+        """Set up projections and offsets.
+
+        Args:
+            d_in: features of a pixel that comes in.
+            d_out: features of a pixel that goes out; each head has d_out / n_heads.
+            n_heads: number of heads.
+            size: side of the window, odd.
+            stride: steps between two pixels that ask.
+            mechanism: `local_attention`, or a faster form.
+
+        Raises:
+            ValueError: the window has no middle, or d_out / n_heads is no even whole number (half for rows, half for columns).
+        """
+        super().__init__()
+        require_window(size, stride)
+        if n_heads < 1 or d_out % (2 * n_heads):
+            raise ValueError(
+                f"each head needs an even number of features, half for rows and half for columns: d_out {d_out} is not "
+                f"divisible by 2 · {n_heads} heads."
+            )
+        self.d_out, self.n_heads, self.stride, self.mechanism = d_out, n_heads, stride, mechanism
+        self.W_q, self.W_k, self.W_v = (nn.Linear(d_in, d_out, bias=False) for _ in range(3))
+        d_half = d_out // n_heads // 2
+        self.rows, self.columns = (nn.Parameter(torch.randn(n_heads, size, d_half) * d_half**-0.5) for _ in range(2))
+
+    def forward(self, x: Image) -> Attended:
+        """Attend over x (B, d_in, H, W): context (B, d_out, H_q, W_q), weights (B, h, H_q, W_q, size²); H_q = ⌈H / stride⌉."""
+        pixels = rearrange(x, "B C H W -> B H W C")
+        asking = pixels[:, :: self.stride, :: self.stride]
+        projected = self.W_q(asking), self.W_k(pixels), self.W_v(pixels)
+        q, k, v = (rearrange(y, "B H W (h d) -> B h H W d", h=self.n_heads) for y in projected)
+        context, weights = self.mechanism(q, k, v, self.rows, self.columns, self.stride)
+        return Attended(rearrange(context, "B h H W d -> B (h d) H W"), weights)

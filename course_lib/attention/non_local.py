@@ -1,0 +1,225 @@
+"""Non-local blocks: every place of a picture, or of a film, looks at every other place.
+
+Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, sections 3.1 to 3.3 (https://arxiv.org/abs/1711.07971):
+
+    y_i = 1/C(x) Σ_j f(x_i, x_j) g(x_j)        z_i = W_z y_i + x_i
+
+    Gaussian            f = exp(x_iᵀ x_j)              C = Σ_j f
+    embedded Gaussian   f = exp(θ(x_i)ᵀ φ(x_j))        C = Σ_j f: the softmax of `dot_attention`
+    dot product         f = θ(x_i)ᵀ φ(x_j)             C = N
+    concatenation       f = ReLU(w_fᵀ [θ(x_i), φ(x_j)])  C = N
+
+with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N places. Without a softmax the product may be taken from the right,
+θ (φᵀ g) / N, and the N × N numbers are never there.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention.core import Attended, Mechanism, attend
+from course_lib.attention.multiplicative import dot_attention
+from course_lib.shapes import Keys, Queries, Values
+
+Places = Float[Tensor, "*batch N C"]
+Map = Float[Tensor, "B C *places"]
+"""A picture (B, C, H, W), a film (B, C, T, H, W), or a line (B, C, T)."""
+unbiased = partial(nn.Linear, bias=False)
+
+
+def non_local_gaussian(x: Places, W_g: Float[Tensor, "d C"]) -> Attended:
+    """Let places look where others are like themselves: softmax(x xᵀ) g, with g = W_g x.
+
+    Args:
+        x: (*batch, N, C), the features of N places.
+        W_g: (d, C).
+
+    Returns:
+        context (*batch, N, d) and weights (*batch, N, N).
+
+    Source: Wang et al. 2018, eq. 2.
+    """
+    return attend(x @ x.mT, x @ W_g.mT)
+
+
+def non_local_embedded_gaussian(
+    x: Places, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
+) -> Attended:
+    """Let places look by what they ask and what others offer: softmax(θ φᵀ) g. It is dot-product attention without a scale.
+
+    Args:
+        x: (*batch, N, C), the features of N places.
+        W_theta: (d_k, C), makes the queries θ = W_θ x.
+        W_phi: (d_k, C), makes the keys φ = W_φ x.
+        W_g: (d, C), makes the values g = W_g x.
+
+    Returns:
+        context (*batch, N, d) and weights (*batch, N, N).
+
+    Source: Wang et al. 2018, eq. 3.
+    """
+    theta = x @ W_theta.mT
+    phi = x @ W_phi.mT
+    g = x @ W_g.mT
+    return attend(theta @ phi.mT, g)
+
+
+def fused_embedded_gaussian(
+    x: Places, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
+) -> Attended:
+    """Compute the context of `non_local_embedded_gaussian` by one product and torch's fused kernel; weights are None."""
+    sizes = len(W_theta), len(W_phi), len(W_g)
+    theta, phi, g = (x @ torch.cat([W_theta, W_phi, W_g]).mT).split(sizes, dim=-1)
+    return fused_dot_attention(theta, phi, g)
+
+
+def fused_dot_attention(q: Queries, k: Keys, v: Values) -> Attended:
+    """Compute the context of `dot_attention`, which has no scale, by torch's fused kernel; the weights are None."""
+    return Attended(F.scaled_dot_product_attention(q, k, v, scale=1.0), None)
+
+
+def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
+    """Mix by the products themselves, over the number of places and not over their sum: θ φᵀ g / N.
+
+    Args:
+        theta: what each place asks, (*batch, N_q, d_k).
+        phi: what each place offers, (*batch, N, d_k).
+        g: what each place hands over, (*batch, N, d).
+
+    Returns:
+        context (*batch, N_q, d) and weights (*batch, N_q, N), which may be negative and need not sum to 1.
+
+    Source: Wang et al. 2018, eq. 4.
+    """
+    weights = theta @ phi.mT / phi.shape[-2]
+    return Attended(weights @ g, weights)
+
+
+def associative_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
+    """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; no weights are built, but None.
+
+    Time and memory go with N · d_k · d in place of N².
+    """
+    return Attended(theta @ (phi.mT @ g / phi.shape[-2]), None)
+
+
+def non_local_concatenation(theta: Queries, phi: Keys, g: Values, w_f: Float[Tensor, "two_d_k"]) -> Attended:
+    """Mix by a score of query and key side by side, ReLU(w_fᵀ [θ_i, φ_j]) / N.
+
+    Args:
+        theta: (*batch, N_q, d_k).
+        phi: (*batch, N, d_k).
+        g: (*batch, N, d).
+        w_f: (2 · d_k,), its first half meets θ_i, the second φ_j.
+
+    Returns:
+        context (*batch, N_q, d) and weights (*batch, N_q, N), ≥ 0; they need not sum to 1.
+
+    Source: Wang et al. 2018, eq. 5.
+    """
+    w_theta, w_phi = w_f.unsqueeze(-1).chunk(2)
+    scores = theta @ w_theta + (phi @ w_phi).mT
+    weights = scores.relu() / phi.shape[-2]
+    return Attended(weights @ g, weights)
+
+
+def non_local_block(
+    x: Map,
+    W_theta: Float[Tensor, "d_k C"],
+    W_phi: Float[Tensor, "d_k C"],
+    W_g: Float[Tensor, "d C"],
+    W_z: Float[Tensor, "C d"],
+) -> Map:
+    """Let all places of a picture or a film look at each other, and add what they see: z = W_z y + x.
+
+    Args:
+        x: (B, C, *places): a picture (B, C, H, W), or a film (B, C, T, H, W), whose places are those of all its times.
+        W_theta: (d_k, C), makes the queries.
+        W_phi: (d_k, C), makes the keys.
+        W_g: (d, C), makes the values; d is commonly C / 2, the bottleneck.
+        W_z: (C, d), brings what was seen back to C features.
+
+    Returns:
+        (B, C, *places), the sum of x and what its places saw.
+
+    Source: Wang et al. 2018, eqs. 3 and 6, figure 2.
+    """
+    tokens = x.flatten(2).mT
+    y = non_local_embedded_gaussian(tokens, W_theta, W_phi, W_g).context
+    return x + (y @ W_z.mT).mT.unflatten(2, x.shape[2:])
+
+
+class NonLocalConcatenation(nn.Module):
+    """The mechanism of `non_local_concatenation`: owns w_f (2 · d_k,)."""
+
+    def __init__(self, d_k: int) -> None:
+        """Draw w_f uniformly within ± the inverse square root of what it sums over."""
+        super().__init__()
+        self.w_f = nn.Parameter(torch.empty(2 * d_k).uniform_(-((2 * d_k) ** -0.5), (2 * d_k) ** -0.5))
+
+    def forward(self, theta: Queries, phi: Keys, g: Values) -> Attended:
+        """Mix g (*batch, N, d) by scores of theta (*batch, N_q, d_k) beside phi (*batch, N, d_k)."""
+        return non_local_concatenation(theta, phi, g, self.w_f)
+
+
+class NonLocal(nn.Module):
+    """Attention over all places of a picture or film: owns W_θ, W_φ (d, C) and W_g (d, C), without biases."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d: int | None = None,
+        mechanism: Mechanism = dot_attention,
+        embed: Callable[[int, int], nn.Module] = unbiased,
+        pool: nn.Module | None = None,
+    ) -> None:
+        """Set up the projections.
+
+        Args:
+            d_in: features of a place, C.
+            d: features inside, the bottleneck; half of d_in if None.
+            mechanism: what the places do; `dot_attention` makes the embedded Gaussian, `non_local_dot_product` and
+                `NonLocalConcatenation(d)` the other forms.
+            embed: `embed(d_in, d)` makes θ, and φ; with `nn.Identity` the Gaussian form, which has neither.
+            pool: what thins out keys and values, (B, d, *places) to fewer places, such as `nn.MaxPool2d(2)`, or
+                `nn.MaxPool3d((1, 2, 2))` for films; every place still asks.
+        """
+        super().__init__()
+        d = max(1, d_in // 2) if d is None else d
+        self.d_out = d
+        self.mechanism = mechanism
+        self.W_theta = embed(d_in, d)
+        self.W_phi = embed(d_in, d)
+        self.W_g = nn.Linear(d_in, d, bias=False)
+        self.pool = nn.Identity() if pool is None else pool
+
+    def forward(self, x: Map) -> Attended:
+        """Attend over x (B, C, *places); the context is a map (B, d, *places), the weights are (B, N, N of the pooled)."""
+        tokens, places = x.flatten(2).mT, x.shape[2:]
+        phi, g = (self.pool(W(tokens).mT.unflatten(2, places)).flatten(2).mT for W in (self.W_phi, self.W_g))
+        context, weights = self.mechanism(self.W_theta(tokens), phi, g)
+        return Attended(context.mT.unflatten(2, places), weights)
+
+
+class NonLocalBlock(nn.Module):
+    """What its attention sees is added: z = x + norm(W_z y). The gain of the norm starts at 0, so the block as the identity."""
+
+    def __init__(self, d_in: int, attention: nn.Module, norm: Callable[[int], nn.Module] = nn.BatchNorm1d) -> None:
+        """Take the attention whose context (B, attention.d_out, *places) is added, such as `NonLocal(d_in)`.
+
+        `norm(d_in)` has a gain `weight` and acts on (B, d_in, N).
+        """
+        super().__init__()
+        self.attention = attention
+        self.W_z = nn.Linear(attention.d_out, d_in, bias=False)
+        self.norm = norm(d_in)
+        nn.init.zeros_(self.norm.weight)
+
+    def forward(self, x: Map) -> Map:
+        """Give x (B, C, *places) plus what its places saw. Wang et al. 2018, eq. 6, and section 4.1 for the norm."""
+        seen = self.attention(x).context.flatten(2).mT
+        return x + self.norm(self.W_z(seen).mT).unflatten(2, x.shape[2:])
