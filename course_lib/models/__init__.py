@@ -16,6 +16,16 @@ from course_lib.models.captioner import (
 from course_lib.models.checkpoints import Checkpoint, read_checkpoint
 from course_lib.models.decoding import Beam, Extension, beam_search, extend_beam, greedy, rows_of
 from course_lib.models.deit import DeiT, TwoAnswers
+from course_lib.models.detr import (
+    DETR,
+    Asked,
+    Detected,
+    LearnedQueries,
+    ObjectBlock,
+    PlacedSelfAttention,
+    PointQueries,
+    places_of,
+)
 from course_lib.models.elmo import BothLanguageModels, ELMo, ScalarMix, scalar_mix
 from course_lib.models.encoder import Encoded, Encoder, both_ways, fused_both_ways, stacked_both_ways
 from course_lib.models.fine_tuning import fine_tuned_head, zero_head
@@ -78,6 +88,7 @@ __all__ = [
     "BERT_BASE",
     "BERT_LARGE",
     "BYOL",
+    "DETR",
     "GAT",
     "GCN",
     "GPT",
@@ -94,6 +105,7 @@ __all__ = [
     "VIT_HUGE",
     "VIT_LARGE",
     "AdaptiveSteps",
+    "Asked",
     "BahdanauDecoder",
     "Beam",
     "Bootstrapped",
@@ -104,6 +116,7 @@ __all__ = [
     "Checkpoint",
     "Decoded",
     "DeiT",
+    "Detected",
     "Document",
     "ELMo",
     "Encoded",
@@ -111,6 +124,7 @@ __all__ = [
     "Extension",
     "GATLayer",
     "Hierarchical",
+    "LearnedQueries",
     "LinearMemory",
     "LinearTransformer",
     "LuongDecoder",
@@ -118,8 +132,11 @@ __all__ = [
     "Mixer",
     "MixerSizes",
     "NGram",
+    "ObjectBlock",
     "PatchEncoder",
+    "PlacedSelfAttention",
     "PlainDecoder",
+    "PointQueries",
     "Pondered",
     "Pretraining",
     "PretrainingBERT",
@@ -171,6 +188,7 @@ __all__ = [
     "mix_states",
     "mixer_parameters",
     "next_word_probabilities",
+    "places_of",
     "ponder_cost",
     "read_checkpoint",
     "repeat_block",

@@ -1,0 +1,169 @@
+"""DETR: a transformer that looks at the features of a picture and says a set of objects, all at once.
+
+Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.2 and figure 10 (https://arxiv.org/abs/2005.12872):
+
+    f = project(backbone(picture))        memory = Encoder(f, places)
+    each layer of the decoder:   queries and keys of self-attention: x + q        of cross-attention: x + q and memory + places
+    class = W x̂        box = σ(MLP(x̂) + r)
+
+The values carry no places, and x starts at 0: all that tells one query from another is its learned q. In the paper r = 0;
+with a reference point r = (σ⁻¹(x, y), 0, 0) each query speaks about objects near a place of its own (Zhu et al. 2021, section
+4.1, https://arxiv.org/abs/2010.04159; q from sinusoids of the point, Wang et al. 2022, https://arxiv.org/abs/2109.07107).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention import Mechanism, MultiHead, scaled_dot_product_attention
+from course_lib.blocks import Block, FeedForward, Residual, Sizes, post_norm
+from course_lib.primitives import sinusoidal_points
+from course_lib.shapes import Image, Memory, Sequence
+
+
+class Detected(NamedTuple):
+    """What each layer of a decoder says, the last one last: `logits` (n_layers, B, N, n_classes + 1) and `boxes` (…, 4).
+
+    The last class is "no object"; boxes are centre and size, in parts of the picture.
+    """
+
+    logits: Float[Tensor, "n_layers B N n_classes_1"]
+    boxes: Float[Tensor, "n_layers B N 4"]
+
+
+class Asked(NamedTuple):
+    """What queries add to themselves before they look, `places` (N, d_model), and their `references` σ⁻¹ of a box (N, 4)."""
+
+    places: Float[Tensor, "N d_model"]
+    references: Float[Tensor, "N 4"]
+
+
+class LearnedQueries(nn.Module):
+    """The object queries of DETR: N learned vectors, with no place of their own."""
+
+    def __init__(self, N: int, d_model: int) -> None:
+        """Draw N vectors from N(0, 1), as the published code does."""
+        super().__init__()
+        self.vectors = nn.Parameter(torch.randn(N, d_model))
+
+    def forward(self) -> Asked:
+        """Give the vectors (N, d_model), and no reference (N, 4)."""
+        return Asked(self.vectors, self.vectors.new_zeros(len(self.vectors), 4))
+
+
+class PointQueries(nn.Module):
+    """Queries with a learned point each, near which they look for an object; Zhu et al. 2021, section 4.1."""
+
+    def __init__(self, N: int, d_model: int) -> None:
+        """Spread N points evenly over the picture, at random."""
+        super().__init__()
+        self.logits = nn.Parameter(torch.rand(N, 2).clamp(0.05, 0.95).logit())
+        self.mix = nn.Linear(d_model, d_model)
+
+    def forward(self) -> Asked:
+        """Give what the sinusoids of the points become (N, d_model), and the points as references (N, 4)."""
+        places = self.mix(sinusoidal_points(self.logits.sigmoid(), self.mix.in_features))
+        return Asked(places, torch.cat([self.logits, torch.zeros_like(self.logits)], dim=-1))
+
+
+class PlacedSelfAttention(nn.Module):
+    """A mixer whose queries and keys know where they stand, in every layer anew; the values do not."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        """Take the attention around which to mix, such as `MultiHead(d_model, n_heads)`."""
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x: Sequence, places: Tensor) -> Tensor:
+        """Mix x (B, T, d_model) with places that broadcast to it."""
+        return self.attention(x + places, x + places, x).context
+
+
+class ObjectBlock(nn.Module):
+    """A layer of the decoder: queries hear of each other, look at the picture, then think."""
+
+    def __init__(
+        self, sizes: Sizes, mechanism: Mechanism = scaled_dot_product_attention, residual: Residual = post_norm
+    ) -> None:
+        """Put the parts together; n_layers does not matter here."""
+        super().__init__()
+        d_model = sizes.d_model
+        self.mixer = PlacedSelfAttention(MultiHead(d_model, sizes.n_heads, mechanism))
+        self.cross = MultiHead(d_model, sizes.n_heads, mechanism)
+        self.feed_forward, self.residual = FeedForward(d_model, sizes.d_ff), residual
+        self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
+
+    def forward(self, x: Sequence, asked: Tensor, memory: Memory, places: Tensor) -> Tensor:
+        """Transform x (B, N, d_model), placed at `asked`, while it looks at memory (B, L, d_model), placed at `places`."""
+        x = self.residual(x, lambda y: self.mixer(y, asked), self.norm_1)
+        x = self.residual(x, lambda y: self.cross(y + asked, memory + places, memory).context, self.norm_2)
+        return self.residual(x, self.feed_forward, self.norm_3)
+
+
+def places_of(H: int, W: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "H_W d_model"]:
+    """Encode the centres of the cells of an H × W map, row after row, by sinusoids: (H · W, d_model)."""
+    y, x = ((torch.arange(n, device=device) + 0.5) / n for n in (H, W))
+    return sinusoidal_points(torch.cartesian_prod(y, x).flip(-1), d_model)
+
+
+class DETR(nn.Module):
+    """Picture → features → encoder → decoder with one query for each object that there may be → classes and boxes."""
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        d_backbone: int,
+        n_classes: int,
+        queries: nn.Module,
+        sizes: Sizes,
+        mechanism: Mechanism = scaled_dot_product_attention,
+        places: Callable[..., Float[Tensor, "H_W d_model"]] = places_of,
+    ) -> None:
+        """Set up the model.
+
+        Args:
+            backbone: a picture (B, C, H, W) → features (B, d_backbone, h, w), such as `ConvNet`.
+            d_backbone: how many features it gives.
+            n_classes: classes of objects; "no object" is one more.
+            queries: a module that gives `Asked`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
+            sizes: d_model, n_heads, d_ff, and the layers of the encoder and of the decoder alike.
+            mechanism: what each head does.
+            places: encodes the places of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.
+        """
+        super().__init__()
+        d_model, n_heads, d_ff, n_layers = sizes
+        self.backbone, self.queries, self.places = backbone, queries, places
+        self.project = nn.Conv2d(d_backbone, d_model, 1)
+        self.encoder = nn.ModuleList(
+            Block(PlacedSelfAttention(MultiHead(d_model, n_heads, mechanism)), FeedForward(d_model, d_ff), d_model)
+            for _ in range(n_layers)
+        )
+        self.decoder = nn.ModuleList(ObjectBlock(sizes, mechanism) for _ in range(n_layers))
+        self.closing = nn.LayerNorm(d_model)
+        self.classify = nn.Linear(d_model, n_classes + 1)
+        self.box = nn.Sequential(
+            nn.Linear(d_model, d_model), nn.ReLU(), nn.Linear(d_model, d_model), nn.ReLU(), nn.Linear(d_model, 4)
+        )
+
+    def forward(self, pictures: Image) -> Detected:
+        """Detect objects in pictures (B, C, H, W), of any height and width that leave the backbone at least one cell."""
+        return self.decode(self.project(self.backbone(pictures)))
+
+    def decode(self, features: Float[Tensor, "B d_model h w"]) -> Detected:
+        """Detect objects from projected features (B, d_model, h, w)."""
+        B, d_model, h, w = features.shape
+        places = self.places(h, w, d_model, device=features.device).to(features.dtype)
+        memory = rearrange(features, "B d h w -> B (h w) d")
+        for block in self.encoder:
+            memory = block(memory, places)
+        asked, references = self.queries()
+        x, said = memory.new_zeros(B, *asked.shape), []
+        for block in self.decoder:
+            x = block(x, asked, memory, places)
+            said.append(self.closing(x))
+        states = torch.stack(said)
+        return Detected(self.classify(states), (self.box(states) + references).sigmoid())
