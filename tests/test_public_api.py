@@ -69,10 +69,10 @@ PUBLIC = {
     """,
     "datasets": """
         BEGIN END FORMATS LOCALES LUMA PADDING PHOTOGRAPHS UNKNOWN Augmentation BytePairs Digits Graph Lookup Pair
-        Pictures Recall Reversal Splits Unreachable Vocabulary Walks WrongChecksum cache_folder cifar10
-        colour_matrix cora dates digits download few_of_each joined karate_club language_reference
-        les_miserables lookup marked_neighbour matching_neighbour mnist multi30k number_words pad photographs
-        recall recolour resize reversal secret_orders see_also spelled split walks warp
+        Pictures Recall Reversal Scenes Splits Unreachable Vocabulary Walks WrongChecksum cache_folder cifar10
+        colour_matrix cora dates digit_scenes digits download few_of_each ink_edges joined karate_club
+        language_reference les_miserables lookup marked_neighbour matching_neighbour mnist multi30k number_words pad
+        photographs recall recolour resize reversal secret_orders see_also spelled split walks warp
     """,
     "training": "Step batches train",
     "teaching": "ClaimFailed at_scale claim clouds device explore ledger network peak_memory plots progress record show",

@@ -5,9 +5,11 @@ Everything is drawn by a seed, and no example stands in two parts of a set. This
 
 from course_lib.datasets.alignment import Lookup, Reversal, lookup, reversal
 from course_lib.datasets.augmentation import LUMA, Augmentation, colour_matrix, recolour, warp
+from course_lib.datasets.byte_pairs import BytePairs
 from course_lib.datasets.cifar10 import cifar10
 from course_lib.datasets.citations import cora
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
+from course_lib.datasets.digit_scenes import Scenes, digit_scenes, ink_edges
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.graphs import Graph, karate_club, les_miserables
@@ -34,6 +36,7 @@ __all__ = [
     "PHOTOGRAPHS",
     "UNKNOWN",
     "Augmentation",
+    "BytePairs",
     "Digits",
     "Graph",
     "Lookup",
@@ -41,6 +44,7 @@ __all__ = [
     "Pictures",
     "Recall",
     "Reversal",
+    "Scenes",
     "Splits",
     "Unreachable",
     "Vocabulary",
@@ -51,9 +55,11 @@ __all__ = [
     "colour_matrix",
     "cora",
     "dates",
+    "digit_scenes",
     "digits",
     "download",
     "few_of_each",
+    "ink_edges",
     "joined",
     "karate_club",
     "language_reference",

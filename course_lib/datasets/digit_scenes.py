@@ -1,0 +1,94 @@
+"""Digits scattered over a canvas, each with its class and the box around its ink: composed pictures for detection.
+
+The digits are real, the scenes are not: they are put together here, so that every box is known to the pixel.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.datasets.pictures import Pictures
+
+
+class Scenes(NamedTuple):
+    """Pictures (n, C, H, W), and of each object the class (n, M), -1 where there is none, and the box (n, M, 4).
+
+    Boxes are centre and size (x, y, w, h), in parts of the picture; 0 where there is no object. Objects stand in no order.
+    """
+
+    images: Float[Tensor, "n C H W"]
+    classes: Int[Tensor, "n M"]
+    boxes: Float[Tensor, "n M 4"]
+
+
+def digit_scenes(
+    pictures: Pictures, n: int, seed: int, size: tuple[int, int] = (32, 32), n_objects: tuple[int, int] = (1, 2)
+) -> Scenes:
+    """Put pictures onto canvases, each at a place where it touches no other.
+
+    Args:
+        pictures: what is put there, such as part of `mnist()`; their background is 0.
+        n: number of scenes.
+        seed: decides all of them.
+        size: height and width of a scene.
+        n_objects: the fewest and the most objects of a scene, equally likely all.
+
+    Returns:
+        the scenes; M is the most objects.
+
+    Raises:
+        ValueError: a picture does not fit onto the canvas, is empty, or so many objects find no room next to each other.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    fewest, most = n_objects
+    H, W = size
+    if not 0 <= fewest <= most:
+        raise ValueError(f"n_objects holds the fewest and the most, 0 ≤ fewest ≤ most; got {n_objects}.")
+    edges = ink_edges(pictures.images)
+    scenes = Scenes(torch.zeros(n, pictures.images.shape[1], H, W), torch.full((n, most), -1), torch.zeros(n, most, 4))
+    counts = torch.randint(fewest, most + 1, (n,), generator=generator).tolist()
+    for i, count in enumerate(counts):
+        taken: list[tuple[int, int, int, int]] = []
+        for m, which in enumerate(torch.randint(len(edges), (count,), generator=generator).tolist()):
+            x_1, y_1, x_2, y_2 = edges[which].tolist()
+            x, y = _free_place(x_2 - x_1, y_2 - y_1, (W, H), taken, generator)
+            taken.append((x, y, x + x_2 - x_1, y + y_2 - y_1))
+            scenes.images[i, :, y : y + y_2 - y_1, x : x + x_2 - x_1] = pictures.images[which, :, y_1:y_2, x_1:x_2]
+            scenes.classes[i, m] = pictures.labels[which]
+            centre = torch.tensor([x + (x_2 - x_1) / 2, y + (y_2 - y_1) / 2, x_2 - x_1, y_2 - y_1])
+            scenes.boxes[i, m] = centre / torch.tensor([W, H, W, H])
+    return scenes
+
+
+def ink_edges(images: Float[Tensor, "n C H W"]) -> Int[Tensor, "n 4"]:
+    """Find the box around the ink of each picture: the first and one past the last column and row, (x_1, y_1, x_2, y_2).
+
+    Raises:
+        ValueError: a picture has no ink.
+    """
+    inked = (images > 0).any(1)
+    if not inked.flatten(1).any(1).all():
+        raise ValueError("a picture without ink has no box; leave it out.")
+    ends = []
+    for axis in (1, 2):  # columns, then rows
+        line = inked.any(axis).int()
+        ends.append((line.argmax(1), line.shape[1] - line.flip(1).argmax(1)))
+    (x_1, x_2), (y_1, y_2) = ends
+    return torch.stack([x_1, y_1, x_2, y_2], dim=1)
+
+
+def _free_place(
+    w: int, h: int, room: tuple[int, int], taken: list[tuple[int, int, int, int]], generator: torch.Generator
+) -> tuple[int, int]:
+    """Draw a corner for w × h pixels that overlap nothing that is taken."""
+    if w > room[0] or h > room[1]:
+        raise ValueError(f"an object of {w} × {h} pixels does not fit onto a canvas of {room[0]} × {room[1]}.")
+    for _ in range(1_000):
+        x, y = (int(torch.randint(free + 1, (), generator=generator)) for free in (room[0] - w, room[1] - h))
+        if all(x + w <= x_1 or x >= x_2 or y + h <= y_1 or y >= y_2 for x_1, y_1, x_2, y_2 in taken):
+            return x, y
+    raise ValueError(
+        f"no room is left for {w} × {h} pixels beside {len(taken)} others: take a larger canvas, or fewer objects."
+    )
