@@ -9,13 +9,17 @@ from course_lib.models import (
     BERT,
     GPT,
     AdaptiveSteps,
+    DeiT,
     ELMo,
     Hierarchical,
+    Mixer,
+    MixerSizes,
     PretrainingBERT,
     ShowAndTell,
     ShowAttendAndTell,
     Transformer,
     Universal,
+    ViT,
     beam_search,
     cached_generate,
     generate,
@@ -58,6 +62,10 @@ MODELS = {
         lambda model: model(picture(B, 4, 7), tokens()).logits,
         (B, T, N),
     ),
+    "ViT": (lambda: ViT(N, (2, 10, 15), 5, SIZES), lambda model: model(picture(B, 2, 10, 15)), (B, N)),
+    "ViT at another size": (lambda: ViT(N, (2, 10, 15), 5, SIZES), lambda model: model(picture(B, 2, 5, 20)), (B, N)),
+    "DeiT": (lambda: DeiT(N, (2, 10, 15), 5, SIZES), lambda model: model(picture(B, 2, 10, 15)).by_teacher, (B, N)),
+    "Mixer": (lambda: Mixer(N, (2, 10, 15), 5, MixerSizes(6, 7, 11, 2)), lambda model: model(picture(B, 2, 10, 15)), (B, N)),
 }
 """What makes a model, what is asked of it, and the shape of the answer; lengths are numbers, which "meta" does not have."""
 

@@ -16,6 +16,9 @@ from course_lib.models import (
     ELMo,
     Hierarchical,
     LinearTransformer,
+    Mixer,
+    MixerSizes,
+    PatchEncoder,
     SeparateSteps,
     SharedSteps,
     ShowAttendAndTell,
@@ -49,6 +52,18 @@ def nodes(model):
     return model(torch.linspace(-1, 1, B * T).view(B, T).to(dtype), EDGES)
 
 
+def pictures(model, H, W):
+    images = torch.randn(B, 2, H, W, generator=torch.Generator().manual_seed(0))
+    return model(images.to(next(model.parameters()).dtype))
+
+
+def mixer():
+    """With a head that does not start at 0."""
+    model = Mixer(7, (2, 10, 15), 5, MixerSizes(6, 7, 11, 2))
+    model.head = torch.nn.Linear(6, 7)
+    return model
+
+
 MODELS = {
     "GPT": (lambda: GPT(N, T, SIZES), words),
     "linear transformer": (lambda: LinearTransformer(N, SIZES), words),
@@ -68,6 +83,9 @@ MODELS = {
     ),
     "GAT": (lambda: GAT(T, 3, 7, 2), nodes),
     "GCN": (lambda: GCN(T, 3, 7, 2), nodes),
+    "ViT's encoder": (lambda: PatchEncoder((2, 10, 15), 5, SIZES), lambda model: pictures(model, 10, 15)),
+    "ViT's encoder at another size": (lambda: PatchEncoder((2, 10, 15), 5, SIZES), lambda model: pictures(model, 20, 5)),
+    "Mixer": (mixer, lambda model: pictures(model, 10, 15)),
 }
 
 
