@@ -1,0 +1,1 @@
+"""Exercises of lecture 13, MLP-Mixer."""
