@@ -5,7 +5,7 @@ import platform
 
 import torch
 
-from benchmarks import grading, graph, language, linear, multihead, recurrent, self_supervision, seq2seq
+from benchmarks import grading, graph, language, linear, multihead, patches, recurrent, self_supervision, seq2seq
 from benchmarks.timing import table
 
 ROOMS = {
@@ -15,6 +15,7 @@ ROOMS = {
     "linear": linear.rows,
     "language": language.rows,
     "graph": graph.rows,
+    "patches": patches.rows,
     "self_supervision": self_supervision.rows,
 }
 
