@@ -14,6 +14,7 @@ from course_lib.models import (
     Hierarchical,
     Mixer,
     MixerSizes,
+    PatchEncoder,
     PretrainingBERT,
     ShowAndTell,
     ShowAttendAndTell,
@@ -107,4 +108,21 @@ def test_a_gpu_gives_what_the_cpu_gives(name):
     here = ask(model, WORDS, LENGTHS)
     there = ask(model.cuda(), WORDS.cuda(), LENGTHS.cuda())
     assert there.is_cuda
+    torch.testing.assert_close(there.cpu(), here, atol=1e-4, rtol=1e-4)
+
+
+PICTURES = {
+    "ViT": lambda: PatchEncoder((2, 10, 15), 5, SIZES),
+    "DeiT": lambda: PatchEncoder((2, 10, 15), 5, SIZES, n_learned=2),
+    "Mixer": lambda: Mixer(N, (2, 10, 15), 5, MixerSizes(6, 7, 11, 2)).stack,
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_gpu_sees_what_the_cpu_sees(name):
+    torch.manual_seed(0)
+    model = PICTURES[name]()
+    images = torch.randn(B, 6, 6) if name == "Mixer" else torch.randn(B, 2, 10, 15)
+    here, there = model(images), model.cuda()(images.cuda())
     torch.testing.assert_close(there.cpu(), here, atol=1e-4, rtol=1e-4)
