@@ -24,26 +24,26 @@ PUBLIC = {
         sinusoids to_centres to_corners trigonometric_features unpatchify window_mask with_self_loops
     """,
     "attention": """
-        AdditiveAttention Arrows Attended AttentionLayer2d CachedStep ConcatAttention DynamicGraphAttention
-        GeneralAttention GraphAttention GraphMechanism HeadStatistics LinearAttention LocalAttention Mechanism
-        MultiHead NonLocal NonLocalBlock NonLocalConcatenation PerformerAttention Pool additive_scores
-        associative_dot_product attend attend_edges attention_over_image average_heads cached_step
-        causal_attention causal_linear_attention causal_performer_attention chunked_linear_attention
-        concat_scores cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores
-        dynamic_edge_scores edge_softmax fused_causal_attention fused_dot_attention fused_embedded_gaussian
-        fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores head_statistics
-        inplace_linear_attention_step kernel_attention linear_attention linear_attention_step local_attention
-        mean_pool merge_heads multi_head_attention multi_head_graph_attention non_local_block
+        AdditiveAttention Arrows Attended AttentionLayer2d CachedStep CoOccurrent ConcatAttention
+        DynamicGraphAttention GeneralAttention GraphAttention GraphMechanism HeadStatistics LinearAttention
+        LocalAttention Mechanism MultiHead NonLocal NonLocalBlock NonLocalConcatenation PerformerAttention Pool
+        additive_scores associative_dot_product attend attend_edges attention_over_image average_heads
+        cached_step causal_attention causal_linear_attention causal_performer_attention chunked_linear_attention
+        co_occurrent_features concat_scores cross_attention csr_attend_edges dense_attend_edges dot_attention
+        dot_scores dynamic_edge_scores edge_softmax fused_causal_attention fused_dot_attention
+        fused_embedded_gaussian fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores
+        head_statistics inplace_linear_attention_step kernel_attention linear_attention linear_attention_step
+        local_attention mean_pool merge_heads multi_head_attention multi_head_graph_attention non_local_block
         non_local_concatenation non_local_dot_product non_local_embedded_gaussian non_local_gaussian
         performer_attention pool recurrent_linear_attention relative_logits rollout scaled_dot_product_attention
         sliced_local_attention split_heads strongest_arrows tiled_local_attention uniform_graph_attention
     """,
     "blocks": """
-        Block ConvNet CrossAttention DecoderBlock FeedForward Kernels Residual SelfAttention Sizes Stack
-        Sublayer TokenMixing channel_mixing channel_mixing_by_convolution closing_norm decoder_block
-        decoder_stack draw_weights encoder_block encoder_stack feed_forward lean_token_mixing mixer_block
-        post_norm pre_norm pre_norm_encoder_block reordered_token_mixing token_mixing
-        token_mixing_by_convolution token_mixing_kernels
+        Block ConvNet Cost CrossAttention DecoderBlock FeedForward Kernels Residual SelfAttention Sizes Stack
+        Sublayer TokenMixing channel_mixing channel_mixing_by_convolution closing_norm convolution_cost
+        counted_cost decoder_block decoder_stack draw_weights encoder_block encoder_stack feed_forward
+        lean_token_mixing local_attention_cost mixer_block post_norm pre_norm pre_norm_encoder_block
+        reordered_token_mixing token_mixing token_mixing_by_convolution token_mixing_kernels
     """,
     "objectives": """
         BoxWeights Masked Matching SentencePairs SetLoss average_precision byol_loss corrupt deep_set_loss

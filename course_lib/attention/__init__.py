@@ -3,6 +3,7 @@
 from course_lib.attention.additive import AdditiveAttention, additive_scores
 from course_lib.attention.arrows import Arrows, strongest_arrows
 from course_lib.attention.cached import CachedStep, cached_step
+from course_lib.attention.co_occurrent import CoOccurrent, co_occurrent_features
 from course_lib.attention.core import Attended, Mechanism, attend
 from course_lib.attention.edges import attend_edges, csr_attend_edges, dense_attend_edges, edge_softmax
 from course_lib.attention.graph import (
@@ -73,6 +74,7 @@ __all__ = [
     "Attended",
     "AttentionLayer2d",
     "CachedStep",
+    "CoOccurrent",
     "ConcatAttention",
     "DynamicGraphAttention",
     "GeneralAttention",
@@ -99,6 +101,7 @@ __all__ = [
     "causal_linear_attention",
     "causal_performer_attention",
     "chunked_linear_attention",
+    "co_occurrent_features",
     "concat_scores",
     "cross_attention",
     "csr_attend_edges",

@@ -2,6 +2,7 @@
 
 from course_lib.blocks.block import Block, DecoderBlock
 from course_lib.blocks.convnet import ConvNet
+from course_lib.blocks.costs import Cost, convolution_cost, counted_cost, local_attention_cost
 from course_lib.blocks.equations import decoder_block, encoder_block, pre_norm_encoder_block
 from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mixers import CrossAttention, SelfAttention
@@ -25,6 +26,7 @@ from course_lib.blocks.token_mixing import (
 __all__ = [
     "Block",
     "ConvNet",
+    "Cost",
     "CrossAttention",
     "DecoderBlock",
     "FeedForward",
@@ -38,6 +40,8 @@ __all__ = [
     "channel_mixing",
     "channel_mixing_by_convolution",
     "closing_norm",
+    "convolution_cost",
+    "counted_cost",
     "decoder_block",
     "decoder_stack",
     "draw_weights",
@@ -45,6 +49,7 @@ __all__ = [
     "encoder_stack",
     "feed_forward",
     "lean_token_mixing",
+    "local_attention_cost",
     "mixer_block",
     "post_norm",
     "pre_norm",
