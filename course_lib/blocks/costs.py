@@ -1,6 +1,6 @@
 """What a layer over pictures costs, counted from its sizes: a convolution, and the local attention that replaces it.
 
-Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909): attention has few parameters that grow with the window,
+Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909): few parameters of attention grow with the window,
 and its work grows with size² · d_out where that of a convolution grows with size² · d_in · d_out:
 
     convolution      size² d_in d_out parameters, as many multiply-adds at each place
