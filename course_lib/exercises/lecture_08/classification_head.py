@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import classification_head
+
 HINTS = (
     (
         "The model gives one state for each token, and one answer is wanted for the whole sequence. Which token stands there "
@@ -145,3 +148,57 @@ WRONG = (
     forgets_the_biases,
 )
 RIGHT = (by_einsum, with_modules, with_biases_in_the_matrices, example_by_example)
+
+
+def _call(draw: Draw, B: int, T: int, d_model: int, d_p: int, n_classes: int, scale: float = 1.0) -> Call:
+    """States, and the weights of the two layers as torch.nn.Linear stores them."""
+    pool = draw.normal(d_p, d_model, scale=scale / d_model**0.5), draw.normal(d_p, scale=0.5)
+    return draw.normal(B, T, d_model), *pool, draw.normal(n_classes, d_p), draw.normal(n_classes)
+
+
+def _batches(draw: Draw) -> list[Call]:
+    B, T, d_model, d_p, n_classes = draw.sizes(5)
+    return [_call(draw, B, T, d_model, d_p, n_classes), _call(draw, 3, 5, 7, 2, 11)]
+
+
+def _silent_pool(draw: Draw) -> list[Call]:
+    """A pooler that gives tanh(b_p), whatever it reads."""
+    states, W_p, b_p, W, b = _call(draw, 1, 2, 3, 5, 2)
+    return [(states, 0 * W_p, b_p, W, b)]
+
+
+def _without_biases(draw: Draw) -> list[Call]:
+    states, W_p, b_p, W, b = _call(draw, 1, 1, 3, 5, 2)
+    return [(states, W_p, 0 * b_p, W, 0 * b)]
+
+
+exercise = Exercise(
+    id="08.6",
+    title="A head for sentences",
+    reference=classification_head,
+    properties=(
+        runs_on(_batches),
+        has_shape("One logit for each class, for each sequence.", _batches),
+        Property("pooler", "A token alone, no biases: W tanh(W_p h).", _without_biases, points=2),
+        Property("biases", "b_p comes before the tanh, b at the end.", _silent_pool),
+        Property(
+            "[CLS]",
+            "Only the first token of each sequence is read.",
+            lambda draw: [_call(draw, 1, 3, 2, 5, 3), _call(draw, 1, 7, 5, 3, 2)],
+            points=2,
+            needs=("pooler", "biases"),
+        ),
+        Property("batch", "Every sequence has its own answer.", _batches, needs=("[CLS]",)),
+        Property(
+            "bounded",
+            "However large a state is, the pooler's features stay within -1…1.",
+            lambda draw: [_call(draw, 2, 3, 5, 7, 3, scale=60.0)],
+            needs=("batch",),
+        ),
+        has_gradient(_batches, needs=("batch",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -2,7 +2,9 @@
 
 import torch
 
-from course_lib.attention import HeadStatistics
+from course_lib.attention import HeadStatistics, head_statistics
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -168,3 +170,72 @@ WRONG = (
     takes_the_entropy_of_the_mean,
 )
 RIGHT = (sentence_by_sentence, with_all_rows_in_one, by_weighing_every_square)
+
+
+def _call(draw: Draw, lengths: list[int], h: int = 3, T: int | None = None, *, zeros: bool = False) -> Call:
+    """Weights over the real tokens of each sequence, anything in the rows of padding; one delimiter at least in each."""
+    n, T = torch.tensor(lengths), T or max(lengths)
+    real = torch.arange(T) < n[:, None]
+    scores = draw.normal(len(lengths), h, T, T, scale=1.5).masked_fill(~real[:, None, None], -torch.inf)
+    if zeros:
+        off = draw.uniform(*scores.shape) < 0.3
+        scores = scores.masked_fill(off & (scores < scores.amax(-1, keepdim=True)), -torch.inf)
+    weights = torch.where(real[:, None, :, None], scores.softmax(-1), draw.uniform(*scores.shape))
+    delimiters = (draw.uniform(len(lengths), T) < 0.4) & real
+    delimiters[torch.arange(len(lengths)), n - 1] = True
+    return weights, delimiters, n
+
+
+def _whole(draw: Draw) -> list[Call]:
+    """Sequences without padding."""
+    return [_call(draw, [3], 1), _call(draw, [5, 5], 2)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    return [_call(draw, [3], 2, T=5), _call(draw, [7, 2, 4], 3)]
+
+
+def _uneven(draw: Draw) -> list[Call]:
+    return [_call(draw, [2, 11]), _call(draw, [1, 5, 3])]
+
+
+def _silent(draw: Draw) -> list[Call]:
+    return [_call(draw, [5, 5], 2, zeros=True), _call(draw, [3, 7], 2, zeros=True)]
+
+
+_PREVIOUS, _CURRENT, _FOLLOWING, _DELIMITERS, _ENTROPY = map(right_result, range(5))
+
+exercise = Exercise(
+    id="08.7",
+    title="What a head looks at",
+    reference=head_statistics,
+    properties=(
+        runs_on(lambda draw: [*_whole(draw), *_padded(draw)]),
+        has_shape("Five numbers, one of each for each head.", lambda draw: [*_whole(draw), *_padded(draw)]),
+        Property("current", "The weight on itself.", _whole, _CURRENT),
+        Property("previous", "The weight on the token before, over those that have one.", _whole, _PREVIOUS),
+        Property("following", "The weight on the token behind, over those that have one.", _whole, _FOLLOWING),
+        Property("delimiters", "The weight that delimiters get, all of them together.", _whole, _DELIMITERS, points=2),
+        Property("entropy", "The mean entropy of the rows, in nats.", _whole, _ENTROPY, points=2),
+        Property(
+            "padding",
+            "Rows of padding do not count.",
+            _padded,
+            right_result(1, 3, 4),
+            needs=("current", "delimiters", "entropy"),
+        ),
+        Property(
+            "neighbours",
+            "Neighbours are real tokens: there is none before the first, and none behind the last.",
+            _padded,
+            right_result(0, 2),
+            needs=("previous", "following"),
+        ),
+        Property("pooled", "Every token of the batch counts the same.", _uneven, needs=("padding", "neighbours")),
+        Property("zero", "A weight of exactly 0 adds nothing to the entropy.", _silent, _ENTROPY, needs=("entropy",)),
+        leaves_inputs(lambda draw: [*_whole(draw), *_padded(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

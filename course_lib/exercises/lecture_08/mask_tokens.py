@@ -2,7 +2,9 @@
 
 import torch
 
-from course_lib.objectives import Masked
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.objectives import Masked, corrupt
 
 HINTS = (
     (
@@ -158,3 +160,91 @@ WRONG = (
     overwrites_the_text,
 )
 RIGHT = (by_writing_into_a_copy, word_by_word, at_the_chosen_places)
+
+
+N_TOKENS = 19
+
+
+def _fate(draw: Draw, kind: str, *shape: int) -> torch.Tensor:
+    """Fates of one kind each: m masked, r replaced, s stays; "?" is any of them, as the shares have it."""
+    low, high = {"m": (0.0, 0.79), "r": (0.81, 0.89), "s": (0.91, 1.0), "?": (0.0, 1.0)}[kind]
+    return low + (high - low) * draw.uniform(*shape)
+
+
+def _called(draw: Draw, kinds: str = "?", B: int = 2, T: int = 7, *rate: float, some: bool = False) -> Call:
+    """A text and a [MASK] that no word is; fates of its rows are of these kinds, in turn; `some` words are not eligible."""
+    eligible = draw.mask(B, T) if some else torch.ones(B, T, dtype=torch.bool)
+    choice = draw.uniform(B, T)
+    if not rate:
+        choice = choice * torch.where(draw.uniform(B, T) < 0.5, 0.14, 1.0)
+    fate = torch.stack([_fate(draw, kinds[b % len(kinds)], T) for b in range(B)])
+    words, others = draw.integers(4, N_TOKENS, B, T), draw.integers(4, N_TOKENS, B, T)
+    return words, eligible, int(draw.integers(0, 4, 1)), choice, fate, others, *rate
+
+
+def _every_fate(draw: Draw) -> list[Call]:
+    return [_called(draw, "mrs", 3, 13), _called(draw, "?", 2, 31)]
+
+
+def _all_chosen(draw: Draw, kind: str) -> list[Call]:
+    """Every word is chosen, and all meet one fate."""
+    calls = []
+    for B, T in ((1, 3), (2, 5)):
+        *text, choice, fate, other = _called(draw, kind, B, T)
+        calls.append((*text, choice * 0.1, fate, other))
+    return calls
+
+
+def _none_chosen(draw: Draw) -> list[Call]:
+    *text, choice, fate, other = _called(draw, "mrs", 3, 5)
+    return [(*text, 0.2 + 0.8 * choice, fate, other)]
+
+
+def _borders(draw: Draw) -> list[Call]:
+    """Draws that lie exactly at the rate, and fates exactly at 0.8."""
+    *text, _, fate, other = _called(draw, "m", 2, 3)
+    at_rate = torch.tensor([[0.25, 0.1, 0.25], [0.2, 0.25, 0.3]], dtype=fate.dtype)
+    return [(*text, at_rate, fate, other, 0.25), (*text, at_rate, torch.full_like(fate, 0.8), other, 0.5)]
+
+
+exercise = Exercise(
+    id="08.2",
+    title="Mask tokens: 15 %, then 80/10/10",
+    reference=corrupt,
+    properties=(
+        runs_on(_every_fate),
+        has_shape("A text and, in True and False, which words were chosen, (B, T) each.", _every_fate),
+        Property("stays", "A word that is not chosen stays as it is.", _none_chosen),
+        Property("chosen", "A word is chosen where its draw lies below the rate.", _every_fate, right_result(1), points=2),
+        Property("masked", "Below 0.8 a chosen word becomes [MASK].", lambda draw: _all_chosen(draw, "m"), right_result(0)),
+        Property(
+            "replaced", "From 0.8 to 0.9 it becomes its replacement.", lambda draw: _all_chosen(draw, "r"), right_result(0)
+        ),
+        Property("kept", "From 0.9 on it stays, and is asked for.", lambda draw: _all_chosen(draw, "s")),
+        Property(
+            "text",
+            "Chosen words meet their fates, all others stay.",
+            _every_fate,
+            right_result(0),
+            points=2,
+            needs=("stays", "masked", "replaced", "kept"),
+        ),
+        Property(
+            "eligible",
+            "A word that is not eligible stays and is never chosen.",
+            lambda draw: [_called(draw, "m", 2, 5, 0.9, some=True), _called(draw, "?", 3, 7, 0.5, some=True)],
+            needs=("masked",),
+        ),
+        Property(
+            "rate",
+            "The rate says how many are chosen; 0.15 is what it is by default.",
+            lambda draw: [_called(draw, "?", 2, 11, 0.5), _called(draw, "?", 2, 11, 0.02), _called(draw, "m", 3, 13, 1.0)],
+            needs=("masked",),
+        ),
+        Property("borders", "Exactly at the rate is not chosen; exactly 0.8 is replaced.", _borders, needs=("text",)),
+        leaves_inputs(lambda draw: [*_every_fate(draw), *_all_chosen(draw, "m")]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

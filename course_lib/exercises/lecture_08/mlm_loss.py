@@ -4,6 +4,9 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import mlm_loss
+
 HINTS = (
     (
         "Two sentences, one with a single chosen word and one with three: by how many losses do you divide? And what has the "
@@ -137,3 +140,59 @@ WRONG = (
     cuts_the_graph,
 )
 RIGHT = (by_ignoring_the_others, by_log_sum_exp, place_by_place, against_one_hot_words)
+
+
+def _asked(draw: Draw, *rows: str, n_tokens: int = 7, scale: float = 2.0) -> Call:
+    """Texts of which a part is asked for: a row for each, x where a word was chosen."""
+    chosen = torch.tensor([[sign == "x" for sign in row] for row in rows])
+    return draw.normal(*chosen.shape, n_tokens, scale=scale), draw.integers(0, n_tokens, *chosen.shape), chosen
+
+
+def _texts(draw: Draw) -> list[Call]:
+    return [_asked(draw, "x.xx.", "..xx."), _asked(draw, ".x....x", "xx.....", "......x", n_tokens=11)]
+
+
+exercise = Exercise(
+    id="08.3",
+    title="The loss of masked words",
+    reference=mlm_loss,
+    properties=(
+        runs_on(_texts),
+        has_shape("One number.", _texts),
+        Property(
+            "one word", "A single word costs minus the log of its probability.", lambda draw: [_asked(draw, "x")], points=2
+        ),
+        Property(
+            "its own place",
+            "Each place is asked for the word that stood there.",
+            lambda draw: [_asked(draw, "..x.."), _asked(draw, "....x"), _asked(draw, "x....")],
+            points=2,
+            needs=("one word",),
+        ),
+        Property(
+            "mean",
+            "The loss is the mean over the chosen places.",
+            lambda draw: [_asked(draw, "xxx"), _asked(draw, "x.xx.")],
+            points=2,
+            needs=("its own place",),
+        ),
+        Property(
+            "same weight",
+            "Every chosen word weighs the same, whichever text it stands in.",
+            lambda draw: [_asked(draw, "xxxxxxx", "..x....", ".xx...x"), _asked(draw, "x.x", "...")],
+            needs=("mean",),
+        ),
+        Property("nothing", "The mean of nothing is NaN.", lambda draw: [_asked(draw, "...", "...")], needs=("mean",)),
+        Property(
+            "sure",
+            "A model that is sure and wrong pays a large, finite price.",
+            lambda draw: [_asked(draw, "x.xx.", scale=200.0)],
+            needs=("mean",),
+        ),
+        has_gradient(_texts, needs=("same weight",)),
+        leaves_inputs(_texts),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

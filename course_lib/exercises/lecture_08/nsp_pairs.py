@@ -2,7 +2,9 @@
 
 import torch
 
-from course_lib.objectives import SentencePairs
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.objectives import SentencePairs, nsp_pairs
 
 HINTS = (
     (
@@ -162,3 +164,71 @@ WRONG = (
     exchanges_the_first_sentence,
 )
 RIGHT = (pair_by_pair, by_a_table_of_strangers, by_sorting_strangers_first)
+
+
+def _text(draw: Draw, sizes: list[int], coins: str = "?") -> Call:
+    """Documents of these sizes, their ids in no order; "t" makes a pair true, "f" gives it a stranger, "?" leaves it to chance.
+
+    No pick lies near an edge at which the number of its stranger changes.
+    """
+    ids = (draw.uniform(10 * len(sizes)).argsort()[: len(sizes)] - 5).tolist()
+    document = torch.tensor([id for id, n in zip(ids, sizes, strict=True) for _ in range(n)])
+    own = torch.tensor([n for n in sizes for _ in range(n - 1)])
+    low = {"t": 0.0, "f": 0.5, "?": 0.0}[coins]
+    high = {"t": 0.5, "f": 1.0, "?": 1.0}[coins]
+    M = len(document) - own
+    picks = ((draw.uniform(len(own)) * M).floor() + 0.1 + 0.8 * draw.uniform(len(own))) / M
+    return document, low + (high - low) * 0.98 * draw.uniform(len(own)), picks
+
+
+def _texts(draw: Draw, coins: str = "?") -> list[Call]:
+    return [_text(draw, [3, 2], coins), _text(draw, [5, 1, 3, 7, 2], coins), _text(draw, [2, 1, 1, 11, 3], coins)]
+
+
+def _lasts(draw: Draw) -> list[Call]:
+    """Every pick is 1: the last stranger, which for the last document stands before it."""
+    return [(document, coins, torch.ones_like(picks)) for document, coins, picks in _texts(draw, "f")]
+
+
+def _coin_at_half(draw: Draw) -> list[Call]:
+    document, coins, picks = _text(draw, [3, 5])
+    return [(document, torch.full_like(coins, 0.5), picks), (document, torch.zeros_like(coins), picks)]
+
+
+exercise = Exercise(
+    id="08.5",
+    title="Pairs for next-sentence prediction",
+    reference=nsp_pairs,
+    properties=(
+        runs_on(_texts),
+        has_shape("One number for each pair: first, second, and whether it follows.", _texts),
+        Property(
+            "first", "Every sentence with one of its document behind it begins a pair.", _texts, right_result(0), points=2
+        ),
+        Property("coin", "A pair is true where its coin lies below ½.", _texts, right_result(2)),
+        Property(
+            "true pairs", "The second of a true pair is the next sentence.", lambda draw: _texts(draw, "t"), needs=("first",)
+        ),
+        Property(
+            "strangers",
+            "The second of a false pair is number ⌊pick · M⌋ of the sentences of all other documents.",
+            lambda draw: _texts(draw, "f"),
+            right_result(1),
+            points=3,
+            needs=("first",),
+        ),
+        Property("mixed", "Each pair has its own coin and its own pick.", _texts, needs=("coin", "true pairs", "strangers")),
+        Property("last", "Where the pick is 1, the last stranger comes.", _lasts, needs=("strangers",)),
+        Property("half", "A coin of exactly ½ asks for a stranger.", _coin_at_half, needs=("strangers", "true pairs")),
+        Property(
+            "lone",
+            "A document of one sentence begins no pair, and can be a stranger.",
+            lambda draw: [_text(draw, [1, 3, 1, 1], "f"), _text(draw, [1, 1, 1])],
+            needs=("strangers",),
+        ),
+        leaves_inputs(_texts),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import scalar_mix
+
 HINTS = (
     (
         "Take two layers of one word, (1, 0) and (0, 4), with w = (0, 0) and γ = 3, and work the result out by hand. How many "
@@ -131,3 +134,54 @@ WRONG = (
     lays_the_layers_side_by_side,
 )
 RIGHT = (by_einsum, layer_by_layer, with_the_layers_in_front, as_one_long_matrix)
+
+
+def _layers(draw: Draw, *batch: int, n_layers: int, d: int) -> Call:
+    """Layers of words, weights of either sign and a scale far from 1."""
+    return draw.normal(*batch, n_layers, d), draw.normal(n_layers, scale=1.5), draw.uniform(1)[0] + 1.5
+
+
+def _words(draw: Draw) -> list[Call]:
+    B, T, n_layers, d = draw.sizes(4)
+    return [_layers(draw, B, T, n_layers=n_layers, d=d), _layers(draw, 2, 2, n_layers=3, d=5)]
+
+
+def _one_word(draw: Draw) -> list[Call]:
+    return [_layers(draw, n_layers=2, d=3), _layers(draw, n_layers=5, d=3)]
+
+
+def _plain(draw: Draw) -> list[Call]:
+    """Weights that are all the same, and γ = 1: the mean of the layers, whatever the weights are."""
+    layers, w, gamma = _layers(draw, n_layers=3, d=2)
+    return [(layers, 0 * w, gamma / gamma), (layers, 0 * w + 0.5, gamma / gamma)]
+
+
+def _scaled(draw: Draw) -> list[Call]:
+    layers, w, gamma = _layers(draw, n_layers=3, d=2)
+    return [(layers, 0 * w, gamma)]
+
+
+def _unequal(draw: Draw) -> list[Call]:
+    drawn = [_layers(draw, n_layers=n, d=3) for n in (2, 5)]
+    return [(layers, w, gamma / gamma) for layers, w, gamma in drawn]
+
+
+exercise = Exercise(
+    id="08.1",
+    title="The mixture of layers",
+    reference=scalar_mix,
+    properties=(
+        runs_on(_one_word),
+        has_shape("One vector of d features for each word.", lambda draw: [*_one_word(draw), *_words(draw)]),
+        Property("even", "Weights that are all the same make the plain mean.", _plain),
+        Property("shares", "The layers weigh softmax(w).", _unequal, points=2, needs=("even",)),
+        Property("scale", "γ multiplies the mixture.", _scaled, needs=("even",)),
+        Property("mixture", "γ times the mixture by softmax(w).", _one_word, points=2, needs=("shares", "scale")),
+        Property("batch", "Every word is mixed for itself, by the same shares.", _words, needs=("mixture",)),
+        has_gradient(_words, needs=("batch",)),
+        leaves_inputs(lambda draw: [*_one_word(draw), *_words(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -2,6 +2,10 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.objectives import segment_input
+
 HINTS = (
     (
         "Write tokens and segments of the sentences (7, 8) and (9) below each other, with [CLS] = 1 and [SEP] = 2. To which "
@@ -164,3 +168,64 @@ WRONG = (
     drops_an_empty_sentence,
 )
 RIGHT = (by_python_lists, by_filling_in, sentence_by_sentence)
+
+
+def _call(draw: Draw, n_first: int, n_second: int | None) -> Call:
+    """Sentences of these lengths, and two marks that do not occur in them."""
+    begin, separate = (draw.uniform(6).argsort()[:2]).tolist()
+    sentences = (None if n is None else draw.integers(6, 90, n) for n in (n_first, n_second))
+    return *sentences, begin, separate
+
+
+def _marked(draw: Draw, n_first: int, n_second: int | None) -> Call:
+    """Sentences that hold the two marks as words of their own."""
+    first, second, begin, separate = _call(draw, n_first, n_second)
+    first[1], first[-1] = separate, begin
+    if second is not None:
+        second[0], second[-2] = separate, begin
+    return first, second, begin, separate
+
+
+def _pairs(draw: Draw) -> list[Call]:
+    n, m, *_ = draw.sizes(6)
+    return [_call(draw, 1, 2), _call(draw, n, m)]
+
+
+def _lone(draw: Draw) -> list[Call]:
+    return [_call(draw, 1, None), _call(draw, draw.sizes(1)[0], None)]
+
+
+exercise = Exercise(
+    id="08.4",
+    title="One sentence or two, as BERT reads them",
+    reference=segment_input,
+    properties=(
+        runs_on(lambda draw: [*_lone(draw), *_pairs(draw)]),
+        has_shape("Tokens and segments, as many of one as of the other.", _pairs),
+        Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, right_result(0), points=2),
+        Property(
+            "segments",
+            "0 from [CLS] to the first [SEP], 1 behind it to the end.",
+            _pairs,
+            right_result(1),
+            points=2,
+        ),
+        Property("alone", "A sentence alone: [CLS] first [SEP], all of segment 0.", _lone, points=2, needs=("runs",)),
+        Property(
+            "marks",
+            "The marks may occur inside the sentences too.",
+            lambda draw: [_marked(draw, 3, 2), _marked(draw, 5, None), _marked(draw, 5, 7)],
+            needs=("tokens", "segments"),
+        ),
+        Property(
+            "empty",
+            "A sentence without words is still a sentence.",
+            lambda draw: [_call(draw, 0, None), _call(draw, 2, 0), _call(draw, 0, 3), _call(draw, 0, 0)],
+            needs=("tokens", "segments", "alone"),
+        ),
+        leaves_inputs(lambda draw: [*_lone(draw), *_pairs(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

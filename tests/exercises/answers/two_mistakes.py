@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from course_lib.attention import attend, merge_heads, scaled_dot_product_attention, split_heads
 from course_lib.primitives import rnn_step
-from tests.exercises.answers import lecture_05, lecture_07, lecture_14, lecture_15, lecture_16
+from tests.exercises.answers import lecture_05, lecture_07, lecture_08, lecture_14, lecture_15, lecture_16
 
 
 def rnn(x, h, W, U, b):
@@ -117,6 +117,7 @@ TWO_MISTAKES = (
     ("04.6", over_image, {"forgets_the_scale", "flattens_column_by_column"}),
     *lecture_05.TWO_MISTAKES,
     *lecture_07.TWO_MISTAKES,
+    *lecture_08.TWO_MISTAKES,
     *lecture_14.TWO_MISTAKES,
     *lecture_15.TWO_MISTAKES,
     *lecture_16.TWO_MISTAKES,
