@@ -68,11 +68,12 @@ PUBLIC = {
         training_operations transformer_parameters vit_parameters xlnet_parameters zero_head
     """,
     "datasets": """
-        BEGIN END FORMATS LOCALES LUMA PADDING PHOTOGRAPHS UNKNOWN Augmentation BytePairs Digits Graph Lookup Pair
-        Pictures Recall Reversal Scenes Splits Unreachable Vocabulary Walks WrongChecksum cache_folder cifar10
-        colour_matrix cora dates digit_scenes digits download few_of_each ink_edges joined karate_club
-        language_reference les_miserables lookup marked_neighbour matching_neighbour mnist multi30k number_words pad
-        photographs recall recolour resize reversal secret_orders see_also spelled split walks warp
+        ALONE Augmentation BEGIN BytePairs Digits END FORMATS Films Graph LOCALES LUMA LabelledPixels Lookup
+        PADDING PAPER PHOTOGRAPHS Pair Pictures Recall Reversal Scenes Splits TWIN UNKNOWN Unreachable
+        Vocabulary WALL Walks WrongChecksum cache_folder cifar10 clutter colour_matrix cora dates digit_scenes
+        digits download few_of_each ink_edges joined karate_club language_reference les_miserables lookup
+        marked_neighbour matching_neighbour mnist moving_digits multi30k number_words pad photographs recall
+        recolour resize reversal same_or_different secret_orders see_also spelled split twins walks warp
     """,
     "training": "Step batches train",
     "teaching": "ClaimFailed at_scale claim clouds device explore ledger network peak_memory plots progress record show",

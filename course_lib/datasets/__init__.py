@@ -9,6 +9,7 @@ from course_lib.datasets.byte_pairs import BytePairs
 from course_lib.datasets.cifar10 import cifar10
 from course_lib.datasets.citations import cora
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
+from course_lib.datasets.clutter import clutter
 from course_lib.datasets.digit_scenes import Scenes, digit_scenes, ink_edges
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
@@ -16,9 +17,11 @@ from course_lib.datasets.graphs import Graph, karate_club, les_miserables
 from course_lib.datasets.handwritten import Digits, digits
 from course_lib.datasets.language_reference import language_reference
 from course_lib.datasets.mnist import mnist
+from course_lib.datasets.moving_digits import WALL, Films, moving_digits
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
 from course_lib.datasets.pictures import Pictures, few_of_each
 from course_lib.datasets.references import see_also
+from course_lib.datasets.same_or_different import ALONE, PAPER, TWIN, LabelledPixels, same_or_different, twins
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.secret_orders import Walks, secret_orders, walks
 from course_lib.datasets.sentence_pairs import multi30k
@@ -27,18 +30,24 @@ from course_lib.datasets.splits import Pair, Splits, split
 from course_lib.datasets.vocabulary import BEGIN, END, PADDING, UNKNOWN, Vocabulary, pad
 
 __all__ = [
+    "ALONE",
     "BEGIN",
     "END",
     "FORMATS",
     "LOCALES",
     "LUMA",
     "PADDING",
+    "PAPER",
     "PHOTOGRAPHS",
+    "TWIN",
     "UNKNOWN",
+    "WALL",
     "Augmentation",
     "BytePairs",
     "Digits",
+    "Films",
     "Graph",
+    "LabelledPixels",
     "Lookup",
     "Pair",
     "Pictures",
@@ -52,6 +61,7 @@ __all__ = [
     "WrongChecksum",
     "cache_folder",
     "cifar10",
+    "clutter",
     "colour_matrix",
     "cora",
     "dates",
@@ -68,6 +78,7 @@ __all__ = [
     "marked_neighbour",
     "matching_neighbour",
     "mnist",
+    "moving_digits",
     "multi30k",
     "number_words",
     "pad",
@@ -76,10 +87,12 @@ __all__ = [
     "recolour",
     "resize",
     "reversal",
+    "same_or_different",
     "secret_orders",
     "see_also",
     "spelled",
     "split",
+    "twins",
     "walks",
     "warp",
 ]

@@ -1,0 +1,53 @@
+"""Digits in clutter: one digit somewhere on a canvas, between pieces of others.
+
+After the cluttered MNIST of Mnih, Heess, Graves, Kavukcuoglu 2014, *Recurrent Models of Visual Attention*, section 4.1
+(https://arxiv.org/abs/1406.6247). Composed here, from the drawings of `datasets.mnist`, halved.
+"""
+
+import torch
+
+from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, require_pictures, stamp
+from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.splits import Splits
+
+_PIECE = 6
+
+
+def clutter(n_train: int, n_valid: int, n_test: int, side: int = 40, n_pieces: int = 12, seed: int = 0) -> Splits[Pictures]:
+    """Compose pictures of a digit in clutter, and name the digit.
+
+    Args:
+        n_train: pictures to learn from.
+        n_valid: pictures to choose by.
+        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        side: rows and columns of the canvas, 14 or more.
+        n_pieces: pieces of 6 × 6 pixels, cut out of other drawings and scattered; they may touch each other and the digit.
+        seed: decides everything.
+
+    Returns:
+        Splits of Pictures (n, 1, side, side) with the digits (n,) as labels.
+
+    Raises:
+        ValueError: a part has no picture, the canvas is smaller than a digit, or n_pieces is negative.
+    """
+    require_pictures(n_train, n_valid, n_test)
+    if side < SIDE or n_pieces < 0:
+        raise ValueError(f"a digit takes {SIDE} × {SIDE} pixels, and pieces are 0 or more; got side {side}, {n_pieces} pieces.")
+    generator = torch.Generator().manual_seed(seed)
+    parts = halved_digits(generator)
+    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
+    return Splits(*(_compose(n, part, side, n_pieces, generator) for n, part in sizes))
+
+
+def _compose(n: int, drawings: Drawings, side: int, n_pieces: int, generator: torch.Generator) -> Pictures:
+    def any_of(*sizes: int, below: int) -> torch.Tensor:
+        return torch.randint(below, sizes, generator=generator)
+
+    labels = any_of(n, below=10)
+    m = drawings.shape[1]
+    images = stamp(torch.zeros(n, side, side), drawings[labels, any_of(n, below=m)], any_of(n, 2, below=side - SIDE + 1))
+    middles = drawings[..., 2:-2, 2:-2].unfold(-2, _PIECE, 2).unfold(-2, _PIECE, 2).flatten(0, 3)
+    for _ in range(n_pieces):
+        pieces = middles[any_of(n, below=len(middles))]
+        images = stamp(images, pieces, any_of(n, 2, below=side - _PIECE + 1))
+    return Pictures(images.unsqueeze(1), labels)

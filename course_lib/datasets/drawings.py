@@ -1,0 +1,58 @@
+"""Drawings of digits to compose pictures and films from: those of MNIST, halved, no drawing in two parts."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.datasets.mnist import mnist
+from course_lib.datasets.splits import Splits
+
+SIDE = 14
+"""Rows and columns of a drawing."""
+Drawings = Float[Tensor, "10 m 14 14"]
+
+
+def halved_digits(generator: torch.Generator) -> Splits[Drawings]:
+    """Deal the 500 drawings of each digit: 350 to learn from, 50 to choose by, 100 to report on; ink from 0 to 1.
+
+    Args:
+        generator: decides which drawing falls to which part.
+
+    Returns:
+        Splits of drawings (10, m, 14, 14): one row for each digit, the means of 2 × 2 pixels.
+    """
+    shuffled = torch.randperm(500, generator=generator)
+    return Splits(*F.avg_pool2d(mnist().images, 2).view(10, 500, SIDE, SIDE)[:, shuffled].split([350, 50, 100], dim=1))
+
+
+def require_pictures(n_train: int, n_valid: int, n_test: int) -> None:
+    """Refuse a split with an empty part."""
+    if min(n_train, n_valid, n_test) < 1:
+        raise ValueError(f"each part needs a picture, got {n_train}, {n_valid} and {n_test}.")
+
+
+def pairs_of_kinds(n: int, n_kinds: int, generator: torch.Generator) -> tuple[Int[Tensor, "n 2"], Int[Tensor, "n"]]:
+    """Draw two digits for each of n pictures, of one kind in half of them: the kinds (n, 2), and 1 where they are one.
+
+    The first and the second are any of the n_kinds equally often, so neither alone says anything.
+    """
+    if not 2 <= n_kinds <= 10:
+        raise ValueError(f"two different kinds of digits are needed, and there are ten: n_kinds is {n_kinds}.")
+    same = torch.randperm(n, generator=generator) % 2
+    first = torch.randint(n_kinds, (n,), generator=generator)
+    other = (first + torch.randint(1, n_kinds, (n,), generator=generator)) % n_kinds
+    return torch.stack([first, torch.where(same == 1, first, other)], dim=1), same
+
+
+def stamp(
+    canvas: Float[Tensor, "*n H W"], drawings: Float[Tensor, "*n h w"], places: Int[Tensor, "*n 2"]
+) -> Float[Tensor, "*n H W"]:
+    """Lay a drawing on each canvas, its upper left corner at (row, column); where ink meets ink the darker stays."""
+    (H, W), (h, w) = canvas.shape[-2:], drawings.shape[-2:]
+    rows = torch.arange(H) - places[..., 0, None]
+    columns = torch.arange(W) - places[..., 1, None]
+    inside = ((rows >= 0) & (rows < h))[..., :, None] & ((columns >= 0) & (columns < w))[..., None, :]
+    index = (rows.clamp(0, h - 1)[..., :, None] * w + columns.clamp(0, w - 1)[..., None, :]).flatten(-2)
+    laid = drawings.flatten(-2).gather(-1, index).unflatten(-1, (H, W))
+    return torch.maximum(canvas, laid * inside)

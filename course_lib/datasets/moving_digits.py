@@ -1,0 +1,71 @@
+"""Films of a digit that passes behind a wall: does the one that went in come out again, or another?
+
+Composed here, from the drawings of `datasets.mnist`, halved. No picture of a film shows two digits, so that none alone tells:
+times must be compared.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, pairs_of_kinds, require_pictures, stamp
+from course_lib.datasets.splits import Splits
+
+WALL = 0.5
+"""How dark the wall is."""
+
+
+class Films(NamedTuple):
+    """Films (n, 1, T, H, W) with ink from 0 to 1, and a class for each, (n,)."""
+
+    films: Float[Tensor, "n 1 T H W"]
+    labels: Int[Tensor, "n"]
+
+
+def moving_digits(
+    n_train: int, n_valid: int, n_test: int, n_times: int = 6, height: int = 20, n_kinds: int = 10, seed: int = 0
+) -> Splits[Films]:
+    """Compose films of a digit that passes behind a wall, and say whether it is of another kind when it comes out.
+
+    Args:
+        n_train: films to learn from.
+        n_valid: films to choose by.
+        n_test: films to report on; no drawing of a digit stands in two parts.
+        n_times: pictures of a film, T, 2 or more; in the first the digit stands at one border, in the last at the other.
+        height: rows of a picture, 14 or more; the 42 columns are a third open, a third wall, a third open.
+        n_kinds: how many kinds of digits occur, the lowest first; 2 to 10.
+        seed: decides everything.
+
+    Returns:
+        Splits of Films (n, 1, T, height, 42); labels are 1 where the same kind comes out, in another drawing, 0 where another
+        kind does, half of either. Half of the digits pass from left to right, and all drift up or down on their way.
+
+    Raises:
+        ValueError: a part has no film, the film or its pictures are too small, or n_kinds is not 2 to 10.
+    """
+    require_pictures(n_train, n_valid, n_test)
+    if n_times < 2 or height < SIDE:
+        raise ValueError(f"a film needs two pictures or more, of {SIDE} rows or more; got {n_times} pictures of {height} rows.")
+    generator = torch.Generator().manual_seed(seed)
+    parts = halved_digits(generator)
+    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
+    return Splits(*(_films(n, part, n_times, height, n_kinds, generator) for n, part in sizes))
+
+
+def _films(n: int, drawings: Drawings, n_times: int, height: int, n_kinds: int, generator: torch.Generator) -> Films:
+    kinds, same = pairs_of_kinds(n, n_kinds, generator)
+    first = torch.randint(drawings.shape[1], (n,), generator=generator)
+    other = (first + torch.randint(1, drawings.shape[1], (n,), generator=generator)) % drawings.shape[1]
+    actors = drawings[kinds, torch.stack([first, other], dim=1)]
+    passed = torch.linspace(0, 1, n_times)
+    rows = torch.randint(height - SIDE + 1, (n, 2), generator=generator).float()
+    row = (rows[:, :1] + (rows[:, 1:] - rows[:, :1]) * passed).round().long()
+    column = (passed * 2 * SIDE).round().long().expand(n, n_times)
+    leftward = torch.randint(2, (n, 1), generator=generator) == 1
+    places = torch.stack([row, torch.where(leftward, 2 * SIDE - column, column)], dim=-1)
+    shown = actors[:, (passed > 0.5).long()]
+    films = stamp(torch.zeros(n, n_times, height, 3 * SIDE), shown, places)
+    films[..., SIDE : 2 * SIDE] = WALL
+    return Films(films.unsqueeze(1), same)

@@ -1,0 +1,114 @@
+"""Digits far apart, of one kind or of two: what decides is no digit, but how one is to another.
+
+Composed here, from the drawings of `datasets.mnist`, halved. After the same-different problems of Fleuret et al. 2011,
+*Comparing machines and humans on a visual categorization test* (https://doi.org/10.1073/pnas.1109168108).
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, pairs_of_kinds, require_pictures, stamp
+from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.splits import Splits
+
+PAPER, ALONE, TWIN = range(3)
+_CELL = 16
+
+
+class LabelledPixels(NamedTuple):
+    """Pictures (n, 1, H, W) with ink from 0 to 1, and a class for each pixel, (n, H, W)."""
+
+    images: Float[Tensor, "n 1 H W"]
+    labels: Int[Tensor, "n H W"]
+
+
+def same_or_different(
+    n_train: int, n_valid: int, n_test: int, side: int = 44, n_kinds: int = 10, seed: int = 0
+) -> Splits[Pictures]:
+    """Compose pictures of two digits at opposite borders, and say whether they are of one kind.
+
+    Args:
+        n_train: pictures to learn from.
+        n_valid: pictures to choose by.
+        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        side: rows and columns of the canvas, 28 or more; between the digits lie side - 28 rows, or columns.
+        n_kinds: how many kinds of digits occur, the lowest first; 2 to 10.
+        seed: decides everything.
+
+    Returns:
+        Splits of Pictures (n, 1, side, side); labels are 1 where both digits are of one kind, 0 where not, half of either. The
+        digits stand left and right, or above and below, never one drawing twice.
+
+    Raises:
+        ValueError: a part has no picture, two digits do not fit the canvas, or n_kinds is not 2 to 10.
+    """
+    require_pictures(n_train, n_valid, n_test)
+    if side < 2 * SIDE:
+        raise ValueError(f"two digits of {SIDE} × {SIDE} pixels do not fit side by side on {side} × {side}.")
+    generator = torch.Generator().manual_seed(seed)
+    parts = halved_digits(generator)
+    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
+    return Splits(*(_two(n, part, side, n_kinds, generator) for n, part in sizes))
+
+
+def twins(
+    n_train: int, n_valid: int, n_test: int, n_digits: int = 4, n_cells: int = 3, seed: int = 0
+) -> Splits[LabelledPixels]:
+    """Compose pictures of several digits, of which just two are of one kind, and label the pixels: `PAPER`, `ALONE`, `TWIN`.
+
+    Args:
+        n_train: pictures to learn from.
+        n_valid: pictures to choose by.
+        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        n_digits: digits of a picture, 2 to 11; all but two are of kinds of their own.
+        n_cells: the canvas has n_cells · n_cells cells of 16 × 16 pixels; a digit stands in one, moved by up to 2 pixels.
+        seed: decides everything.
+
+    Returns:
+        Splits of LabelledPixels: the ink of the two of one kind is `TWIN`, that of the others `ALONE`, all else `PAPER`.
+
+    Raises:
+        ValueError: a part has no picture, or there are too few or too many digits for kinds or cells.
+    """
+    require_pictures(n_train, n_valid, n_test)
+    if not 2 <= n_digits <= min(11, n_cells**2):
+        raise ValueError(f"{n_digits} digits: two must be of one kind, the others of ten, each in one of {n_cells**2} cells.")
+    generator = torch.Generator().manual_seed(seed)
+    parts = halved_digits(generator)
+    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
+    return Splits(*(_several(n, part, n_digits, n_cells, generator) for n, part in sizes))
+
+
+def _two(n: int, drawings: Drawings, side: int, n_kinds: int, generator: torch.Generator) -> Pictures:
+    kinds, same = pairs_of_kinds(n, n_kinds, generator)
+    which = _different(n, drawings.shape[1], 2, generator)
+    across = torch.randint(side - SIDE + 1, (n, 2), generator=generator)
+    beside = torch.randint(2, (n, 1), generator=generator) == 1
+    images = torch.zeros(n, side, side)
+    for i, along in enumerate((0, side - SIDE)):
+        place = torch.stack([torch.full((n,), along), across[:, i]], dim=1)
+        images = stamp(images, drawings[kinds[:, i], which[:, i]], torch.where(beside, place.flip(1), place))
+    return Pictures(images.unsqueeze(1), same)
+
+
+def _several(n: int, drawings: Drawings, n_digits: int, n_cells: int, generator: torch.Generator) -> LabelledPixels:
+    kinds = _different(n, 10, n_digits - 1, generator)
+    kinds = torch.cat([kinds[:, :1], kinds], dim=1)
+    which = _different(n, drawings.shape[1], n_digits, generator)
+    cells = _different(n, n_cells**2, n_digits, generator)
+    corners = _CELL * torch.stack([cells // n_cells, cells % n_cells], dim=-1)
+    places = corners + torch.randint(_CELL - SIDE + 1, corners.shape, generator=generator)
+    images, labels = torch.zeros(n, n_cells * _CELL, n_cells * _CELL), torch.full((n, n_cells * _CELL, n_cells * _CELL), PAPER)
+    for i in range(n_digits):
+        alone = stamp(torch.zeros_like(images), drawings[kinds[:, i], which[:, i]], places[:, i])
+        images = torch.maximum(images, alone)
+        labels[alone > 0.5] = TWIN if i < 2 else ALONE
+    return LabelledPixels(images.unsqueeze(1), labels)
+
+
+def _different(n: int, below: int, n_each: int, generator: torch.Generator) -> Int[Tensor, "n n_each"]:
+    """Draw n_each different numbers below `below`, n times over."""
+    return torch.rand(n, below, generator=generator).argsort(-1)[:, :n_each]

@@ -1,0 +1,60 @@
+"""Drawings are dealt once, stamped where they are told to, and pairs are of one kind half of the time."""
+
+import pytest
+import torch
+
+from course_lib.datasets.drawings import halved_digits, pairs_of_kinds, require_pictures, stamp
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_every_drawing_falls_to_one_part():
+    parts = halved_digits(rng())
+    assert [tuple(part.shape) for part in (parts.train, parts.valid, parts.test)] == [(10, n, 14, 14) for n in (350, 50, 100)]
+    together = torch.cat([parts.train, parts.valid, parts.test], dim=1)
+    assert len(together.flatten(0, 1).flatten(1).unique(dim=0)) == 5000
+    assert not torch.equal(halved_digits(rng(1)).test, parts.test)
+
+
+def test_a_stamp_by_hand():
+    """A drawing of 1 × 2 on 2 × 3, at (1, 1): darker ink stays, and nothing outside is touched."""
+    canvas = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
+    stamped = stamp(canvas, torch.tensor([[0.9, 0.1]]), torch.tensor([1, 1]))
+    torch.testing.assert_close(stamped, torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.9, 0.6]]))
+    assert canvas[1, 1] == 0.5
+
+
+def test_stamps_of_many_canvases_are_those_of_each():
+    drawings = torch.rand(3, 5, 4, 4, generator=rng())
+    places = torch.randint(7, (3, 5, 2), generator=rng())
+    stamped = stamp(torch.zeros(3, 5, 10, 11), drawings, places)
+    for i in range(3):
+        for j in range(5):
+            top, left = places[i, j]
+            by_hand = torch.zeros(10, 11)
+            by_hand[top : top + 4, left : left + 4] = drawings[i, j]
+            assert torch.equal(stamped[i, j], by_hand)
+
+
+@pytest.mark.parametrize("n_kinds", [2, 7, 10])
+def test_half_of_the_pairs_are_of_one_kind_and_neither_digit_tells(n_kinds):
+    kinds, same = pairs_of_kinds(2000, n_kinds, rng())
+    assert same.sum() == 1000
+    assert torch.equal(kinds[:, 0] == kinds[:, 1], same == 1)
+    for i in range(2):
+        assert kinds[:, i].unique().tolist() == list(range(n_kinds))
+        shares = torch.stack([same[kinds[:, i] == kind].float().mean() for kind in range(n_kinds)])
+        assert ((shares > 0.35) & (shares < 0.65)).all()
+
+
+@pytest.mark.parametrize("n_kinds", [1, 11])
+def test_too_few_or_too_many_kinds_are_refused(n_kinds):
+    with pytest.raises(ValueError, match=f"n_kinds is {n_kinds}"):
+        pairs_of_kinds(4, n_kinds, rng())
+
+
+def test_an_empty_part_is_refused():
+    with pytest.raises(ValueError, match="got 3, 0 and 5"):
+        require_pictures(3, 0, 5)
