@@ -39,11 +39,12 @@ PUBLIC = {
         sliced_local_attention split_heads strongest_arrows tiled_local_attention uniform_graph_attention
     """,
     "blocks": """
-        Block ConvNet Cost CrossAttention DecoderBlock FeedForward Kernels Residual SelfAttention Sizes Stack
-        Sublayer TokenMixing channel_mixing channel_mixing_by_convolution closing_norm convolution_cost
-        counted_cost decoder_block decoder_stack draw_weights encoder_block encoder_stack feed_forward
-        lean_token_mixing local_attention_cost mixer_block post_norm pre_norm pre_norm_encoder_block
-        reordered_token_mixing token_mixing token_mixing_by_convolution token_mixing_kernels
+        Block ContextOf ConvNet Cost CrossAttention DecoderBlock FeedForward Kernels Layer Residual
+        SelfAttention Sizes Stack Sublayer TokenMixing channel_mixing channel_mixing_by_convolution closing_norm
+        convolution convolution_cost counted_cost decoder_block decoder_stack draw_weights encoder_block
+        encoder_stack feed_forward lean_token_mixing local_attention_cost mixer_block post_norm pre_norm
+        pre_norm_encoder_block reordered_token_mixing token_mixing token_mixing_by_convolution
+        token_mixing_kernels
     """,
     "objectives": """
         BoxWeights Masked Matching SentencePairs SetLoss average_precision byol_loss corrupt deep_set_loss
@@ -52,20 +53,21 @@ PUBLIC = {
         next_token_loss nsp_pairs nt_xent previous_token_loss segment_input set_loss teacher_forced_loss unit
     """,
     "models": """
-        BERT BERT_BASE BERT_LARGE BYOL DETR GAT GCN GPT GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE
-        MIXER_SMALL TRANSFORMER_BASE TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE AdaptiveSteps Asked BahdanauDecoder
-        Beam Bootstrapped BothLanguageModels Cache CachedGPT Captioned Checkpoint Decoded DeiT Detected Document
-        ELMo Encoded Encoder Extension GATLayer Hierarchical LearnedQueries LinearMemory LinearTransformer
-        LuongDecoder MaskedWordHead Mixer MixerSizes NGram ObjectBlock PatchEncoder PlacedSelfAttention PlainDecoder
-        PointQueries Pondered Pretraining PretrainingBERT Probe Projected Said ScalarMix SentenceHead SeparateSteps
-        Seq2Seq SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TagHead Transformer TwoAnswers
-        Universal ViT Writing adaptive_step bahdanau_steps beam_search bert_parameters best_span block_parameters
-        both_ways cached_generate caption_step classification_head compose_document doubly_stochastic_penalty
-        ema_update ema_update_ extend_beam few_shot_prompt fine_tuned_head fused_both_ways generate
-        generate_recurrently gpt_parameters greedy halting_distribution hoisted_bahdanau_steps linear_probe
-        mix_states mixer_parameters next_word_probabilities places_of ponder_cost read_checkpoint repeat_block
-        rows_of sample scalar_mix shared_encoder soft_attention spectrum stacked_both_ways step_encoding top_k top_p
-        training_operations transformer_parameters vit_parameters xlnet_parameters zero_head
+        AdaptiveSteps Asked BERT BERT_BASE BERT_LARGE BYOL BahdanauDecoder Beam Bootstrapped BothLanguageModels
+        Cache CachedGPT Captioned Checkpoint DETR Decoded DeiT Detected Document ELMo Encoded Encoder Extension
+        GAT GATLayer GCN GPT GPT_1 GPT_2 GPT_3 Hierarchical LearnedQueries LinearMemory LinearTransformer
+        LuongDecoder MIXER_BASE MIXER_HUGE MIXER_LARGE MIXER_SMALL MaskedWordHead Mixer MixerSizes NGram
+        ObjectBlock PatchEncoder PictureMean PlacedSelfAttention PlainDecoder PointQueries Pondered Pretraining
+        PretrainingBERT Probe Projected Said ScalarMix Segmenter SentenceHead SeparateSteps Seq2Seq SharedSteps
+        ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TRANSFORMER_BASE TRANSFORMER_BIG TagHead
+        Transformer TwoAnswers Universal VIT_BASE VIT_HUGE VIT_LARGE ViT Writing adaptive_step bahdanau_steps
+        beam_search bert_parameters best_span block_parameters both_ways cached_generate caption_step
+        classification_head compose_document doubly_stochastic_penalty ema_update ema_update_ extend_beam
+        few_shot_prompt fine_tuned_head fused_both_ways generate generate_recurrently gpt_parameters greedy
+        halting_distribution hoisted_bahdanau_steps linear_probe mix_states mixer_parameters
+        next_word_probabilities places_of ponder_cost read_checkpoint repeat_block rows_of sample scalar_mix
+        shared_encoder soft_attention spectrum stacked_both_ways step_encoding top_k top_p training_operations
+        transformer_parameters vit_parameters xlnet_parameters zero_head
     """,
     "datasets": """
         ALONE Augmentation BEGIN BytePairs Digits END FORMATS Films Graph LOCALES LUMA LabelledPixels Lookup

@@ -1,7 +1,7 @@
 """A block = mix tokens, then mix channels: add & norm, the feed-forward network, the mixers, and what joins them."""
 
 from course_lib.blocks.block import Block, DecoderBlock
-from course_lib.blocks.convnet import ConvNet
+from course_lib.blocks.convnet import ContextOf, ConvNet, Layer, convolution
 from course_lib.blocks.costs import Cost, convolution_cost, counted_cost, local_attention_cost
 from course_lib.blocks.equations import decoder_block, encoder_block, pre_norm_encoder_block
 from course_lib.blocks.feedforward import FeedForward, feed_forward
@@ -25,12 +25,14 @@ from course_lib.blocks.token_mixing import (
 
 __all__ = [
     "Block",
+    "ContextOf",
     "ConvNet",
     "Cost",
     "CrossAttention",
     "DecoderBlock",
     "FeedForward",
     "Kernels",
+    "Layer",
     "Residual",
     "SelfAttention",
     "Sizes",
@@ -40,6 +42,7 @@ __all__ = [
     "channel_mixing",
     "channel_mixing_by_convolution",
     "closing_norm",
+    "convolution",
     "convolution_cost",
     "counted_cost",
     "decoder_block",

@@ -4,6 +4,9 @@ Simonyan & Zisserman 2015 (https://arxiv.org/abs/1409.1556) for small kernels in
 (https://arxiv.org/abs/1502.03167) for a normalisation between convolution and ReLU, which makes the bias superfluous:
 
     x ← ReLU(norm(K * x))        K: 3 × 3
+
+Another layer may stand in the place of the convolution, such as local attention (Ramachandran et al. 2019, section 3.2,
+https://arxiv.org/abs/1906.05909).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +15,28 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.shapes import Image
+
+Layer = Callable[[int, int, int], nn.Module]
+"""`layer(d_in, d_out, stride)` makes a module from (B, d_in, H, W) to (B, d_out, ⌈H / stride⌉, ⌈W / stride⌉)."""
+
+
+def convolution(d_in: int, d_out: int, stride: int) -> nn.Module:
+    """Make a convolution of 3 × 3 without bias: (B, d_in, H, W) to (B, d_out, ⌈H / stride⌉, ⌈W / stride⌉)."""
+    return nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=False)
+
+
+class ContextOf(nn.Module):
+    """Hand on what an attention mixed, and not its weights: so it may stand where a layer gives one tensor."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        """Take the attention, such as `NonLocal(d_in)`; its `d_out` is the features of its context."""
+        super().__init__()
+        self.attention = attention
+        self.d_out = attention.d_out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the context of the attention over x."""
+        return self.attention(x).context
 
 
 class ConvNet(nn.Module):
@@ -26,8 +51,17 @@ class ConvNet(nn.Module):
         widths: Sequence[int] = (32, 64, 64),
         strides: Sequence[int] = (2, 1, 2),
         norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
+        layer: Layer = convolution,
     ) -> None:
-        """Stack one layer for each width; `norm(width)` makes the normalisation between convolution and ReLU.
+        """Stack one layer for each width.
+
+        Args:
+            d_in: features of a pixel that comes in.
+            widths: features of a pixel behind each layer.
+            strides: of each layer.
+            norm: `norm(width)` makes the normalisation between layer and ReLU.
+            layer: `layer(before, width, stride)` makes what mixes pixels; with local attention,
+                `lambda d_in, d_out, stride: ContextOf(LocalAttention(d_in, d_out, n_heads, size, stride))`.
 
         Raises:
             ValueError: there are not as many strides as widths, or there is none.
@@ -37,7 +71,7 @@ class ConvNet(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for before, width, stride in zip((d_in, *widths), widths, strides, strict=False):
-            layers += [nn.Conv2d(before, width, 3, stride, padding=1, bias=False), norm(width), nn.ReLU()]
+            layers += [layer(before, width, stride), norm(width), nn.ReLU()]
         self.layers = nn.Sequential(*layers)
         self.d_out = widths[-1]
 

@@ -57,6 +57,7 @@ from course_lib.models.scale import (
     transformer_parameters,
     xlnet_parameters,
 )
+from course_lib.models.segmenter import PictureMean, Segmenter
 from course_lib.models.seq2seq import Decoded, PlainDecoder, Seq2Seq, Spoken
 from course_lib.models.simclr import Projected, SimCLR
 from course_lib.models.transformer import Transformer, Writing
@@ -134,6 +135,7 @@ __all__ = [
     "NGram",
     "ObjectBlock",
     "PatchEncoder",
+    "PictureMean",
     "PlacedSelfAttention",
     "PlainDecoder",
     "PointQueries",
@@ -144,6 +146,7 @@ __all__ = [
     "Projected",
     "Said",
     "ScalarMix",
+    "Segmenter",
     "SentenceHead",
     "SeparateSteps",
     "Seq2Seq",

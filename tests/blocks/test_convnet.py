@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.blocks import ConvNet
+from course_lib.attention import LocalAttention, NonLocal, NonLocalBlock
+from course_lib.blocks import ContextOf, ConvNet
+from course_lib.teaching import record
 
 B, H, W = 2, 13, 17
 
@@ -49,3 +51,35 @@ def test_widths_and_strides_must_be_as_many():
         ConvNet(3, (5, 7), (2,))
     with pytest.raises(ValueError, match="got 0 and 0"):
         ConvNet(3, (), ())
+
+
+def attentive(d_in, d_out, stride):
+    return ContextOf(LocalAttention(d_in, d_out, n_heads=2, size=3, stride=stride))
+
+
+def test_local_attention_may_stand_in_the_place_of_the_convolution():
+    torch.manual_seed(0)
+    net = ConvNet(3, (8, 12), (2, 1), layer=attentive).double()
+    images = torch.randn(B, 3, H, W, dtype=torch.float64)
+    x = images
+    for attention, norm in ((net.layers[0].attention, net.layers[1]), (net.layers[3].attention, net.layers[4])):
+        x = norm(attention(x).context).relu()
+    torch.testing.assert_close(net(images), x)
+    assert net(images).shape == (B, 12, 7, 9)
+
+
+def test_its_attention_is_recorded_under_its_name():
+    net = ConvNet(3, (8, 12), (2, 1), layer=attentive)
+    with record(net) as seen:
+        net(torch.randn(B, 3, H, W))
+    assert {name: tuple(found[0].weights.shape) for name, found in seen.items()} == {
+        "layers.0.attention": (B, 2, 7, 9, 9),
+        "layers.3.attention": (B, 2, 7, 9, 9),
+    }
+
+
+def test_a_non_local_block_between_two_nets_changes_nothing_at_the_start():
+    first, second = ConvNet(3, (8,), (2,)).eval(), ConvNet(8, (5,), (1,)).eval()
+    block = NonLocalBlock(8, NonLocal(8)).eval()
+    images = torch.randn(B, 3, H, W)
+    torch.testing.assert_close(nn.Sequential(first, block, second)(images), second(first(images)))

@@ -1,0 +1,54 @@
+"""A segmenter: a class for every pixel, from features of its own and from what the whole picture adds to them.
+
+Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3.3 and figure 2
+(https://openaccess.thecvf.com/content_CVPR_2019/html/Zhang_Co-Occurrent_Features_in_Semantic_Segmentation_CVPR_2019_paper.html):
+
+    logits = W [x ; c_1(x) ; c_2(x) ; …]        c: co-occurrent features, the mean of the picture
+
+at each pixel of the backbone's map x, then brought to the size of the picture.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.shapes import Image
+
+
+class PictureMean(nn.Module):
+    """Tell every pixel the mean of the picture: (B, d, H, W) to the same shape, without parameters."""
+
+    def __init__(self, d_in: int) -> None:
+        super().__init__()
+        self.d_out = d_in
+
+    def forward(self, x: Image) -> Image:
+        """Spread the mean over all pixels of x (B, d, H, W)."""
+        return x.mean((2, 3), keepdim=True).expand_as(x)
+
+
+class Segmenter(nn.Module):
+    """A backbone, what its map is completed by, and one layer that names the class of each pixel."""
+
+    def __init__(self, backbone: nn.Module, n_classes: int, contexts: Sequence[nn.Module] = ()) -> None:
+        """Put the parts together.
+
+        Args:
+            backbone: images (B, C, H, W) to a map (B, backbone.d_out, h, w), such as `ConvNet`.
+            n_classes: classes of a pixel.
+            contexts: each gives a map (B, context.d_out, h, w) from the backbone's: `PictureMean(d)`, or an attention, such as
+                `CoOccurrent(d, d_k, d_v)` or `NonLocal(d)`, in `ContextOf`. None: each pixel knows what its backbone saw.
+        """
+        super().__init__()
+        self.backbone = backbone
+        self.contexts = nn.ModuleList(contexts)
+        self.W = nn.Conv2d(backbone.d_out + sum(context.d_out for context in contexts), n_classes, 1)
+
+    def forward(self, images: Image) -> Float[Tensor, "B n_classes H W"]:
+        """Give the logits of each pixel, those of the map interpolated to the size of the images."""
+        x = self.backbone(images)
+        logits = self.W(torch.cat([x, *(context(x) for context in self.contexts)], dim=1))
+        return F.interpolate(logits, images.shape[2:], mode="bilinear", align_corners=False)
