@@ -5,7 +5,19 @@ import platform
 
 import torch
 
-from benchmarks import grading, graph, language, linear, multihead, patches, recurrent, self_supervision, seq2seq
+from benchmarks import (
+    detection,
+    grading,
+    graph,
+    language,
+    linear,
+    multihead,
+    patches,
+    pixels,
+    recurrent,
+    self_supervision,
+    seq2seq,
+)
 from benchmarks.timing import table
 
 ROOMS = {
@@ -15,7 +27,9 @@ ROOMS = {
     "linear": linear.rows,
     "language": language.rows,
     "graph": graph.rows,
+    "pixels": pixels.rows,
     "patches": patches.rows,
+    "detection": detection.rows,
     "self_supervision": self_supervision.rows,
 }
 

@@ -71,7 +71,7 @@ def matching_cost(
     real = (classes >= 0)[..., None, :]
     wanted = classes.clamp(min=0)[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
     probability = logits.softmax(-1).gather(-1, wanted)
-    distance = (boxes[..., :, None, :] - targets[..., None, :, :]).abs().sum(-1)
+    distance = torch.cdist(boxes, targets, p=1)
     agreement = giou(to_corners(boxes), to_corners(targets))
     cost = -weights[0] * probability + weights[1] * distance - weights[2] * agreement
     return torch.where(real, cost, 0.0)

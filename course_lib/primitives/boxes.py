@@ -41,7 +41,8 @@ def to_centres(corners: Boxes) -> Boxes:
 
 def area(corners: Boxes) -> Float[Tensor, "*batch"]:
     """Measure boxes (*batch, 4) given by their corners; 0 for one whose right or lower edge lies before the other."""
-    return (corners[..., 2:] - corners[..., :2]).clamp(min=0).prod(-1)
+    width, height = (corners[..., 2:] - corners[..., :2]).clamp(min=0).unbind(-1)
+    return width * height
 
 
 class Overlap(NamedTuple):
@@ -66,7 +67,8 @@ def overlap(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> O
     first, second = a[..., :, None, :], b[..., None, :, :]
     top_left = torch.maximum(first[..., :2], second[..., :2])
     bottom_right = torch.minimum(first[..., 2:], second[..., 2:])
-    shared = (bottom_right - top_left).clamp(min=0).prod(-1)
+    width, height = (bottom_right - top_left).clamp(min=0).unbind(-1)
+    shared = width * height
     return Overlap(shared, area(first) + area(second) - shared)
 
 
@@ -103,6 +105,7 @@ def giou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Floa
     first, second = a[..., :, None, :], b[..., None, :, :]
     top_left = torch.minimum(first[..., :2], second[..., :2])
     bottom_right = torch.maximum(first[..., 2:], second[..., 2:])
-    around = (bottom_right - top_left).clamp(min=0).prod(-1)
+    width, height = (bottom_right - top_left).clamp(min=0).unbind(-1)
+    around = width * height
     tiny = torch.finfo(covered.dtype).tiny
     return shared / covered.clamp(min=tiny) - (around - covered) / around.clamp(min=tiny)
