@@ -11,6 +11,7 @@ from course_lib.datasets.citations import cora
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
 from course_lib.datasets.clutter import clutter
 from course_lib.datasets.digit_scenes import Scenes, digit_scenes, ink_edges
+from course_lib.datasets.display_names import DisplayName, display_names
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.graphs import Graph, karate_club, les_miserables
@@ -28,6 +29,7 @@ from course_lib.datasets.sentence_pairs import multi30k
 from course_lib.datasets.spelled_numbers import number_words, spelled
 from course_lib.datasets.splits import Pair, Splits, split
 from course_lib.datasets.vocabulary import BEGIN, END, PADDING, UNKNOWN, Vocabulary, pad
+from course_lib.datasets.word_pieces import word_pieces
 
 __all__ = [
     "ALONE",
@@ -45,6 +47,7 @@ __all__ = [
     "Augmentation",
     "BytePairs",
     "Digits",
+    "DisplayName",
     "Films",
     "Graph",
     "LabelledPixels",
@@ -67,6 +70,7 @@ __all__ = [
     "dates",
     "digit_scenes",
     "digits",
+    "display_names",
     "download",
     "few_of_each",
     "ink_edges",
@@ -95,4 +99,5 @@ __all__ = [
     "twins",
     "walks",
     "warp",
+    "word_pieces",
 ]

@@ -1,0 +1,45 @@
+"""A text as the published BERTs read it: words in small letters, cut greedily into the longest pieces of their vocabulary.
+
+Wu et al. 2016, section 4.1 (https://arxiv.org/abs/1609.08144); Devlin et al. 2019, section 3 (https://arxiv.org/abs/1810.04805),
+whose ## marks a piece that goes on with a word. This is the reading of the "uncased" models: accents are dropped as well.
+
+    unaffable  →  un ##aff ##able
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator
+
+
+def word_pieces(text: str, vocabulary: Collection[str], unknown: str = "[UNK]") -> list[str]:
+    """Cut a text.
+
+    Args:
+        text: any text.
+        vocabulary: the pieces that there are, such as the lines of a published `vocab.txt`, as a set or as the keys of a dict.
+        unknown: what stands for a word that cannot be cut into pieces.
+
+    Returns:
+        pieces, in order; punctuation marks are words of their own.
+    """
+    plain = "".join(sign for sign in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(sign) != "Mn")
+    return [
+        piece for word in re.findall(r"\w+|[^\w\s]", plain.replace("_", " _ ")) for piece in _cut(word, vocabulary) or [unknown]
+    ]
+
+
+def _cut(word: str, vocabulary: Collection[str]) -> list[str]:
+    """The pieces of a word, each the longest that fits; none where no piece fits somewhere."""
+    pieces: list[str] = []
+    while word:
+        piece = next((piece for piece in _beginnings(word, bool(pieces)) if piece in vocabulary), None)
+        if piece is None:
+            return []
+        pieces.append(piece)
+        word = word[len(piece.removeprefix("##") if len(pieces) > 1 else piece) :]
+    return pieces
+
+
+def _beginnings(word: str, goes_on: bool) -> Iterator[str]:
+    """Give the beginnings of a word, the longest first, marked where they go on with it."""
+    return ("##" * goes_on + word[:n] for n in range(len(word), 0, -1))
