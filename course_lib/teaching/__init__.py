@@ -9,6 +9,7 @@ from course_lib.teaching.networks import network
 from course_lib.teaching.progress import progress
 from course_lib.teaching.record import record
 from course_lib.teaching.show import show
+from course_lib.teaching.weight_maps import weight_maps
 from course_lib.teaching.widgets import explore
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "progress",
     "record",
     "show",
+    "weight_maps",
 ]
