@@ -1,0 +1,163 @@
+"""Exercise 12.2, overlap: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.primitives import area
+
+HINTS = (
+    (
+        "Two boxes that overlap share a box. Where is its left edge: at the left edge of the one that begins first, or of the "
+        "one that begins later? What becomes of its width when the two lie apart?"
+    ),
+    (
+        "Give both lists an axis for the other one, (…, n, 1, 4) and (…, 1, m, 4). The shared box runs from the larger of the "
+        "first corners to the smaller of the second ones; each of its sides is at least 0 before you multiply."
+    ),
+    (
+        "shared = width · height of `torch.minimum(a[…, 2:], b[…, 2:]) - torch.maximum(a[…, :2], b[…, :2])`, clamped at 0; "
+        "covered = area of a + area of b - shared, because the shared part was counted twice."
+    ),
+)
+
+
+def multiplies_negative_sides(a, b):
+    """You never clamp the sides at 0. For boxes that lie apart in both directions the two sides are negative, and their
+    product is a positive area that does not exist."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    width, height = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).unbind(-1)
+    shared = width * height
+    return shared, area(a) + area(b) - shared
+
+
+def clamps_the_product(a, b):
+    """You clamp the area and not the sides. A negative product becomes 0, but two negative sides make a positive one: clamp
+    each side before you multiply."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    width, height = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).unbind(-1)
+    shared = (width * height).clamp(min=0)
+    return shared, area(a) + area(b) - shared
+
+
+def takes_the_box_around_both(a, b):
+    """You take the smaller of the first corners and the larger of the second. That is the box around both; what they share
+    begins where the later one begins, and ends where the first one ends."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    width, height = (torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])).clamp(min=0).unbind(-1)
+    shared = width * height
+    return shared, area(a) + area(b) - shared
+
+
+def counts_the_shared_part_twice(a, b):
+    """Your covered area is the sum of both boxes. What they share lies in both of them, and was counted twice."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    return sides[..., 0] * sides[..., 1], area(a) + area(b)
+
+
+def covers_the_box_around_both(a, b):
+    """You give the box around both as what they cover. It also holds corners that neither of them covers: the union is smaller
+    than that."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    around = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
+    return sides[..., 0] * sides[..., 1], around[..., 0] * around[..., 1]
+
+
+def takes_the_shared_part_off_twice(a, b):
+    """You subtract the shared area from either box. Then it is left out altogether: of two equal boxes yours cover nothing."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - 2 * shared
+
+
+def lists_the_second_boxes_in_rows(a, b):
+    """Your rows are the boxes of b and your columns those of a. It is asked for the other way round: (…, n, m), a row for each
+    box of a."""
+    a, b = a[..., None, :, :], b[..., :, None, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - shared
+
+
+def divides_already(a, b):
+    """You give the ratio of the two areas in the place of the second. IoU comes later; here both areas are asked for."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, shared / (area(a) + area(b) - shared).clamp(min=1e-12)
+
+
+def compares_widths_only(a, b):
+    """You take the width that both share as the area. Two boxes one above the other share a width and no area: multiply by the
+    height that they share."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    shared = (torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])).clamp(min=0)
+    return shared, area(a) + area(b) - shared
+
+
+def counts_edges_as_pixels(a, b):
+    """You add 1 to every side, as for pixels that are counted from first to last. These boxes have edges, in parts of the
+    picture: the width is the difference."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2]) + 1).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - shared
+
+
+def takes_the_first_list_twice(a, b):
+    """You add the area of the first box twice, where the second belongs. It shows as soon as the two are not of one size."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, 2 * area(a) - shared
+
+
+def by_edges_that_are_cut(a, b):
+    """Each box of b cut to the inside of each box of a; what is left of it is shared."""
+    a, b = a.unsqueeze(-2), b.unsqueeze(-3)
+    left = b.clamp(min=torch.cat([a[..., :2], a[..., :2]], -1), max=torch.cat([a[..., 2:], a[..., 2:]], -1))
+    shared = area(left)
+    return shared, area(a) + (area(b) - shared)
+
+
+def side_by_side_in_double_precision(a, b):
+    """Widths and heights on their own, in float64."""
+    (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = (t.double().unbind(-1) for t in (a, b))
+
+    def shared_side(a_1, a_2, b_1, b_2):
+        first, last = torch.maximum(a_1[..., None], b_1[..., None, :]), torch.minimum(a_2[..., None], b_2[..., None, :])
+        return torch.relu(last - first)
+
+    shared = shared_side(ax1, ax2, bx1, bx2) * shared_side(ay1, ay2, by1, by2)
+    covered = ((ax2 - ax1) * (ay2 - ay1))[..., None] + ((bx2 - bx1) * (by2 - by1))[..., None, :] - shared
+    return shared.to(a.dtype), covered.to(a.dtype)
+
+
+def pair_by_pair(a, b):
+    """Two loops over the boxes."""
+    shared = [[_shared(a[..., i, :], b[..., j, :]) for j in range(b.shape[-2])] for i in range(a.shape[-2])]
+    shared = torch.stack([torch.stack(row, -1) for row in shared], -2)
+    return shared, area(a)[..., None] + area(b)[..., None, :] - shared
+
+
+def _shared(a, b):
+    width = torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])
+    height = torch.minimum(a[..., 3], b[..., 3]) - torch.maximum(a[..., 1], b[..., 1])
+    return torch.where((width > 0) & (height > 0), width * height, torch.zeros_like(width))
+
+
+WRONG = (
+    multiplies_negative_sides,
+    clamps_the_product,
+    takes_the_box_around_both,
+    counts_the_shared_part_twice,
+    covers_the_box_around_both,
+    takes_the_shared_part_off_twice,
+    lists_the_second_boxes_in_rows,
+    divides_already,
+    compares_widths_only,
+    counts_edges_as_pixels,
+    takes_the_first_list_twice,
+)
+RIGHT = (by_edges_that_are_cut, side_by_side_in_double_precision, pair_by_pair)
