@@ -1,0 +1,1 @@
+"""Exercises of lecture 12, detection."""
