@@ -13,6 +13,7 @@ with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N places. Without a soft
 θ (φᵀ g) / N, and the N × N numbers are never there.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -78,8 +79,14 @@ def fused_embedded_gaussian(
 
 
 def fused_dot_attention(q: Queries, k: Keys, v: Values) -> Attended:
-    """Compute the context of `dot_attention`, which has no scale, by torch's fused kernel; the weights are None."""
-    return Attended(F.scaled_dot_product_attention(q, k, v, scale=1.0), None)
+    """Compute the context of `dot_attention`, which has no scale, by torch's fused kernel; the weights are None.
+
+    The kernel wants just two axes in front, and features side by side in memory; else it silently builds the N × N numbers.
+    """
+    batch = q.shape[:-2]
+    packed = (x.reshape(math.prod(batch), 1, *x.shape[-2:]).contiguous() for x in (q, k, v))
+    context = F.scaled_dot_product_attention(*packed, scale=1.0)
+    return Attended(context.reshape(*batch, *context.shape[-2:]), None)
 
 
 def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
