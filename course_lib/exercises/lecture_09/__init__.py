@@ -1,0 +1,1 @@
+"""Exercises of lecture 09, Attention over pixels."""
