@@ -70,12 +70,13 @@ PUBLIC = {
         transformer_parameters vit_parameters xlnet_parameters zero_head
     """,
     "datasets": """
-        ALONE Augmentation BEGIN BytePairs Digits DisplayName END FORMATS Films Graph LOCALES LUMA LabelledPixels
-        Lookup PADDING PAPER PHOTOGRAPHS Pair Pictures Recall Reversal Scenes Splits TWIN UNKNOWN Unreachable
-        Vocabulary WALL Walks WrongChecksum cache_folder cifar10 clutter colour_matrix cora dates digit_scenes digits
-        display_names download few_of_each ink_edges joined karate_club language_reference les_miserables lookup
-        marked_neighbour matching_neighbour mnist moving_digits multi30k number_words pad photographs recall recolour
-        resize reversal same_or_different secret_orders see_also spelled split twins walks warp word_pieces
+        ALONE BEGIN END FORMATS LOCALES LUMA PADDING PAPER PHOTOGRAPHS TWIN UNKNOWN WALL Augmentation
+        BytePairs Digits DisplayName Films Graph LabelledPixels Lookup Pair Pictures Recall Reversal Scenes
+        Splits Sums Unreachable Vocabulary Walks WrongChecksum cache_folder cifar10 clutter colour_matrix
+        cora dates digit_scenes digits display_names download few_of_each ink_edges joined karate_club
+        language_reference les_miserables lookup marked_neighbour matching_neighbour mnist moving_digits
+        multi30k number_words pad photographs recall recolour resize reversal same_or_different
+        secret_orders see_also spelled split sums twins walks warp word_pieces
     """,
     "training": "Step batches train",
     "teaching": "ClaimFailed at_scale claim clouds device explore ledger network peak_memory plots progress record show "

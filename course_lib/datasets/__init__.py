@@ -28,6 +28,7 @@ from course_lib.datasets.secret_orders import Walks, secret_orders, walks
 from course_lib.datasets.sentence_pairs import multi30k
 from course_lib.datasets.spelled_numbers import number_words, spelled
 from course_lib.datasets.splits import Pair, Splits, split
+from course_lib.datasets.sums import Sums, sums
 from course_lib.datasets.vocabulary import BEGIN, END, PADDING, UNKNOWN, Vocabulary, pad
 from course_lib.datasets.word_pieces import word_pieces
 
@@ -58,6 +59,7 @@ __all__ = [
     "Reversal",
     "Scenes",
     "Splits",
+    "Sums",
     "Unreachable",
     "Vocabulary",
     "Walks",
@@ -97,6 +99,7 @@ __all__ = [
     "spelled",
     "split",
     "twins",
+    "sums",
     "walks",
     "warp",
     "word_pieces",

@@ -173,8 +173,16 @@ class Universal(nn.Module):
         self.steps = steps
         self.readout = nn.Linear(d_model, n_classes)
 
-    def forward(self, tokens: Tokens, lengths: Lengths | None = None) -> tuple[Float[Tensor, "B T n_classes"], Pondered]:
-        """Read tokens (B, T) of these lengths (B,): logits (B, T, n_classes) for each token, and what thinking took."""
-        mask = None if lengths is None else padding_mask(lengths, tokens.shape[1])
+    def forward(
+        self, tokens: Tokens, lengths: Lengths | None = None, mask: Mask | None = None
+    ) -> tuple[Float[Tensor, "B T n_classes"], Pondered]:
+        """Read tokens (B, T) of these lengths (B,), each of which may look where `mask`, broadcastable to (B, T, T), is True.
+
+        Returns:
+            logits (B, T, n_classes) for each token, and what thinking took.
+        """
+        if lengths is not None:
+            real = padding_mask(lengths, tokens.shape[1])
+            mask = real if mask is None else real & mask
         pondered = self.steps(self.tokens(tokens), mask)
         return self.readout(pondered.states), pondered

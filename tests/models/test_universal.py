@@ -175,6 +175,22 @@ def test_a_sequence_alone_is_read_as_in_a_padded_batch(steps):
         torch.testing.assert_close(thought.cost[0], pondered.cost[row, :length])
 
 
+def test_a_model_looks_where_the_mask_and_the_lengths_let_it():
+    """Each at itself and its left neighbour: two steps see two places back, and never the padding."""
+    neighbours = torch.ones(T, T, dtype=torch.bool).tril().triu(-1)
+    model = Universal(N, C, D, SharedSteps(block(), 2)).double()
+    x = model.tokens(TOKENS).detach().requires_grad_()
+    model.steps(x, neighbours).states[:, 4].sum().backward()
+    assert x.grad.abs().sum((0, 2)).ne(0).tolist() == [False, False, True, True, True]
+    both, _ = model(TOKENS, LENGTHS, neighbours)
+    padded = TOKENS.clone()
+    padded[~REAL] = 0
+    torch.testing.assert_close(both[REAL], model(padded, LENGTHS, neighbours)[0][REAL])
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone, _ = model(TOKENS[row : row + 1, :length], mask=neighbours[:length, :length])
+        torch.testing.assert_close(alone[0], both[row, :length])
+
+
 def test_shares_of_a_model_sum_to_1_and_fixed_steps_cost_their_number():
     _, thought = Universal(N, C, D, adaptive()).double()(TOKENS)
     torch.testing.assert_close(thought.shares.sum(-1), torch.ones(B, T, dtype=torch.float64))

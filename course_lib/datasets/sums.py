@@ -1,0 +1,72 @@
+"""Binary addition: what a column becomes may hang on a column far away, because the carry walks.
+
+The task on which Dehghani et al. 2019, section 4.2 (https://arxiv.org/abs/1807.03819), ask whether a model that learned short
+numbers adds longer ones. As there, the numbers stand at a random place, so that no place is new in a test, only the length.
+
+    s_t = a_t ⊕ b_t ⊕ c_t        c_{t+1} = 1 where at least two of a_t, b_t, c_t are 1
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_lib.datasets.distinct import distinct_rows
+from course_lib.datasets.splits import Splits
+from course_lib.shapes import Tokens
+
+
+class Sums(NamedTuple):
+    """Sums in columns, the lowest digit first.
+
+    `columns` (B, T) = 2a + b in 0…3, `digits` (B, T) of the sum, and `walks` (B, T): how many columns the carry that
+    arrives here may have come through; 0 in the first column, and 1 where the column before settles it alone.
+    """
+
+    columns: Tokens
+    digits: Tokens
+    walks: Tokens
+
+
+def sums(n_train: int, n_valid: int, n_test: int, *, n_digits: int = 10, T: int = 21, seed: int = 0) -> Splits[Sums]:
+    """Draw different pairs of numbers and add each up, digit by digit.
+
+    Args:
+        n_train: sums to learn from.
+        n_valid: sums to choose by.
+        n_test: sums to report on; no sum stands in two parts.
+        n_digits: binary digits of either number, the highest of which may be 0.
+        T: columns; the numbers are shifted to the left by 0 … T - n_digits - 1 of them, so that the carry always finds room.
+        seed: decides the draw.
+
+    Returns:
+        Splits of Sums; the columns beside the numbers are 0.
+
+    Raises:
+        ValueError: there is no digit, no room for the last carry, or there are fewer different sums than asked for.
+    """
+    if not 1 <= n_digits < T:
+        raise ValueError(f"need at least one digit and a column more than digits, got n_digits={n_digits} and T={T}.")
+
+    def draw(n: int, generator: torch.Generator) -> Tokens:
+        columns = torch.randint(4, (n, n_digits), generator=generator)
+        places = torch.randint(T - n_digits, (n, 1), generator=generator) + torch.arange(n_digits)
+        return torch.zeros(n, T, dtype=torch.long).scatter_(1, places, columns)
+
+    sizes = [n_train, n_valid, n_test]
+    rows = distinct_rows(draw, sum(sizes), of=4**n_digits, seed=seed)
+    return Splits(*(Sums(part, *_add(part)) for part in rows.split(sizes)))
+
+
+def _add(columns: Tokens) -> tuple[Tokens, Tokens]:
+    """Add as on paper, from the lowest column on; count how far each carry may have walked."""
+    carry, walk = torch.zeros_like(columns[:, 0]), torch.zeros_like(columns[:, 0])
+    digits: list[Tensor] = []
+    walks: list[Tensor] = []
+    for column in columns.unbind(1):
+        a, b = column // 2, column % 2
+        digits.append((a + b + carry) % 2)
+        walks.append(walk)
+        carry = (a + b + carry) // 2
+        walk = torch.where(a == b, 1, walk + 1)
+    return torch.stack(digits, dim=1), torch.stack(walks, dim=1)
