@@ -11,13 +11,25 @@ from tests.exercises.answers import (
     lecture_05,
     lecture_07,
     lecture_08,
+    lecture_13,
     lecture_14,
     lecture_15,
     lecture_16,
 )
 from tests.exercises.answers.two_mistakes import TWO_MISTAKES
 
-LECTURES = (lecture_01, lecture_02, lecture_04, lecture_05, lecture_07, lecture_08, lecture_14, lecture_15, lecture_16)
+LECTURES = (
+    lecture_01,
+    lecture_02,
+    lecture_04,
+    lecture_05,
+    lecture_07,
+    lecture_08,
+    lecture_13,
+    lecture_14,
+    lecture_15,
+    lecture_16,
+)
 STRANGERS = [(id, answer) for lecture in LECTURES for id, answers in lecture.STRANGERS.items() for answer in answers]
 RELATIVES = [relative for lecture in LECTURES for relative in lecture.RELATIVES]
 

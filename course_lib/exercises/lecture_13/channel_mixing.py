@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.blocks import channel_mixing
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     (
         "Take one place by itself: a row of d numbers. The network reads this row and writes another of the same length. "
@@ -124,3 +127,50 @@ WRONG = (
     averages_the_places,
 )
 RIGHT = (in_einsum, place_by_place, as_convolutions, unit_by_unit)
+
+
+def _network(draw: Draw, B: int, N: int, d: int, d_c: int, biases: float = 1.0) -> Call:
+    W_3, W_4 = draw.normal(d_c, d, scale=d**-0.5), draw.normal(d, d_c)
+    return draw.normal(B, N, d), W_3, biases * draw.normal(d_c), W_4, biases * draw.normal(d)
+
+
+def _images(draw: Draw) -> list[Call]:
+    N, d, d_c = draw.sizes(3)
+    return [_network(draw, 2, N, d, d_c), _network(draw, 1, d, N, d_c)]
+
+
+def _one_channel(draw: Draw) -> list[Call]:
+    """One channel and one hidden unit: every place shows what the activation does to a number from -3 to 3."""
+    numbers = torch.linspace(-3, 3, 13).view(1, -1, 1)
+    return [(numbers, torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), torch.zeros(1))]
+
+
+exercise = Exercise(
+    id="13.2",
+    title="Mix the channels",
+    reference=channel_mixing,
+    properties=(
+        runs_on(_images),
+        has_shape("A number for each place and channel, in their old order.", _images),
+        Property("activation", "Between the two layers stands GELU, exactly.", _one_channel, points=2),
+        Property(
+            "channels",
+            "Both layers act on the row of a place, whatever stands in the others.",
+            lambda draw: [_network(draw, 2, 5, 3, 7, biases=0.0), _network(draw, 3, 1, 7, 2, biases=0.0)],
+            points=2,
+            needs=("activation",),
+        ),
+        Property(
+            "square",
+            "The same where there are as many places as channels, and hidden units.",
+            lambda draw: [_network(draw, 2, 5, 5, 3, biases=0.0), _network(draw, 2, 3, 3, 3, biases=0.0)],
+            needs=("activation",),
+        ),
+        Property("biases", "b_3 stands before the GELU, b_4 behind the last layer.", _images, points=2, needs=("channels",)),
+        has_gradient(_images, needs=("biases",)),
+        leaves_inputs(_images),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,7 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.blocks import channel_mixing, token_mixing
+from course_lib.blocks import channel_mixing, mixer_block, token_mixing
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 from course_lib.primitives import layer_norm
 
 HINTS = (
@@ -155,3 +156,61 @@ WRONG = (
     normalises_at_the_end,
 )
 RIGHT = (one_half_for_both, in_einsum, image_by_image)
+
+
+def _four(draw: Draw, n: int, hidden: int, speaks: float) -> tuple[torch.Tensor, ...]:
+    W_in, W_out = draw.normal(hidden, n, scale=n**-0.5), draw.normal(n, hidden, scale=hidden**-0.5)
+    return W_in, draw.normal(hidden), speaks * W_out, speaks * draw.normal(n)
+
+
+def _block(draw: Draw, B: int, N: int, d: int, tokens: float = 1.0, channels: float = 1.0) -> Call:
+    """A block of random weights; `tokens` and `channels` say how large its two halves are, 0 = silent."""
+    norms = tuple((1 + draw.normal(d, scale=0.5), draw.normal(d)) for _ in range(2))
+    return 1 + 2 * draw.normal(B, N, d), _four(draw, N, 11, tokens), _four(draw, d, 13, channels), norms
+
+
+def _whole(draw: Draw) -> list[Call]:
+    N, d = draw.sizes(2)
+    return [_block(draw, 2, N + 1, d + 1), _block(draw, 1, d, d)]
+
+
+exercise = Exercise(
+    id="13.3",
+    title="The block of the Mixer",
+    reference=mixer_block,
+    properties=(
+        runs_on(_whole),
+        has_shape("A vector for each place.", _whole),
+        Property(
+            "silent",
+            "Where both networks say nothing, what comes in goes out.",
+            lambda draw: [_block(draw, 2, 5, 3, tokens=0.0, channels=0.0)],
+        ),
+        Property(
+            "tokens",
+            "The places alone: mixed behind the first norm, and added to what came.",
+            lambda draw: [_block(draw, 2, 5, 3, channels=0.0), _block(draw, 2, 3, 3, channels=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "channels",
+            "The channels alone: mixed behind the second norm, and added to what came.",
+            lambda draw: [_block(draw, 2, 5, 3, tokens=0.0), _block(draw, 2, 3, 3, tokens=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "order",
+            "The places first; the second half reads what the first has made, and adds to it.",
+            _whole,
+            points=2,
+            needs=("tokens", "channels"),
+        ),
+        has_gradient(_whole, needs=("order",)),
+        leaves_inputs(_whole),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

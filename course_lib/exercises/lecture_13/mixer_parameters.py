@@ -3,6 +3,9 @@
 import torch
 from torch import nn
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_lib.models import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL, mixer_parameters
+
 HINTS = (
     (
         "Write down every tensor of a model with one block, each with its shape. Which of them would grow if the images were "
@@ -149,3 +152,58 @@ WRONG = (
     counts_the_stem_for_each_patch,
 )
 RIGHT = (by_a_list_of_shapes, by_building_it, ordered_by_power)
+
+
+def _sizes(draw: Draw, n_layers: int, n_classes: int) -> Call:
+    """Sizes of which no two are equal, so that none can be taken for another."""
+    d_model, d_tokens, d_channels, n_patches, d_patch = draw.sizes(5)
+    return d_model, 2 * d_tokens, 3 * d_channels, n_layers, 7 * n_patches, 5 * d_patch, n_classes
+
+
+exercise = Exercise(
+    id="13.6",
+    title="How many parameters",
+    reference=mixer_parameters,
+    properties=(
+        runs_on(lambda draw: [_sizes(draw, 2, 3)]),
+        has_shape("One number.", lambda draw: [_sizes(draw, 2, 3)]),
+        Property(
+            "ends",
+            "Without a block and a head: one layer for all patches, and the norm that closes the stack.",
+            lambda draw: [_sizes(draw, 0, 0), _sizes(draw, 0, 0)],
+        ),
+        Property(
+            "head",
+            "The head reads the mean of all places; it has a bias for each class.",
+            lambda draw: [_sizes(draw, 0, 1), _sizes(draw, 0, 10)],
+            needs=("ends",),
+        ),
+        Property(
+            "block",
+            "A block has a network over the places, one over the channels, and two norms.",
+            lambda draw: [_sizes(draw, 1, 0), _sizes(draw, 1, 0)],
+            points=3,
+            needs=("ends",),
+        ),
+        Property(
+            "layers",
+            "Every block has weights of its own.",
+            lambda draw: [_sizes(draw, 5, 0), _sizes(draw, 3, 2)],
+            needs=("block",),
+        ),
+        Property(
+            "published",
+            "The published sizes, small to huge, on pictures of 224 × 224.",
+            lambda draw: [
+                (*sizes, (224 // P) ** 2, 3 * P * P, n_classes)
+                for sizes, P in ((MIXER_SMALL, 32), (MIXER_BASE, 16), (MIXER_LARGE, 16), (MIXER_HUGE, 14))
+                for n_classes in (0, 1000)
+            ],
+            points=2,
+            needs=("head", "layers"),
+        ),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

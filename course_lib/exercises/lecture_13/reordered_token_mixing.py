@@ -2,6 +2,10 @@
 
 import torch
 
+from course_lib.blocks import reordered_token_mixing
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+
 HINTS = (
     (
         "Three places and order = (2, 0, 1): the first column of the shuffled image is place 2 of the old one. Which column of "
@@ -133,3 +137,55 @@ WRONG = (
     overwrites_the_weights,
 )
 RIGHT = (by_permutation_matrix, place_by_place, by_selecting, by_scattering)
+
+
+def _weights(draw: Draw, N: int, d_s: int, order: torch.Tensor) -> Call:
+    return draw.normal(d_s, N), draw.normal(d_s), draw.normal(N, d_s), draw.normal(N), order
+
+
+def _turned(draw: Draw, N: int) -> torch.Tensor:
+    """Draw an order of 3 places or more, in which each takes the place of the next in a ring: it is not its own inverse."""
+    ring = draw.uniform(N).argsort()
+    return torch.empty_like(ring).scatter(0, ring, ring.roll(1))
+
+
+def _orders(draw: Draw) -> list[Call]:
+    N, d_s = (size + 4 for size in draw.sizes(2))
+    return [_weights(draw, N, d_s, _turned(draw, N)), _weights(draw, d_s, N, _turned(draw, d_s))]
+
+
+def _square(draw: Draw) -> list[Call]:
+    """As many hidden units as places: here one can be taken for the other."""
+    return [_weights(draw, 7, 7, _turned(draw, 7)), _weights(draw, 5, 5, _turned(draw, 5))]
+
+
+exercise = Exercise(
+    id="13.5",
+    title="Shuffled patches",
+    reference=reordered_token_mixing,
+    properties=(
+        runs_on(_orders),
+        has_shape("Two matrices and two biases, of their old shapes.", _orders),
+        Property(
+            "in order",
+            "Where nothing is shuffled, or there is one place, the weights stay.",
+            lambda draw: [_weights(draw, 5, 3, torch.arange(5)), _weights(draw, 1, 3, torch.zeros(1, dtype=torch.long))],
+        ),
+        Property("reads", "Each column of W_1 meets its old place where that stands now.", _orders, right_result(0), points=2),
+        Property(
+            "writes", "Each row of W_2 writes to its old place where that stands now.", _orders, right_result(2), points=2
+        ),
+        Property("biases", "b_2 moves with the places, b_1 belongs to none.", _orders, right_result(1, 3), points=2),
+        Property(
+            "square",
+            "The same where there are as many hidden units as places.",
+            _square,
+            needs=("reads", "writes", "biases"),
+        ),
+        has_gradient(_orders, needs=("reads", "writes", "biases")),
+        leaves_inputs(_orders),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

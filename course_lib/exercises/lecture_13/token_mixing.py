@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.blocks import token_mixing
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     (
         "Take one channel by itself: a column of N numbers, one from each place. The network reads this column and writes "
@@ -135,3 +138,50 @@ WRONG = (
     mixes_by_the_first_layer_alone,
 )
 RIGHT = (in_einsum, channel_by_channel, as_convolutions, by_the_error_function)
+
+
+def _network(draw: Draw, B: int, N: int, d: int, d_s: int, biases: float = 1.0) -> Call:
+    W_1, W_2 = draw.normal(d_s, N, scale=N**-0.5), draw.normal(N, d_s)
+    return draw.normal(B, N, d), W_1, biases * draw.normal(d_s), W_2, biases * draw.normal(N)
+
+
+def _images(draw: Draw) -> list[Call]:
+    N, d, d_s = draw.sizes(3)
+    return [_network(draw, 2, N, d, d_s), _network(draw, 1, d, N, d_s)]
+
+
+def _one_place(draw: Draw) -> list[Call]:
+    """One place and one hidden unit: every channel shows what the activation does to a number from -3 to 3."""
+    numbers = torch.linspace(-3, 3, 13).view(1, 1, -1)
+    return [(numbers, torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), torch.zeros(1))]
+
+
+exercise = Exercise(
+    id="13.1",
+    title="Mix the places",
+    reference=token_mixing,
+    properties=(
+        runs_on(_images),
+        has_shape("A number for each place and channel, in their old order.", _images),
+        Property("activation", "Between the two layers stands GELU, exactly.", _one_place, points=2),
+        Property(
+            "places",
+            "Both layers act on the column of a channel, whatever stands in the others.",
+            lambda draw: [_network(draw, 2, 5, 3, 7, biases=0.0), _network(draw, 3, 7, 1, 2, biases=0.0)],
+            points=2,
+            needs=("activation",),
+        ),
+        Property(
+            "square",
+            "The same where there are as many channels as places, and hidden units.",
+            lambda draw: [_network(draw, 2, 5, 5, 3, biases=0.0), _network(draw, 2, 3, 3, 3, biases=0.0)],
+            needs=("activation",),
+        ),
+        Property("biases", "b_1 goes with the hidden units, b_2 with the places.", _images, points=2, needs=("places",)),
+        has_gradient(_images, needs=("biases",)),
+        leaves_inputs(_images),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

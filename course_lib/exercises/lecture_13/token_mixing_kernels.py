@@ -3,7 +3,9 @@
 import torch
 from einops import repeat
 
-from course_lib.blocks import Kernels
+from course_lib.blocks import Kernels, token_mixing_kernels
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -137,3 +139,65 @@ WRONG = (
     leaves_out_the_group_axis,
 )
 RIGHT = (with_an_axis_for_the_channels, one_list_of_copies, by_index)
+
+
+def _weights(draw: Draw, d_s: int, d: int, H: int, W: int) -> Call:
+    N = H * W
+    return draw.normal(d_s, N), draw.normal(d_s), draw.normal(N, d_s), draw.normal(N), d, H, W
+
+
+def _grids(draw: Draw) -> list[Call]:
+    d_s, d, H, W = draw.sizes(4)
+    return [_weights(draw, d_s, d, H, W), _weights(draw, d, d_s, W, H)]
+
+
+def _one_channel(draw: Draw) -> list[Call]:
+    return [_weights(draw, 5, 1, 2, 3), _weights(draw, 2, 1, 3, 2)]
+
+
+exercise = Exercise(
+    id="13.4",
+    title="Token mixing as a convolution",
+    reference=token_mixing_kernels,
+    properties=(
+        runs_on(_grids),
+        has_shape("Two sets of kernels and their biases, as `F.conv2d` takes them in d groups.", _grids),
+        Property(
+            "image",
+            "One channel: each row of W_1 is laid out as a picture of H × W, row by row.",
+            _one_channel,
+            right_result(0),
+            points=2,
+        ),
+        Property(
+            "back", "One channel: W_2 leads from d_s numbers to all places.", _one_channel, right_result(2), needs=("shape",)
+        ),
+        Property(
+            "groups",
+            "Every channel has all of the first kernels, and they stand together.",
+            _grids,
+            right_result(0),
+            points=2,
+            needs=("image",),
+        ),
+        Property(
+            "second",
+            "Every channel has all of the second kernels, and they stand together.",
+            _grids,
+            right_result(2),
+            needs=("back",),
+        ),
+        Property("biases", "A bias for each kernel, in the order of the kernels.", _grids, right_result(1, 3)),
+        Property(
+            "edges",
+            "A single place, a single hidden unit, a single row.",
+            lambda draw: [_weights(draw, 3, 2, 1, 1), _weights(draw, 1, 3, 1, 5), _weights(draw, 2, 3, 5, 1)],
+            needs=("groups", "second", "biases"),
+        ),
+        has_gradient(_grids, needs=("groups", "second", "biases")),
+        leaves_inputs(_grids),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from course_lib.attention import attend, merge_heads, scaled_dot_product_attention, split_heads
 from course_lib.primitives import rnn_step
-from tests.exercises.answers import lecture_05, lecture_07, lecture_08, lecture_14, lecture_15, lecture_16
+from tests.exercises.answers import lecture_05, lecture_07, lecture_08, lecture_13, lecture_14, lecture_15, lecture_16
 
 
 def rnn(x, h, W, U, b):
@@ -118,6 +118,7 @@ TWO_MISTAKES = (
     *lecture_05.TWO_MISTAKES,
     *lecture_07.TWO_MISTAKES,
     *lecture_08.TWO_MISTAKES,
+    *lecture_13.TWO_MISTAKES,
     *lecture_14.TWO_MISTAKES,
     *lecture_15.TWO_MISTAKES,
     *lecture_16.TWO_MISTAKES,
