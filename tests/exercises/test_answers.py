@@ -7,8 +7,10 @@ from course_lib.exercises import exercise, exercises, verdict
 from tests.exercises.answers import (
     lecture_01,
     lecture_02,
+    lecture_03,
     lecture_04,
     lecture_05,
+    lecture_06,
     lecture_07,
     lecture_08,
     lecture_13,
@@ -21,8 +23,10 @@ from tests.exercises.answers.two_mistakes import TWO_MISTAKES
 LECTURES = (
     lecture_01,
     lecture_02,
+    lecture_03,
     lecture_04,
     lecture_05,
+    lecture_06,
     lecture_07,
     lecture_08,
     lecture_13,

@@ -3,6 +3,10 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.models import adaptive_step
+
 HINTS = (
     (
         "Three words have the past probabilities (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them takes a "
@@ -155,3 +159,68 @@ WRONG = (
     silences_the_halted,
 )
 RIGHT = (by_arithmetic, by_writing_into_copies, word_by_word)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(0, most + 1, *shape) / 16
+
+
+def _step(draw: Draw, B: int, n: int, most: int = 8) -> Call:
+    T, d = draw.sizes(2)
+    halt = draw.normal(d), draw.normal(1).sum()
+    return draw.normal(B, T, d), draw.normal(B, T, d), halt, _chances(draw, B, T, n, most=most)
+
+
+def _first(draw: Draw) -> list[Call]:
+    return [_step(draw, 1, 0), _step(draw, 3, 0)]
+
+
+def _later(draw: Draw) -> list[Call]:
+    """In the first sentence some have halted, one by its last h alone, and some have not; the last has halted whole."""
+    x, y, halt, h = _step(draw, 3, 3)
+    h[:, 0], h[:, -1], h[0, 0, -1], h[-1] = 0.375, 0.0625, 1.0, 0.375
+    return [(x, y, halt, h), _step(draw, 1, 5)]
+
+
+def _sure(draw: Draw) -> list[Call]:
+    """Sums just below 1, and h = 1."""
+    x, y, halt, h = _step(draw, 2, 2)
+    h[:, 0], h[:, -1] = torch.tensor([0.5, 0.495]), torch.tensor([1.0, 0.0])
+    return [(x, y, halt, h)]
+
+
+def _epsilon(draw: Draw) -> list[Call]:
+    """With ε = 0.3 a sum of 0.75 has halted, and one of 0.6875 has not; with ε = 0.25, one of 0.75 just has."""
+    x, y, halt, h = _step(draw, 2, 2)
+    h[:, 0], h[:, -1] = torch.tensor([0.5, 0.25]), torch.tensor([0.5, 0.1875])
+    return [(x, y, halt, h, 0.3), (x, y, halt, h, 0.25)]
+
+
+exercise = Exercise(
+    id="06.5",
+    title="A step for those who still think",
+    reference=adaptive_step,
+    properties=(
+        runs_on(_later),
+        has_shape("A state for each position, and one probability more.", lambda draw: [*_first(draw), *_later(draw)]),
+        Property("first step", "At the first step everyone takes y.", _first, right_result(0)),
+        Property("who moves", "Who still thinks takes y; who has halted stands still.", _later, right_result(0), points=2),
+        Property("sure", "Within ε of 1 is halted.", _sure, right_result(0), needs=("who moves",)),
+        Property(
+            "epsilon", "ε says how near to 1 is near enough; 1 - ε itself is.", _epsilon, right_result(0), needs=("who moves",)
+        ),
+        Property(
+            "asked",
+            "Each is asked behind the step, by the state it then has; the answer is put behind the others.",
+            lambda draw: [*_first(draw), *_later(draw)],
+            points=2,
+            needs=("first step", "who moves"),
+        ),
+        has_gradient(lambda draw: [*_first(draw), *_later(draw)], needs=("asked",)),
+        leaves_inputs(_later),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import halting_distribution
+
 HINTS = (
     (
         "Take h = (0.3, 0.5, 0.4, 0.9) and ε = 0.01. After which step has the sum reached 0.99, and what is still missing to 1 "
@@ -158,3 +161,64 @@ WRONG = (
     chooses_one_step,
 )
 RIGHT = (step_by_step, by_the_index_of_the_step, by_capping_the_sum)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(0, most + 1, *shape) / 16
+
+
+def _batches(draw: Draw) -> list[Call]:
+    B, T = draw.sizes(2)
+    return [(_chances(draw, B, T, 7),), (_chances(draw, T, 5),)]
+
+
+def _sums_of(*rows: tuple[float, ...]) -> list[Call]:
+    return [(torch.tensor(row),) for row in rows]
+
+
+def _reached(draw: Draw) -> list[Call]:
+    """One position that halts on its way: two steps keep their h, the third gets the rest, two come too late."""
+    first = draw.integers(3, 8, 2) / 16
+    return [(torch.cat([first, torch.tensor([0.625, 0.125]), draw.integers(1, 8, 1) / 16]),)]
+
+
+exercise = Exercise(
+    id="06.2",
+    title="When to halt",
+    reference=halting_distribution,
+    properties=(
+        runs_on(_batches),
+        has_shape("A share for each step.", _batches),
+        Property("one halt", "h before the halt, the rest at it, 0 behind it.", _reached, points=2),
+        Property(
+            "never sure",
+            "Who never reaches 1 - ε halts at the last step, which gets the rest.",
+            lambda draw: [(_chances(draw, 5, most=3),), (torch.full((3,), 0.125),)],
+            points=2,
+        ),
+        Property(
+            "sure at once",
+            "A first h within ε of 1 is enough: all the share is there. So it is with a single step.",
+            lambda _: _sums_of((1.0, 0.5, 0.5), (0.995, 0.25, 0.5, 0.25), (0.5,)),
+            needs=("one halt",),
+        ),
+        Property(
+            "epsilon",
+            "ε says how near to 1 is near enough; 1 - ε itself is.",
+            lambda draw: [(*_batches(draw)[0], 0.3), (torch.tensor([0.25, 0.25, 0.125, 0.5]), 0.5)],
+            needs=("one halt", "never sure"),
+        ),
+        Property(
+            "each alone",
+            "Each position halts for itself, however many axes stand before the steps.",
+            lambda draw: [*_batches(draw), (_chances(draw, 2, 3, 2, 5),)],
+            needs=("one halt", "never sure"),
+        ),
+        has_gradient(_batches, needs=("each alone",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,7 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.models import halting_distribution
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import halting_distribution, mix_states
 
 HINTS = (
     (
@@ -151,3 +152,57 @@ WRONG = (
     chooses_the_largest_share,
 )
 RIGHT = (by_einsum, step_by_step, by_what_each_step_changes, as_a_batch_of_columns)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(0, most + 1, *shape) / 16
+
+
+def _thought(draw: Draw, *batch: int, most: int = 8) -> Call:
+    n_steps, d = draw.sizes(2)
+    n_steps += 3
+    return draw.normal(*batch, n_steps, d), _chances(draw, *batch, n_steps, most=most)
+
+
+def _batches(draw: Draw) -> list[Call]:
+    return [_thought(draw, 2, 5), _thought(draw, 7)]
+
+
+exercise = Exercise(
+    id="06.6",
+    title="What comes out",
+    reference=mix_states,
+    properties=(
+        runs_on(_batches),
+        has_shape("One state for each position.", _batches),
+        Property(
+            "sure at once",
+            "Who halts at the first step gets the first state. So it is with a single step.",
+            lambda draw: [(draw.normal(3, 5), torch.tensor([1.0, 0.5, 0.5])), (draw.normal(1, 5), torch.tensor([0.25]))],
+        ),
+        Property(
+            "one position",
+            "The states of the steps that were taken, each by its share.",
+            lambda draw: [_thought(draw), _thought(draw, most=2)],
+            points=2,
+        ),
+        Property(
+            "epsilon",
+            "ε says how near to 1 is near enough.",
+            lambda draw: [(draw.normal(4, 5), torch.tensor([0.25, 0.5, 0.125, 0.5]), 0.3), (*_thought(draw, 3), 0.3)],
+            needs=("one position",),
+        ),
+        Property(
+            "each alone",
+            "Each position has its own mixture, however many axes stand before the steps.",
+            lambda draw: [*_batches(draw), _thought(draw, 2, 3, 2), _thought(draw, 1)],
+            needs=("one position",),
+        ),
+        has_gradient(_batches, points=2, needs=("each alone",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,7 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.models import halting_distribution
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import halting_distribution, ponder_cost
 
 HINTS = (
     (
@@ -161,3 +162,59 @@ WRONG = (
     lets_all_take_every_step,
 )
 RIGHT = (step_by_step, by_masking_what_comes_before, position_by_position, from_the_shares)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(0, most + 1, *shape) / 16
+
+
+def _batches(draw: Draw) -> list[Call]:
+    B, T = draw.sizes(2)
+    return [(_chances(draw, B, T, 7),), (_chances(draw, T, 5),)]
+
+
+def _reached(draw: Draw) -> list[Call]:
+    """One position that halts at the third of five steps."""
+    first = draw.integers(3, 8, 2) / 16
+    return [(torch.cat([first, torch.tensor([0.625]), draw.integers(1, 8, 2) / 16]),)]
+
+
+exercise = Exercise(
+    id="06.3",
+    title="The ponder cost",
+    reference=ponder_cost,
+    properties=(
+        runs_on(_batches),
+        has_shape("One number for each position.", _batches),
+        Property(
+            "sure at once",
+            "One step, and nothing before it: the cost is 2. So it is with a single step.",
+            lambda _: [(torch.tensor([1.0, 0.5, 0.5]),), (torch.tensor([0.995, 0.25, 0.5, 0.25]),), (torch.tensor([0.5]),)],
+        ),
+        Property("one halt", "The number of steps, and what is left of 1 for the last of them.", _reached, points=2),
+        Property(
+            "never sure",
+            "Who never reaches 1 - ε has taken all the steps.",
+            lambda draw: [(_chances(draw, 5, most=3),), (torch.full((3,), 0.125),)],
+            needs=("one halt",),
+        ),
+        Property(
+            "epsilon",
+            "ε says how near to 1 is near enough; 1 - ε itself is.",
+            lambda draw: [(*_batches(draw)[0], 0.3), (torch.tensor([0.25, 0.25, 0.125, 0.5]), 0.5)],
+            needs=("one halt", "never sure"),
+        ),
+        Property(
+            "each alone",
+            "Each position pays for itself, however many axes stand before the steps.",
+            lambda draw: [*_batches(draw), (_chances(draw, 2, 3, 2, 5),), (_chances(draw, 3, 1, 5),)],
+            needs=("one halt", "never sure"),
+        ),
+        has_gradient(_batches, points=2, needs=("each alone",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,12 +1,15 @@
 """Exercise 06.4, shared_encoder: what students answer, wrong and right."""
 
+from collections.abc import Callable
 from functools import reduce
 
+import torch
 import torch.nn.functional as F
 
 from course_lib.attention import multi_head_attention
 from course_lib.blocks import encoder_block, feed_forward
-from course_lib.models import step_encoding
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import shared_encoder, step_encoding
 from course_lib.primitives import layer_norm, sinusoidal_positions
 
 HINTS = (
@@ -162,3 +165,55 @@ WRONG = (
     overwrites_the_states,
 )
 RIGHT = (by_recursion, as_a_fold, with_the_block_written_out, in_double_precision)
+
+
+def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
+
+
+def _stack(draw: Draw, B: int, n_steps: int, n_heads: int = 2) -> Call:
+    T, half, d_ff = draw.sizes(3)
+    d = n_heads * half
+    attention = (*(draw.normal(d, d, scale=d**-0.5) for _ in range(3)), draw.normal(d, d, scale=0.5))
+    network = draw.normal(d_ff, d, scale=0.5), draw.normal(d_ff), draw.normal(d, d_ff, scale=0.5), 0.5 * draw.normal(d)
+    return 0.5 + draw.normal(B, T, d), attention, network, (_pair(draw, d), _pair(draw, d)), n_heads, n_steps
+
+
+def _stacks(*n_steps: int) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_stack(draw, 1 + i, n) for i, n in enumerate(n_steps)]
+
+
+_MANY = _stacks(5, 3)
+
+
+def _masked(draw: Draw) -> list[Call]:
+    x, *rest = _stack(draw, 2, 3)
+    T = x.shape[1]
+    return [(x, *rest, draw.mask(2, T, T)), (x, *rest, draw.mask(2, 1, T))]
+
+
+exercise = Exercise(
+    id="06.4",
+    title="Again and again",
+    reference=shared_encoder,
+    properties=(
+        runs_on(_MANY),
+        has_shape("A vector for each vector.", _MANY),
+        Property("no step", "No step at all gives back what came in.", _stacks(0)),
+        Property("one step", "One step: the encoding of step 1 is added, then comes the block.", _stacks(1, 1), points=2),
+        Property(
+            "two steps",
+            "The second step goes on from the first, with the same weights and the encoding of step 2.",
+            _stacks(2, 2),
+            points=2,
+            needs=("one step",),
+        ),
+        Property("many", "So it goes on, as often as asked for.", _MANY, needs=("two steps",)),
+        Property("mask", "The mask says at every step who may look.", _masked, needs=("two steps",)),
+        has_gradient(_stacks(3, 2), needs=("two steps",)),
+        leaves_inputs(_stacks(2, 1)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

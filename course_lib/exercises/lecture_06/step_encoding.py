@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_lib.models import step_encoding
 from course_lib.primitives import sinusoidal_positions
 
 HINTS = (
@@ -147,3 +149,40 @@ WRONG = (
     adds_the_bare_step,
 )
 RIGHT = (entry_by_entry, from_one_table, by_sums_of_angles, by_complex_numbers)
+
+
+def _sizes(draw: Draw) -> list[Call]:
+    T, half, step = draw.sizes(3)
+    return [(T, 2 * half, step), (2 * half + 1, 2 * T, step + 1)]
+
+
+def _steps(T: int, d_model: int) -> list[Call]:
+    return [(T, d_model, step) for step in (1, 2, 6)]
+
+
+exercise = Exercise(
+    id="06.1",
+    title="Where and when",
+    reference=step_encoding,
+    properties=(
+        runs_on(_sizes),
+        has_shape("One vector of d_model features for each position.", _sizes),
+        Property(
+            "first place",
+            "At place 0 the step alone speaks: its sinusoids, and 1 more in every cosine.",
+            lambda _: _steps(1, 6),
+        ),
+        Property(
+            "one hand",
+            "With two features, place i at step t is (sin i + sin t, cos i + cos t).",
+            lambda _: _steps(5, 2),
+            points=2,
+            needs=("first place",),
+        ),
+        Property("all features", "So it is at every frequency.", _sizes, points=2, needs=("one hand",)),
+        Property("far", "A place and a step far away are like any other.", lambda _: [(300, 8, 40)], needs=("all features",)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

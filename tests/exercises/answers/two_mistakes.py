@@ -10,7 +10,17 @@ from torch.nn import functional as F
 
 from course_lib.attention import attend, merge_heads, scaled_dot_product_attention, split_heads
 from course_lib.primitives import rnn_step
-from tests.exercises.answers import lecture_05, lecture_07, lecture_08, lecture_13, lecture_14, lecture_15, lecture_16
+from tests.exercises.answers import (
+    lecture_03,
+    lecture_05,
+    lecture_06,
+    lecture_07,
+    lecture_08,
+    lecture_13,
+    lecture_14,
+    lecture_15,
+    lecture_16,
+)
 
 
 def rnn(x, h, W, U, b):
@@ -109,6 +119,7 @@ TWO_MISTAKES = (
     ("02.4", normalise_and_mix, {"softmax_over_the_queries", "mask_after_the_softmax"}),
     ("02.5", read, {"starts_from_zero", "padding_states_not_zeroed"}),
     ("02.6", loss, {"without_the_shift", "sum_instead_of_mean"}),
+    *lecture_03.TWO_MISTAKES,
     ("04.1", scaled_dot_product, {"forgets_the_scale", "inverts_the_mask"}),
     ("04.2", causal, {"looks_into_the_future", "returns_ones_and_zeros"}),
     ("04.3", padded, {"marks_the_padding", "returns_ones_and_zeros"}),
@@ -116,6 +127,7 @@ TWO_MISTAKES = (
     ("04.5", multihead, {"does_not_give_the_mask_to_the_heads", "averages_the_weights_over_the_heads"}),
     ("04.6", over_image, {"forgets_the_scale", "flattens_column_by_column"}),
     *lecture_05.TWO_MISTAKES,
+    *lecture_06.TWO_MISTAKES,
     *lecture_07.TWO_MISTAKES,
     *lecture_08.TWO_MISTAKES,
     *lecture_13.TWO_MISTAKES,
