@@ -10,8 +10,10 @@ from course_lib.datasets.cifar10 import cifar10
 from course_lib.datasets.citations import cora
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
 from course_lib.datasets.clutter import clutter
+from course_lib.datasets.composed_pictures import Captions, captioned_digits
 from course_lib.datasets.digit_scenes import Scenes, digit_scenes, ink_edges
 from course_lib.datasets.display_names import DisplayName, display_names
+from course_lib.datasets.docstrings import Text, docstrings, marked_sentences
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.graphs import Graph, karate_club, les_miserables
@@ -47,6 +49,7 @@ __all__ = [
     "WALL",
     "Augmentation",
     "BytePairs",
+    "Captions",
     "Digits",
     "DisplayName",
     "Films",
@@ -60,11 +63,13 @@ __all__ = [
     "Scenes",
     "Splits",
     "Sums",
+    "Text",
     "Unreachable",
     "Vocabulary",
     "Walks",
     "WrongChecksum",
     "cache_folder",
+    "captioned_digits",
     "cifar10",
     "clutter",
     "colour_matrix",
@@ -73,6 +78,7 @@ __all__ = [
     "digit_scenes",
     "digits",
     "display_names",
+    "docstrings",
     "download",
     "few_of_each",
     "ink_edges",
@@ -82,6 +88,7 @@ __all__ = [
     "les_miserables",
     "lookup",
     "marked_neighbour",
+    "marked_sentences",
     "matching_neighbour",
     "mnist",
     "moving_digits",
@@ -98,8 +105,8 @@ __all__ = [
     "see_also",
     "spelled",
     "split",
-    "twins",
     "sums",
+    "twins",
     "walks",
     "warp",
     "word_pieces",
