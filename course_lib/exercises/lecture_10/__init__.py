@@ -1,0 +1,1 @@
+"""Exercises of lecture 10, Local attention."""
