@@ -71,10 +71,10 @@ PUBLIC = {
     """,
     "datasets": """
         ALONE BEGIN END FORMATS LOCALES LUMA PADDING PAPER PHOTOGRAPHS TWIN UNKNOWN WALL Augmentation
-        BytePairs Digits DisplayName Films Graph LabelledPixels Lookup Pair Pictures Recall Reversal Scenes
-        Splits Sums Unreachable Vocabulary Walks WrongChecksum cache_folder cifar10 clutter colour_matrix
-        cora dates digit_scenes digits display_names download few_of_each ink_edges joined karate_club
-        language_reference les_miserables lookup marked_neighbour matching_neighbour mnist moving_digits
+        BytePairs Captions Digits DisplayName Films Graph LabelledPixels Lookup Pair Pictures Recall Reversal Scenes
+        Splits Sums Text Unreachable Vocabulary Walks WrongChecksum cache_folder captioned_digits cifar10 clutter colour_matrix
+        cora dates digit_scenes digits display_names docstrings download few_of_each ink_edges joined karate_club
+        language_reference les_miserables lookup marked_neighbour marked_sentences matching_neighbour mnist moving_digits
         multi30k number_words pad photographs recall recolour resize reversal same_or_different
         secret_orders see_also spelled split sums twins walks warp word_pieces
     """,

@@ -1,27 +1,23 @@
 """A citation graph on your own machine: functions of scientific packages, and the "See Also" sections that join them.
 
 The docstrings of numpy, scipy and scikit-learn (each BSD-3-Clause) follow numpydoc,
-https://numpydoc.readthedocs.io/en/latest/format.html: a section "See Also" names related functions. Nothing is imported or
-run: the sources are parsed, and only those that hold such a section (a second or two, so nothing is kept on the disk).
+https://numpydoc.readthedocs.io/en/latest/format.html: a section "See Also" names related functions (read by
+`datasets.docstrings`, in a second or two).
 The graph follows the versions that are installed: claims about it need a margin.
 """
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from course_lib.datasets.docstrings import PACKAGES, documented
 from course_lib.datasets.graphs import Graph
 
-PACKAGES = ("numpy", "scipy", "sklearn")
 _SECTION = re.compile(r"^See Also\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
 _EVERYWHERE = 50
-_NOT_PUBLIC = {"tests", "testing", "_lib", "_vendor", "externals", "conftest.py"}
 
 
 class _Documented(NamedTuple):
@@ -69,22 +65,10 @@ def see_also(packages: tuple[str, ...] = PACKAGES, n_words: int = 500, n_topics:
 
 def _documented(package: str) -> Iterator[_Documented]:
     """Find the public functions and classes of a package with a docstring, in the order of its files."""
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"the package {package} is not installed.")
-    root = Path(spec.submodule_search_locations[0])
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).parts
-        text = "" if _NOT_PUBLIC & set(parts) else path.read_text(encoding="utf-8", errors="replace")
-        if "See Also" not in text:
-            continue
-        topic = f"{package}.{parts[0].removesuffix('.py').strip('_')}"
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                docstring = ast.get_docstring(node) or ""
-                section = _SECTION.search(docstring)
-                words = Counter(re.findall(r"[a-z]{3,}", _SECTION.sub("", docstring).lower()))
-                yield _Documented(f"{topic}.{node.name}", topic, words, _named(section[1] if section else ""))
+    for item in documented(package):
+        section = _SECTION.search(item.docstring)
+        words = Counter(re.findall(r"[a-z]{3,}", _SECTION.sub("", item.docstring).lower()))
+        yield _Documented(item.name, item.topic, words, _named(section[1] if section else ""))
 
 
 def _named(section: str) -> tuple[str, ...]:

@@ -1,9 +1,13 @@
 """Exercise 03.5, caption_step: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
-from course_lib.models import Said, soft_attention
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.models import Said, caption_step, soft_attention
 from course_lib.primitives import lstm_step
 
 HINTS = (
@@ -166,3 +170,70 @@ WRONG = (
     returns_the_old_state,
 )
 RIGHT = (with_torch_cells, with_the_matrices_parted, picture_by_picture_in_double_precision)
+
+
+def _word(draw: Draw, B: int, remembers: float = 1.0, decides: float = 1.0) -> Call:
+    """One word of B captions; `remembers` is how large the old states are, `decides` how much the gate has to say."""
+    d_y, n, L, d_a, m, n_tokens = (size + (size == B) for size in draw.sizes(6))
+    attention = draw.normal(m, d_a), draw.normal(m, n), draw.normal(m)
+    gate = draw.normal(1, n, scale=decides), draw.normal(1, scale=decides)
+    cell = 0.5 * draw.normal(4 * n, d_y + d_a), 0.5 * draw.normal(4 * n, n), draw.normal(4 * n)
+    readout = draw.normal(d_y, n), draw.normal(d_y, d_a), draw.normal(n_tokens, d_y)
+    h, c = draw.normal(B, n, scale=remembers), draw.normal(B, n, scale=remembers)
+    return draw.normal(B, d_y), h, c, 1.0 + draw.normal(B, L, d_a), attention, gate, cell, readout
+
+
+def _mute(call: Call) -> Call:
+    """The same word with a readout that leaves the picture and the state out."""
+    *given, (L_h, L_z, L) = call
+    return *given, (torch.zeros_like(L_h), torch.zeros_like(L_z), L)
+
+
+def _words(*B: int, **how: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_word(draw, b, **how) for b in B]
+
+
+exercise = Exercise(
+    id="03.5",
+    title="Say the next word",
+    reference=caption_step,
+    properties=(
+        runs_on(_words(2)),
+        has_shape("Logits, the new h and c, and the weights.", _words(2, 1)),
+        Property("look", "It looks with the state of before the word.", _words(1, 1), right_result(3), points=2),
+        Property(
+            "half open",
+            "A gate that has nothing to say is half open; the LSTM reads the word, then what was seen.",
+            _words(1, 1, decides=0.0),
+            right_result(1, 2),
+            points=2,
+            needs=("look",),
+        ),
+        Property(
+            "gate",
+            "The gate, a sigmoid of the old state, says how much of the picture comes in.",
+            _words(1, 1),
+            right_result(1, 2),
+            needs=("half open",),
+        ),
+        Property(
+            "word",
+            "The word before has its share in the logits.",
+            lambda draw: [_mute(_word(draw, 1)), _mute(_word(draw, 2))],
+            right_result(0),
+        ),
+        Property(
+            "readout",
+            "The logits add the word, the new state and what came through the gate.",
+            _words(1, 1),
+            points=2,
+            needs=("gate", "word"),
+        ),
+        Property("batch", "Each caption has a picture and a state of its own.", _words(3, 2), needs=("readout",)),
+        has_gradient(_words(2), needs=("batch",)),
+        leaves_inputs(_words(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

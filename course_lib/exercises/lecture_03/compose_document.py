@@ -1,9 +1,13 @@
 """Exercise 03.4, compose_document: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 
 from course_lib.attention import pool
-from course_lib.models import Document
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.models import Document, compose_document
 
 HINTS = (
     (
@@ -163,3 +167,76 @@ WRONG = (
     returns_words_before_sentences,
 )
 RIGHT = (document_by_document, by_the_shares_of_the_words, written_out_in_double_precision)
+
+
+def _level(draw: Draw, d: int, d_a: int, asks: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return draw.normal(d_a, d), draw.normal(d_a), draw.normal(d_a, scale=asks)
+
+
+def _documents(draw: Draw, B: int, *, full: bool = False, words: float = 1.0, sentences: float = 1.0, spare: int = 0) -> Call:
+    """Documents of sentences of different lengths, or `full`; behind each stand `spare` sentences without a word."""
+    S, T, d, d_a = (size + 1 for size in draw.sizes(4))
+    lengths = torch.full((B, S), T) if full else draw.integers(1, T + 1, B, S)
+    lengths[:, 0] = T if full else T - 1
+    lengths = torch.cat([lengths, torch.zeros(B, spare, dtype=torch.long)], dim=1)
+    mask = torch.arange(T) < lengths[..., None]
+    states = 1.0 + draw.normal(*mask.shape, d)
+    return states, mask, _level(draw, d, d_a, words), _level(draw, d, d_a, sentences)
+
+
+def _texts(*B: int, **how: object) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_documents(draw, b, **how) for b in B]
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """One document of the batch has no sentence at all."""
+    states, mask, *levels = _documents(draw, 3)
+    mask[1] = False
+    return [(states, mask, *levels)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """Empty sentences behind the last; one real sentence has words of zeros, and is a sentence all the same."""
+    calls = _texts(1, 2, spare=2)(draw)
+    calls[1][0][0, 0] = 0.0
+    return calls
+
+
+exercise = Exercise(
+    id="03.4",
+    title="Words, sentences, a document",
+    reference=compose_document,
+    properties=(
+        runs_on(_texts(2)),
+        has_shape("A vector, weights of the sentences, weights of the words.", _texts(2, 1)),
+        Property(
+            "means",
+            "Queries of 0: the mean of the sentences, each the mean of its words.",
+            _texts(1, full=True, words=0.0, sentences=0.0),
+        ),
+        Property(
+            "words",
+            "The words of each sentence share a weight of 1, by the query for words.",
+            _texts(1, full=True),
+            right_result(2),
+            points=2,
+            needs=("means",),
+        ),
+        Property(
+            "sentences",
+            "The sentences share a weight of 1, by a query of their own.",
+            _texts(1, 1, full=True),
+            points=2,
+            needs=("words",),
+        ),
+        Property("short", "Sentences differ in length, and padding weighs nothing.", _texts(1, 1), needs=("sentences",)),
+        Property("no sentence", "A sentence without a word is no sentence.", _padded, points=2, needs=("short",)),
+        Property("no document", "A document without a sentence gives zeros.", _empty, needs=("no sentence",)),
+        Property("batch", "Each document is its own.", _texts(3, 2), needs=("short",)),
+        has_gradient(lambda draw: [*_texts(2)(draw), *_padded(draw), *_empty(draw)], needs=("no document", "batch")),
+        leaves_inputs(_texts(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,7 +1,12 @@
 """Exercise 03.2, doubly_stochastic_penalty: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
+
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.models import doubly_stochastic_penalty
 
 HINTS = (
     (
@@ -136,3 +141,54 @@ WRONG = (
     stops_the_gradient,
 )
 RIGHT = (as_mean_squared_error, as_squared_lengths, multiplied_out, region_by_region)
+
+
+def _weights(draw: Draw, B: int, sharp: float = 2.0) -> Call:
+    """Where a caption of T words looks at L regions; T and L differ, either may be the larger."""
+    T, L = draw.sizes(2)
+    return (draw.normal(B, T, L, scale=sharp).softmax(-1),)
+
+
+def _evenly(draw: Draw) -> list[Call]:
+    """As many words as regions, and each region looked at once in all: evenly, or one after the other in any order."""
+    L = draw.sizes(1)[0]
+    order = draw.uniform(L).argsort()
+    one_by_one = (order[:, None] == torch.arange(L)).float()
+    return [(torch.full((1, L, L), 1 / L),), (one_by_one[None],)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """The last words of a caption are padding and look nowhere."""
+    (weights,) = _weights(draw, 3)
+    weights[1, -1:] = 0.0
+    return [(weights,)]
+
+
+def _captions(*B: int) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_weights(draw, b) for b in B]
+
+
+exercise = Exercise(
+    id="03.2",
+    title="The doubly stochastic penalty",
+    reference=doubly_stochastic_penalty,
+    properties=(
+        runs_on(_captions(2)),
+        has_shape("One number for the batch.", _captions(2, 1)),
+        Property("once each", "Where each region is looked at once in all, the penalty is 0.", _evenly),
+        Property(
+            "one caption",
+            "One caption: the squared distances from 1, summed over the regions.",
+            _captions(1, 1, 1),
+            points=2,
+            needs=("once each",),
+        ),
+        Property("batch", "The mean over captions, each with a penalty of its own.", _captions(3, 5), needs=("one caption",)),
+        Property("padding", "Words that are padding look nowhere, and count for nothing.", _padded, needs=("batch",)),
+        has_gradient(_captions(1, 3), needs=("batch",)),
+        leaves_inputs(_captions(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,7 +1,13 @@
 """Exercise 03.6, hard_attention_loss: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
+
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import same_gradients
+from course_lib.objectives import hard_attention_loss
 
 HINTS = (
     (
@@ -152,3 +158,61 @@ WRONG = (
     averages_over_the_words,
 )
 RIGHT = (as_surprise, picked_by_one_hot, caption_by_caption)
+
+
+def _caption(draw: Draw, B: int, T: int = 0) -> Call:
+    """Captions of T words with the looks that were drawn, and a baseline near the usual log p."""
+    L, several = (size + 1 for size in draw.sizes(2))
+    T = T or several
+    weights = draw.normal(B, T, L, scale=1.5).softmax(-1)
+    return -1.0 - 3 * draw.uniform(B), weights, draw.integers(0, L, B, T), -1.0 - 2 * draw.uniform(1).item()
+
+
+def _usual(draw: Draw) -> list[Call]:
+    """Captions exactly as likely as the baseline."""
+    log_p, weights, looks, _ = _caption(draw, 2)
+    return [(torch.full_like(log_p, -1.5), weights, looks, -1.5)]
+
+
+def _captions(*B: int, T: int = 0) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_caption(draw, b, T) for b in B]
+
+
+def _curious(*B: int) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [(*_caption(draw, b), 0.1 + draw.uniform(1).item()) for b in B]
+
+
+exercise = Exercise(
+    id="03.6",
+    title="What hard attention descends",
+    reference=hard_attention_loss,
+    properties=(
+        runs_on(_captions(2)),
+        has_shape("One number for the batch.", _captions(2, 1)),
+        Property("as usual", "Where the caption is as likely as usual, only log p counts.", _usual),
+        Property(
+            "one look",
+            "A caption of one word: what is better than usual makes its look likelier.",
+            _captions(1, 1, T=1),
+            needs=("as usual",),
+        ),
+        Property("looks", "The logs of all looks add up.", _captions(1, 1), points=2, needs=("one look",)),
+        Property("batch", "The mean over the captions.", _captions(3, 2), needs=("looks",)),
+        Property(
+            "entropy", "The entropy of every word's weights is rewarded by λ.", _curious(1, 1, 3), points=2, needs=("batch",)
+        ),
+        Property(
+            "two teachers",
+            "Words learn from log p, looks from the reward, and no gradient flows through the reward.",
+            _captions(1, 3),
+            same_gradients,
+            points=2,
+            needs=("batch",),
+        ),
+        has_gradient(_curious(1, 3), needs=("entropy", "two teachers")),
+        leaves_inputs(_curious(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

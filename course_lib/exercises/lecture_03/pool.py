@@ -1,9 +1,13 @@
 """Exercise 03.3, pool: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import Attended, attend
+from course_lib.attention import Attended, attend, pool
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -164,3 +168,59 @@ WRONG = (
     scales_like_a_dot_product,
 )
 RIGHT = (by_counting_exponentials, sequence_by_sequence, with_the_empty_ones_let_through)
+
+
+def _sequences(draw: Draw, *batch: int, masked: bool = False, asks: float = 1.0) -> Call:
+    """Tokens, the weights, and, where `masked`, a mask that is no prefix; `asks` is how sharp the query is."""
+    T, d_v, d_a = (size + 1 for size in draw.sizes(3))
+    values, W, b = 1.0 + draw.normal(*batch, T, d_v), draw.normal(d_a, d_v), draw.normal(d_a)
+    call = values, W, b, draw.normal(d_a, scale=asks)
+    return (*call, draw.mask(*batch, T)) if masked else call
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """One sequence of the batch has no real token, and then the only one."""
+    *some, mask = _sequences(draw, 3, masked=True)
+    mask[1] = False
+    *alone, nothing = _sequences(draw, 1, masked=True)
+    return [(*some, mask), (*alone, torch.zeros_like(nothing))]
+
+
+def _plain(*batches: tuple[int, ...], **how: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_sequences(draw, *batch, **how) for batch in batches]
+
+
+_MASKED = _plain((1,), (2,), masked=True)
+
+exercise = Exercise(
+    id="03.3",
+    title="Pool by a learned query",
+    reference=pool,
+    properties=(
+        runs_on(_plain((2,))),
+        has_shape("A vector for each sequence, and a weight for each of its tokens.", _plain((2,), (1,))),
+        Property("mean", "A query of 0 weighs all tokens alike: the vector is their mean.", _plain((1,), (2,), asks=0.0)),
+        Property(
+            "query",
+            "Tokens weigh by how well tanh(W h + b) fits the query.",
+            _plain((1,), (1,)),
+            right_result(1),
+            points=2,
+            needs=("mean",),
+        ),
+        Property("context", "The vector mixes the tokens themselves by these weights.", _plain((1,)), needs=("query",)),
+        Property("mask", "Padding weighs nothing, and the real tokens share the whole.", _MASKED, points=2, needs=("context",)),
+        Property("empty", "A sequence without a real token gives zeros, and no NaN.", _empty, points=2, needs=("mask",)),
+        Property(
+            "batch",
+            "Each sequence is its own, with any number of batch axes, or none.",
+            lambda draw: [*_plain((3,), (2, 3), ())(draw), _sequences(draw, 2, 3, masked=True)],
+            needs=("context",),
+        ),
+        has_gradient(lambda draw: [*_plain((2,))(draw), *_MASKED(draw), *_empty(draw)], needs=("empty", "batch")),
+        leaves_inputs(lambda draw: [*_plain((2,))(draw), *_MASKED(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

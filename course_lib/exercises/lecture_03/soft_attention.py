@@ -1,9 +1,14 @@
 """Exercise 03.1, soft_attention: what students answer, wrong and right."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
 from course_lib.attention import Attended, additive_scores
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.models import soft_attention
 
 HINTS = (
     (
@@ -152,3 +157,50 @@ WRONG = (
     returns_weights_first,
 )
 RIGHT = (in_einsum, as_one_network, picture_by_picture, with_the_scores_of_lecture_02)
+
+
+def _look(draw: Draw, B: int, says: float = 1.0, fits: float = 1.0) -> Call:
+    """Pictures with regions of all sizes different; `says` is how much the state has to say, `fits` how sharp the look is."""
+    L, d_a, n, m = (size + (size == B) for size in draw.sizes(4))
+    W_h = draw.normal(m, n, scale=says)
+    return 1.0 + draw.normal(B, L, d_a), draw.normal(B, n), draw.normal(m, d_a), W_h, draw.normal(m, scale=fits)
+
+
+def _looks(*B: int, **scales: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_look(draw, b, **scales) for b in B]
+
+
+exercise = Exercise(
+    id="03.1",
+    title="Soft attention over regions",
+    reference=soft_attention,
+    properties=(
+        runs_on(_looks(2)),
+        has_shape("A context for each picture, and a weight for each of its regions.", _looks(2, 1)),
+        Property("mean", "Where v is 0, the context is the mean of the regions.", _looks(2, fits=0.0)),
+        Property(
+            "regions alone",
+            "A state with nothing to say: the regions' own scores, normalised over the regions.",
+            _looks(1, says=0.0),
+            right_result(1),
+            points=2,
+            needs=("mean",),
+        ),
+        Property(
+            "state",
+            "The state has its say inside the tanh, region by region.",
+            _looks(1, 1),
+            right_result(1),
+            points=2,
+            needs=("regions alone",),
+        ),
+        Property("context", "The context mixes the regions by these weights.", _looks(1, 1), needs=("state",)),
+        Property("sharp", "Large scores do not overflow.", _looks(1, fits=100.0), needs=("context",)),
+        Property("batch", "Each picture has a state of its own.", _looks(3, 2), needs=("context",)),
+        has_gradient(_looks(2), needs=("batch",)),
+        leaves_inputs(_looks(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,77 @@
+"""Pictures of two handwritten digits, composed here, and what each shows in words: "three left of seven".
+
+The digits are those of `datasets.drawings`. Which digits, which drawings, where they stand and how they lie to each other is
+drawn by a seed. What is named first stands left, or above; so each picture has one right caption.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, require_pictures, stamp
+from course_lib.datasets.splits import Splits
+
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_RELATIONS = ("left of", "above")
+_CANVAS, _ASKEW = 42, 6
+
+
+class Captions(NamedTuple):
+    """Pictures (n, 1, 42, 42) with ink from 0 to 1, a caption for each, and `places` (n, 2, 2).
+
+    places[i, j] is (top, left) of the digit that caption i names first (j = 0) or last; each covers 14 × 14 pixels.
+    """
+
+    images: Float[Tensor, "n 1 42 42"]
+    captions: tuple[str, ...]
+    places: Int[Tensor, "n 2 2"]
+
+
+def captioned_digits(n_train: int, n_valid: int, n_test: int, seed: int = 0) -> Splits[Captions]:
+    """Compose pictures of two digits, and say what they show: "three left of seven", "two above two".
+
+    Args:
+        n_train: pictures to learn from.
+        n_valid: pictures to choose by.
+        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        seed: decides the draw.
+
+    Returns:
+        Splits of Captions. The digits do not overlap; across, they stand within six pixels of each other, where they can.
+
+    Raises:
+        ValueError: a part has no picture.
+    """
+    require_pictures(n_train, n_valid, n_test)
+    generator = torch.Generator().manual_seed(seed)
+    parts = halved_digits(generator)
+    sizes = {"train": n_train, "valid": n_valid, "test": n_test}
+    return Splits(**{part: _compose(n, getattr(parts, part), generator) for part, n in sizes.items()})
+
+
+def _compose(n: int, drawings: Drawings, generator: torch.Generator) -> Captions:
+    digits = torch.randint(10, (n, 2), generator=generator)
+    which = torch.randint(drawings.shape[1], (n, 2), generator=generator)
+    relation = torch.randint(2, (n,), generator=generator)
+    along, across = _along(n, generator), _across(n, generator)
+    beside = (relation == 0)[:, None]
+    places = torch.stack([torch.where(beside, across, along), torch.where(beside, along, across)], dim=-1)
+    images = torch.zeros(n, _CANVAS, _CANVAS)
+    for j in range(2):
+        images = stamp(images, drawings[digits[:, j], which[:, j]], places[:, j])
+    captions = (f"{NAMES[i]} {_RELATIONS[r]} {NAMES[j]}" for (i, j), r in zip(digits.tolist(), relation.tolist(), strict=True))
+    return Captions(images[:, None], tuple(captions), places)
+
+
+def _along(n: int, generator: torch.Generator) -> Int[Tensor, "n 2"]:
+    """Draw where two digits begin, one behind the other."""
+    gaps = torch.randint(_CANVAS - 2 * SIDE + 1, (n, 2), generator=generator).sort(-1).values
+    return gaps + torch.tensor([0, SIDE])
+
+
+def _across(n: int, generator: torch.Generator) -> Int[Tensor, "n 2"]:
+    """Draw where two digits begin in the other direction: near one another."""
+    centre = torch.randint(_CANVAS - SIDE + 1, (n, 1), generator=generator)
+    return (centre + torch.randint(-_ASKEW // 2, _ASKEW // 2 + 1, (n, 2), generator=generator)).clamp(0, _CANVAS - SIDE)
