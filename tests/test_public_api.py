@@ -79,7 +79,7 @@ PUBLIC = {
         secret_orders see_also spelled split sums twins walks warp word_pieces
     """,
     "training": "Step batches train",
-    "teaching": "ClaimFailed at_scale claim clouds device explore ledger network peak_memory plots progress record show "
+    "teaching": "ClaimFailed at_scale boxed claim clouds device explore ledger network peak_memory plots progress record show "
     "weight_maps",
     "exercises": "Exercise Finding Property UnknownExercise Verdict check exercise exercises verdict",
 }

@@ -1,6 +1,7 @@
 """What a notebook shows: claims that are measured, figures with words, attention that is recorded, sliders."""
 
 from course_lib.teaching import plots
+from course_lib.teaching.boxed import boxed
 from course_lib.teaching.claims import ClaimFailed, claim, ledger
 from course_lib.teaching.device import at_scale, device
 from course_lib.teaching.embeddings import clouds
@@ -15,6 +16,7 @@ from course_lib.teaching.widgets import explore
 __all__ = [
     "ClaimFailed",
     "at_scale",
+    "boxed",
     "claim",
     "clouds",
     "device",
