@@ -16,6 +16,7 @@ from course_lib.attention import (
     PerformerAttention,
     Pool,
     additive_scores,
+    associative_dot_product,
     attend,
     attention_over_image,
     cached_step,
@@ -23,15 +24,25 @@ from course_lib.attention import (
     causal_linear_attention,
     causal_performer_attention,
     chunked_linear_attention,
+    co_occurrent_features,
     concat_scores,
     dot_attention,
     fused_causal_attention,
+    fused_embedded_gaussian,
     fused_scaled_dot_product_attention,
     general_scores,
+    local_attention,
     multi_head_attention,
+    non_local_block,
+    non_local_concatenation,
+    non_local_dot_product,
+    non_local_embedded_gaussian,
+    non_local_gaussian,
     pool,
     recurrent_linear_attention,
     scaled_dot_product_attention,
+    sliced_local_attention,
+    tiled_local_attention,
 )
 
 B, H, T_q, T_k, d_k, d_v, d_a, C = 2, 3, 5, 7, 11, 13, 17, 3
@@ -44,6 +55,9 @@ SELF = (B, T_k, d_k), (B, T_k, d_k), (B, T_k, d_v)
 PROJECTIONS = (H * d_k, d_k), (H * d_k, d_k), (H * d_v, d_v), (d_k, H * d_v)
 
 MODEL = (B, T_q, H * d_k), (B, T_k, H * d_k), (B, T_k, H * d_k)
+
+EMBEDDED = (B, T_k, d_k), (d_a, d_k), (d_a, d_k), (d_v, d_k)
+LOCAL = (B, 5, 7, d_k), (B, 5, 7, d_k), (B, 5, 7, d_v), (3, 4), (3, d_k - 4)
 
 MASKED = {
     "attend": (lambda: attend, [(B, T_q, T_k), (B, T_k, d_v)]),
@@ -79,6 +93,17 @@ UNMASKED = {
     "Performer, causal": (lambda: PerformerAttention(d_k, d_a, causal_performer_attention), SELF),
     "image": (lambda: attention_over_image, [(B, C, 5, 7), (d_k, C), (d_k, C), (d_v, C)]),
     "image layer": (lambda: AttentionLayer2d(C, d_k, d_v), [(B, C, 5, 7)]),
+    "non-local, Gaussian": (lambda: non_local_gaussian, [(B, T_k, d_k), (d_v, d_k)]),
+    "non-local, embedded": (lambda: non_local_embedded_gaussian, EMBEDDED),
+    "non-local, embedded, fused": (lambda: fused_embedded_gaussian, EMBEDDED),
+    "non-local, product": (lambda: non_local_dot_product, QKV),
+    "non-local, product from the right": (lambda: associative_dot_product, QKV),
+    "non-local, concatenation": (lambda: non_local_concatenation, [*QKV, (2 * d_k,)]),
+    "non-local block": (lambda: non_local_block, [(B, C, 5, 7), (d_k, C), (d_k, C), (d_v, C), (C, d_v)]),
+    "co-occurrent": (lambda: co_occurrent_features, [(B, T_k, d_k), (2 * C, d_k), (d_v, d_k), (C, 2 * C)]),
+    "local": (lambda: local_attention, LOCAL),
+    "local, slices": (lambda: sliced_local_attention, LOCAL),
+    "local, tiles": (lambda: tiled_local_attention, LOCAL),
 }
 
 CASES = [pytest.param(f, s, m, id=f"{name}{' masked' * m}") for name, (f, s) in MASKED.items() for m in (False, True)]
