@@ -3,6 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import distillation_loss
+
 HINTS = (
     (
         "Which of student, teacher and labels enter into each of the two terms? Where does the temperature stand, and what "
@@ -153,3 +156,63 @@ WRONG = (
     takes_logs_of_probabilities,
 )
 RIGHT = (by_torchs_own, as_cross_entropy_less_entropy, by_logsumexp)
+
+
+def _lesson(draw: Draw, temperature: float = 3.0, share: float = 0.3, B: int = 5, scale: float = 2.0) -> Call:
+    K = draw.sizes(1)[0] + 2
+    logits = draw.normal(B, K, scale=scale), draw.normal(B, K, scale=scale)
+    return *logits, draw.integers(0, K, B), temperature, share
+
+
+def _lessons(draw: Draw) -> list[Call]:
+    return [_lesson(draw), _lesson(draw, 0.7, 0.8, B=1)]
+
+
+def _agreeing(draw: Draw) -> list[Call]:
+    student, _, *rest = _lesson(draw, share=0.6)
+    return [(student, student.clone(), *rest)]
+
+
+exercise = Exercise(
+    id="11.4",
+    title="Learning from a teacher",
+    reference=distillation_loss,
+    properties=(
+        runs_on(_lessons),
+        has_shape("One number.", _lessons),
+        Property(
+            "labels alone", "With λ = 0 it is the cross-entropy with the labels.", lambda draw: [_lesson(draw, share=0.0)]
+        ),
+        Property(
+            "teacher alone",
+            "With λ = 1 and τ = 1 it is the divergence of the student from the teacher.",
+            lambda draw: [_lesson(draw, 1.0, 1.0)],
+            points=2,
+        ),
+        Property(
+            "agreement",
+            "A student who says what the teacher says has nothing to learn from them.",
+            _agreeing,
+            needs=("teacher alone",),
+        ),
+        Property(
+            "temperature",
+            "τ softens both alike, and τ² makes up for it.",
+            lambda draw: [_lesson(draw, share=1.0), _lesson(draw, 0.5, 1.0)],
+            points=2,
+            needs=("teacher alone",),
+        ),
+        Property(
+            "shares",
+            "λ is the share of the teacher, 1 - λ that of the labels.",
+            _lessons,
+            needs=("labels alone", "temperature"),
+        ),
+        Property("large", "Large logits: finite, and right.", lambda draw: [_lesson(draw, 0.5, scale=60.0)], needs=("shares",)),
+        has_gradient(_lessons, needs=("shares",)),
+        leaves_inputs(_lessons),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -4,6 +4,9 @@ import torch
 import torch.nn.functional as F
 from einops import repeat
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import embed_patches
+
 HINTS = (
     (
         "Two images of four patches and one class token: how many tokens has each, and how many positions are there? Which of "
@@ -150,3 +153,55 @@ WRONG = (
     scales_by_the_width,
 )
 RIGHT = (into_an_empty_sequence, by_padding, image_by_image, as_one_projection)
+
+
+def _tokens(draw: Draw, B: int, n_learned: int, bias: float = 1.0, place: float = 1.0) -> Call:
+    N, d_patch, d_model = draw.sizes(3)
+    N += 2
+    learned, positions = draw.normal(n_learned, d_model), draw.normal(n_learned + N, d_model, scale=place)
+    return draw.normal(B, N, d_patch), draw.normal(d_model, d_patch), draw.normal(d_model, scale=bias), learned, positions
+
+
+def _images(draw: Draw) -> list[Call]:
+    return [_tokens(draw, 3, 1), _tokens(draw, 1, 1)]
+
+
+exercise = Exercise(
+    id="11.2",
+    title="The class token and the positions",
+    reference=embed_patches,
+    properties=(
+        runs_on(_images),
+        has_shape("A token for each patch, and the learned ones: (B, n_learned + N, d_model).", _images),
+        Property(
+            "projection",
+            "Without learned tokens, bias and positions: each patch is projected.",
+            lambda draw: [_tokens(draw, 2, 0, bias=0.0, place=0.0)],
+        ),
+        Property(
+            "bias",
+            "Each patch is projected and gets the bias.",
+            lambda draw: [_tokens(draw, 2, 0, place=0.0)],
+            needs=("projection",),
+        ),
+        Property(
+            "in front",
+            "The learned token stands in front, as it is, in every image.",
+            lambda draw: [_tokens(draw, 3, 1, place=0.0)],
+            points=2,
+            needs=("bias",),
+        ),
+        Property("places", "Every token is told its own place.", _images, points=2, needs=("in front",)),
+        Property(
+            "several",
+            "There may be two learned tokens, or none.",
+            lambda draw: [_tokens(draw, 2, 2), _tokens(draw, 2, 0)],
+            needs=("places",),
+        ),
+        has_gradient(lambda draw: [_tokens(draw, 2, 2)], needs=("places",)),
+        leaves_inputs(_images),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.models import Probe
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.models import Probe, fine_tuned_head
 
 HINTS = (
     (
@@ -165,3 +166,36 @@ WRONG = (
     squares_the_errors,
 )
 RIGHT = (by_torchs_optimiser, with_a_column_of_ones, by_the_sum_of_all_gradients)
+
+
+def _task(draw: Draw, n_steps: int, momentum: float = 0.9, learning_rate: float = 0.3, n: int = 17) -> Call:
+    d, K = draw.sizes(2)
+    return draw.normal(n, d), draw.integers(0, K, n), K + 1, learning_rate, momentum, n_steps
+
+
+def _tasks(draw: Draw) -> list[Call]:
+    return [_task(draw, 5), _task(draw, 4, 0.6, 0.8, n=3)]
+
+
+exercise = Exercise(
+    id="11.5",
+    title="A new head, with momentum",
+    reference=fine_tuned_head,
+    properties=(
+        runs_on(_tasks),
+        has_shape("A weight (n_classes, d) and a bias (n_classes,).", _tasks),
+        Property("start", "Without a step, all is 0.", lambda draw: [_task(draw, 0)]),
+        Property(
+            "one step",
+            "One step, down the gradient of the mean cross-entropy.",
+            lambda draw: [_task(draw, 1), _task(draw, 1, 0.0)],
+            points=2,
+        ),
+        Property("descent", "Several steps without momentum.", lambda draw: [_task(draw, 4, 0.0)], needs=("one step",)),
+        Property("momentum", "The velocity carries over.", _tasks, points=2, needs=("descent",)),
+        leaves_inputs(_tasks),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

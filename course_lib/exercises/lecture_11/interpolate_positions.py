@@ -4,6 +4,9 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import interpolate_positions
+
 HINTS = (
     (
         "A model has learned 1 + 4 · 6 positions, and an image comes with 8 · 6 patches. Which of the positions say something "
@@ -167,3 +170,49 @@ WRONG = (
     cuts_off_or_repeats,
 )
 RIGHT = (feature_by_feature, by_two_matrices, by_the_cubic_kernel)
+
+
+def _resizing(draw: Draw, n_learned: int, H: int, W: int, H_new: int, W_new: int) -> Call:
+    d_model = draw.sizes(1)[0]
+    return draw.normal(n_learned + H * W, d_model), H, W, H_new, W_new
+
+
+def _resizings(draw: Draw) -> list[Call]:
+    return [_resizing(draw, 1, 3, 5, 7, 4), _resizing(draw, 1, 6, 2, 3, 5)]
+
+
+exercise = Exercise(
+    id="11.3",
+    title="Positions for another size",
+    reference=interpolate_positions,
+    properties=(
+        runs_on(_resizings),
+        has_shape("A position for each learned token and each patch of the new grid.", _resizings),
+        Property(
+            "same",
+            "On the grid that they were learned for, they stay as they are.",
+            lambda draw: [_resizing(draw, 1, 3, 5, 3, 5)],
+        ),
+        Property(
+            "growing",
+            "A grid without learned tokens, resized to a finer one.",
+            lambda draw: [_resizing(draw, 0, 3, 5, 4, 11)],
+            points=2,
+        ),
+        Property("shrinking", "The same to a coarser one.", lambda draw: [_resizing(draw, 0, 7, 5, 3, 2)], needs=("growing",)),
+        Property(
+            "class token", "The position of the class token is no part of the grid.", _resizings, points=2, needs=("growing",)
+        ),
+        Property(
+            "several",
+            "There may be two learned tokens, and a grid of one patch.",
+            lambda draw: [_resizing(draw, 2, 5, 3, 4, 6), _resizing(draw, 1, 1, 1, 2, 3)],
+            needs=("class token",),
+        ),
+        has_gradient(_resizings, needs=("class token",)),
+        leaves_inputs(_resizings),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -4,6 +4,9 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import patchify
+
 HINTS = (
     (
         "Draw an image of 4 × 6 pixels and P = 2, and number its pixels as they lie in memory. Which four numbers make the "
@@ -141,3 +144,40 @@ WRONG = (
     looks_at_one_channel,
 )
 RIGHT = (by_unfolding, square_by_square, by_six_axes, by_convolution, by_counting)
+
+
+def _image(draw: Draw, B: int, C: int, rows: int, columns: int, P: int) -> Call:
+    return draw.normal(B, C, rows * P, columns * P), P
+
+
+def _images(draw: Draw) -> list[Call]:
+    rows, columns = draw.sizes(2)
+    return [_image(draw, 2, 3, rows, columns, 2), _image(draw, 1, 2, columns, rows, 3)]
+
+
+exercise = Exercise(
+    id="11.1",
+    title="An image as a sentence",
+    reference=patchify,
+    properties=(
+        runs_on(_images),
+        has_shape("A token for each patch: (B, H W / P², C · P²).", _images),
+        Property("pixels", "With patches of one pixel, each token is a pixel.", lambda draw: [_image(draw, 2, 3, 5, 7, 1)]),
+        Property("whole", "With one patch, the token is the image.", lambda draw: [_image(draw, 2, 3, 1, 1, 5)]),
+        Property(
+            "squares", "A grey image is cut into squares, row by row.", lambda draw: [_image(draw, 2, 1, 3, 5, 2)], points=2
+        ),
+        Property("channels", "Each token holds one channel after the other.", _images, points=2, needs=("squares",)),
+        Property(
+            "views",
+            "It does not matter how an image lies in memory.",
+            lambda draw: [(_image(draw, 2, 3, 5, 3, 2)[0].mT, 2)],
+            needs=("channels",),
+        ),
+        has_gradient(_images, needs=("channels",)),
+        leaves_inputs(_images),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -4,6 +4,9 @@ from functools import reduce
 
 import torch
 
+from course_lib.attention import rollout
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     (
         "Two layers, two tokens, one head. Output 1 draws from token 2 of the first layer's results, and that drew from input "
@@ -156,3 +159,49 @@ WRONG = (
     turns_the_result,
 )
 RIGHT = (from_the_top, by_marked_inputs, example_by_example, over_all_subsets)
+
+
+def _stack(draw: Draw, n_layers: int, *batch: int, h: int = 3) -> Call:
+    T = draw.sizes(1)[0] + 2
+    return (draw.normal(n_layers, *batch, h, T, T, scale=2.0).softmax(-1),)
+
+
+def _stacks(draw: Draw) -> list[Call]:
+    return [_stack(draw, 4, 2), _stack(draw, 3)]
+
+
+exercise = Exercise(
+    id="11.6",
+    title="Roll-out",
+    reference=rollout,
+    properties=(
+        runs_on(_stacks),
+        has_shape("A map from every input to every output: (*batch, T, T).", _stacks),
+        Property(
+            "one head",
+            "One layer of one head: half of what it looks at, half of itself.",
+            lambda draw: [_stack(draw, 1, 2, h=1)],
+            points=2,
+        ),
+        Property("heads", "The heads of a layer are averaged.", lambda draw: [_stack(draw, 1, 2)], needs=("one head",)),
+        Property(
+            "layers",
+            "Each layer draws from what the one below drew.",
+            lambda draw: [_stack(draw, 3, 2, h=1)],
+            points=2,
+            needs=("one head",),
+        ),
+        Property(
+            "all",
+            "Several layers of several heads, in any batch.",
+            lambda draw: [*_stacks(draw), _stack(draw, 2, 2, 3)],
+            needs=("heads", "layers"),
+        ),
+        Property("none", "Without layers, every output is its own input.", lambda draw: [_stack(draw, 0, 2)]),
+        has_gradient(lambda draw: [_stack(draw, 3, 2)], needs=("all",)),
+        leaves_inputs(_stacks),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
