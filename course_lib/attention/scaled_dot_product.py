@@ -12,6 +12,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from course_lib.attention.core import Attended, attend, require_mask
 from course_lib.primitives.masks import causal_mask
@@ -55,13 +56,14 @@ def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mas
     if mask is not None:
         require_mask(mask, (*q.shape[:-1], k.shape[-2]))
         mask = torch.atleast_2d(mask)
-    return Attended(F.scaled_dot_product_attention(_packed(q), _packed(k), _packed(v), attn_mask=mask), None)
+        mask = mask[None] if mask.dim() == 3 else mask
+    return _fused(q, k, v, attn_mask=mask)
 
 
 def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost of one."""
     if mask is None and q.shape[-2] == k.shape[-2]:
-        return Attended(F.scaled_dot_product_attention(_packed(q), _packed(k), _packed(v), is_causal=True), None)
+        return _fused(q, k, v, is_causal=True)
     return fused_scaled_dot_product_attention(q, k, v, _causal_and(mask, q, k))
 
 
@@ -74,6 +76,12 @@ def _causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask:
     return causal & mask
 
 
-def _packed(x: Queries) -> Queries:
-    """Features side by side in memory: with another stride the fused kernel silently takes its slow path."""
+def _fused(q: Queries, k: Keys, v: Values, **how: Mask | bool | None) -> Attended:
+    context = F.scaled_dot_product_attention(*(_packed(x) for x in (q, k, v)), **how)
+    return Attended(context[(0,) * max(0, 4 - q.dim())], None)
+
+
+def _packed(x: Tensor) -> Tensor:
+    """Four axes, features side by side in memory: with fewer, or another stride, the kernel silently takes its slow path."""
+    x = x[(None,) * max(0, 4 - x.dim())]
     return x if x.stride(-1) == 1 else x.contiguous()
