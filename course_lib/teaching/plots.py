@@ -124,8 +124,9 @@ def curves(
 
 
 def _ticks_at(ax: Axes, places: list[float]) -> None:
-    """Name the places that were measured on a logarithmic axis, where they are few; else leave its powers of ten."""
-    if len(places) <= 10:
+    """Name the places that were measured on a logarithmic axis, where they are few and apart; else leave its powers of ten."""
+    gaps = np.diff(np.log(places))
+    if len(places) <= 10 and (gaps >= 0.07 * gaps.sum()).all():
         ax.set_xticks(places, [f"{place:g}" for place in places])
         ax.set_xticks([], minor=True)
 

@@ -75,6 +75,11 @@ def test_a_logarithmic_axis_names_the_places_measured():
     assert [label.get_text() for label in ax.get_xticklabels()] == ["64", "128", "1024"]
 
 
+def test_places_too_near_each_other_are_not_named():
+    ax = plots.curves({"a": ([1_702, 24_058], [1, 2]), "b": ([1_750, 35_020], [1, 2])}, "n", "y", log="x").axes[0]
+    assert "1702" not in [label.get_text() for label in ax.get_xticklabels()]
+
+
 def test_arrows_point_to_the_strongest_weights():
     weights = torch.zeros(7, 5)
     weights[6, 4], weights[0, 3], weights[2, 1] = 0.6, 0.3, 0.1
