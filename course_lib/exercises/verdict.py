@@ -216,8 +216,8 @@ def with_values(value: object) -> str:
 
 
 def by_shape(value: object) -> str:
-    """Write an argument by its shape alone, and a plain number, which is a size, as it is."""
-    return " and ".join(str(tuple(t.shape)) for t in tensors_in(value)) or f"= {value}"
+    """Write an argument by its shape alone, a plain number, which is a size, as it is, and a function by its name."""
+    return " and ".join(str(tuple(t.shape)) for t in tensors_in(value)) or f"= {getattr(value, '__name__', value)}"
 
 
 def _message(exercise: Exercise, findings: tuple[Finding, ...], points: int, misconception: str | None, started: bool) -> str:

@@ -120,3 +120,11 @@ def test_a_reference_that_fails_is_reported_as_ours_and_not_as_the_students():
     judge = importlib.import_module("course_lib.exercises.verdict").judge
     with pytest.raises(RuntimeError, match=r"the reference of 01\.1 fails its own property 'runs'"):
         judge(broken, rnn_step)
+
+
+def test_a_function_among_the_arguments_is_called_by_its_name():
+    """Not by where it lies in memory."""
+    asked = exercise("15.4")
+    messages = {verdict("15.4", wrong).message for wrong in asked.wrong}
+    assert any("combine = average_heads" in message or "combine = merge_heads" in message for message in messages)
+    assert not any("0x" in message for message in messages)
