@@ -124,11 +124,16 @@ def curves(
 
 
 def _ticks_at(ax: Axes, places: list[float]) -> None:
-    """Name the places that were measured on a logarithmic axis, where they are few and apart; else leave its powers of ten."""
+    """Name the places measured on a logarithmic axis; round numbers where they are too near, powers of ten where many."""
+    if len(places) > 10:
+        return
     gaps = np.diff(np.log(places))
-    if len(places) <= 10 and (gaps >= 0.07 * gaps.sum()).all():
-        ax.set_xticks(places, [f"{place:g}" for place in places])
-        ax.set_xticks([], minor=True)
+    if (gaps < 0.07 * gaps.sum()).any():
+        powers = 10.0 ** np.arange(np.floor(np.log10(places[0])), np.log10(places[-1]))
+        between = np.outer(powers, (1, 2, 5) if places[-1] < 100 * places[0] else (1,)).flatten()
+        places = [place for place in between.tolist() if places[0] <= place <= places[-1]]
+    ax.set_xticks(places, [f"{place:g}" for place in places])
+    ax.set_xticks([], minor=True)
 
 
 def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mapping[str, int | float] | None = None) -> Figure:

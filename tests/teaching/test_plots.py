@@ -75,9 +75,18 @@ def test_a_logarithmic_axis_names_the_places_measured():
     assert [label.get_text() for label in ax.get_xticklabels()] == ["64", "128", "1024"]
 
 
-def test_places_too_near_each_other_are_not_named():
-    ax = plots.curves({"a": ([1_702, 24_058], [1, 2]), "b": ([1_750, 35_020], [1, 2])}, "n", "y", log="x").axes[0]
-    assert "1702" not in [label.get_text() for label in ax.get_xticklabels()]
+@pytest.mark.parametrize(
+    ("places", "named"),
+    [
+        ([1_702, 1_750, 24_058], ["2000", "5000", "10000", "20000"]),
+        ([3, 3.1, 2_000], ["10", "100", "1000"]),
+        (range(1, 12), []),
+    ],
+)
+def test_round_numbers_are_named_where_places_are_too_near_or_many(places, named):
+    ax = plots.curves({"a": (places, places)}, "n", "y", log="x").axes[0]
+    texts = [label.get_text() for label in ax.get_xticklabels()]
+    assert texts == named if named else str(places[-1]) not in texts
 
 
 def test_arrows_point_to_the_strongest_weights():
