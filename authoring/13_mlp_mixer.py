@@ -1,0 +1,1010 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["header"]
+# # 13 · MLP-Mixer
+#
+# **The claim.** Two small networks, one along the places of a picture and one along its channels, name digits without
+# attention and without a convolution that looks beyond its patch: better than a small Vision Transformer after the same
+# batches in about the same time, and worse than a small CNN. Take the mixing of places away and next to nothing is left.
+# Shuffle the patches of all pictures alike: the Mixer learns the same, step by step, and the CNN loses. And yet the Mixer
+# *is* a CNN, of a very special kind, with equal outputs.
+#
+# **You need** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 75
+# minutes. {measured}
+#
+# **Papers.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1, table 1, section 4.6
+# (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2
+# (https://arxiv.org/abs/1606.08415).
+#
+# **Deck.** CSE 891: the table below leads from its section to ours.
+
+# %% [markdown] tags=["companion"]
+# <details><summary>Which section of the deck this follows, and where the library holds it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | CS | MLP-Mixer | 4 A block | `course_lib.blocks.mixer_block`, `course_lib.models.Mixer` |
+#
+# </details>
+
+# %%
+import math
+import time
+from copy import deepcopy
+from statistics import mean
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.blocks import ConvNet, Kernels, Sizes, counted_cost, lean_token_mixing
+from course_lib.blocks.equations import Four, Pair
+from course_lib.blocks.token_mixing import Places
+from course_lib.datasets import mnist, split
+from course_lib.exercises import check
+from course_lib.models import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL, Mixer, MixerSizes, ViT
+from course_lib.primitives import layer_norm, patchify, unpatchify
+from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show, weight_maps
+from course_lib.training import batches, train
+
+SEEDS = (0, 1, 2)
+
+# %% [markdown]
+# ## 1 A bag of patches
+#
+# Cut a digit of 28 × 28 pixels into patches of 4 × 4: 49 places, as the words of a sentence. Let a network think about each
+# patch *by itself*, as long as it likes, then take the mean over the places and ask which digit it was.
+#
+# Each place may be thought about; no place hears of another. That is a picture as a **bag of patches**.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** It is trained on four thousand digits: how many of a hundred new ones does it name rightly,
+# where a guess gets ten?
+#
+# <details><summary>A. About ten: patches of 4 × 4 all look alike.</summary>
+#
+# Not quite alike. How much ink there is, how much of it in upright strokes and how much in slanted ones, says
+# something.</details>
+# <details><summary>B. About twenty-five.</summary>
+#
+# Yes. A 1 has little ink and most of it upright; for the others, *where* the strokes lie is nearly everything.</details>
+# <details><summary>C. About ninety: digits are easy.</summary>
+#
+# For a network that sees the whole. This one is handed shreds without an order.</details>
+
+# %%
+images, labels = mnist()
+images, labels = images.to(device()), labels.to(device())
+parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in SEEDS}
+learn = {seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()}
+unseen = {seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()}
+P, STEPS, MIXER = 4, at_scale(cpu=260, gpu=400), MixerSizes(d_model=32, d_tokens=128, d_channels=64, n_layers=2)
+seconds = {}
+
+
+def loss(model, batch):
+    """Cross-entropy of a batch (pictures, labels)."""
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+@torch.no_grad()
+def right(model, pictures, seed):
+    """The share of right answers on unseen digits."""
+    return (model.eval()(pictures[unseen[seed]]).argmax(-1) == labels[unseen[seed]]).float().mean().item()
+
+
+def fit(name, make, seed, pictures=images, lr=4e-3):
+    """Make a model and train it on batches of 32 digits, the same for all with this seed; give it and its share of right answers."""
+    torch.manual_seed(seed)
+    model, start = make().to(device()), time.process_time()
+    stream = batches(pictures[learn[seed]], labels[learn[seed]], batch_size=32, seed=seed)
+    for _ in progress(train(model, stream, loss, steps=STEPS, lr=lr, warmup=STEPS // 10), f"{name}, seed {seed}", total=STEPS):
+        pass
+    seconds[name] = time.process_time() - start
+    return model, right(model, pictures, seed)
+
+
+def mixer(mix=lean_token_mixing, sizes=MIXER):
+    """A Mixer for our digits; `mix` says how it mixes places."""
+    return Mixer(10, (1, 28, 28), P, sizes, mix)
+
+
+def nothing(x, *weights):
+    """Mix no places."""
+    return torch.zeros_like(x)
+
+
+# %% tags=["nbval-check-output"]
+bag = fit("no token mixing", lambda: mixer(nothing), SEEDS[0])[1]
+claim("13.a", "a bag of patches: right answers on unseen digits", bag, at_most=0.5)
+
+# %% [markdown]
+# ## 2 One network over the places
+#
+# Attention lets places hear of each other by asking: who is like what I look for? Now leave the asking out. Write the
+# picture as a table $X$ with a row for each of $N$ places and a column for each of $d$ **channels**. A column is $N$
+# numbers: one channel, all over the picture. Send it through a small network that returns $N$ numbers:
+#
+# $$y_{:,c} = W_2\, \sigma(W_1 x_{:,c} + b_1) + b_2 \qquad \text{for each channel } c \text{, with the same weights}$$
+#
+# That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the normal distribution function $\Phi$: a ReLU
+# with its corner rounded. Nothing is compared with anything: who hears whom is learned once, and the same for every
+# picture.
+#
+# | name | shape |
+# | --- | --- |
+# | x, result | (B, N, d) |
+# | W_1, b_1 | (d_s, N), (d_s,) |
+# | W_2, b_2 | (N, d_s), (N,) |
+
+# %% exercise="13.1" difficulty="●●○" minutes=8
+from course_lib.blocks import token_mixing
+
+# %% tags=["nbval-check-output"]
+token_mixing = check("13.1", token_mixing)
+
+# %% [markdown]
+# The library has a leaner form that multiplies from the left, so that nothing is transposed. Below it is held against
+# yours. Then one number of one channel is asked what it depends on.
+
+# %% tags=["nbval-check-output"]
+generator = torch.Generator().manual_seed(SEEDS[0])
+weights = [torch.randn(*shape, generator=generator) / 7 for shape in ((128, 49), (128,), (49, 128), (49,))]
+x = torch.randn(1, 49, 32, generator=generator, requires_grad=True)
+mixed = token_mixing(x, *weights).float()
+(felt,) = torch.autograd.grad(mixed[0, 20, 3], x)
+claim(
+    "13.b",
+    "your token mixing and the library's lean form differ by",
+    (mixed - lean_token_mixing(x, *weights)).abs().max().item(),
+    at_most=1e-4,
+)
+claim("13.c", "one number behind token mixing: of 49 places it hears of", int((felt[0] != 0).any(1).sum()), equals=49)
+claim("13.d", "one number behind token mixing: of 32 channels it hears of", int((felt[0] != 0).any(0).sum()), equals=1)
+
+# %% [markdown]
+# ## 3 One network over the channels
+#
+# The other half of the table: a row is $d$ numbers, all that is known about one place. A second network thinks about each
+# row, with the same weights at every place:
+#
+# $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each place } n$$
+#
+# You know it: it is the feed-forward network of every Transformer, with GELU. In a Mixer it is called **channel mixing**,
+# and it is the mirror image of token mixing: turn the table, and one becomes the other.
+#
+# | name | shape |
+# | --- | --- |
+# | x, result | (B, N, d) |
+# | W_3, b_3 | (d_c, d), (d_c,) |
+# | W_4, b_4 | (d, d_c), (d,) |
+
+# %% exercise="13.2" difficulty="●○○" minutes=5
+from course_lib.blocks import channel_mixing
+
+# %% tags=["nbval-check-output"]
+channel_mixing = check("13.2", channel_mixing)
+
+# %% tags=["nbval-check-output"]
+turned = channel_mixing(x.mT, *weights).mT
+apart = (turned - mixed).abs().max().item()
+claim("13.e", "your channel mixing of the table turned round, and your token mixing, differ by", apart, at_most=1e-4)
+
+# %% [markdown]
+# ## 4 A block
+#
+# A block of lecture 05 mixes tokens, then channels, each behind a norm and beside a residual path. Put token mixing where
+# attention stood:
+#
+# $$U = X + \mathrm{Tokens}(\mathrm{LN}(X)) \qquad Y = U + \mathrm{Channels}(\mathrm{LN}(U))$$
+#
+# Both norms are over the *features of a place*, as ever. The whole model: patches through one linear layer, $L$ blocks, a
+# norm, the mean over the places, a linear head. No class token. And **no positions**: column $n$ of $W_1$ belongs to place
+# $n$.
+#
+# | name | shape |
+# | --- | --- |
+# | x, result | (B, N, d) |
+# | tokens, channels | four tensors each, as above |
+# | norms | two pairs (gain, bias), (d,) each |
+#
+# **Bug hunt.** Somebody wrote the block below and explains: "The first network reads columns, so its norm goes over columns."
+# It runs and it trains. Say what it costs *before* you run the check.
+
+# %% exercise="13.3" bug="normalises_over_the_places"
+from course_lib.exercises.lecture_13.mixer_block import normalises_over_the_places as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("13.3", suspect)
+
+# %% [markdown] tags=["predict"]
+# **What is lost?**
+#
+# <details><summary>A. Nothing: some norm is as good as another.</summary>
+#
+# Each norm takes something away: a mean and a length. Ask of *what*.</details>
+# <details><summary>B. How strong a channel is in the whole picture.</summary>
+#
+# Yes. A channel that says "a stroke, here and there" and one that shouts it everywhere come out at one volume, and an empty
+# picture is blown up to the volume of a full one. The norm over features only says: all places speak equally loud.</details>
+# <details><summary>C. Which place is which.</summary>
+#
+# The places keep their order. It is the channels that become alike.</details>
+
+# %% exercise="13.3" difficulty="●●○" minutes=8
+from course_lib.blocks import mixer_block
+
+# %% tags=["nbval-check-output"]
+mixer_block = check("13.3", mixer_block)
+
+
+# %%
+def four(network):
+    """The weights of a network of two layers, in the order of the exercises."""
+    return network.W_1.weight, network.W_1.bias, network.W_2.weight, network.W_2.bias
+
+
+def pair(norm):
+    """Gain and bias of a norm."""
+    return norm.weight, norm.bias
+
+
+def by_your_blocks(model, pictures):
+    """A whole Mixer from your block: patches, blocks, norm, mean, head."""
+    x = model.project(patchify(pictures, P))
+    for block in model.stack.blocks:
+        x = mixer_block(x, four(block.mixer), four(block.feed_forward), (pair(block.norm_1), pair(block.norm_2)))
+    return model.head(layer_norm(x.float(), *pair(model.stack.closing)).mean(1))
+
+
+# %% tags=["nbval-check-output"]
+torch.manual_seed(SEEDS[0])
+model = mixer().to(device())
+nn.init.normal_(model.head.weight)
+apart = (by_your_blocks(model, images[:50]) - model(images[:50])).abs().max().item()
+in_a_block = sum(parameter.numel() for parameter in model.stack.blocks[0].parameters())
+claim("13.f", "a Mixer from your blocks and the library's differ by", apart, at_most=1e-3)
+claim(
+    "13.g",
+    "one fully connected layer from all N·d numbers to as many: weights over those of a block",
+    (49 * 32) ** 2 / in_a_block,
+    at_least=50,
+)
+
+# %% [markdown]
+# So "fully connected" is the wrong word. Every number can hear of every other after two halves of a block, but along the
+# rows and the columns of the table only, with weights that are shared by all others.
+#
+# ## 5 Three ways to look
+#
+# Now train, on the same batches: a Mixer, a ViT, and a small CNN. The sizes are chosen so that the same number of steps
+# takes all three about the same time on one processor core; each has the patch that suits it better (4 for the Mixer, 7 for
+# the ViT).
+
+# %% [markdown] tags=["predict"]
+# **Predict.** The deck quotes the paper: convolutions and attention are "both sufficient for good performance, neither of them
+# are necessary". Four thousand digits, a few hundred steps. Who wins, who comes last?
+#
+# <details><summary>A. ViT first: it can look wherever it wants, anew for each picture.</summary>
+#
+# It can, and must first learn to. Four thousand digits is very little for that; see lecture 11.</details>
+# <details><summary>B. CNN first, Mixer last: the Mixer knows least.</summary>
+#
+# The first half is right. But the Mixer need not learn *how to ask*: who hears whom is a matrix, and a gradient reaches it at
+# once.</details>
+# <details><summary>C. CNN first, then the Mixer, then the ViT.</summary>
+#
+# Yes, at this scale. A CNN is told that near pixels belong together and that a stroke is a stroke wherever it stands. What
+# one is told need not be learned.</details>
+
+
+# %%
+SIZES = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
+
+
+def vit(sizes=SIZES):
+    """A small Vision Transformer with patches of 7 × 7."""
+    return ViT(10, (1, 28, 28), 7, sizes, fused_scaled_dot_product_attention)
+
+
+def cnn(widths=(16, 32, 64)):
+    """Three convolutions of 3 × 3, then the largest value of each map, then a linear layer."""
+    return nn.Sequential(ConvNet(1, widths), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10))
+
+
+MAKERS = {"CNN": cnn, "Mixer": mixer, "ViT": vit}
+trained = {(name, seed): fit(name, make, seed) for name, make in MAKERS.items() for seed in SEEDS}
+shares = {name: [trained[name, seed][1] for seed in SEEDS] for name in MAKERS}
+print("processor seconds:", ", ".join(f"{name} {seconds[name]:.1f}" for name in MAKERS))
+show(
+    plots.seeds(shares | {"Mixer, no token mixing": [bag]}, "right answers on unseen digits", across={"chance": 0.1}),
+    alt=f"Right answers on unseen digits after {STEPS} steps, a point for each seed: "
+    + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in values)}" for name, values in shares.items())
+    + f"; a Mixer without token mixing {bag:.3f}.",
+)
+
+# %% tags=["nbval-check-output"]
+average = {name: mean(values) for name, values in shares.items()}
+claim("13.h", "the Mixer: right answers on unseen digits, worst of the seeds", min(shares["Mixer"]), at_least=0.8)
+claim(
+    "13.i",
+    "token mixing is worth, right answers over a bag of patches, worst of the seeds",
+    min(shares["Mixer"]) - bag,
+    at_least=0.4,
+)
+claim(
+    "13.j",
+    "the Mixer leads the ViT after the same batches: right answers, mean",
+    average["Mixer"] - average["ViT"],
+    at_least=0.01,
+)
+claim(
+    "13.k",
+    "the CNN leads the Mixer after the same batches: right answers, mean",
+    average["CNN"] - average["Mixer"],
+    at_least=0.005,
+)
+
+# %% [markdown]
+# ## 6 Shuffled
+#
+# The Mixer has no idea that place 8 lies beneath place 1. So tear every picture into its patches and lay them out in a new
+# order, the *same* for all pictures; and the pixels within each patch too, by a second order.
+#
+# For weights $W_1, b_1, W_2, b_2$ and an order $\pi$ (place $i$ of the shuffled picture is place $\pi_i$ of the picture)
+# there are weights that do with shuffled places what these do with places in order:
+#
+# $$\mathrm{Tokens}'(X_\pi) = (\mathrm{Tokens}(X))_\pi \qquad \text{for every } X$$
+#
+# Which are they? One index decides it all; try three places on paper.
+#
+# | name | shape |
+# | --- | --- |
+# | order | (N,), a permutation |
+# | W_1, b_1, W_2, b_2, and the result | as for `token_mixing` |
+
+# %% exercise="13.5" difficulty="●●○" minutes=8
+from course_lib.blocks import reordered_token_mixing
+
+# %% tags=["nbval-check-output"]
+reordered_token_mixing = check("13.5", reordered_token_mixing)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** All pictures are shuffled in one way. Train a new Mixer and a new CNN on them, from scratch. What happens to
+# their right answers?
+#
+# <details><summary>A. Both fall: nobody could read such pictures.</summary>
+#
+# *You* could not. You too have been told that near things belong together.</details>
+# <details><summary>B. The Mixer stays exactly where it was, the CNN falls.</summary>
+#
+# Yes; and "exactly" is meant. Shuffle its first weights along, and each step of training is the same step.</details>
+# <details><summary>C. Both stay: the largest value of a map does not care where it stood.</summary>
+#
+# That is true of the last layer. The kernels before it look at neighbours, and the neighbours have changed.</details>
+
+# %%
+generator = torch.Generator().manual_seed(SEEDS[0])
+order, inner = torch.randperm(49, generator=generator), torch.randperm(P * P, generator=generator)
+
+
+def shuffled(pictures, order=order, inner=inner):
+    """Lay out the patches in a new order, and the pixels within each."""
+    return unpatchify(patchify(pictures, P)[:, order.to(pictures.device)][:, :, inner.to(pictures.device)], P, 28, 28)
+
+
+@torch.no_grad()
+def rewired(model):
+    """A copy of a Mixer that does with shuffled pictures what the model does with pictures in order."""
+    copy = deepcopy(model)
+    copy.project.weight.copy_(model.project.weight[:, inner.to(device())])
+    for block in copy.stack.blocks:
+        new = reordered_token_mixing(*four(block.mixer), order.to(device()))
+        for parameter, tensor in zip(four(block.mixer), [part.clone() for part in new], strict=True):
+            parameter.copy_(tensor)
+    return copy
+
+
+torn = shuffled(images)
+three = torch.tensor([0, 1_200, 3_400])
+sheets = {
+    name: rearrange(some[three].cpu(), "n 1 H W -> H (n W) 1").expand(-1, -1, 3)
+    for name, some in (("in order", images), ("shuffled", torn))
+}
+remain = (sheets["in order"] * sheets["shuffled"]).sum() / sheets["in order"].square().sum()
+show(
+    plots.pictures(sheets),
+    alt=f"Three digits, {', '.join(str(kind) for kind in labels[three].tolist())}, in order and shuffled alike, no longer readable; "
+    f"{100 * remain.item():.0f} % of the ink lies where ink lay before.",
+)
+
+# %%
+steps, losses = 40, {}
+torch.manual_seed(SEEDS[0])
+fresh = mixer().to(device()).double()
+for name, model, pictures in (("in order", fresh, images), ("shuffled", rewired(fresh), torn)):
+    stream = batches(pictures[learn[SEEDS[0]]].double(), labels[learn[SEEDS[0]]], batch_size=32, seed=SEEDS[0])
+    losses[name] = [step.loss for step in train(model, stream, loss, steps=steps, lr=4e-3, warmup=4)]
+in_order, same_seed = trained["Mixer", SEEDS[0]][0], unseen[SEEDS[0]]
+with torch.no_grad():
+    before, after = in_order(images[same_seed]), rewired(in_order)(torn[same_seed])
+confused = right(in_order, torn, SEEDS[0])
+lost = [trained["CNN", seed][1] - fit("CNN, shuffled", cnn, seed, torn)[1] for seed in SEEDS]
+
+# %% tags=["nbval-check-output"]
+apart = max(abs(a - b) for a, b in zip(losses["in order"], losses["shuffled"], strict=True))
+claim(
+    "13.l",
+    "a trained Mixer rewired, on shuffled pictures: its scores move by",
+    (before - after).abs().max().item(),
+    at_most=1e-2,
+)
+claim("13.m", "the same Mixer not rewired, on shuffled pictures: right answers", confused, at_most=0.6)
+claim("13.n", "40 steps from rewired first weights on shuffled pictures: losses differ by", apart, at_most=1e-6)
+claim("13.o", "a CNN trained on shuffled pictures loses right answers, mean of the seeds", mean(lost), at_least=0.003)
+
+# %% [markdown]
+# The CNN loses less than one might fear: within a patch all pixels are still neighbours of the same few others, and digits
+# are easy. But it *loses*, and the Mixer cannot: to it, a shuffled world is the same world with other names.
+
+# %% [markdown] tags=["try-it"]
+# **Try it.** Choose a digit, 0 to 999, and an order by its seed. Can you read it? The Mixer is rewired for the first order
+# only.
+
+
+# %% tags=["try-it"]
+def draw_torn(number, seed):
+    """Show one unseen digit, shuffled by an order of your choice, and what the Mixer says of it."""
+    one, generator = images[same_seed[number]][None], torch.Generator().manual_seed(seed)
+    mine = shuffled(one, torch.randperm(49, generator=generator), torch.randperm(P * P, generator=generator))
+    with torch.no_grad():
+        said = [
+            model(picture).argmax().item() for model, picture in ((in_order, one), (in_order, mine), (rewired(in_order), mine))
+        ]
+    show(
+        plots.pictures(
+            {name: some[0, 0, :, :, None].cpu().expand(-1, -1, 3) for name, some in (("in order", one), ("shuffled", mine))}
+        ),
+        alt=f"Unseen digit {number}, a {labels[same_seed[number]].item()}, in order and shuffled by seed {seed}. The Mixer says {said[0]} in "
+        f"order and {said[1]} shuffled; rewired for the order of this lecture it says {said[2]}.",
+    )
+
+
+draw_torn(7, SEEDS[0])
+
+# %% [markdown]
+# ## 7 A CNN in disguise
+#
+# Lay the places of one channel out as the picture that they are, $H \times W$. A row of $W_1$ multiplies all pixels and
+# adds up: a **convolution whose kernel is as large as the picture**, with one place to stand. It looks at one channel at a
+# time: *depth-wise*. Every channel has the same kernels: *shared*. Then $W_2$ leads from the $d_s$ numbers of a channel
+# back to $N$: a convolution of 1 × 1, depth-wise and shared again. Channel mixing is a convolution of 1 × 1 as it stands.
+#
+# `F.conv2d(…, groups=d)` gives the first kernels to the first channel, the next to the second, and so on.
+#
+# | name | shape |
+# | --- | --- |
+# | first, first_bias | (d · d_s, 1, H, W), (d · d_s,) |
+# | second, second_bias | (d · N, d_s, 1, 1), (d · N,) |
+
+# %% exercise="13.4" difficulty="●●●" minutes=12
+from course_lib.blocks import token_mixing_kernels
+
+# %% tags=["nbval-check-output"]
+token_mixing_kernels = check("13.4", token_mixing_kernels)
+
+
+# %%
+def tokens_by_kernels(x, network):
+    """Token mixing of (B, d, H, W) by two convolutions with your kernels."""
+    d, H, W = x.shape[1:]
+    first, first_bias, second, second_bias = token_mixing_kernels(*four(network), d, H, W)
+    hidden = F.gelu(F.conv2d(x, first, first_bias, groups=d))
+    return rearrange(F.conv2d(hidden, second, second_bias, groups=d), "B (d H W) 1 1 -> B d H W", d=d, H=H)
+
+
+def normed(x, norm):
+    """Layer norm over the channels of (B, d, H, W)."""
+    return layer_norm(x.movedim(1, -1), *pair(norm)).movedim(-1, 1)
+
+
+def by_convolutions(model, pictures):
+    """The whole Mixer as a CNN: convolutions, norms, a mean."""
+    x = F.conv2d(pictures, model.project.weight.view(-1, 1, P, P), model.project.bias, stride=P)
+    for block in model.stack.blocks:
+        x = x + tokens_by_kernels(normed(x, block.norm_1), block.mixer)
+        W_3, b_3, W_4, b_4 = four(block.feed_forward)
+        hidden = F.gelu(F.conv2d(normed(x, block.norm_2), W_3[..., None, None], b_3))
+        x = x + F.conv2d(hidden, W_4[..., None, None], b_4)
+    return model.head(normed(x, model.stack.closing).mean((2, 3)))
+
+
+# %% tags=["nbval-check-output"]
+some = images[same_seed[:100]]
+with torch.no_grad():
+    apart = (by_convolutions(in_order, some) - in_order(some)).abs().max().item()
+    work = [
+        counted_cost(in_order, lambda form=form: form(some)).multiply_adds
+        for form in (lambda p: by_convolutions(in_order, p), mixer().to(device()))
+    ]
+claim("13.p", "the trained Mixer and the CNN with its weights: scores differ by", apart, at_most=1e-2)
+claim(
+    "13.q", "multiply-adds of the CNN with a Mixer's weights over those of the Mixer", work[0] / work[1], between=(0.999, 1.001)
+)
+
+# %% [markdown]
+# Is the Mixer free of convolutions, then? Its authors say "in the extreme case a very special CNN". What is special is
+# *which* weights are equal:
+#
+# | | a usual convolution | token mixing |
+# | --- | --- | --- |
+# | sees in one layer | neighbours | the whole picture |
+# | moves over the places | yes | no: it has one place to stand |
+# | kernels of two channels | differ | are the same |
+# | adds up over channels | yes | no: channel mixing does |
+# | picture of another size | yes | no: $W_1$ has $N$ columns |
+
+# %% [markdown] tags=["predict"]
+# ## 8 See it
+#
+# A hidden unit of token mixing reads the places by a row of $W_1$ and writes to them by a column of $W_2$: 49 numbers each,
+# which can be drawn as a picture. At the start they are random; take the start away, and what is left is what training has
+# added.
+#
+# **Predict.** Nobody told the Mixer which places are neighbours, and it was never told that the head takes the mean. What
+# has been added?
+#
+# <details><summary>A. Noise everywhere: the order of places means nothing to it.</summary>
+#
+# The *order* means nothing. But neighbouring patches of real digits are alike, and what is alike gets a like
+# gradient.</details>
+# <details><summary>B. The first block reads neighbours somewhat alike; the last block writes the same to all places.</summary>
+#
+# Yes. The first is faint, after so little training: compare places that touch with places two apart. The second is plain:
+# behind the last block only the mean over the places counts, so every place has the same thing to say.</details>
+# <details><summary>C. Smooth blobs and edges, as in the kernels of a CNN.</summary>
+#
+# The paper shows such maps after three hundred million photographs. Here they are rough; patches at the rim are nearly
+# always empty, and little is learned there.</details>
+
+
+# %%
+def added(seed, block, read):
+    """What training has added to the weights of one block, as maps: those that read places, or those that write to them."""
+    torch.manual_seed(seed)
+    ends = [model.stack.blocks[block].mixer for model in (trained["Mixer", seed][0], mixer())]
+    last, first = ((end.W_1.weight if read else end.W_2.weight.mT).detach().cpu() for end in ends)
+    return (last - first).view(-1, 7, 7)
+
+
+def alike(maps, apart):
+    """Correlation of the weights of two places so far apart in a row or column, the mean of each map taken off."""
+    maps = maps - maps.mean((1, 2), keepdim=True)
+    sides = [torch.cat([m[:, :, apart:].flatten(), m[:, :, :-apart].flatten()]).view(2, -1) for m in (maps, maps.mT)]
+    return torch.corrcoef(torch.cat(sides, dim=1))[0, 1].item()
+
+
+def same_everywhere(maps):
+    """The share of the squared weights that is the mean of its map: 1 where a unit treats all places alike."""
+    return (maps.mean((1, 2)).square().sum() * 49 / maps.square().sum()).item()
+
+
+def strongest(maps, n=16):
+    """The n largest maps."""
+    return maps[maps.flatten(1).norm(dim=1).argsort(descending=True)[:n]]
+
+
+first_reads = [added(seed, 0, read=True) for seed in SEEDS]
+last_writes = [added(seed, -1, read=False) for seed in SEEDS]
+near, far = (mean(alike(maps, apart) for maps in first_reads) for apart in (1, 2))
+uniform = [mean(same_everywhere(maps) for maps in which) for which in (first_reads, last_writes)]
+show(
+    weight_maps(
+        {"first block reads": strongest(first_reads[0]), "last block writes": strongest(last_writes[0])}, label="added weight"
+    ),
+    alt=f"What training added to sixteen hidden units each, 7 × 7 places: rough maps where the first block reads, nearly one colour where "
+    f"the last writes. In the first, places that touch correlate by {near:.2f}, places two apart by {far:.2f}; the mean of a map makes up "
+    f"{100 * uniform[0]:.0f} % of the squared weights in the first and {100 * uniform[1]:.0f} % in the last.",
+)
+
+# %% tags=["nbval-check-output"]
+claim(
+    "13.r",
+    "added by training, first block: touching places are more alike than places two apart, mean",
+    near - far,
+    at_least=0.05,
+)
+claim(
+    "13.s",
+    "added by training, last block: share of what is written that is the same for all places, mean of the seeds",
+    uniform[1],
+    at_least=0.5,
+)
+claim(
+    "13.s-first",
+    "added by training, first block: share of what is read that is the same for all places, mean of the seeds",
+    uniform[0],
+    at_most=0.4,
+)
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** What one hidden unit reads and where it writes: its row of $W_1$ and its column of $W_2$, in either block.
+# Find one that compares two sides of the picture. Does it write where it reads?
+
+# %% tags=["interactive"]
+ranks = {
+    layer: block.mixer.W_1.weight.norm(dim=1).argsort(descending=True) for layer, block in enumerate(in_order.stack.blocks, 1)
+}
+
+
+def draw_unit(rank=1, block=1):
+    """Show what a hidden unit reads and writes; rank 1 is the one that reads loudest."""
+    network, unit = in_order.stack.blocks[block - 1].mixer, ranks[block][rank - 1]
+    reads, writes = network.W_1.weight[unit].view(1, 7, 7), network.W_2.weight[:, unit].view(1, 7, 7)
+    row, column = divmod(reads.abs().argmax().item(), 7)
+    show(
+        weight_maps({"reads": reads, "writes": writes}),
+        alt=f"Block {block}, hidden unit of rank {rank}: it reads row {row + 1}, column {column + 1} loudest; what it reads and what it "
+        f"writes correlate by {torch.corrcoef(torch.stack([reads.flatten(), writes.flatten()]))[0, 1].item():.2f}.",
+    )
+
+
+explore(draw_unit, rank=(1, 128), block=(1, 2))
+
+# %% [markdown]
+# ## 9 What it costs
+#
+# How large is a Mixer? The token network does not grow with the channels, the channel network does not grow with the
+# places. Count, for $L$ blocks: the layer that reads a patch of $d_p$ numbers; two networks of two layers with biases and
+# two norms (gain and bias) a block; one more norm; a head for the classes, if there are any.
+#
+# The paper's table 1 gives sizes and counts from Mixer-S/32, with 19 million, to H/14, with 431.
+#
+# | name | |
+# | --- | --- |
+# | d_model, d_tokens, d_channels | $d$, $d_s$, $d_c$ |
+# | n_layers, n_patches, d_patch, n_classes | $L$, $N$, $d_p$, classes of the head (0 = no head) |
+
+# %% exercise="13.6" difficulty="●○○" minutes=8
+from course_lib.models import mixer_parameters
+
+# %% tags=["nbval-check-output"]
+mixer_parameters = check("13.6", mixer_parameters)
+
+# %% tags=["nbval-check-output"]
+published = (
+    (MIXER_SMALL, 32),
+    (MIXER_SMALL, 16),
+    (MIXER_BASE, 32),
+    (MIXER_BASE, 16),
+    (MIXER_LARGE, 32),
+    (MIXER_LARGE, 16),
+    (MIXER_HUGE, 14),
+)
+millions = [round(mixer_parameters(*sizes, (224 // side) ** 2, 3 * side**2, 0) / 1e6) for sizes, side in published]
+claim(
+    "13.t",
+    "millions of parameters, from S/32 to H/14, as in the paper's table 1",
+    millions,
+    equals=[19, 18, 60, 59, 206, 207, 431],
+)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Work now. A picture is cut into four times as many patches, at the same width of all networks. What happens
+# to the multiply-adds of attention, and of token mixing?
+#
+# <details><summary>A. Both times four.</summary>
+#
+# Attention compares every place with every other: times sixteen.</details>
+# <details><summary>B. Attention times sixteen, token mixing times four.</summary>
+#
+# Yes: $2 N d_s$ for each channel. It is bought with a fixed width $d_s$, and with weights that fit one size of
+# picture.</details>
+# <details><summary>C. Both times sixteen: both let every place hear of every other.</summary>
+#
+# In a Mixer they hear of each other through $d_s$ hidden units, and $d_s$ need not grow with the places.</details>
+
+
+# %%
+def exponent(sizes, costs):
+    """The slope of log cost against log size, by least squares."""
+    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
+    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+
+
+def work_of_mixing(N, d_tokens, d=32):
+    """Multiply-adds of token mixing at N places."""
+    weights = torch.zeros(d_tokens, N), torch.zeros(d_tokens), torch.zeros(N, d_tokens), torch.zeros(N)
+    return counted_cost(nn.Identity(), lambda: lean_token_mixing(torch.zeros(1, N, d), *weights)).multiply_adds
+
+
+def work_of_attention(N, d=32):
+    """Multiply-adds of one head over N places, projections aside."""
+    q = torch.zeros(1, 1, N, d)
+    return counted_cost(nn.Identity(), lambda: scaled_dot_product_attention(q, q, q)).multiply_adds
+
+
+grids = [49, 196, 784]
+growth = {
+    "attention": exponent(grids, [work_of_attention(N) for N in grids]),
+    "token mixing": exponent(grids, [work_of_mixing(N, 128) for N in grids]),
+    "hidden 4N": exponent(grids, [work_of_mixing(N, 4 * N) for N in grids]),
+}
+
+# %% tags=["nbval-check-output"]
+claim("13.u", "the work of attention grows with the number of places to the power", growth["attention"], between=(1.99, 2.01))
+claim("13.v", "the work of token mixing, at a fixed width, to the power", growth["token mixing"], between=(0.99, 1.01))
+
+# %% [markdown]
+# And what does one get for it? Each model in three widths, after the same steps, one seed for the smaller ones: right
+# answers against parameters, and against multiply-adds for one picture.
+
+# %%
+SMALLER = {
+    "CNN": (lambda: cnn((4, 8, 16)), lambda: cnn((8, 16, 32))),
+    "Mixer": (lambda: mixer(sizes=MixerSizes(8, 32, 16, 2)), lambda: mixer(sizes=MixerSizes(16, 64, 32, 2))),
+    "ViT": (lambda: vit(Sizes(16, 4, 32, 2)), lambda: vit(Sizes(32, 4, 64, 2))),
+}
+
+
+def cost(model):
+    """Parameters, and multiply-adds for one picture, with attention in the form that the counter sees."""
+    copy = deepcopy(model).eval()
+    for module in copy.modules():
+        if hasattr(module, "mechanism"):
+            module.mechanism = scaled_dot_product_attention
+    return counted_cost(copy, lambda: copy(images[:1]))
+
+
+points = {
+    name: [fit(f"{name}, small", make, SEEDS[0]) for make in makes] + [(trained[name, SEEDS[0]][0], average[name])]
+    for name, makes in SMALLER.items()
+}
+costs = {name: [cost(model) for model, _ in models] for name, models in points.items()}
+heights = {name: [share for _, share in models] for name, models in points.items()}
+for axis, unit in (("parameters", "parameters"), ("multiply_adds", "multiply-adds for one picture")):
+    lines = {name: ([getattr(c, axis) for c in costs[name]], heights[name]) for name in costs}
+    show(
+        plots.curves(lines, unit, "right answers on unseen digits", log="x"),
+        alt=f"Right answers against {unit}: "
+        + "; ".join(
+            f"{name} {', '.join(f'{y:.2f} at {x:,}' for x, y in zip(*line, strict=True))}" for name, line in lines.items()
+        )
+        + ".",
+    )
+
+# %% tags=["nbval-check-output"]
+ratio = costs["CNN"][2].multiply_adds / costs["Mixer"][2].multiply_adds
+per_weight = {name: costs[name][2].multiply_adds / costs[name][2].parameters for name in costs}
+claim("13.w", "multiply-adds of the CNN over those of the Mixer that takes about as long", ratio, at_least=1)
+claim(
+    "13.x",
+    "how often the CNN uses each weight on one picture, over how often the ViT does",
+    per_weight["CNN"] / per_weight["ViT"],
+    at_least=2,
+)
+
+# %% [markdown] tags=["predict"]
+# ## 10 Take one away
+#
+# **Predict.** Without token mixing the Mixer is a bag of patches. What if the *channels* are not mixed? And what if the
+# GELU between $W_1$ and $W_2$ goes, so that token mixing is one matrix?
+#
+# <details><summary>A. Without channel mixing it is as bad as without token mixing: the two are mirror images.</summary>
+#
+# As functions they are. But the picture is not symmetric: what tells digits apart lies in the places, and the first layer and
+# the head mix channels already.</details>
+# <details><summary>B. Both cost little or nothing, at this scale.</summary>
+#
+# Yes. One half of the block carries most of the success here. On photographs, with deeper models, the other half earns its
+# keep.</details>
+# <details><summary>C. Without the GELU it fails: a linear network is a linear classifier.</summary>
+#
+# The channel mixing still bends; and layer norm is not linear either.</details>
+
+
+# %%
+class Silent(nn.Module):
+    """Adds nothing."""
+
+    def forward(self, x):
+        """Give zeros."""
+        return torch.zeros_like(x)
+
+
+def without_channels():
+    """A Mixer whose channels are never mixed within a block."""
+    model = mixer()
+    for block in model.stack.blocks:
+        block.feed_forward = Silent()
+    return model
+
+
+def linear(x, W_1, b_1, W_2, b_2):
+    """Token mixing without its GELU."""
+    return W_2 @ (W_1 @ x + b_1[:, None]) + b_2[:, None]
+
+
+ablated = {
+    "no channel mixing": [fit("no channel mixing", without_channels, SEEDS[0])[1]],
+    "linear token mixing": [fit("linear token mixing", lambda: mixer(linear), SEEDS[0])[1]],
+}
+groups = {"Mixer": shares["Mixer"], "no token mixing": [bag]} | ablated
+show(
+    plots.seeds(groups, "right answers on unseen digits", across={"chance": 0.1}),
+    alt="Right answers on unseen digits, a point for each seed: "
+    + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in values)}" for name, values in groups.items())
+    + ".",
+)
+
+# %% tags=["nbval-check-output"]
+without = ablated["no channel mixing"][0] - bag
+bent = ablated["linear token mixing"][0] - bag
+claim("13.y", "a Mixer without channel mixing leads one without token mixing: right answers", without, at_least=0.3)
+claim("13.z", "a Mixer with linear token mixing leads one without any: right answers", bent, at_least=0.3)
+
+# %% [markdown] tags=["quiz"]
+# ## 11 Before you go
+#
+# **Question 1.** You have a Mixer for pictures of 224 × 224 and get one of 256 × 256. What now?
+#
+# <details><summary>A. Nothing special: the weights slide along.</summary>
+#
+# A convolution's would. Column $n$ of $W_1$ belongs to place $n$, and there are now more places than columns.</details>
+# <details><summary>B. Resize the picture, or make new token networks.</summary>
+#
+# Right. The paper does the latter for fine-tuning, starting from copies of the old ones (its appendix). A ViT only has its
+# positions to interpolate.</details>
+# <details><summary>C. Add positions.</summary>
+#
+# Positions would say where a patch stands. Here it is weights that are missing.</details>
+#
+# **Question 2.** You train a ViT with learned positions on the shuffled pictures of section 6. What do you expect?
+#
+# <details><summary>A. It does as well as on pictures in order.</summary>
+#
+# Right. Attention does not care for the order, the positions are shuffled along, and the layer that reads a patch too. The
+# ViT knows no more of neighbours than the Mixer does.</details>
+# <details><summary>B. It fails: positions say where a patch stands.</summary>
+#
+# They are learned. Nothing in them knew that 8 lies beneath 1.</details>
+# <details><summary>C. It loses as the CNN does.</summary>
+#
+# The CNN loses because its *kernels* assume neighbours.</details>
+#
+# **Question 3.** Who hears whom, in attention and in token mixing?
+#
+# <details><summary>A. In both it depends on the picture.</summary>
+#
+# In token mixing the weights are the same for every picture; only what they multiply differs.</details>
+# <details><summary>B. In attention it depends on the picture, in token mixing it is fixed after training.</summary>
+#
+# Right. So a Mixer cannot look for "the other place like this one" wherever it is; that must be learned place by
+# place.</details>
+# <details><summary>C. In neither.</summary>
+#
+# Attention's weights come from queries and keys, and these from the picture.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *"All you need is MLPs: no inductive bias, no convolutions."* Take a position, with
+# two numbers of this lecture for it or against it.
+#
+# | points | what earns them |
+# | --- | --- |
+# | 1 | says what is built in all the same: patches, equal weights for all places and for all channels, residual paths |
+# | 1 | says what is not: neighbourhood (section 6), with a number |
+# | 1 | says in which sense it is a CNN (section 7), or that a fully connected layer is something else (13.g) |
+# | 1 | holds it against the CNN and the ViT at equal time, and says that the data are few and easy |
+# | 1 | is clear and short |
+
+# %% [markdown]
+# ## 12 Ledger
+#
+# **Where the deck and the code part ways**, each by a number:
+#
+# - *CS* quotes "single-channel depth-wise convolutions for token mixing". The sentence goes on in the paper: "of a full
+#   receptive field and parameter sharing". Without the sharing, Mixer-S/16 would not have 18 million parameters but more
+#   than twenty times as many.
+# - *CS*'s PyTorch code makes both networks four times as wide as what they mix. For the places that means $d_s = 4N$: the
+#   work then grows with the *square* of the number of places, as attention's does, and the linear growth that the paper
+#   claims is gone. Nor does it give the counts of table 1.
+# - *CS* shows two codes for one model. `nn.GELU()` of PyTorch is exact, `nn.gelu` of flax takes an approximation by tanh;
+#   and only the second starts its head at 0, which alone begins at the loss of a blind guess.
+# - *CS* writes "no pooling". Both codes end in a mean over all places.
+# - *CS* writes that "CNNs are not special cases of Mixer"; the paper says *typical* CNNs. A depth-wise convolution of 3 × 3
+#   that all channels share is token mixing: since $\sigma(x) - \sigma(-x) = x$, twice as many hidden units undo the GELU.
+# - *CS* sums up that "all we need is MLPs". At this scale a CNN does better at equal time (13.k).
+#
+# **What this lecture does not show.** The paper's point is about scale: with 300 million pictures to learn from, Mixers come
+# near the best. Ours have four thousand digits and a few hundred steps; with more of them the ViT draws nearer, and the order
+# of the three says nothing about millions. "About the same time" is a CPU's; on a GPU small convolutions cost relatively
+# less.
+
+
+# %%
+def as_in_the_deck(sizes, side):
+    """Parameters with both networks four times as wide as what they mix, as in the deck's PyTorch code, without a head."""
+    N = (224 // side) ** 2
+    return mixer_parameters(sizes.d_model, 4 * N, 4 * sizes.d_model, sizes.n_layers, N, 3 * side**2, 0)
+
+
+small = mixer_parameters(*MIXER_SMALL, 196, 768, 0)
+own_networks = small + MIXER_SMALL.n_layers * (MIXER_SMALL.d_model - 1) * (2 * 196 * 256 + 256 + 196)
+line = torch.linspace(-6, 6, 12_001, dtype=torch.float64)
+gelus_apart = (F.gelu(line) - F.gelu(line, approximate="tanh")).abs().max().item()
+torch.manual_seed(SEEDS[0])
+at_zero, drawn = mixer().to(device()), mixer().to(device())
+drawn.head.reset_parameters()
+with torch.no_grad():
+    first = {
+        name: F.cross_entropy(model(some), labels[same_seed[:100]]).item()
+        for name, model in (("zero", at_zero), ("drawn", drawn))
+    }
+
+# a convolution of 3 × 3 as a matrix over the places: what it makes of each single place
+generator = torch.Generator().manual_seed(SEEDS[0])
+kernel, x = torch.randn(1, 1, 3, 3, generator=generator), torch.randn(2, 49, 5, generator=generator)
+T = F.conv2d(torch.eye(49).view(49, 1, 7, 7), kernel, padding=1).view(49, 49).T
+twice = torch.cat([T, -T]), torch.zeros(98), torch.cat([torch.eye(49), -torch.eye(49)], dim=1), torch.zeros(49)
+by_kernel = F.conv2d(rearrange(x, "B (H W) d -> B d H W", H=7), kernel.expand(5, 1, 3, 3), padding=1, groups=5)
+as_mixing = rearrange(token_mixing(x, *twice), "B (H W) d -> B d H W", H=7)
+kept = []
+hook = in_order.stack.register_forward_hook(lambda module, given, states: kept.append(states))
+score = in_order(some[:1])[0, 0]
+hook.remove()
+(heard,) = torch.autograd.grad(score, kept[0])
+unequal = ((heard - heard[:, :1]).abs().max() / heard.abs().max()).item()
+
+# %% tags=["nbval-check-output"]
+claim(
+    "13.CS-shared",
+    "Mixer-S/16 with a token network for each channel: parameters over the published model's",
+    own_networks / small,
+    at_least=20,
+)
+claim(
+    "13.CS-wide",
+    "the deck's code, d_s = 4N: its work grows with the number of places to the power",
+    growth["hidden 4N"],
+    between=(1.99, 2.01),
+)
+met = sum(round(as_in_the_deck(*which) / 1e6) == count for which, count in zip(published, millions, strict=True))
+claim("13.CS-count", "of the seven counts of the paper's table 1 the deck's code, at the same sizes, meets", met, at_most=4)
+claim("13.CS-gelu", "GELU and the approximation by tanh in the deck's second code differ by", gelus_apart, between=(1e-4, 1e-3))
+claim(
+    "13.CS-head", "first loss of a head that starts at 0, over log 10", first["zero"] / math.log(10), between=(0.9999, 1.0001)
+)
+claim(
+    "13.CS-drawn",
+    "first loss of a head that starts as PyTorch draws it: away from log 10 by",
+    abs(first["drawn"] - math.log(10)),
+    at_least=1e-3,
+)
+claim(
+    "13.CS-pooling",
+    "the head hears all places alike, which is pooling: their gradients differ by, relative",
+    unequal,
+    at_most=1e-5,
+)
+claim(
+    "13.CS-converse",
+    "a depth-wise 3 × 3 convolution, shared by all channels, and token mixing: differ by",
+    (by_kernel - as_mixing).abs().max().item(),
+    at_most=1e-4,
+)
+
+# %% tags=["ledger"]
+ledger()
