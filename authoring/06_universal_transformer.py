@@ -66,6 +66,21 @@ SEEDS = (0, 1, 2)
 # The model gets the columns, lowest first: each of the four pairs of digits is a token, and the answer is a digit for every token. It learns on numbers
 # of ten digits at a random place among 21 columns; the test has numbers of twenty.
 
+# %% [markdown] tags=["predict"]
+# **Predict.** One layer of self-attention in which each column may look at all others. It learns short sums. How many new ones, again of ten digits, are
+# right in every digit?
+#
+# <details><summary>A. Nearly all: it sees every column.</summary>
+#
+# It sees them, once. To know whether a carry arrives it must find the *nearest* lower column that is not 1 + 0, and read that one alone: a sharp choice by content and
+# place at once.</details>
+# <details><summary>B. Some: those in which no carry walks far.</summary>
+#
+# Yes. The neighbour tells most of it, and a sum is right where that was enough in every column.</details>
+# <details><summary>C. None: addition needs a loop.</summary>
+#
+# For a carry of one column, one look suffices.</details>
+
 # %%
 T, LOOK = 21, {}
 LOOK["all"] = torch.ones(T, T, dtype=torch.bool, device=device())
@@ -108,21 +123,6 @@ def exact(model, part, look):
     logits, _ = model(part.columns.to(device()), mask=LOOK[look])
     return (logits.argmax(-1).cpu() == part.digits).all(-1).float().mean().item()
 
-
-# %% [markdown] tags=["predict"]
-# **Predict.** One layer of self-attention in which each column may look at all others. It learns short sums. How many new ones, again of ten digits, are
-# right in every digit?
-#
-# <details><summary>A. Nearly all: it sees every column.</summary>
-#
-# It sees them, once. To know whether a carry arrives it must find the *nearest* lower column that is not 1 + 0, and read that one alone: a sharp choice by content and
-# place at once.</details>
-# <details><summary>B. Some: those in which no carry walks far.</summary>
-#
-# Yes. The neighbour tells most of it, and a sum is right where that was enough in every column.</details>
-# <details><summary>C. None: addition needs a loop.</summary>
-#
-# For a carry of one column, one look suffices.</details>
 
 # %% tags=["nbval-check-output"]
 one_look = [fit(fresh(lambda: SharedSteps(block(), 1), seed), "all", seed, 300) for seed in SEEDS]
@@ -464,10 +464,21 @@ claim(
     at_least=1.0,
 )
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # The thinking follows the carry. Nobody told the model how far a carry walks; it learned when to stop from wrong digits and from the price.
 #
-# **What it does not do.** A carry that walks further than the steps allow never arrives, so eight steps set a limit. May it be lifted after training?
+# **Predict.** A carry that walks further than the steps allow never arrives, so eight steps set a limit. Allow twelve after the training: what happens to sums of
+# twenty digits?
+#
+# <details><summary>A. All get right: who waits may now wait longer.</summary>
+#
+# Some may. But nothing in the training said what to do at step nine: whoever came so far was made to halt.</details>
+# <details><summary>B. They fall apart, as in section 5.</summary>
+#
+# There everyone was taken through steps that were never trained. Here only those go on who have not halted, and they are few.</details>
+# <details><summary>C. Little changes, on some models for the better and on some for the worse.</summary>
+#
+# Yes. A model that halts is not harmed by steps that it may take; that it can use them is not learned from short sums.</details>
 
 # %% tags=["nbval-check-output"]
 lifted = [exact(with_steps(model, 12), long.test, "neighbour") for model in charged]
