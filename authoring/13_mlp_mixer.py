@@ -45,7 +45,7 @@ from statistics import mean
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
+from einops import rearrange, repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -718,7 +718,7 @@ claim(
 # In a Mixer they hear of each other through $d_s$ hidden units, and $d_s$ need not grow with the places.</details>
 
 
-# %%
+# %% tags=["nbval-check-output"]
 def exponent(sizes, costs):
     """The slope of log cost against log size, by least squares."""
     x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
@@ -743,8 +743,6 @@ growth = {
     "token mixing": exponent(grids, [work_of_mixing(N, 128) for N in grids]),
     "hidden 4N": exponent(grids, [work_of_mixing(N, 4 * N) for N in grids]),
 }
-
-# %% tags=["nbval-check-output"]
 claim("13.u", "the work of attention grows with the number of places to the power", growth["attention"], between=(1.99, 2.01))
 claim("13.v", "the work of token mixing, at a fixed width, to the power", growth["token mixing"], between=(0.99, 1.01))
 
