@@ -1,0 +1,831 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["header"]
+# # 03 · Looking and reading
+#
+# **The claim.** A captioner that looks at one region of a picture before each word says which digit stands left of which; one that gets the same regions as
+# their mean names both digits and not their order; one that gets them side by side, in full, learns it more slowly. Where one sentence of a document decides, attention
+# over sentences finds it and the mean drowns it; on real docstrings, where every sentence says a little, it gains nothing: that is measured too.
+#
+# **You need** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 90 minutes. {measured}
+#
+# **Papers.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell*, eqs. 10 to 12 (https://arxiv.org/abs/1411.4555) · Xu et al. 2015, *Show, Attend and Tell*,
+# eqs. 1 to 14 (https://arxiv.org/abs/1502.03044) · Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, eqs. 5 to 10
+# (https://aclanthology.org/N16-1174) · Williams 1992 (https://doi.org/10.1007/BF00992696).
+#
+# **Decks.** ITMO lecture 7; the table leads from its sections to ours.
+
+# %% [markdown] tags=["companion"]
+# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | IT | "Show and tell" (2015) | 1 A picture in one vector | `course_lib.models.ShowAndTell` |
+# | IT | Attention history: hierarchical attention | 5 Words, sentences, a document | `course_lib.models.Hierarchical`, `course_lib.models.compose_document` |
+# | IT | "Show, attend and tell" (2015) | 7 The experiment | `course_lib.models.ShowAttendAndTell` |
+#
+# </details>
+
+# %%
+from statistics import mean
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention import Attended, Pool, attend, mean_pool
+from course_lib.blocks import ConvNet
+from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits, docstrings, marked_sentences
+from course_lib.datasets.composed_pictures import NAMES
+from course_lib.exercises import check
+from course_lib.models import Document, Hierarchical, Said, ShowAndTell, ShowAttendAndTell, greedy, stacked_both_ways
+from course_lib.models.captioner import Regions, State
+from course_lib.models.hierarchical import PoolWeights
+from course_lib.objectives import teacher_forced_loss
+from course_lib.primitives import lstm_step
+from course_lib.shapes import Values
+from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_lib.training import batches, train
+
+SEEDS = (0, 1, 2)
+
+# %% [markdown]
+# ## 1 A picture in one vector
+#
+# Two handwritten digits stand beside or above each other, and a caption says how: *three left of seven*. The pictures are composed, so the right caption and
+# the place of each digit are known.
+#
+# *Show and Tell* (Vinyals et al.) puts an eye and a mouth together. The **eye**, a convolutional network that has learned to recognise single objects, makes of the picture a map of features;
+# the map becomes **one vector**; an LSTM reads that vector as if it were the first word, and speaks. Our eye learns digits in small windows, then stays as it is. Its map
+# has 6 × 6 regions.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** The vector is the **mean** of the 36 regions. Of 500 new pictures, how many captions come out right, to the last word?
+#
+# <details><summary>A. Nearly all: the vector has 66 numbers, and there are only 200 captions.</summary>
+#
+# Room is not the trouble. In a mean, every region counts the same, wherever it stood.</details>
+# <details><summary>B. About one in four.</summary>
+#
+# Yes. The mean still tells *which* two digits there are. Which of them comes first, and which of the two relations it is, must be guessed: ½ · ½.</details>
+# <details><summary>C. None: a mean of features means nothing.</summary>
+#
+# It means a good deal: a feature "there is a seven somewhere" survives it.</details>
+
+
+# %%
+def windows(part, seed):
+    """A window of 22 × 22 pixels around the digit that each caption names first, which may stand anywhere in it."""
+    shift = torch.randint(0, 9, (len(part.places), 2), generator=torch.Generator().manual_seed(seed))
+    corners = (part.places[:, 0] + shift).tolist()
+    padded = F.pad(part.images, (8, 8, 8, 8))
+    return torch.stack([image[:, top : top + 22, left : left + 22] for image, (top, left) in zip(padded, corners, strict=True)])
+
+
+def fit(model, tensors, loss, steps, lr, seed, batch_size=32):
+    """Train a model on tensors that belong together, and put it into evaluation mode."""
+    model = model.to(device())
+    stream = batches(*(tensor.to(device()) for tensor in tensors), batch_size=batch_size, seed=seed)
+    for _ in progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10), f"seed {seed}", steps):
+        pass
+    return model.eval()
+
+
+def right_class(model, batch):
+    """Cross-entropy of the labels, which stand last in a batch."""
+    return F.cross_entropy(model(*batch[:-1]), batch[-1])
+
+
+@torch.no_grad()
+def see(images, like=None):
+    """Regions (n, 36, 66): what the eye sees there, scaled as in the regions `like`, and the place: row and column."""
+    seen = torch.cat([eye(part.to(device())).cpu() for part in images.split(500)]).flatten(2).mT
+    like = seen if like is None else like
+    line = torch.linspace(-15, 15, 6)
+    places = torch.stack(torch.meshgrid(line, line, indexing="ij"), dim=-1).flatten(0, 1)
+    return torch.cat([(seen - like.mean((0, 1))) / like.std((0, 1)), places.expand(len(seen), -1, -1)], dim=-1), seen
+
+
+def scaled(vectors, like):
+    """Each feature with mean 0 and spread 1, as measured on the vectors `like`; a feature that never changes stays 0."""
+    return (vectors - like.mean(0)) / like.std(0).clamp(min=1e-3)
+
+
+# %%
+pictures = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=0)
+words = Vocabulary.of(pictures.train.captions, between=" ")
+first = torch.tensor([NAMES.index(caption.split()[0]) for caption in pictures.train.captions])
+torch.manual_seed(SEEDS[0])
+eye = ConvNet(1, (16, 32, 32, 64), (2, 1, 2, 2))
+head = nn.Sequential(eye, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(eye.d_out, len(NAMES)))
+fit(head, (windows(pictures.train, 1), first), right_class, at_scale(cpu=300, gpu=1_500), 5e-3, SEEDS[0], 64)
+print(words.symbols[4:], pictures.train.captions[0], sep="\n")
+
+
+(regions, raw), caption = see(pictures.train.images), words.batch(pictures.train.captions, begin=True, end=True)[0]
+new_regions, new_caption = see(pictures.test.images, raw)[0], words.batch(pictures.test.captions, begin=True, end=True)[0]
+as_mean = scaled(regions.mean(1), regions.mean(1)), scaled(new_regions.mean(1), regions.mean(1))
+in_full = scaled(regions.flatten(1), regions.flatten(1)), scaled(new_regions.flatten(1), regions.flatten(1))
+
+
+# %% tags=["nbval-check-output"]
+def next_words(model, batch):
+    """The loss of a captioner under teacher forcing."""
+    return teacher_forced_loss(model(*batch).logits, batch[1], PADDING)
+
+
+def told(seed, vectors, lr):
+    """A captioner that gets one vector of each picture, trained on these vectors."""
+    torch.manual_seed(seed)
+    model = ShowAndTell(len(words), vectors.shape[-1], 24, 64)
+    return fit(model, (vectors, caption), next_words, at_scale(cpu=700, gpu=4_000), lr, seed)
+
+
+@torch.no_grad()
+def say(model, seen):
+    """Captions, each word the likeliest."""
+    seen = seen.to(device())
+    begin = torch.full((len(seen),), BEGIN, device=device())
+    return [words.decode(row) for row in greedy(model.step, (seen, model.start(seen)), begin, END, PADDING, 6).tolist()]
+
+
+def exact(answers):
+    """The share of new pictures whose caption is right to the last word."""
+    return mean(answer == truth for answer, truth in zip(answers, pictures.test.captions, strict=True))
+
+
+def both_digits(answers):
+    """The share of new pictures of which both digits are named, in any order."""
+    named = [[sorted(set(text.split()) & set(NAMES)) for text in texts] for texts in (answers, pictures.test.captions)]
+    return mean(ours == theirs for ours, theirs in zip(*named, strict=True))
+
+
+by_mean = [say(told(seed, as_mean[0], 1e-2), as_mean[1]) for seed in SEEDS[:2]]
+claim(
+    "03.a",
+    "through the mean of the regions, both digits are named: worst of two seeds",
+    min(map(both_digits, by_mean)),
+    at_least=0.55,
+)
+claim(
+    "03.b",
+    "through the mean of the regions, captions right to the last word: best of two seeds",
+    max(map(exact, by_mean)),
+    at_most=0.4,
+)
+
+# %% [markdown]
+# ## 2 Look before each word
+#
+# Xu et al. keep the regions $a_1 \dots a_L$ apart. Before each word the decoder asks, with its state $h$, which of them it needs now. The score is the
+# additive one of lecture 02, with the state as the only query:
+#
+# $$e_i = v^\top \tanh(W_h h + W_a a_i) \qquad \alpha = \mathrm{softmax}(e) \qquad \hat z = \sum_i \alpha_i a_i$$
+#
+# | name | shape |
+# | --- | --- |
+# | `regions`, `h` | (B, L, d_a), (B, n) |
+# | `W_a`, `W_h`, `v` | (m, d_a), (m, n), (m,) |
+# | context, weights | (B, d_a), (B, L) |
+
+# %% exercise="03.1" difficulty="●●○" minutes=10
+from course_lib.models import soft_attention
+
+# %% tags=["nbval-check-output"]
+soft_attention = check("03.1", soft_attention)
+
+# %% [markdown]
+# ### Bug hunt
+#
+# This one trains without complaint. Its captions name one digit and then name it again. Which property breaks, and why does the state no longer matter? Mend it below.
+
+# %% exercise="03.1" bug="has_no_tanh"
+from course_lib.exercises.lecture_03.soft_attention import has_no_tanh as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("03.1", suspect)
+
+# %% exercise="03.1" difficulty="●○○" minutes=5
+from course_lib.models import soft_attention as mended
+
+# %% tags=["nbval-check-output"]
+mended = check("03.1", mended)
+
+# %% tags=["nbval-check-output"]
+generator = torch.Generator().manual_seed(SEEDS[0])
+W_a, W_h, v = (torch.randn(*shape, generator=generator) for shape in ((16, 66), (16, 8), (16,)))
+one, other = torch.randn(2, 500, 8, generator=generator)
+
+
+def moved(look):
+    """By how much the weights differ between two states of the decoder, at most: 0 = it looks the same whatever was said."""
+    a, b = (look(new_regions, h, W_a / 8, W_h, v)[1] for h in (one, other))
+    return (a - b).abs().max().item()
+
+
+claim("03.c", "with the tanh, the largest difference in weight between two states of the decoder", moved(mended), at_least=0.05)
+without = moved(lambda a, h, *w: ((a @ w[0].mT + (h @ w[1].mT)[:, None]) @ w[2]).softmax(-1)[None].expand(2, -1, -1))
+claim("03.d", "without the tanh, the same difference: the state cancels in the softmax", without, at_most=1e-3)
+
+# %% [markdown]
+# ## 3 Look at everything once
+#
+# The softmax makes the weights of each *word* sum to 1 over the regions. Xu et al. ask for more: each *region* should get a sum of 1 over the words of a
+# caption, so that none is forgotten. A penalty is added to the loss (eq. 14), for each caption
+#
+# $$\sum_{i=1}^{L} \Bigl(1 - \sum_{t=1}^{T} \alpha_{ti}\Bigr)^2$$
+#
+# and averaged over the batch. A matrix whose rows *and* columns sum to 1 is called doubly stochastic.
+#
+# | name | shape |
+# | --- | --- |
+# | `weights` | (B, T, L) |
+# | penalty | a scalar |
+
+# %% exercise="03.2" difficulty="●○○" minutes=5
+from course_lib.models import doubly_stochastic_penalty
+
+# %% tags=["nbval-check-output"]
+doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Xu's pictures have 14 × 14 = 196 regions; take a caption of ten words. How small can the penalty become?
+#
+# <details><summary>A. 0: that is what training strives for.</summary>
+#
+# The weights of ten words sum to ten. They cannot give each of 196 regions a sum of 1.</details>
+# <details><summary>B. About 10.</summary>
+#
+# It is the sum over the *regions*, and nearly all of them get next to nothing.</details>
+# <details><summary>C. About 176.</summary>
+#
+# Yes: at best all regions get 10/196 each, and 196 · (1 - 10/196)² is left. So in practice the penalty asks for *even* weights, not for a sum of 1.</details>
+
+# %% tags=["nbval-check-output"]
+evenly = torch.full((1, 10, 196), 1 / 196)
+claim("03.e", "the least penalty of ten words over 196 regions", doubly_stochastic_penalty(evenly).item(), between=(176, 177))
+sharply = F.one_hot(torch.arange(10), 196)[None].float()
+claim(
+    "03.f",
+    "ten words that each look at one region of their own pay more",
+    (doubly_stochastic_penalty(sharply) - doubly_stochastic_penalty(evenly)).item(),
+    between=(9, 10),
+)
+
+# %% [markdown]
+# ## 4 One question for every sentence
+#
+# A captioner's query changes with each word. To *classify* a text one question is enough, the same for all texts: which words tell? Yang et al. learn it as a vector $u$:
+#
+# $$u_t = \tanh(W h_t + b) \qquad \alpha_t = \frac{\exp(u_t^\top u)}{\sum_{t'} \exp(u_{t'}^\top u)} \qquad s = \sum_t \alpha_t h_t$$
+#
+# Sentences in a batch are padded; padding weighs nothing, and a sentence without a word becomes zeros.
+#
+# | name | shape |
+# | --- | --- |
+# | `values`, `mask` | (…, T, d_v), (…, T) bool, True = a real word |
+# | `W`, `b`, `u` | (d_a, d_v), (d_a,), (d_a,) |
+# | context, weights | (…, d_v), (…, T) |
+
+# %% exercise="03.3" difficulty="●●○" minutes=10
+from course_lib.attention import pool
+
+# %% tags=["nbval-check-output"]
+pool = check("03.3", pool)
+
+# %% [markdown]
+# ## 5 Words, sentences, a document
+#
+# A document is a list of sentences, and each sentence a list of words. So pool twice, with two questions: words make sentences, sentences make the document.
+# The share of a word in the document is the product of its weight and its sentence's.
+#
+# | name | shape |
+# | --- | --- |
+# | `states`, `mask` | (B, S, T, d), (B, S, T) |
+# | `words`, `sentences` | (W, b, u) each |
+# | vector, weights of sentences, of words | (B, d), (B, S), (B, S, T) |
+
+# %% exercise="03.4" difficulty="●●○" minutes=10
+from course_lib.models import compose_document
+
+# %% tags=["nbval-check-output"]
+compose_document = check("03.4", compose_document)
+
+# %% [markdown]
+# Real documents: the docstrings of NumPy, SciPy and scikit-learn on this machine. Which sub-package does a text come from? Yang's model in full (a GRU in both directions
+# before each pooling), the same with plain means, and a bag of words: the mean of all word vectors.
+
+# %%
+texts = docstrings(100, 300, n_topics=8, n_sentences=8, n_words=10, seed=0)
+lexicon = Vocabulary.of((f"nota {line}" for text in texts.train for line in text.sentences), between=" ")
+topics = sorted({text.topic for text in texts.train})
+
+
+def read(documents, S=8):
+    """Words (n, S, T), their number in each sentence (n, S), and the topics (n,)."""
+    lines = [line for text in documents for line in (text.sentences + ("",) * S)[:S]]
+    numbers, lengths = lexicon.batch(lines)
+    labels = torch.tensor([topics.index(text.topic) for text in documents])
+    return numbers.unflatten(0, (-1, S)), lengths.unflatten(0, (-1, S)), labels
+
+
+class Plain(nn.Module):
+    """Words without any recurrence: your `compose_document` on their vectors, or the mean of them all."""
+
+    def __init__(self, attentive, d=48):
+        super().__init__()
+        self.attentive, self.words, self.readout = attentive, nn.Embedding(len(lexicon), d), nn.Linear(d, len(topics))
+        self.pool_words, self.pool_sentences = Pool(d, d), Pool(d, d)
+
+    def forward(self, numbers, lengths):
+        mask = torch.arange(numbers.shape[-1], device=numbers.device) < lengths[..., None]
+        if not self.attentive:
+            return self.readout(mean_pool(self.words(numbers).flatten(1, 2), mask.flatten(1)).context), None
+        levels = ((p.W, p.b, p.u) for p in (self.pool_words, self.pool_sentences))
+        document = Document(*compose_document(self.words(numbers), mask, *levels))
+        return self.readout(document.vector), document
+
+
+# %%
+def topic_loss(model, batch):
+    """Cross-entropy of the topics of documents."""
+    return F.cross_entropy(model(*batch[:-1])[0], batch[-1])
+
+
+@torch.no_grad()
+def classify(model, documents):
+    """The share of documents whose topic is right, and the last batch's `Document`."""
+    numbers, lengths, labels = (tensor.to(device()) for tensor in read(documents))
+    logits, document = model(numbers, lengths)
+    return (logits.argmax(-1) == labels).float().mean().item(), document
+
+
+def reader(pooling):
+    """Yang's model, with this pooling at both levels."""
+    return Hierarchical(len(lexicon), len(topics), 32, 24, pooling, stacked_both_ways)
+
+
+def learned(make, documents, seed, steps, lr=1e-2):
+    """A model that learned the topics of documents."""
+    torch.manual_seed(seed)
+    return fit(make(), read(documents), topic_loss, steps, lr, seed)
+
+
+# %% tags=["nbval-check-output"]
+real = {
+    "hierarchical attention": classify(learned(lambda: reader(Pool), texts.train, SEEDS[0], 150, 5e-3), texts.test)[0],
+    "the same with means": classify(
+        learned(lambda: reader(lambda d_v, d_a: mean_pool), texts.train, SEEDS[0], 150, 5e-3), texts.test
+    )[0],
+    "bag of words": classify(learned(lambda: Plain(False), texts.train, SEEDS[0], 300), texts.test)[0],
+}
+claim("03.g", "topics of docstrings, right: hierarchical attention", real["hierarchical attention"], at_least=0.6)
+claim(
+    "03.h",
+    "what attention adds to plain means on docstrings: nothing that counts",
+    real["hierarchical attention"] - real["the same with means"],
+    between=(-0.12, 0.12),
+)
+claim(
+    "03.i",
+    "what the whole hierarchy adds to a bag of words on docstrings: not much, if anything",
+    real["hierarchical attention"] - real["bag of words"],
+    between=(-0.25, 0.1),
+)
+
+# %% [markdown] tags=["predict"]
+# An honest negative. Single words such as *spectral* give a topic away, and they stand all over the document: whoever takes a mean finds them too.
+#
+# **Predict.** Now compose documents in which **one sentence decides**: eight sentences of eight docstrings, the word *nota* before one of them, and the question where *that* one comes from.
+# No recurrence, only word vectors and two poolings. What can the mean of all words know?
+#
+# <details><summary>A. As much as before: all the words are still there.</summary>
+#
+# They are, and so are those of seven other topics, with equal weight. Once they are in one sum nothing says which sentence a word came from.</details>
+# <details><summary>B. Little more than which topics are frequent.</summary>
+#
+# Yes: the right topic is one of those that show, an eighth of the evidence.</details>
+# <details><summary>C. Nothing, as *nota* is a word without a meaning.</summary>
+#
+# For attention it has one: sentences that contain it shall weigh more.</details>
+
+# %% tags=["nbval-check-output"]
+marked = marked_sentences(texts.train, at_scale(cpu=3_000, gpu=12_000), 8, seed=1)
+new_marked = marked_sentences(texts.test, 500, 8, seed=2)
+finders = [learned(lambda: Plain(True), marked, seed, at_scale(cpu=400, gpu=2_000), 2e-2) for seed in SEEDS]
+found = [classify(model, new_marked) for model in finders]
+drowning = [learned(lambda: Plain(False), marked, seed, at_scale(cpu=400, gpu=2_000), 2e-2) for seed in SEEDS[:2]]
+drowned = [classify(model, new_marked)[0] for model in drowning]
+claim(
+    "03.j",
+    "one sentence decides: topics right by two levels of attention, worst seed",
+    min(share for share, _ in found),
+    at_least=0.45,
+)
+claim("03.k", "one sentence decides: topics right by the mean of all words, best of two seeds", max(drowned), at_most=0.42)
+places = torch.tensor([[line.startswith("nota ") for line in text.sentences] for text in new_marked])
+claim(
+    "03.l",
+    "weight of the sentence that decides, of eight: average, worst seed",
+    min(document.sentences.cpu()[places].mean().item() for _, document in found),
+    at_least=0.6,
+)
+
+# %%
+index = next(i for i, text in enumerate(new_marked) if any(len(line.split()) > 8 and "nota" in line for line in text.sentences))
+document, text = found[0][1], new_marked[index]
+shares = (document.sentences[index, :, None] * document.words[index]).cpu()
+labels = [" ".join(line.split()[:4]) + " …" for line in text.sentences]
+weighty = shares.sum(-1).argmax().item()
+show(
+    plots.attention_map(
+        shares, labels, [str(i + 1) if i % 2 == 0 else "" for i in range(shares.shape[1])], x="place of the word", y="sentence"
+    ),
+    alt=f"Share of each word in a document of eight sentences: the sentence '{labels[weighty]}' has {shares.sum(-1)[weighty]:.2f} of it all.",
+)
+
+# %% [markdown]
+# ## 6 Say the next word
+#
+# Back to pictures. One word of *Show, Attend and Tell*: look with the state of before; let a **gate** $\beta$ decide how much of what was seen is taken in ("of" needs no picture);
+# let the LSTM read the last word and what was seen; speak from all three.
+#
+# $$\beta = \sigma(f h_{t-1} + b) \quad \hat z = \beta \sum_i \alpha_i a_i \quad h_t, c_t = \mathrm{LSTM}([E y; \hat z], h_{t-1}, c_{t-1}) \quad \text{logits} = L\,(E y + L_h h_t + L_z \hat z)$$
+#
+# | name | shape |
+# | --- | --- |
+# | `y`, `h`, `c`, `regions` | (B, d_y), (B, n), (B, n), (B, L, d_a) |
+# | `attention` | as in 03.1 |
+# | `gate` f, b | (1, n), (1,) |
+# | `cell` W, U, b | (4n, d_y + d_a), (4n, n), (4n,) |
+# | `readout` L_h, L_z, L | (d_y, n), (d_y, d_a), (n_tokens, d_y) |
+
+# %% exercise="03.5" difficulty="●●●" minutes=20
+from course_lib.models import caption_step
+
+# %% tags=["nbval-check-output"]
+caption_step = check("03.5", caption_step)
+
+
+# %% [markdown] tags=["predict"]
+# ## 7 The experiment
+#
+# The library's `ShowAttendAndTell` is this step in a loop, and its state starts from the mean of the regions. The next cell makes sure that what you wrote is what it runs.
+# Then the same regions go to three captioners: as a mean (section 1), side by side in full, and one look a word. Nothing is hidden from the second: all 36 regions with
+# their places are in its vector.
+#
+# **Predict.** Same pictures, same number of steps, each at its own learning rate. How do they rank?
+#
+# <details><summary>A. Side by side first: it sees everything at every word, and no softmax comes between.</summary>
+#
+# It has everything, and 36 places at which to learn each digit.</details>
+# <details><summary>B. The look first, side by side second, the mean last.</summary>
+#
+# Yes. The look needs to learn a digit once, and to learn where to look; the mean has no order to learn from.</details>
+# <details><summary>C. The look and the mean are alike: both mix the regions with weights that sum to 1.</summary>
+#
+# The mean mixes with the same weights before every word. That is the difference.</details>
+
+
+# %%
+def attentive(seed, seen, steps):
+    """A captioner that looks, trained on the regions of the known pictures."""
+    torch.manual_seed(seed)
+    model = ShowAttendAndTell(len(words), seen.shape[-1], 24, 64, 32)
+    return fit(model, (seen, caption), next_words, steps, 1e-2, seed)
+
+
+def weights_of(model):
+    """The four tuples of weights that a step asks for."""
+    attention, cell = model.attention, model.cell
+    return (
+        (attention.U, attention.W, attention.v),
+        (model.gate.weight, model.gate.bias),
+        (cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0 + cell.bias_hh_l0),
+        (model.from_h.weight, model.from_z.weight, model.readout.weight),
+    )
+
+
+# %% tags=["nbval-check-output"]
+lookers = [attentive(seed, regions, at_scale(cpu=700, gpu=4_000)) for seed in SEEDS]
+with torch.no_grad():
+    seen, model = new_regions.to(device()), lookers[0]
+    y = model.words(new_caption[:, 0].to(device()))
+    gap = (
+        caption_step(y, *model.start(seen), seen, *weights_of(model))[0]
+        - model(seen, new_caption[:, :1].to(device())).logits[:, 0]
+    ).abs()
+claim("03.m", "your step is the model's first word, up to rounding", gap.max().item(), at_most=1e-3)
+
+by_look = [say(model, new_regions) for model in lookers]
+side_by_side = [say(told(seed, in_full[0], 2e-3), in_full[1]) for seed in SEEDS[:2]]
+shares_right = {
+    "mean": list(map(exact, by_mean)),
+    "side by side": list(map(exact, side_by_side)),
+    "a look a word": list(map(exact, by_look)),
+}
+claim(
+    "03.n",
+    "looking before each word, captions right to the last word: worst seed",
+    min(shares_right["a look a word"]),
+    at_least=0.6,
+)
+claim(
+    "03.o",
+    "what looking adds to all regions side by side: mean over the seeds",
+    mean(shares_right["a look a word"]) - mean(shares_right["side by side"]),
+    at_least=at_scale(cpu=0.1, gpu=-0.05),
+)
+claim(
+    "03.p",
+    "what looking adds to the mean of the regions: worst seed against best",
+    min(shares_right["a look a word"]) - max(shares_right["mean"]),
+    at_least=0.25,
+)
+
+# %%
+show(
+    plots.seeds(shares_right, "share right to the last word", "captions of new pictures, one point a trained model"),
+    alt="Share of right captions. "
+    + "; ".join(f"{name} {min(s):.2f} to {max(s):.2f}" for name, s in shares_right.items())
+    + ".",
+)
+
+# %% [markdown] tags=["predict"]
+# What side by side lacks is not information: a digit at another place is another input there, to be learned anew; whoever looks learns a digit once, wherever it stands. More pictures or more
+# steps narrow the gap, and on a GPU this notebook trains with five times as many.
+#
+# ## 8 See it
+#
+# Is the look right? When the model is about to name a digit, the centre of the region it looks at most should lie in that digit's window, a ninth of the picture.
+#
+# **Predict.** Nobody told the model where the digits are. How often does it look at the digit that it is to name?
+#
+# <details><summary>A. About one time in nine: only the words were trained.</summary>
+#
+# The words can only be right if the look is, and gradients flow through the look.</details>
+# <details><summary>B. Nearly always.</summary>
+#
+# Yes, on most seeds. Now and then a model names digits rightly while its largest weight rests elsewhere: a small share in the mix can be enough.</details>
+# <details><summary>C. Always: it could not know the digit otherwise.</summary>
+#
+# It could: its state starts from the mean of all the regions, and they often suffice to name both digits (03.a).</details>
+
+
+# %% tags=["nbval-check-output"]
+@torch.no_grad()
+def looks_at_the_named(model, places):
+    """The share of digits, at these places, that the model looks at by its largest weight when it is to name them."""
+    weights, hits = model(new_regions.to(device()), new_caption.to(device())).weights.cpu(), []
+    for i, (text, corners) in enumerate(zip(pictures.test.captions, places.tolist(), strict=True)):
+        for t, (top, left) in zip((0, len(text.split()) - 1), corners, strict=True):
+            row, column = divmod(weights[i, t].argmax().item(), 6)
+            hits.append(top <= 7 * row + 3 < top + 14 and left <= 7 * column + 3 < left + 14)
+    return mean(hits)
+
+
+inside = [looks_at_the_named(model, pictures.test.places) for model in lookers]
+claim("03.q", "digits that are looked at when they are to be named: mean over the seeds", mean(inside), at_least=0.7)
+elsewhere = looks_at_the_named(lookers[0], pictures.test.places.roll(1, 0))
+claim("03.r", "the same looks, held against the digits of another picture", elsewhere, at_most=0.4)
+
+
+# %%
+@torch.no_grad()
+def drawn_looks(index):
+    """The picture with this number, and where the best of our models looks before each word it says, (6, 6) each."""
+    (said,) = say(lookers[0], new_regions[index : index + 1])
+    weights = (
+        lookers[0](new_regions[index : index + 1].to(device()), words.batch([said], begin=True)[0].to(device()))
+        .weights[0]
+        .cpu()
+    )
+    looks = {
+        f"{i + 1} {word}": row.view(6, 6) for i, (word, row) in enumerate(zip([*said.split(), "(end)"], weights, strict=True))
+    }
+    return said, {"picture": pictures.test.images[index, 0, :, :, None].expand(-1, -1, 3)} | looks
+
+
+shown = next(
+    i for i, (text, best) in enumerate(zip(by_look[0], pictures.test.captions, strict=True)) if text == best and "left" in text
+)
+said, panels = drawn_looks(shown)
+strongest = {name: divmod(look.argmax().item(), 6) for name, look in panels.items() if name != "picture"}
+show(
+    plots.pictures(panels),
+    alt=f"Picture {shown}, said to be '{said}', and the weights before each word. Largest at row, column: "
+    + ", ".join(f"{name} {row + 1}, {column + 1}" for name, (row, column) in strongest.items())
+    + " of 6.",
+)
+
+# %% tags=["try-it"]
+# Try it: three digits, which no picture of ours has; or a picture with a single one.
+three = torch.maximum(pictures.test.images[:1], pictures.test.images[1:2])
+print(pictures.test.captions[:2], say(lookers[0], see(three, raw)[0]))
+
+
+# %% tags=["interactive"]
+def draw_looks(picture=0):
+    """Draw where the model looks while it describes one of the new pictures."""
+    said, panels = drawn_looks(picture)
+    show(plots.pictures(panels), alt=f"Picture {picture}, {pictures.test.captions[picture]}: said to be '{said}'.")
+
+
+explore(draw_looks, picture=(0, 49))
+
+# %% [markdown]
+# ## 9 Look at one region only
+#
+# A soft look mixes all regions. A **hard** look draws one, $s_t$, with the probabilities $\alpha_t$. A draw has no gradient. But its probability has: make looks likelier that made the caption
+# likelier *than usual* (REINFORCE; Xu et al., section 4.1):
+#
+# $$\partial \log p(y \mid s) + \bigl(\log p(y \mid s) - b\bigr) \sum_t \partial \log \alpha_{t, s_t} + \lambda \sum_t \partial H(\alpha_t)$$
+#
+# The bracket is a mere number. $b$ is what $\log p$ is usually; the entropy $H$ keeps the model looking about. You write the scalar whose gradient is *minus* this.
+#
+# | name | shape |
+# | --- | --- |
+# | `log_p`, `weights`, `looks` | (B,), (B, T, L), (B, T) integers |
+# | `baseline`, `entropy_weight` | numbers |
+
+# %% exercise="03.6" difficulty="●●○" minutes=15
+from course_lib.objectives import hard_attention_loss
+
+# %% tags=["nbval-check-output"]
+hard_attention_loss = check("03.6", hard_attention_loss)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** One picture, one word, and all 36 looks that could be drawn: each gives an estimate of the gradient of the scores. What does the baseline do to their *average*, and to their *spread*?
+#
+# <details><summary>A. Both shrink: a smaller reward makes smaller steps.</summary>
+#
+# The average cannot shrink. Whatever the constant b, Σ α ∂ log α = ∂ Σ α = ∂ 1 = 0.</details>
+# <details><summary>B. The average stays, the spread shrinks.</summary>
+#
+# Yes. The estimate is right on average with any b, and a good b makes single draws agree better.</details>
+# <details><summary>C. The average changes: the baseline is a bias.</summary>
+#
+# It would be, if b depended on the look that was drawn. It must not.</details>
+
+
+# %%
+@torch.no_grad()
+def after_each_look(model, index):
+    """The weights over the 36 regions before the first word, and log p of the right word behind each single look."""
+    a = new_regions[index].to(device())
+    h, c = model.start(a[None])
+    y, (attention, *rest) = model.words(torch.tensor([BEGIN], device=device())), weights_of(model)
+    alpha = soft_attention(a[None], h, *attention)[1][0]
+    logits = caption_step(*(part.expand(len(a), -1) for part in (y, h, c)), a[:, None], attention, *rest)[0]
+    return alpha.cpu().clamp(min=1e-6), logits.log_softmax(-1)[:, new_caption[index, 1]].cpu()
+
+
+def estimates(alpha, log_p, baseline):
+    """What each of the 36 looks would say about the gradient of the scores, (36, 36), one row a look."""
+    scores = alpha.log().expand(36, 1, 36).clone().requires_grad_()
+    loss = hard_attention_loss(log_p, scores.softmax(-1), torch.arange(36)[:, None], baseline)
+    return -36 * torch.autograd.grad(loss, scores)[0][:, 0]
+
+
+def average_and_spread(alpha, log_p, baseline):
+    """The average of the estimates over the draws, and the mean squared distance from it."""
+    given = estimates(alpha, log_p, baseline)
+    return alpha @ given, (alpha @ (given - alpha @ given).square().sum(-1)).item()
+
+
+# %% tags=["nbval-check-output"]
+alpha, log_p = after_each_look(lookers[0], shown)
+alpha = alpha / alpha.sum()
+right, usual = alpha * (log_p - alpha @ log_p), (alpha @ log_p).item()
+off = [(average_and_spread(alpha, log_p, b)[0] - right).abs().max().item() for b in (0.0, usual)]
+claim(
+    "03.s",
+    "the average of the estimates is the gradient of the expected log p, without a baseline: error",
+    off[0],
+    at_most=1e-3,
+)
+claim("03.t", "the same with a baseline: error", off[1], at_most=1e-3)
+
+torch.manual_seed(SEEDS[0])
+fresh = ShowAttendAndTell(len(words), regions.shape[-1], 24, 64, 32).to(device())
+spreads = torch.zeros(2)
+for alpha, log_p in (after_each_look(fresh, index) for index in range(20)):
+    spreads += torch.tensor([average_and_spread(alpha / alpha.sum(), log_p, b)[1] for b in (0.0, (alpha @ log_p).item())])
+claim(
+    "03.u",
+    "before training, spread of the estimates over 20 pictures: without a baseline over with",
+    spreads[0] / spreads[1],
+    at_least=3,
+)
+
+# %% [markdown] tags=["predict"]
+# ## 10 Take one away
+#
+# **Predict.** The regions lose their places: row and column are set to 0 for all. What is left of the captions?
+#
+# <details><summary>A. Nothing changes: the weights themselves say where it looks.</summary>
+#
+# They say it to *us*. The decoder gets only the mix of regions, and a mix says what was seen, not where.</details>
+# <details><summary>B. It falls by far, though not as far as with the mean.</summary>
+#
+# Yes. The digits are found; which of them is the first is hardly written anywhere. Hardly: an eye pads the picture with zeros, and so its edge leaves traces of place in the features.</details>
+# <details><summary>C. It fails altogether.</summary>
+#
+# The two digits can still be found and named.</details>
+
+# %% tags=["nbval-check-output"]
+nowhere = [torch.cat([seen[..., :-2], torch.zeros_like(seen[..., -2:])], dim=-1) for seen in (regions, new_regions)]
+lost = say(attentive(SEEDS[0], nowhere[0], at_scale(cpu=400, gpu=4_000)), nowhere[1])
+claim("03.v", "what the places add to captions right to the last word", exact(by_look[0]) - exact(lost), at_least=0.1)
+claim("03.w", "regions without their places, both digits named", both_digits(lost), at_least=0.5)
+
+# %% [markdown] tags=["quiz"]
+# ## 11 Before you go
+#
+# **Question 1.** You replace the look of *Show, Attend and Tell* by an even one, 1/L everywhere. What is left?
+#
+# <details><summary>A. Show and Tell with the mean, shown again before every word.</summary>
+#
+# Right: the same vector each time, whatever was said; only the gate still varies.</details>
+# <details><summary>B. Nothing: without attention it cannot see.</summary>
+#
+# The mean still comes in.</details>
+# <details><summary>C. The same model, as training makes up for it.</summary>
+#
+# Training can shape features; it cannot bring back an order that the mean took out.</details>
+#
+# **Question 2.** Why two levels, words and sentences, and not one softmax over all the words of a document?
+#
+# <details><summary>A. Because one softmax over many words is too slow.</summary>
+#
+# It costs about the same.</details>
+# <details><summary>B. A word's weight can then depend on the sentence it stands in.</summary>
+#
+# Right: its share is the product of the two weights. In section 5 that is all that makes the marked sentence's words count, as each word by itself looks the same in any sentence.</details>
+# <details><summary>C. So that padding can be masked.</summary>
+#
+# Padding is masked in one level just as well.</details>
+#
+# **Question 3.** The weights of a captioner point at the dog when it says "dog". What does that prove?
+#
+# <details><summary>A. That it said "dog" because of that region.</summary>
+#
+# Not by itself: the state starts from the mean of all regions, and a region's features have seen its neighbours. Change the region and see whether the word changes.</details>
+# <details><summary>B. That the region had the largest share in the mix before that word.</summary>
+#
+# Right, and no more.</details>
+# <details><summary>C. That the model knows what a dog is.</summary>
+#
+# A weight is a number between 0 and 1.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *A hospital's captioner writes "no fracture" and its attention rests on the corner of the X-ray, where the name of the clinic is printed. Say what may have been learned, how you
+# would test it, and what attention maps can and cannot do for such a test.*
+#
+# | points | what earns them |
+# | --- | --- |
+# | 1 | names a shortcut: the clinic predicts the finding in the training data |
+# | 1 | proposes an intervention: cover or exchange the corner, compare what is said |
+# | 1 | proposes a split by clinic |
+# | 1 | says that a weight is a share in a mix, not a cause, with a reason from this lecture |
+# | 1 | is clear and short |
+
+# %% [markdown]
+# ## 12 Ledger
+#
+# **Where the decks and the papers part ways with the code.** Each by a number in the next cell:
+#
+# - *IT* calls *Show and Tell* an "image captioning model with attention module". It has none: the picture is read once, before the first word, and exchanging it later changes nothing. Attention came with
+#   *Show, Attend and Tell*, the slide after it.
+# - *Xu et al.* ask by eq. 14 that every region's weights sum to 1 over the words. With fewer words than regions no weights can (03.e).
+# - *Yang et al.* report that attention beats averaging on reviews. On docstrings at our size it does not (03.h), since no sentence there decides alone; where one does, it does (03.j, 03.k). The gain is in the task,
+#   not in the model.
+
+# %% tags=["nbval-check-output"]
+torch.manual_seed(SEEDS[0])
+plain, looking = ShowAndTell(len(words), 66, 24, 64), ShowAttendAndTell(len(words), 66, 24, 64, 48)
+picture, another = new_regions[:1], new_regions[1:2]
+with torch.no_grad():
+    changes = [
+        (model(a, new_caption[:1], start).logits - model(b, new_caption[:1], start).logits).abs().max().item()
+        for model, a, b, start in (
+            (plain, picture.mean(1), another.mean(1), plain.start(picture.mean(1))),
+            (looking, picture, another, looking.start(picture)),
+        )
+    ]
+claim("03.IT-1", "Show and Tell, the picture exchanged once it speaks: largest change of a logit", changes[0], equals=0.0)
+claim("03.IT-2", "Show, Attend and Tell, the same: largest change of a logit", changes[1], at_least=1e-4)
+
+# %% tags=["ledger"]
+ledger()
