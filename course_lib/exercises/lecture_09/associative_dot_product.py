@@ -2,7 +2,8 @@
 
 import torch
 
-from course_lib.attention import Attended
+from course_lib.attention import Attended, associative_dot_product
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 
 HINTS = (
     (
@@ -135,3 +136,50 @@ WRONG = (
     makes_them_positive,
 )
 RIGHT = (in_einsum, piece_by_piece, value_by_value, picture_by_picture)
+
+
+def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
+    N_q, places, d_k, d = draw.sizes(4)
+    N = N or places
+    return draw.normal(*batch, N_q, d_k), draw.normal(*batch, N, d_k), draw.normal(*batch, N, d)
+
+
+def _crowded(draw: Draw) -> Call:
+    """So many places that no machine holds a number for each pair: a million million bytes; whole numbers, whose sums are exact."""
+    return tuple(draw.integers(-1, 4, 1_000, 1).float().repeat(500, 1) for _ in range(3))
+
+
+exercise = Exercise(
+    id="09.2",
+    title="The dot product, from the right",
+    reference=associative_dot_product,
+    properties=(
+        runs_on(lambda draw: [_drawn(draw, 1)]),
+        has_shape("A context of d features for each query, and None for the weights.", lambda draw: [_drawn(draw, 2)]),
+        Property("one place", "Of a single place, g is taken θᵀφ times.", lambda draw: [_drawn(draw, 1, N=1)]),
+        Property(
+            "mean",
+            "The context is the mean over the keys of θ_iᵀ φ_j g_j.",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
+            points=3,
+        ),
+        Property(
+            "batch",
+            "Each picture is its own, under any number of axes.",
+            lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3), _drawn(draw)],
+            needs=("mean",),
+        ),
+        Property(
+            "brackets",
+            "Half a million places: there is never a number for each pair of them.",
+            lambda draw: [_crowded(draw)],
+            points=3,
+            needs=("mean",),
+        ),
+        has_gradient(lambda draw: [_drawn(draw, 2)], needs=("mean",)),
+        leaves_inputs(lambda draw: [_drawn(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

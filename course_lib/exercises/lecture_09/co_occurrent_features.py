@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
-from course_lib.attention import Attended, split_heads
+from course_lib.attention import Attended, co_occurrent_features, split_heads
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -166,3 +168,52 @@ WRONG = (
     normalises_over_those_who_ask,
 )
 RIGHT = (part_by_part, in_einsum, in_logarithms)
+
+
+def _drawn(draw: Draw, *batch: int, n_mix: int = 3, d: int = 5, N: int | None = None) -> Call:
+    """Pictures of which each has a mean of its own, so that each chooses other shares."""
+    places, C, d_v = draw.sizes(3)
+    x = draw.normal(*batch, N or places, C) + draw.normal(*batch, 1, C)
+    W_k, W_v = (draw.normal(n, C, scale=C**-0.5) for n in (n_mix * d, d_v))
+    return x, W_k, W_v, draw.normal(n_mix, n_mix * d, scale=(n_mix * d) ** -0.5)
+
+
+def _plain(draw: Draw) -> Call:
+    return _drawn(draw, 1, n_mix=1, d=3)
+
+
+exercise = Exercise(
+    id="09.6",
+    title="Co-occurrent features",
+    reference=co_occurrent_features,
+    properties=(
+        runs_on(lambda draw: [_drawn(draw, 1)]),
+        has_shape("A context of d_v features and a weight for every place, at each place.", lambda draw: [_drawn(draw, 2)]),
+        Property("one place", "A place that is alone is handed its own W_v x.", lambda draw: [_drawn(draw, 2, N=1)]),
+        Property(
+            "one part",
+            "With one part it is attention with the keys as queries, over √d_k.",
+            lambda draw: [_plain(draw), _plain(draw)],
+            points=2,
+        ),
+        Property(
+            "mixture",
+            "The weights mix the softmaxes of the parts by π.",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1, n_mix=2, d=3)],
+            right_result(1),
+            points=3,
+        ),
+        Property("values", "What the weights mix is W_v x.", lambda draw: [_drawn(draw, 1)], right_result(0)),
+        Property(
+            "batch",
+            "Each picture has its own shares, under any number of axes.",
+            lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3, n_mix=2), _drawn(draw)],
+            needs=("mixture", "values"),
+        ),
+        has_gradient(lambda draw: [_drawn(draw, 2)], needs=("mixture", "values")),
+        leaves_inputs(lambda draw: [_drawn(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
-from course_lib.attention import attend, non_local_embedded_gaussian
+from course_lib.attention import attend, non_local_block, non_local_embedded_gaussian
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 
 HINTS = (
     (
@@ -167,3 +168,48 @@ WRONG = (
     overwrites_the_input,
 )
 RIGHT = (features_first, with_convolutions, brings_back_first, picture_by_picture)
+
+
+def _drawn(draw: Draw, n_axes: int, B: int = 1) -> Call:
+    """A line, a picture or a film, by how many axes its places have."""
+    C, d_k, d, *places = draw.sizes(6)
+    W_theta, W_phi, W_g = (draw.normal(n, C, scale=C**-0.5) for n in (d_k, d_k, d))
+    return draw.normal(B, C, *sorted(places)[:n_axes]), W_theta, W_phi, W_g, draw.normal(C, d, scale=d**-0.5)
+
+
+def _silent(draw: Draw) -> Call:
+    """What the places saw is brought back by zeros."""
+    *others, W_z = _drawn(draw, 2, B=2)
+    return *others, 0 * W_z
+
+
+exercise = Exercise(
+    id="09.4",
+    title="A block for pictures, films and lines",
+    reference=non_local_block,
+    properties=(
+        runs_on(lambda draw: [_drawn(draw, 2)]),
+        has_shape("What comes out has the shape of what goes in.", lambda draw: [_drawn(draw, 2, B=2)]),
+        Property("silent", "With W_z = 0 the block changes nothing.", lambda draw: [_silent(draw)]),
+        Property(
+            "picture",
+            "Every pixel of a picture sees every other, and W_z y is added to it.",
+            lambda draw: [_drawn(draw, 2), _drawn(draw, 2)],
+            points=3,
+        ),
+        Property("batch", "Each picture is its own.", lambda draw: [_drawn(draw, 2, B=3)], needs=("picture",)),
+        Property(
+            "film",
+            "Every pixel of a film sees all pixels of all times.",
+            lambda draw: [_drawn(draw, 3), _drawn(draw, 3, B=2)],
+            points=2,
+            needs=("picture",),
+        ),
+        Property("line", "A line has places too.", lambda draw: [_drawn(draw, 1, B=2)]),
+        has_gradient(lambda draw: [_drawn(draw, 2, B=2), _drawn(draw, 3)], needs=("film",)),
+        leaves_inputs(lambda draw: [_drawn(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

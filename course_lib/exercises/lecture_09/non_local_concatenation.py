@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import Attended
+from course_lib.attention import Attended, non_local_concatenation
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -152,3 +154,58 @@ WRONG = (
     returns_the_scores,
 )
 RIGHT = (with_all_pairs, by_two_features, query_by_query)
+
+
+def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
+    N_q, places, d_k, d = draw.sizes(4)
+    N = N or places
+    theta, phi, g = draw.normal(*batch, N_q, d_k), draw.normal(*batch, N, d_k), draw.normal(*batch, N, d)
+    return theta, phi, g, draw.normal(2 * d_k)
+
+
+def _unwilling(draw: Draw) -> Call:
+    """No pair has a score above 0."""
+    theta, phi, g, w_f = _drawn(draw, 2)
+    return theta.abs(), phi.abs(), g, -w_f.abs()
+
+
+exercise = Exercise(
+    id="09.3",
+    title="The concatenation",
+    reference=non_local_concatenation,
+    properties=(
+        runs_on(lambda draw: [_drawn(draw, 1)]),
+        has_shape("A context of d features for each query, and a weight for each of the keys.", lambda draw: [_drawn(draw, 2)]),
+        Property(
+            "weights",
+            "The weights are ReLU(w_fᵀ [θ_i, φ_j]) / N.",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1), _drawn(draw, 1, N=1)],
+            right_result(1),
+            points=3,
+        ),
+        Property(
+            "context",
+            "The context is what the weights mix of g.",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
+            right_result(0),
+            points=2,
+        ),
+        Property(
+            "unwilling",
+            "Where no score is above 0, nothing is handed over.",
+            lambda draw: [_unwilling(draw)],
+            needs=("weights",),
+        ),
+        Property(
+            "batch",
+            "Each picture is its own, under any number of axes.",
+            lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3), _drawn(draw)],
+            needs=("weights", "context"),
+        ),
+        has_gradient(lambda draw: [_drawn(draw, 2)], needs=("weights", "context")),
+        leaves_inputs(lambda draw: [_drawn(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import Attended, attend
+from course_lib.attention import Attended, attend, non_local_embedded_gaussian
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -152,3 +154,52 @@ WRONG = (
     compares_directions,
 )
 RIGHT = (in_einsum, by_one_form, fused_twice, place_by_place)
+
+
+def _drawn(draw: Draw, *batch: int, N: int | None = None, spread: float = 1.0) -> Call:
+    places, C, d_k, d = draw.sizes(4)
+    W_theta, W_phi, W_g = (draw.normal(n, C, scale=C**-0.5) for n in (d_k, d_k, d))
+    return draw.normal(*batch, N or places, C), spread * W_theta, W_phi, W_g
+
+
+exercise = Exercise(
+    id="09.1",
+    title="The embedded Gaussian",
+    reference=non_local_embedded_gaussian,
+    properties=(
+        runs_on(lambda draw: [_drawn(draw, 1)]),
+        has_shape("A context of d features and a weight for every place, at each place.", lambda draw: [_drawn(draw, 2)]),
+        Property("one place", "A place that is alone is handed its own g.", lambda draw: [_drawn(draw, 2, N=1)]),
+        Property(
+            "weights",
+            "The weights are the softmax over j of θ_iᵀ φ_j.",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
+            right_result(1),
+            points=2,
+        ),
+        Property(
+            "context",
+            "What is mixed is g = W_g x.",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
+            right_result(0),
+            points=2,
+        ),
+        Property(
+            "steep",
+            "Large scores are no trouble.",
+            lambda draw: [_drawn(draw, 2, spread=30.0)],
+            needs=("weights", "context"),
+        ),
+        Property(
+            "batch",
+            "Each picture is its own, under any number of axes.",
+            lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3), _drawn(draw)],
+            needs=("weights", "context"),
+        ),
+        has_gradient(lambda draw: [_drawn(draw, 2)], needs=("weights", "context")),
+        leaves_inputs(lambda draw: [_drawn(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

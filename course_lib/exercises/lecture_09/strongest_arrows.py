@@ -2,7 +2,9 @@
 
 import torch
 
-from course_lib.attention import Arrows
+from course_lib.attention import Arrows, strongest_arrows
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -156,3 +158,59 @@ WRONG = (
     counts_from_one,
 )
 RIGHT = (by_sorting, by_looking_it_up, by_torchs_own, one_after_the_other)
+
+
+def _drawn(draw: Draw, *batch: int, T: int = 1, n_arrows: int = 3) -> Call:
+    """Rows of weights over T maps; as many queries as no map has rows, columns or places."""
+    H, W, N_q = draw.sizes(3)
+    return draw.normal(*batch, N_q, T * H * W, scale=2.0).softmax(-1), n_arrows, H, W
+
+
+def _all_of_them(draw: Draw) -> Call:
+    weights, _, H, W = _drawn(draw, 2)
+    return weights, H * W, H, W
+
+
+exercise = Exercise(
+    id="09.5",
+    title="The strongest arrows",
+    reference=strongest_arrows,
+    properties=(
+        runs_on(lambda draw: [_drawn(draw, 1)]),
+        has_shape("Each query has n arrows, three whole numbers and a weight for each.", lambda draw: [_drawn(draw, 2)]),
+        Property(
+            "weights",
+            "The weights of each query's arrows are its largest, and fall.",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1, n_arrows=1)],
+            right_result(1),
+            points=2,
+        ),
+        Property(
+            "picture",
+            "In a picture the arrows end at (0, row, column).",
+            lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
+            right_result(0),
+            points=2,
+        ),
+        Property(
+            "film",
+            "In a film they end at (time, row, column).",
+            lambda draw: [_drawn(draw, 1, T=5), _drawn(draw, 2, T=3, n_arrows=6)],
+            right_result(0),
+            points=2,
+            needs=("picture",),
+        ),
+        Property("all", "There may be as many arrows as places.", lambda draw: [_all_of_them(draw)], needs=("picture",)),
+        Property(
+            "batch",
+            "Each picture is its own, under any number of axes.",
+            lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3, T=2), _drawn(draw)],
+            needs=("picture", "weights"),
+        ),
+        has_gradient(lambda draw: [_drawn(draw, 2, T=2)], needs=("picture", "weights")),
+        leaves_inputs(lambda draw: [_drawn(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
