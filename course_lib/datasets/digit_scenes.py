@@ -63,7 +63,13 @@ def digit_scenes(
 
 
 def ink_edges(images: Float[Tensor, "n C H W"]) -> Int[Tensor, "n 4"]:
-    """Find the box around the ink of each picture: the first and one past the last column and row, (x_1, y_1, x_2, y_2).
+    """Find the box around the ink of each picture.
+
+    Args:
+        images: (n, C, H, W), 0 where there is no ink.
+
+    Returns:
+        (n, 4): the first column and row with ink, and one past the last, (x_1, y_1, x_2, y_2).
 
     Raises:
         ValueError: a picture has no ink.

@@ -105,7 +105,7 @@ class ObjectBlock(nn.Module):
 
 
 def places_of(H: int, W: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "H_W d_model"]:
-    """Encode the centres of the cells of an H × W map, row after row, by sinusoids: (H · W, d_model)."""
+    """Encode the centres of the cells of an H × W map, row after row, by sinusoids: (H · W, d_model), on `device`."""
     y, x = ((torch.arange(n, device=device) + 0.5) / n for n in (H, W))
     return sinusoidal_points(torch.cartesian_prod(y, x).flip(-1), d_model)
 
