@@ -45,7 +45,7 @@ def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, 
     position = torch.arange(weights.shape[-1], device=weights.device)
     real = position < lengths[:, None]
 
-    def mean(values: Tensor, counts: Tensor) -> PerHead:
+    def mean(values: Tensor, counts: Tensor) -> Tensor:
         return torch.where(counts[:, None], values, 0.0).sum((0, 2)) / counts.sum()
 
     return HeadStatistics(
