@@ -2,6 +2,9 @@
 
 import torch
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import average_precision
+
 HINTS = (
     (
         "Three objects; the detections, most confident first: hit, miss, hit. What are precision and recall after one, two and "
@@ -157,3 +160,59 @@ WRONG = (
     wants_a_detection,
 )
 RIGHT = (recall_by_recall, by_steps_of_the_recall, in_one_table)
+
+
+def _list(draw: Draw, hits: list[bool], n_objects: int, shuffled: bool = True) -> Call:
+    """Detections in order of confidence, whose hits are these; handed over in another order."""
+    n = len(hits)
+    scores = 0.05 + 0.9 * (torch.arange(n).flip(0) + 0.5 * draw.uniform(n)) / max(n, 1)
+    order = draw.uniform(n).argsort() if shuffled else torch.arange(n)
+    return scores[order], torch.tensor(hits, dtype=torch.bool)[order], n_objects
+
+
+def _in_order(draw: Draw) -> list[Call]:
+    """All hits come first, and all objects are found."""
+    return [_list(draw, [True] * 3, 3, shuffled=False), _list(draw, [True] * 7 + [False] * 2, 7, shuffled=False)]
+
+
+def _dips(draw: Draw) -> list[Call]:
+    """All objects are found; the precision falls and rises again."""
+    return [
+        _list(draw, [False, True, True, False, True, True, True, True, True], 7, shuffled=False),
+        _list(draw, [True, False, False, True, True], 3, shuffled=False),
+    ]
+
+
+def _missed(draw: Draw) -> list[Call]:
+    """Some objects are never found."""
+    return [_list(draw, [True, False, True], 7, shuffled=False), _list(draw, [False, True, True, True], 13, shuffled=False)]
+
+
+def _shuffled(draw: Draw) -> list[Call]:
+    hits = (draw.uniform(23) < 0.4).tolist()
+    return [
+        _list(draw, [True, True, False, True, False, False, True], 7),
+        _list(draw, hits, 13 if sum(hits) <= 13 else 29),
+    ]
+
+
+exercise = Exercise(
+    id="12.7",
+    title="Average precision",
+    reference=average_precision,
+    properties=(
+        runs_on(_in_order),
+        has_shape("One number.", _in_order),
+        Property("all found", "All objects first, nothing else before them: 1.", _in_order),
+        Property("dips", "At each of 101 recalls the best precision that reaches it.", _dips, points=2, needs=("all found",)),
+        Property("missed", "A recall that is never reached counts 0.", _missed, points=2, needs=("all found",)),
+        Property("confidence", "The most confident detection comes first.", _shuffled, points=2, needs=("dips", "missed")),
+        Property(
+            "nothing", "Nothing detected, and nothing hit: 0.", lambda draw: [_list(draw, [], 7), _list(draw, [False], 3)]
+        ),
+        leaves_inputs(_shuffled),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,8 +1,10 @@
 """Exercise 12.3, giou: what students answer, wrong and right."""
 
 import torch
+from torch import Tensor
 
-from course_lib.primitives import area, overlap
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import area, giou, overlap
 
 HINTS = (
     (
@@ -171,3 +173,65 @@ WRONG = (
     measures_only_those_apart,
 )
 RIGHT = (as_one_sum, pair_by_pair, in_double_precision)
+
+
+def _corners(draw: Draw, *batch: int) -> Tensor:
+    """Boxes by their corners, large enough that most of them share something."""
+    first = 0.5 * draw.uniform(*batch, 2)
+    return torch.cat([first, first + 0.2 + 0.3 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
+    return boxes + torch.tensor([x, y, x, y])
+
+
+def _touching(draw: Draw) -> list[Call]:
+    """Two boxes that share a part of each; then the same in a picture ten times as large."""
+    a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
+    b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
+    return [(a, b), (10 * a, 10 * b)]
+
+
+def _inside(draw: Draw) -> list[Call]:
+    """A box inside another, and a box with itself."""
+    a = torch.cat([0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
+    b = torch.cat([0.3 + 0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
+    return [(a, b), (b, a), (b, b)]
+
+
+def _apart(draw: Draw) -> list[Call]:
+    """A box beside another, below it, and far away in both directions."""
+    a = _corners(draw, 1)
+    return [(a, _moved(_corners(draw, 1), x, y)) for x, y in ((1.1, 0.0), (0.0, 1.3), (7.0, 5.0))]
+
+
+def _lists(draw: Draw) -> list[Call]:
+    n, m, B = draw.sizes(3)
+    return [(_corners(draw, n), _corners(draw, m)), (_corners(draw, B, n), _corners(draw, B, m))]
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """Boxes of no area: in two places, in one place, and beside a real one."""
+    point, box = draw.uniform(1, 2).repeat(1, 2), _corners(draw, 1)
+    return [(point, point), (point, _moved(point, 0.3, 0.2)), (point, _moved(box, 1.0, 1.0))]
+
+
+exercise = Exercise(
+    id="12.3",
+    title="Generalised IoU",
+    reference=giou,
+    properties=(
+        runs_on(_touching),
+        has_shape("A number for each box of a, a row, with each box of b, a column.", _lists),
+        Property("inside", "Where one box holds the other, nothing is left free: it is IoU.", _inside, points=2),
+        Property("apart", "Boxes that do not touch: the farther apart, the less.", _apart, points=2),
+        Property("touching", "Boxes that share a part, drawn at any scale.", _touching, points=2),
+        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "touching")),
+        Property("empty", "A ratio of two areas counts 0 where both are 0.", _empty, needs=("apart",)),
+        has_gradient(lambda draw: [*_touching(draw), *_apart(draw)], needs=("apart", "touching")),
+        leaves_inputs(_lists),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

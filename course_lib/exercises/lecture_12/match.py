@@ -4,6 +4,10 @@ from itertools import permutations
 
 import torch
 from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import match
 
 HINTS = (
     (
@@ -165,3 +169,61 @@ WRONG = (
     marks_padding_by_zero,
 )
 RIGHT = (by_trying_all, of_the_objects_as_rows, with_costly_padding)
+
+
+def _objects(draw: Draw, B: int, M: int) -> Tensor:
+    return draw.integers(0, 10, B, M)
+
+
+def _scene(draw: Draw, B: int, N: int, M: int) -> Call:
+    return draw.normal(B, N, M), _objects(draw, B, M)
+
+
+def _alone(draw: Draw) -> list[Call]:
+    """One object; the cheapest query is not the first one."""
+    costs = 1 + draw.uniform(2, 5, 1)
+    costs[0, 3], costs[1, 1] = 0.1, -0.2
+    return [(costs, _objects(draw, 2, 1))]
+
+
+def _contested(draw: Draw) -> list[Call]:
+    """Two objects like one query best, and the second has nothing else that is cheap; in either order of the queries."""
+    calls = []
+    for N in (2, 3, 6):
+        costs = 6 + draw.uniform(1, N, 2)
+        costs[0, N - 1, 0], costs[0, N - 1, 1], costs[0, 0, 0] = 0.1, 0.4, 1.0 + draw.uniform(1).item()
+        turned = costs.flip(1)
+        calls.append((torch.cat([costs, turned]), _objects(draw, 2, 2)))
+    return calls
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """No object first, in the middle, last, everywhere; the columns of padding are the cheapest of all."""
+    costs, classes = _scene(draw, 4, 6, 3)
+    classes[0, 0], classes[1, 1], classes[2, 2], classes[3] = -1, -1, -1, -1
+    return [(torch.where((classes >= 0)[:, None], costs, costs - 20), classes)]
+
+
+def _many(draw: Draw) -> list[Call]:
+    return [_scene(draw, 7, 5, 3), _scene(draw, 5, 4, 4), _scene(draw, 5, 6, 2)]
+
+
+exercise = Exercise(
+    id="12.5",
+    title="The cheapest matching",
+    reference=match,
+    properties=(
+        runs_on(lambda draw: [_scene(draw, 2, 5, 3)]),
+        has_shape("A query, a whole number, for each object.", lambda draw: [_scene(draw, 2, 5, 3)]),
+        Property("one object", "A single object gets its cheapest query.", _alone),
+        Property(
+            "contested", "The sum is the smallest, not each cost on its own.", _contested, points=3, needs=("one object",)
+        ),
+        Property("many", "Every object its own query, in the order of the objects.", _many, points=2, needs=("contested",)),
+        Property("padding", "A place without an object takes no query, and holds -1.", _padded, points=2),
+        leaves_inputs(_many),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

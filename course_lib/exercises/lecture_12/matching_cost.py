@@ -1,7 +1,12 @@
 """Exercise 12.4, matching_cost: what students answer, wrong and right."""
 
-import torch
+from collections.abc import Callable
 
+import torch
+from torch import Tensor
+
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.objectives import matching_cost
 from course_lib.primitives import giou, to_corners
 
 HINTS = (
@@ -158,3 +163,58 @@ WRONG = (
     forgets_the_class,
 )
 RIGHT = (by_one_hot_classes, column_by_column, in_double_precision)
+
+
+def _boxes(draw: Draw, *batch: int) -> Tensor:
+    return torch.cat([0.3 + 0.4 * draw.uniform(*batch, 2), 0.1 + 0.4 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _scene(draw: Draw, *batch: int, N: int = 5, M: int = 3, n_classes: int = 7, weights: tuple | None = None) -> Call:
+    """What N queries say about a picture with M objects; no weights = those of the signature."""
+    said = 2 * draw.normal(*batch, N, n_classes + 1), _boxes(draw, *batch, N)
+    there = draw.integers(0, n_classes, *batch, M), _boxes(draw, *batch, M)
+    return (*said, *there) if weights is None else (*said, *there, weights)
+
+
+def _one_part(*weights: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_scene(draw, weights=weights), _scene(draw, N=2, M=1, weights=weights)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """A place without an object first, in the middle, and everywhere."""
+    calls = [_scene(draw, M=2), _scene(draw, M=3), _scene(draw, M=2)]
+    calls[0][2][0], calls[1][2][1], calls[2][2][:] = -1, -1, -1
+    return calls
+
+
+def _batches(draw: Draw) -> list[Call]:
+    call = _scene(draw, 2, N=7, M=5, n_classes=3)
+    call[2][0, 3:] = -1
+    return [call, _scene(draw, 2, 3, N=3, M=2, n_classes=11)]
+
+
+exercise = Exercise(
+    id="12.4",
+    title="The cost of a match",
+    reference=matching_cost,
+    properties=(
+        runs_on(lambda draw: [_scene(draw)]),
+        has_shape("A cost for each query, a row, with each object, a column.", lambda draw: [_scene(draw)]),
+        Property("class", "The probability of the object's class, subtracted.", _one_part(1.0, 0.0, 0.0), points=2),
+        Property("distance", "The sum of the four absolute differences.", _one_part(0.0, 1.0, 0.0)),
+        Property("agreement", "GIoU of the corners, subtracted.", _one_part(0.0, 0.0, 1.0)),
+        Property("cost", "With no weights given, they are 1, 5 and 2.", lambda draw: [_scene(draw)], points=2),
+        Property(
+            "weights",
+            "Each part is weighed as asked.",
+            lambda draw: [_scene(draw, weights=(0.7, 1.3, 3.1))],
+            needs=("cost",),
+        ),
+        Property("padding", "A place without an object costs 0, whoever takes it.", _padded, needs=("cost",)),
+        Property("batch", "Every picture has its own costs.", _batches, needs=("padding",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,8 +1,11 @@
 """Exercise 12.2, overlap: what students answer, wrong and right."""
 
 import torch
+from torch import Tensor
 
-from course_lib.primitives import area
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.primitives import area, overlap
 
 HINTS = (
     (
@@ -161,3 +164,53 @@ WRONG = (
     takes_the_first_list_twice,
 )
 RIGHT = (by_edges_that_are_cut, side_by_side_in_double_precision, pair_by_pair)
+
+
+def _corners(draw: Draw, *batch: int) -> Tensor:
+    """Boxes by their corners, large enough that most of them share something."""
+    first = 0.5 * draw.uniform(*batch, 2)
+    return torch.cat([first, first + 0.2 + 0.3 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
+    return boxes + torch.tensor([x, y, x, y])
+
+
+def _touching(draw: Draw) -> list[Call]:
+    """Two boxes that share a part of each, which differ in size; then one inside the other."""
+    a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
+    b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
+    inside = torch.tensor([[0.3, 0.3, 0.35, 0.45]])
+    return [(a, b), (a, inside)]
+
+
+def _apart(draw: Draw) -> list[Call]:
+    """A box, and three others: beyond it to the right, below it, and in both directions."""
+    a = _corners(draw, 1)
+    others = torch.cat([_moved(_corners(draw, 1), x, y) for x, y in ((2.0, 0.0), (0.0, 2.0), (2.0, 3.0))])
+    return [(a, others[:1]), (a, others[1:2]), (a, others[2:]), (others, a)]
+
+
+def _lists(draw: Draw) -> list[Call]:
+    n, m, B = draw.sizes(3)
+    return [(_corners(draw, n), _corners(draw, m)), (_corners(draw, B, n), _corners(draw, B, m))]
+
+
+exercise = Exercise(
+    id="12.2",
+    title="What two boxes share, and what they cover",
+    reference=overlap,
+    properties=(
+        runs_on(_touching),
+        has_shape("Two areas for each box of a, a row, with each box of b, a column.", _lists),
+        Property("shared", "The area that lies in both boxes.", _touching, right_result(0), points=2),
+        Property("apart", "Boxes that do not touch share nothing.", _apart, right_result(0), points=2, needs=("shared",)),
+        Property("covered", "The area that lies in one box or the other.", _touching, points=2, needs=("shared",)),
+        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "covered")),
+        has_gradient(lambda draw: [*_touching(draw), *(call[::-1] for call in _touching(draw))], needs=("covered",)),
+        leaves_inputs(_lists),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -2,7 +2,11 @@
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import right_result
+from course_lib.objectives import set_loss
 from course_lib.primitives import giou, to_corners
 
 HINTS = (
@@ -202,3 +206,64 @@ WRONG = (
     compares_every_pair,
 )
 RIGHT = (with_torchs_own_losses, object_by_object, by_masks_over_everything)
+
+
+def _some_boxes(draw: Draw, *batch: int) -> Tensor:
+    return torch.cat([0.3 + 0.4 * draw.uniform(*batch, 2), 0.1 + 0.4 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _scene(draw: Draw, B: int = 2, N: int = 5, M: int = 3, n_classes: int = 7) -> Call:
+    """What N queries say about B pictures of M objects each, which are matched with queries in no order."""
+    said = 2 * draw.normal(B, N, n_classes + 1), _some_boxes(draw, B, N)
+    queries = draw.uniform(B, N).argsort(-1)[:, :M]
+    turn = (queries == torch.arange(M)).all(-1, keepdim=True)
+    return *said, draw.integers(0, n_classes, B, M), _some_boxes(draw, B, M), torch.where(turn, queries.flip(-1), queries)
+
+
+def _one_object(draw: Draw) -> list[Call]:
+    return [_scene(draw, 1, 2, 1, 3), _scene(draw, 1, 5, 1, 2)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """Fewer objects in some pictures, in places of any kind; beside no object stands -1, or a query of another."""
+    call = _scene(draw, 3, 7, 5, 3)
+    classes, queries = call[2], call[4]
+    classes[0, 1], classes[1, :2], classes[2, 4] = -1, -1, -1
+    queries[0, 1], queries[1, 0], queries[2, 4] = -1, -1, queries[2, 0]
+    return [call]
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """Pictures without any object."""
+    logits, boxes, classes, targets, queries = _scene(draw, 2, 3, 2, 5)
+    return [(logits, boxes, torch.full_like(classes, -1), targets, torch.full_like(queries, -1))]
+
+
+def _weighed(draw: Draw) -> list[Call]:
+    return [(*_scene(draw), 0.35), (*_scene(draw, 3, 7, 2), 1.5)]
+
+
+def _pictures(draw: Draw) -> list[Call]:
+    return [*_one_object(draw), _scene(draw), _scene(draw, 3, 7, 5, 2), _scene(draw, 5, 3, 2, 11)]
+
+
+exercise = Exercise(
+    id="12.6",
+    title="The loss of a set",
+    reference=set_loss,
+    properties=(
+        runs_on(_one_object),
+        has_shape("Three numbers: of the classes, of the distances, of the agreements.", _one_object),
+        Property("classes", "Each query says its object's class, or that it has none.", _pictures, right_result(0), points=2),
+        Property("distance", "The sum of the absolute differences, for each object.", _pictures, right_result(1), points=2),
+        Property("agreement", "1 - GIoU of each object with its query.", _pictures, right_result(2), points=2),
+        Property("weight", "A query without an object weighs no_object.", _weighed, right_result(0), needs=("classes",)),
+        Property("padding", "A place without an object asks nothing of anybody.", _padded, needs=("classes", "distance")),
+        Property("nothing", "Pictures without an object: the boxes cost 0.", _empty, needs=("classes", "distance")),
+        has_gradient(lambda draw: [_scene(draw), *_padded(draw)], needs=("padding", "agreement")),
+        leaves_inputs(_padded),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,6 +1,10 @@
 """Exercise 12.1, to_corners: what students answer, wrong and right."""
 
 import torch
+from torch import Tensor
+
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import to_corners
 
 HINTS = (
     (
@@ -131,3 +135,43 @@ WRONG = (
     measures_the_upper_edge_upwards,
 )
 RIGHT = (by_slices, by_a_matrix, box_by_box)
+
+
+def _boxes(draw: Draw, *batch: int) -> Tensor:
+    """Boxes well inside the picture, no two sides alike."""
+    return torch.cat([0.4 + 0.2 * draw.uniform(*batch, 2), 0.1 + 0.5 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _one(draw: Draw) -> list[Call]:
+    return [(_boxes(draw),)]
+
+
+def _lists(draw: Draw) -> list[Call]:
+    first, second = draw.sizes(2)
+    return [(_boxes(draw, 4),), (_boxes(draw, first),), (_boxes(draw, first, second),), (_boxes(draw, 2, 1, 3),)]
+
+
+def _at_the_border(draw: Draw) -> list[Call]:
+    """Boxes whose centres lie on the four sides of the picture."""
+    boxes = _boxes(draw, 4)
+    boxes[:, :2] = torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.5, 0.0], [0.5, 1.0]])
+    return [(boxes,)]
+
+
+exercise = Exercise(
+    id="12.1",
+    title="From centre and size to corners",
+    reference=to_corners,
+    properties=(
+        runs_on(_one),
+        has_shape("Four numbers for a box.", _one),
+        Property("edges", "Each edge lies half a width or half a height from the centre.", _one, points=2),
+        Property("lists", "Boxes stand along any axes before the last one.", _lists, needs=("edges",)),
+        Property("border", "A box may reach beyond the picture.", _at_the_border, needs=("lists",)),
+        has_gradient(_lists, needs=("edges",)),
+        leaves_inputs(_lists),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
