@@ -292,7 +292,7 @@ claim("11.d", "2,500 digits: arithmetic spent on training the convolutions over 
 claim("11.e", "2,500 digits: the convolutions lead the ViT on unseen digits, worst of the seeds", min(behind), at_least=0.01)
 claim(
     "11.f",
-    "the ViT has learned all the same: right answers on unseen digits, worst of the seeds",
+    "2,500 digits: the ViT has learned all the same, right answers on unseen digits, worst of the seeds",
     min(right["ViT"]),
     at_least=0.8,
 )
@@ -458,8 +458,13 @@ claim(
     "11.h", "wiping out the 4 of 16 patches drawn on most, by roll-out: accuracy lost, mean", mean(lost["most"]), at_least=0.4
 )
 over_chance = min(most - other for most, other in zip(lost["most"], lost["at random"], strict=True))
-claim("11.i", "it costs more than wiping out four patches at random: least difference of the seeds", over_chance, at_least=0.1)
-claim("11.j", "wiping out the four patches drawn on least: accuracy lost, mean", mean(lost["least"]), at_most=0.25)
+claim(
+    "11.i",
+    "wiping out the 4 patches drawn on most costs more than wiping out 4 at random: least difference of the seeds",
+    over_chance,
+    at_least=0.1,
+)
+claim("11.j", "wiping out the 4 of 16 patches drawn on least: accuracy lost, mean", mean(lost["least"]), at_most=0.25)
 
 # %% [markdown]
 # The positions are a disappointment, and worth a word. The paper's figure 7 shows a beautiful map: each position is most like
@@ -551,7 +556,7 @@ claim(
 )
 claim(
     "11.l",
-    "and interpolation alone does not do: right answers at twice the side, mean",
+    "digits enlarged to twice their side: right answers with interpolated positions and no fine-tuning, mean",
     at_size["interpolated"][-1],
     at_most=0.75,
 )
@@ -695,7 +700,7 @@ closed = (level["taught by convolutions"] - level["ViT, labels"]) / gap
 claim("11.p", "500 labels: the convolutions lead the ViT, mean of the seeds", gap, at_least=0.02)
 claim(
     "11.q",
-    "3,500 pictures without a label, named by the convolutions: share of that gap that they close",
+    "a ViT taught by those convolutions on 3,500 more pictures without a label: share of their lead that it makes up for",
     closed,
     at_least=0.15,
 )
@@ -806,19 +811,19 @@ claim(
 )
 claim(
     "11.u",
-    "and yet a head on the bare pixels leads it: five digits are too few to learn features from; mean",
+    "new digits, a new head alone: the bare pixels lead the body trained on other digits, mean",
     gained["head, pixels"] - gained["head, trained body"],
     at_least=0.02,
 )
 claim(
     "11.v",
-    "trained on as a whole, the model leads its own head alone, mean",
+    "new digits, ten labels each: a model trained on as a whole leads a new head alone on the same body, mean",
     gained["whole, trained"] - gained["head, trained body"],
     at_least=0.0,
 )
 claim(
     "11.w",
-    "trained as a whole on fifty labels, having learned other digits first helps by no more than, mean",
+    "new digits, the whole model trained on ten labels each: having learned other digits first helps by no more than, mean",
     gained["whole, trained"] - gained["whole, random"],
     at_most=0.2,
 )
