@@ -66,7 +66,7 @@ def local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Colu
 
     Source: Ramachandran et al. 2019, eq. 3.
     """
-    size = _size(q, k, rows, columns, stride)
+    size = window_size(q, k, rows, columns, stride)
     scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
     mask = window_mask(*k.shape[-3:-1], size, stride, device=k.device)
     context, weights = attend(scores.unsqueeze(-2), local_windows(v, size, stride), mask.unsqueeze(-2))
@@ -75,7 +75,7 @@ def local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Colu
 
 def sliced_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
     """Compute `local_attention` offset by offset, on shifted views of the picture: for small windows, and for little memory."""
-    size = _size(q, k, rows, columns, stride)
+    size = window_size(q, k, rows, columns, stride)
     reach, (H_q, W_q) = size // 2, q.shape[-3:-1]
     k_padded, v_padded = (F.pad(x, (0, 0, reach, reach, reach, reach)) for x in (k, v))
     down = [slice(a, a + stride * H_q, stride) for a in range(size)]
@@ -95,7 +95,7 @@ def tiled_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns
     The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. What lies
     outside a query's own window gets a logit so low that its weight is 0. The weights are None.
     """
-    _size(q, k, rows, columns, stride)
+    window_size(q, k, rows, columns, stride)
     (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]
     padded = F.pad(q, (0, 0, 0, -W_q % TILE, 0, -H_q % TILE))
     tiles = rearrange(padded, "... (Y i) (X j) d -> ... Y X i j d", i=TILE, j=TILE)
@@ -115,7 +115,7 @@ def tiled_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns
     return Attended(context[..., :H_q, :W_q, :], None)
 
 
-def _size(q: Asking, k: Offering, rows: Rows, columns: Columns, stride: int) -> int:
+def window_size(q: Asking, k: Offering, rows: Rows, columns: Columns, stride: int) -> int:
     """Give the side of the window, after a look at whether queries, keys and offsets fit."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     require_window(size, stride)

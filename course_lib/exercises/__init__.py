@@ -9,7 +9,7 @@ from course_lib.exercises.exercise import Exercise, Property
 from course_lib.exercises.report import Report, publish
 from course_lib.exercises.verdict import Finding, Verdict, judge
 
-LECTURES = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "11", "12", "13", "14", "15", "16")
+LECTURES = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13", "14", "15", "16")
 
 __all__ = [
     "Exercise",

@@ -3,7 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import Attended, attend, relative_logits
+from course_lib.attention import Attended, attend, local_attention, relative_logits
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 from course_lib.primitives import local_windows, window_mask
 
 HINTS = (
@@ -47,7 +48,10 @@ def _inside(scores, k, v, rows, stride):
 def looks_outside(q, k, v, rows, columns, stride=1):
     """You do not mask. The zeros outside the picture have scores like any others and take their share of the weight, so that
     the context fades towards the border."""
-    return _mixed(_scores(q, k, rows, columns, stride).softmax(-1), v, rows, stride)
+    size = rows.shape[-2]
+    scores = (local_windows(k, size, stride) * q.unsqueeze(-2)).sum(-1) + relative_logits(q, rows, columns)
+    weights = scores.softmax(-1)
+    return Attended((weights.unsqueeze(-2) @ local_windows(v, size, stride)).squeeze(-2), weights)
 
 
 def cuts_off_behind_the_softmax(q, k, v, rows, columns, stride=1):
@@ -167,3 +171,81 @@ WRONG = (
     returns_the_scores,
 )
 RIGHT = (shift_by_shift, in_einsum, pixel_by_pixel)
+
+
+def _looked_at(
+    draw: Draw, *batch: int, size: int = 3, stride: int = 1, heads: tuple[int, ...] = (), H: int = 5, W: int = 7
+) -> Call:
+    """A query at every stride-th pixel; keys of five features, values of three; the offsets are of two and three."""
+    q = draw.normal(*batch, -(-H // stride), -(-W // stride), 5)
+    k, v = draw.normal(*batch, H, W, 5), draw.normal(*batch, H, W, 3)
+    return q, k, v, draw.normal(*heads, size, 2), draw.normal(*heads, size, 3), stride
+
+
+def _with(call: Call, **replaced: float) -> Call:
+    """Make all of some inputs the same number: `rows=0.0`."""
+    names = ("q", "k", "v", "rows", "columns")
+    return (*(torch.full_like(x, replaced[n]) if n in replaced else x for n, x in zip(names, call, strict=False)), call[-1])
+
+
+def _pixels(draw: Draw) -> list[Call]:
+    return [_looked_at(draw, 2), _looked_at(draw, 2, size=5, H=3), _looked_at(draw, 1, stride=2)]
+
+
+exercise = Exercise(
+    id="10.4",
+    title="Local attention",
+    reference=local_attention,
+    properties=(
+        runs_on(lambda draw: [_looked_at(draw, 2)]),
+        has_shape("A context and size² weights for each query.", _pixels),
+        Property(
+            "border",
+            "Where all scores are equal, the weight is spread over the places inside the picture, and sums to 1.",
+            lambda draw: [_with(_looked_at(draw, 2), q=0.0), _with(_looked_at(draw, 2, size=5, H=3), q=0.0)],
+            points=2,
+        ),
+        Property(
+            "content",
+            "Without offsets, weights are the softmax of q·k over the window, without a scale.",
+            lambda draw: [
+                _with(_looked_at(draw, 2), rows=0.0, columns=0.0),
+                _with(_looked_at(draw, 2, size=5), rows=0.0, columns=0.0),
+            ],
+            points=2,
+            needs=("border",),
+        ),
+        Property(
+            "offsets",
+            "The relative logits stand in the same softmax.",
+            lambda draw: [_with(_looked_at(draw, 2), k=0.0), _looked_at(draw, 2), _looked_at(draw, 2, size=5)],
+            points=2,
+            needs=("content",),
+        ),
+        Property(
+            "stride",
+            "Fewer pixels may ask; each still sees all its neighbours.",
+            lambda draw: [_looked_at(draw, 2, stride=2), _looked_at(draw, 2, size=5, stride=3)],
+            points=2,
+            needs=("content",),
+        ),
+        Property(
+            "heads",
+            "A batch with heads, each with its own offsets or all with the same; a picture alone; a picture of one row.",
+            lambda draw: [
+                _looked_at(draw, 2, 3, heads=(3,)),
+                _looked_at(draw, 2, 3),
+                _looked_at(draw),
+                _looked_at(draw, 2, H=1)[:-1],
+            ],
+            needs=("offsets",),
+        ),
+        has_gradient(
+            lambda draw: [_looked_at(draw, 2, H=3), _looked_at(draw, 2, 3, heads=(3,), stride=2, H=3)], needs=("offsets",)
+        ),
+        leaves_inputs(_pixels),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

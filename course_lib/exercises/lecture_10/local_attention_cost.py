@@ -5,7 +5,9 @@ import math
 import torch
 from torch import nn
 
-from course_lib.blocks import Cost
+from course_lib.blocks import Cost, local_attention_cost
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_lib.exercises.judge import right_result
 
 HINTS = (
     (
@@ -147,3 +149,54 @@ WRONG = (
     projects_in_every_window,
 )
 RIGHT = (layer_by_layer, pixel_by_pixel, everything_over_d_out)
+
+
+def _layer(draw: Draw, size: int, stride: int = 1) -> Call:
+    """Sizes of which no two are equal."""
+    d_in, d_out, H, W = draw.sizes(4)
+    return 7 * d_in, 2 * d_out, size, 3 * H, 3 * W + 1, stride
+
+
+def _layers(draw: Draw) -> list[Call]:
+    return [_layer(draw, 1), _layer(draw, 3), _layer(draw, 7)]
+
+
+exercise = Exercise(
+    id="10.5",
+    title="What it costs",
+    reference=local_attention_cost,
+    properties=(
+        runs_on(lambda draw: [_layer(draw, 3)]),
+        has_shape("Two whole numbers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)]),
+        Property(
+            "parameters",
+            "Three matrices, and vectors for the rows and columns of a window; none for each place, none for each pixel.",
+            lambda draw: [*_layers(draw), _layer(draw, 5, 2)],
+            right_result(0),
+            points=2,
+        ),
+        Property(
+            "work",
+            "Projections of all pixels, two products in each window, and one with the vectors of rows and columns.",
+            _layers,
+            right_result(1),
+            points=3,
+        ),
+        Property(
+            "stride",
+            "Fewer pixels ask, ⌈H / stride⌉ · ⌈W / stride⌉; all are looked at.",
+            lambda draw: [(3, 2, 3, 5, 7, 2), (2, 6, 5, 11, 7, 3), _layer(draw, 3, 4)],
+            points=2,
+            needs=("parameters", "work"),
+        ),
+        Property(
+            "published",
+            "The layers of a ResNet-50 with windows of 7 × 7.",
+            lambda draw: [(64, 64, 7, 56, 56), (128, 128, 7, 56, 56, 2), (512, 512, 7, 7, 7)],
+            needs=("parameters", "work"),
+        ),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

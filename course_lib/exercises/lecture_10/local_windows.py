@@ -4,6 +4,9 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.primitives import local_windows
+
 HINTS = (
     (
         "Take a picture of 3 × 4 places and windows of 3 × 3. How many of the nine places around the upper left corner lie "
@@ -162,3 +165,56 @@ WRONG = (
     leaves_out_the_last,
 )
 RIGHT = (by_torchs_own, by_shifting, from_a_list)
+
+
+def _picture(draw: Draw, size: int, stride: int, *batch: int, H: int = 5, W: int = 7, d: int = 3) -> Call:
+    return draw.normal(*batch, H, W, d), size, stride
+
+
+def _pictures(draw: Draw) -> list[Call]:
+    """Sides of which no two are equal, by windows and strides that divide neither."""
+    H, W, d = draw.sizes(3)
+    return [_picture(draw, 3, 1, 2, H=H, W=W, d=d), _picture(draw, 5, 1, H=W, W=H, d=2), _picture(draw, 3, 4, 3, H=7, W=5)]
+
+
+exercise = Exercise(
+    id="10.1",
+    title="The windows of a picture",
+    reference=local_windows,
+    properties=(
+        runs_on(lambda draw: [_picture(draw, 3, 1, 2)]),
+        has_shape("size² places with all their features, around every stride-th place.", _pictures),
+        Property("one place", "A window of one place is the place itself.", lambda draw: [_picture(draw, 1, 1, 2)]),
+        Property(
+            "places",
+            "The places come row by row, the middle is the place itself, and outside the picture there are zeros.",
+            lambda draw: [_picture(draw, 3, 1, 2), _picture(draw, 5, 1, 2, H=7, W=11)],
+            points=3,
+            needs=("one place",),
+        ),
+        Property(
+            "large",
+            "A window may be larger than the picture.",
+            lambda draw: [_picture(draw, 7, 1, 2, H=2, W=3), _picture(draw, 5, 1, 1, H=1, W=2)],
+            needs=("places",),
+        ),
+        Property(
+            "stride",
+            "The first window lies on the first place, the next one stride places further, and none is left out.",
+            lambda draw: [_picture(draw, 3, 2, 2), _picture(draw, 5, 3, 2, H=11, W=7), _picture(draw, 1, 4, 2, H=7, W=5)],
+            points=2,
+            needs=("places",),
+        ),
+        Property(
+            "batch",
+            "One picture, a batch of them, or a batch with heads; a stride only where one is given.",
+            lambda draw: [_picture(draw, 3, 1), _picture(draw, 3, 2, 2, 3, H=3), _picture(draw, 3, 1, 2)[:-1]],
+            needs=("places",),
+        ),
+        has_gradient(lambda draw: [_picture(draw, 3, 1, 2), _picture(draw, 3, 2, 2)], needs=("places",)),
+        leaves_inputs(_pictures),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,6 +3,9 @@
 import torch
 from einops import rearrange
 
+from course_lib.attention import relative_logits
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
 HINTS = (
     (
         "A window of 3 × 3 has nine places, but only three rows and three columns. Which row and which column has place number "
@@ -157,3 +160,68 @@ WRONG = (
     sets_them_side_by_side,
 )
 RIGHT = (by_one_vector_a_place, in_einsum, place_by_place, by_choosing)
+
+
+def _asked(draw: Draw, *batch: int, heads: tuple[int, ...] = (), size: int = 3, d_row: int = 2, d_column: int = 5) -> Call:
+    q = draw.normal(*batch, 5, 7, d_row + d_column)
+    return q, draw.normal(*heads, size, d_row), draw.normal(*heads, size, d_column)
+
+
+def _pixels(draw: Draw) -> list[Call]:
+    """More features for the columns, and more for the rows; windows of 3 × 3 and of 5 × 5."""
+    d_row, d_column = draw.sizes(2)
+    return [_asked(draw, 2, d_row=d_row, d_column=d_column), _asked(draw, 3, size=5, d_row=d_column, d_column=d_row)]
+
+
+def _one_side(draw: Draw, side: int) -> Call:
+    """Vectors of zeros for the rows (1) or for the columns (2)."""
+    asked = list(_asked(draw, 2, size=5, d_row=3, d_column=2))
+    asked[side] = torch.zeros_like(asked[side])
+    return tuple(asked)
+
+
+exercise = Exercise(
+    id="10.3",
+    title="Logits of relative places",
+    reference=relative_logits,
+    properties=(
+        runs_on(lambda draw: [_asked(draw, 2)]),
+        has_shape("A number for each of the size² places, for each pixel.", _pixels),
+        Property(
+            "columns",
+            "Where the rows are zeros, the last features of q meet the columns, the leftmost first.",
+            lambda draw: [_one_side(draw, 1)],
+            points=2,
+        ),
+        Property(
+            "rows",
+            "Where the columns are zeros, the first features of q meet the rows, the uppermost first.",
+            lambda draw: [_one_side(draw, 2)],
+            points=2,
+        ),
+        Property(
+            "places",
+            "A place gets the sum of its row's and its column's number, row by row.",
+            _pixels,
+            points=2,
+            needs=("columns", "rows"),
+        ),
+        Property(
+            "heads",
+            "Each head has vectors of its own, or all share them.",
+            lambda draw: [
+                _asked(draw, 2, 3, heads=(3,)),
+                _asked(draw, 3, heads=(3,)),
+                _asked(draw, 2, 3),
+                _asked(draw),
+            ],
+            points=2,
+            needs=("places",),
+        ),
+        has_gradient(lambda draw: [_asked(draw, 2), _asked(draw, 2, 3, heads=(3,))], needs=("places",)),
+        leaves_inputs(_pixels),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -3,7 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.primitives import local_windows
+from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_lib.primitives import local_windows, window_mask
 
 HINTS = (
     (
@@ -156,3 +157,47 @@ WRONG = (
     makes_a_list_of_windows,
 )
 RIGHT = (of_a_picture_of_ones, by_torchs_unfold, by_distance, one_by_one)
+
+
+def _drawn(draw: Draw, sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Call]:
+    """Pictures with two different sides, one for each size and stride."""
+    return [(*draw.sizes(2), size, stride) for size in sizes for stride in strides]
+
+
+exercise = Exercise(
+    id="10.2",
+    title="Where there is no picture",
+    reference=window_mask,
+    properties=(
+        runs_on(lambda draw: [(5, 7, 3, 1)]),
+        has_shape(
+            "A bool for each place of each window.",
+            lambda draw: [*_drawn(draw, (3, 5), (1,)), (5, 7, 3, 2), (11, 7, 3, 4)],
+        ),
+        Property("one place", "A window of one place lies inside.", lambda draw: _drawn(draw, (1,), (1,))),
+        Property(
+            "border",
+            "A window of 3 × 3 leaves the picture by one place, at each of the four borders.",
+            lambda draw: [(5, 7, 3, 1), (1, 2, 3, 1), *_drawn(draw, (3,), (1,)), (3, 5, 3)],
+            points=2,
+            needs=("one place",),
+        ),
+        Property(
+            "reach",
+            "A larger window leaves it from further inside, by more places.",
+            lambda draw: [(5, 7, 5, 1), (2, 3, 7, 1), *_drawn(draw, (5, 7), (1,))],
+            points=2,
+            needs=("border",),
+        ),
+        Property(
+            "stride",
+            "With a stride there is a window for every stride-th row and column, beginning with the first.",
+            lambda draw: [(5, 7, 3, 2), (11, 7, 5, 3), (7, 5, 1, 4), *_drawn(draw, (5,), (2, 3))],
+            points=2,
+            needs=("border",),
+        ),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)
