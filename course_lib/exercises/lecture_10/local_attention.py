@@ -208,10 +208,7 @@ exercise = Exercise(
         Property(
             "content",
             "Without offsets, weights are the softmax of q·k over the window, without a scale.",
-            lambda draw: [
-                _with(_looked_at(draw, 2), rows=0.0, columns=0.0),
-                _with(_looked_at(draw, 2, size=5), rows=0.0, columns=0.0),
-            ],
+            lambda draw: [_with(_looked_at(draw, 2, size=size), rows=0.0, columns=0.0) for size in (3, 5)],
             points=2,
             needs=("border",),
         ),
