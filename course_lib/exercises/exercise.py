@@ -45,6 +45,10 @@ class Draw:
         """Draw integers from low to high - 1."""
         return torch.randint(low, high, shape, generator=self.generator, device="cpu")
 
+    def boxes(self, *shape: int) -> Tensor:
+        """Draw boxes of 0.1 to 0.5 of a picture by their centres and sizes, (*shape, 4)."""
+        return torch.cat([0.3 + 0.4 * self.uniform(*shape, 2), 0.1 + 0.4 * self.uniform(*shape, 2)], dim=-1)
+
     def mask(self, *shape: int) -> Tensor:
         """Draw a mask in which every row allows a key and, where it has two or more, forbids one, as in no causal pattern."""
         order = self.uniform(*shape).argsort(-1)

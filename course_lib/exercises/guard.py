@@ -28,7 +28,7 @@ class TimedOut(BaseException):
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Swallow output and warnings, and undo what is set for the whole process."""
+    """Start from torch's own default dtype, swallow output and warnings, and undo what is set for the whole process."""
     dtype, enabled = torch.get_default_dtype(), torch.is_grad_enabled()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with (
@@ -39,6 +39,7 @@ def guarded() -> Iterator[None]:
     ):
         warnings.simplefilter("ignore")
         try:
+            torch.set_default_dtype(torch.float32)
             yield
         finally:
             torch.set_default_dtype(dtype)

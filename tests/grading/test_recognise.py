@@ -42,7 +42,8 @@ def test_functions_tell_where_nothing_else_does(course):
         ("Self-Attention.ipynb", "04"),
         ("lecture 2.ipynb", "02"),
         ("Lecture_01_ada.ipynb", "01"),
-        ("lecture 12.ipynb", None),
+        ("lecture 12.ipynb", "12"),
+        ("lecture 17.ipynb", None),
         ("homework.ipynb", None),
     ],
 )

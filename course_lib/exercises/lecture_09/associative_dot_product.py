@@ -145,7 +145,7 @@ def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
 
 
 def _crowded(draw: Draw) -> Call:
-    """So many places that no machine holds a number for each pair: a million million bytes; whole numbers, whose sums are exact."""
+    """So many places that no machine holds a number for each pair; whole numbers, whose sums are exact."""
     return tuple(draw.integers(-1, 4, 1_000, 1).float().repeat(500, 1) for _ in range(3))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_lib.objectives import matching_cost
@@ -165,14 +164,10 @@ WRONG = (
 RIGHT = (by_one_hot_classes, column_by_column, in_double_precision)
 
 
-def _boxes(draw: Draw, *batch: int) -> Tensor:
-    return torch.cat([0.3 + 0.4 * draw.uniform(*batch, 2), 0.1 + 0.4 * draw.uniform(*batch, 2)], dim=-1)
-
-
 def _scene(draw: Draw, *batch: int, N: int = 5, M: int = 3, n_classes: int = 7, weights: tuple | None = None) -> Call:
     """What N queries say about a picture with M objects; no weights = those of the signature."""
-    said = 2 * draw.normal(*batch, N, n_classes + 1), _boxes(draw, *batch, N)
-    there = draw.integers(0, n_classes, *batch, M), _boxes(draw, *batch, M)
+    said = 2 * draw.normal(*batch, N, n_classes + 1), draw.boxes(*batch, N)
+    there = draw.integers(0, n_classes, *batch, M), draw.boxes(*batch, M)
     return (*said, *there) if weights is None else (*said, *there, weights)
 
 

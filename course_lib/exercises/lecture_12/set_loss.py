@@ -2,7 +2,6 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 from course_lib.exercises.judge import right_result
@@ -10,14 +9,8 @@ from course_lib.objectives import set_loss
 from course_lib.primitives import giou, to_corners
 
 HINTS = (
-    (
-        "Write down, for one picture, which class each query is to say. How many of them have an object, and what do all the "
-        "others have to say?"
-    ),
-    (
-        "Fill a (B, N) table with the last class, and put the class of each real object at (b, queries[b, m]). Cross-entropy "
-        "of all queries, weighed; boxes only at the matched pairs, divided by the number of objects."
-    ),
+    "Write down, for one picture, which class each query is to say. What do all those say that have no object?",
+    "Fill a (B, N) table with the last class, put each object's class at (b, queries[b, m]); boxes only at those pairs.",
     (
         "`b, m = (classes >= 0).nonzero(as_tuple=True)`, `n = queries[b, m]`; then boxes[b, n] against targets[b, m] pair by "
         "pair, and a weight of `no_object` where the table still holds the last class. Divide by the sum of weights."
@@ -114,16 +107,14 @@ def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=
 def rewards_agreement(logits, boxes, classes, targets, queries, no_object=0.1):
     """You give GIoU as the loss. It is 1 where the boxes agree, so learning would drive them apart: the loss is 1 - GIoU."""
     l1, apart = _boxes(boxes, classes, targets, queries)
-    agree = int((classes >= 0).any()) - apart
-    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, agree
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, int((classes >= 0).any()) - apart
 
 
 def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_object=0.1):
     """You hand centres and sizes to `giou`, which reads them as corners. Turn both into corners first."""
     b, m, n = _pairs(classes, queries)
-    apart = (1 - giou(boxes[b, n][:, None], targets[b, m][:, None])).sum() / max(len(b), 1)
-    l1, _ = _boxes(boxes, classes, targets, queries)
-    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, apart
+    l1, apart = _boxes(boxes, classes, targets, queries)[0], 1 - giou(boxes[b, n][:, None], targets[b, m][:, None])
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, apart.sum() / max(len(b), 1)
 
 
 def compares_boxes_in_order(logits, boxes, classes, targets, queries, no_object=0.1):
@@ -137,8 +128,7 @@ def divides_by_no_object(logits, boxes, classes, targets, queries, no_object=0.1
     """You divide by the number of objects even where there is none. A batch of empty pictures gives 0 / 0, and NaN ends the
     training: divide by at least 1."""
     l1, apart = _boxes(boxes, classes, targets, queries)
-    count = (classes >= 0).sum()
-    scale = count.clamp(min=1) / count
+    scale = 1 if (classes >= 0).any() else float("nan")
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * scale, apart * scale
 
 
@@ -146,8 +136,7 @@ def compares_every_pair(logits, boxes, classes, targets, queries, no_object=0.1)
     """You sum 1 - GIoU over all pairs of matched boxes, not only over each with its own object. `giou` compares all with all:
     give every pair an axis of its own, or take the diagonal."""
     b, m, n = _pairs(classes, queries)
-    every = 1 - giou(to_corners(boxes[b, n]), to_corners(targets[b, m]))
-    l1, _ = _boxes(boxes, classes, targets, queries)
+    l1, every = _boxes(boxes, classes, targets, queries)[0], 1 - giou(to_corners(boxes[b, n]), to_corners(targets[b, m]))
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, every.sum() / max(len(b), 1)
 
 
@@ -160,21 +149,17 @@ def with_torchs_own_losses(logits, boxes, classes, targets, queries, no_object=0
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, (len(b) - agree) / count
 
 
-def object_by_object(logits, boxes, classes, targets, queries, no_object=0.1):
-    """A loop over pictures and objects, another over queries."""
-    log_p = logits.log_softmax(-1)
+def picture_by_picture(logits, boxes, classes, targets, queries, no_object=0.1):
+    """Each picture with a list of pairs of its own; five sums, divided at the end."""
     total, weights, l1, apart, count = 0.0, 0.0, boxes.sum() * 0, boxes.sum() * 0, 0
-    for b in range(len(logits)):
-        spoken = {}
-        for m, kind in enumerate(classes[b].tolist()):
-            if kind >= 0:
-                n = int(queries[b, m])
-                spoken[n], count = kind, count + 1
-                l1 = l1 + (boxes[b, n] - targets[b, m]).abs().sum()
-                apart = apart + 1 - _each_giou(boxes[b, n][None], targets[b, m][None])[0]
-        for n in range(logits.shape[1]):
-            weight = 1.0 if n in spoken else no_object
-            total, weights = total - weight * log_p[b, n, spoken.get(n, -1)], weights + weight
+    for b, (kinds, where) in enumerate(zip(classes, queries, strict=True)):
+        m = (kinds >= 0).nonzero()[:, 0]
+        wanted = torch.full_like(logits[b, :, 0], logits.shape[-1] - 1).long().index_put((where[m],), kinds[m])
+        weight = torch.full_like(logits[b, :, 0], no_object).index_fill(0, where[m], 1.0)
+        total = total + (weight * F.cross_entropy(logits[b], wanted, reduction="none")).sum()
+        l1 = l1 + (boxes[b, where[m]] - targets[b, m]).abs().sum()
+        apart = apart + (1 - _each_giou(boxes[b, where[m]], targets[b, m])).sum()
+        weights, count = weights + weight.sum(), count + len(m)
     return total / weights, l1 / max(count, 1), apart / max(count, 1)
 
 
@@ -205,19 +190,15 @@ WRONG = (
     divides_by_no_object,
     compares_every_pair,
 )
-RIGHT = (with_torchs_own_losses, object_by_object, by_masks_over_everything)
-
-
-def _some_boxes(draw: Draw, *batch: int) -> Tensor:
-    return torch.cat([0.3 + 0.4 * draw.uniform(*batch, 2), 0.1 + 0.4 * draw.uniform(*batch, 2)], dim=-1)
+RIGHT = (with_torchs_own_losses, picture_by_picture, by_masks_over_everything)
 
 
 def _scene(draw: Draw, B: int = 2, N: int = 5, M: int = 3, n_classes: int = 7) -> Call:
     """What N queries say about B pictures of M objects each, which are matched with queries in no order."""
-    said = 2 * draw.normal(B, N, n_classes + 1), _some_boxes(draw, B, N)
+    said = 2 * draw.normal(B, N, n_classes + 1), draw.boxes(B, N)
     queries = draw.uniform(B, N).argsort(-1)[:, :M]
     turn = (queries == torch.arange(M)).all(-1, keepdim=True)
-    return *said, draw.integers(0, n_classes, B, M), _some_boxes(draw, B, M), torch.where(turn, queries.flip(-1), queries)
+    return *said, draw.integers(0, n_classes, B, M), draw.boxes(B, M), torch.where(turn, queries.flip(-1), queries)
 
 
 def _one_object(draw: Draw) -> list[Call]:
