@@ -1,6 +1,7 @@
 """The committed notebooks are what authoring gives and keep the course's rules. nbval runs them; this sees what it cannot."""
 
 import ast
+import html
 import re
 import sys
 from itertools import groupby
@@ -102,6 +103,16 @@ def test_every_exercise_is_in_its_lecture_and_passes_in_the_solution(lecture):
             (result,) = [output for output in cell.outputs if output.output_type == "execute_result"]
             full = next(item.points for item in exercises() if item.id == check_call(cell.source)[0])
             assert float(result.data["text/plain"]) == full, cell.source
+
+
+@each_lecture
+def test_a_bug_hunt_runs_as_it_stands_and_is_told_its_own_misconception(lecture):
+    """The cell holds the code of one function alone: a name that only the bank knows would end it at once."""
+    hunted = [cell.metadata["bug"] for cell in code_cells(solved(lecture)) if "bug" in cell.metadata]
+    told = html.unescape(" ".join(output.data.get("text/html", "") for output in outputs(solved(lecture)) if "data" in output))
+    bank = {wrong.__name__: wrong for item in exercises() if item.lecture == lecture.number for wrong in item.wrong}
+    assert hunted
+    assert [name for name in hunted if " ".join(bank[name].__doc__.split()) not in told] == []
 
 
 @each_lecture
