@@ -92,9 +92,9 @@ def same_gradients(expected: Outcome, got: Outcome) -> Miss | None:
         return Miss(
             "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, `torch.tensor`)."
         )
-    for i, (want, have) in enumerate(zip(expected.gradients or (), got.gradients, strict=True)):
+    for name, want, have in zip(expected.differentiated, expected.gradients or (), got.gradients, strict=True):
         if not is_close(want, have):
-            return Miss(f"The gradient of floating-point input {i + 1} is wrong.", _first_difference(want, have))
+            return Miss(f"The gradient with respect to `{name}` is wrong.", _first_difference(want, have))
     return None
 
 
@@ -103,8 +103,8 @@ def unchanged(expected: Outcome, got: Outcome) -> Miss | None:
     if isinstance(got.error, TimedOut):
         return runs(expected, got)
     if got.changed:
-        places = ", ".join(str(i + 1) for i in got.changed)
-        return Miss(f"Argument {places} is changed by the call: something works in place (`+=`, `masked_fill_`, `x[...] = …`).")
+        changed = ", ".join(f"`{expected.parameters[i]}`" for i in got.changed)
+        return Miss(f"The call changes {changed}: something works in place (`+=`, `masked_fill_`, `x[...] = …`).")
     return None
 
 

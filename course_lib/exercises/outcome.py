@@ -4,6 +4,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 
 import torch
@@ -22,7 +23,10 @@ class NotAFunction(TypeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. `results` is None where it raised or returned None."""
+    """What one call did. `results` is None where it raised or returned None.
+
+    `parameters` names the arguments, where the function tells; `differentiated` names the tensors that `gradients` belong to.
+    """
 
     results: tuple[object, ...] | None
     names: tuple[str, ...] = ()
@@ -31,6 +35,8 @@ class Outcome:
     changed: tuple[int, ...] = ()
     gradients: tuple[Tensor, ...] | None = None
     called: frozenset[str] = frozenset()
+    parameters: tuple[str, ...] = ()
+    differentiated: tuple[str, ...] = ()
 
     @property
     def not_started(self) -> bool:
@@ -92,7 +98,9 @@ def observe(
         raise
     except BaseException as error:
         return Outcome(None, error=error, where=_where(error), called=frozenset(called))
-    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called))
+    parameters = _parameters(answer, len(given))
+    differentiated = tuple(_differentiated(parameters, given))
+    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), parameters, differentiated)
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -115,8 +123,23 @@ def _copy(value: object, gradients: bool) -> object:
 
 def _names(returned: object) -> tuple[str, ...]:
     if not isinstance(returned, tuple | list):
-        return ("the result",)
-    return getattr(returned, "_fields", None) or tuple(f"result {i + 1}" for i in range(len(returned)))
+        return ("The result",)
+    return getattr(returned, "_fields", None) or tuple(f"Result {i + 1}" for i in range(len(returned)))
+
+
+def _parameters(answer: Callable[..., object], n: int) -> tuple[str, ...]:
+    """The names of the first n parameters; numbers where there are none, as in `*inputs` or a function written in C."""
+    try:
+        known = [p.name for p in signature(answer).parameters.values() if p.kind is not p.VAR_POSITIONAL][:n]
+    except (TypeError, ValueError):
+        known = []
+    return (*known, *(f"argument {i + 1}" for i in range(len(known), n)))
+
+
+def _differentiated(parameters: Sequence[str], given: Call) -> Iterator[str]:
+    for name, value in zip(parameters, given, strict=True):
+        inputs = [t for t in tensors_in(value) if t.requires_grad]
+        yield from (name if isinstance(value, Tensor) else f"{name}[{i}]" for i in range(len(inputs)))
 
 
 def _results(returned: object) -> tuple[object, ...]:

@@ -15,7 +15,8 @@ from course_lib.grading.results import Result, Results
 _SIGNS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at"}
 _KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
 _STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
-_RESULT = r"(?:the result|result \d{1,2}|[a-z_]{1,20})"
+_RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20})"
+_INPUT = r"`[^\W\d]\w{0,24}(?: \d{1,2}|\[\d{1,2}\])?`"
 _FIT = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
@@ -27,9 +28,9 @@ _FIT = tuple(
         rf"({_RESULT} should be (?:floating point|bool|integer)), .*",
         rf"({_RESULT} should live on) .*",
         rf"({_RESULT} is wrong)\..*",
-        r"(The gradient of floating-point input \d{1,2} is wrong)\..*",
+        rf"(The gradient with respect to {_INPUT} is wrong)\..*",
         r"(No gradient comes back: the result is cut off from its inputs) .*",
-        r"(Argument [\d, ]{1,20} is changed by the call: something works in place) .*",
+        rf"(The call changes {_INPUT}(?:, {_INPUT}){{0,9}}: something works in place) .*",
     )
 )
 _SHAPE = re.compile(rf"({_RESULT}) should have shape .*", re.DOTALL)

@@ -67,7 +67,7 @@ def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:
 
 def _names(results: tuple | None) -> tuple[str, ...]:
     n = 1 if results is None else len(results)
-    return ("the result",) if n == 1 else tuple(f"result {i + 1}" for i in range(n))
+    return ("The result",) if n == 1 else tuple(f"Result {i + 1}" for i in range(n))
 
 
 def without_values(text: str, error: BaseException | None) -> str:

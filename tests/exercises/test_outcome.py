@@ -101,7 +101,7 @@ def test_too_many_or_too_few_results_are_counted():
     found = verdict("04.1", lambda *inputs: scaled_dot_product_attention(*inputs).context)
     assert "It should return 2 results (context, weights), and it returned one result." in found.message
     found = verdict("01.4", lambda *inputs: (*lstm_step(*inputs), None))
-    assert "It should return 2 results (result 1, result 2), and it returned 3 results" in found.message
+    assert "It should return 2 results (Result 1, Result 2), and it returned 3 results" in found.message
 
 
 def test_one_result_in_a_tuple_of_one_is_the_result():
@@ -119,7 +119,7 @@ def test_an_argument_changed_in_place_is_named_and_costs_a_point():
 
     found = verdict("01.1", answer)
     assert "inputs" in failing(found)
-    assert "Argument 5 is changed by the call" in found.message
+    assert "The call changes `b`" in found.message
 
 
 @pytest.mark.parametrize("change", [list.clear, list.reverse, lambda g: g.append(g[0]), lambda g: g.__setitem__(0, None)])

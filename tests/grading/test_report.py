@@ -101,7 +101,7 @@ def test_each_wrong_answer_is_told_its_misconception_and_no_value(item):
     ("detail", "told"),
     [
         ("context is wrong. Furthest apart at [0, 1]: expected 0.1, got 0.2", "Context is wrong."),
-        ("the result is wrong. Expected 3, got 4.", "The result is wrong."),
+        ("The result is wrong. Expected 3, got 4.", "The result is wrong."),
         ("weights should have shape (2, 3), and it has (3, 2).", "Weights has another shape than it should."),
         (
             "It raised ValueError in the line `raise ValueError(q)`: tensor([0.3])",
@@ -117,10 +117,14 @@ def test_each_wrong_answer_is_told_its_misconception_and_no_value(item):
             "It was still running after 5 seconds. Is there a loop that never ends?",
         ),
         (
-            "The gradient of floating-point input 2 is wrong. At [1]: expected 7, got 8.",
-            "The gradient of floating-point input 2 is wrong.",
+            "The gradient with respect to `W_q` is wrong. At [1]: expected 7, got 8.",
+            "The gradient with respect to `W_q` is wrong.",
         ),
         ("weights should be floating point, and it is torch.int64.", "Weights should be floating point."),
+        (
+            "The call changes `b`, `weights[2]`: something works in place (`+=`).",
+            "The call changes `b`, `weights[2]`: something works in place.",
+        ),
         ("anything else that holds 0.25", ""),
         ("q0_25_is_0_33_and_so_on_and_on is wrong. No.", ""),
     ],

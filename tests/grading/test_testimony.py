@@ -40,7 +40,7 @@ def test_an_honest_outcome_is_what_was_observed():
     assert torch.equal(outcome.results[0], X)
     assert outcome.results[1] == 3
     assert (len(outcome.gradients), outcome.changed, outcome.called) == (3, (0, 2), frozenset({"grad"}))
-    assert outcome.names == ("result 1", "result 2")
+    assert outcome.names == ("Result 1", "Result 2")
 
 
 @pytest.mark.parametrize(
