@@ -706,9 +706,9 @@ claim(
 )
 claim(
     "11.r",
-    "taught by convolutions, a ViT leads one taught by its like on the same pictures, mean of two seeds",
+    "taught by convolutions, a ViT over one taught by its like on the same pictures, mean of two seeds",
     mean(five_hundred["taught by convolutions"][:2]) - level["taught by its like"],
-    at_least=0.0,
+    between=(-0.02, 0.1),
 )
 claim("11.s", "taught with the teacher's answers shuffled: right answers, where chance is 0.1", shuffled, at_most=0.25)
 
@@ -749,7 +749,8 @@ fine_tuned_head = check("11.5", fine_tuned_head)
 # Yes, here: an honest negative, and a reason to put the pixels beside every claim about features.</details>
 # <details><summary>C. The whole model.</summary>
 #
-# Better than the head alone: this is what the paper does, though a deck says "tune *its* parameters", the head's.</details>
+# It is what the paper does, though a deck says "tune *its* parameters", the head's. With fifty labels the one or the other
+# comes out ahead, seed by seed: here it is undecided.</details>
 
 
 # %%
@@ -817,9 +818,9 @@ claim(
 )
 claim(
     "11.v",
-    "new digits, ten labels each: a model trained on as a whole leads a new head alone on the same body, mean",
+    "new digits, ten labels each: a model trained on as a whole over a new head alone on the same body, mean: undecided",
     gained["whole, trained"] - gained["head, trained body"],
-    at_least=0.0,
+    between=(-0.15, 0.2),
 )
 claim(
     "11.w",
@@ -969,8 +970,8 @@ claim("11.B", "the formula counts the parameters of our own model exactly", same
 #   token and, in the distilled form, a second head.
 # - *CS* orders a patch as (p1 p2 c), channels last, in its code of the Mixer; a convolution's weights lie as (c p1 p2). For grey
 #   pictures it is the same, for colours a matrix $E$ of one does not fit the other.
-# - *CS*: fine-tuning replaces the head and tunes "its parameters". In the paper *all* weights are tuned; 11.v shows the
-#   difference.
+# - *CS*: fine-tuning replaces the head and tunes "its parameters". In the paper *all* weights are tuned; with the fifty labels
+#   of 11.v the difference is smaller than that between two seeds.
 # - *DeiT*, eq. 2 writes KL(student, teacher); its code computes KL(teacher ‖ student), as Hinton's paper has it. They are not
 #   the same.
 #
