@@ -47,7 +47,7 @@ PUBLIC = {
         token_mixing_kernels
     """,
     "objectives": """
-        BoxWeights Masked Matching SentencePairs SetLoss average_precision byol_loss corrupt deep_set_loss
+        BoxWeights Masked Matching Segmented SentencePairs SetLoss average_precision byol_loss corrupt deep_set_loss
         distillation_loss find_hits gathered_nt_xent hard_attention_loss hard_distillation_loss lean_nt_xent
         mask_tokens match match_greedily match_in_order matching_cost mean_average_precision mlm_loss
         next_token_loss nsp_pairs nt_xent previous_token_loss segment_input set_loss teacher_forced_loss unit
@@ -59,8 +59,8 @@ PUBLIC = {
         LuongDecoder MIXER_BASE MIXER_HUGE MIXER_LARGE MIXER_SMALL MaskedWordHead Mixer MixerSizes NGram
         ObjectBlock PatchEncoder PictureMean PlacedSelfAttention PlainDecoder PointQueries Pondered Pretraining
         PretrainingBERT Probe Projected Said ScalarMix Segmenter SentenceHead SeparateSteps Seq2Seq SharedSteps
-        ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken TRANSFORMER_BASE TRANSFORMER_BIG TagHead
-        Transformer TwoAnswers Universal VIT_BASE VIT_HUGE VIT_LARGE ViT Writing adaptive_step bahdanau_steps
+        ShowAndTell ShowAttendAndTell SimCLR Span SpanHead Spoken Stepped TRANSFORMER_BASE TRANSFORMER_BIG
+        TagHead Transformer TwoAnswers Universal VIT_BASE VIT_HUGE VIT_LARGE ViT Writing adaptive_step bahdanau_steps
         beam_search bert_parameters best_span block_parameters both_ways cached_generate caption_step
         classification_head compose_document doubly_stochastic_penalty ema_update ema_update_ extend_beam
         few_shot_prompt fine_tuned_head fused_both_ways generate generate_recurrently gpt_parameters greedy

@@ -33,7 +33,7 @@ from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
 from course_lib.models.gpt import GPT, generate
 from course_lib.models.gpt_decoding import Cache, CachedGPT, cached_generate
-from course_lib.models.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
+from course_lib.models.halting import Stepped, adaptive_step, halting_distribution, mix_states, ponder_cost
 from course_lib.models.hierarchical import Document, Hierarchical, compose_document
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
@@ -157,6 +157,7 @@ __all__ = [
     "Span",
     "SpanHead",
     "Spoken",
+    "Stepped",
     "TagHead",
     "Transformer",
     "TwoAnswers",

@@ -4,7 +4,7 @@ Vinyals et al. 2015, *Show and Tell*, eqs. 10-12 (https://arxiv.org/abs/1411.455
 reads. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://arxiv.org/abs/1502.03044), with a_i the regions:
 
     α_ti = softmax_i vᵀ tanh(W_h h_{t-1} + W_a a_i)        ẑ_t = β_t Σ_i α_ti a_i        β_t = σ(f h_{t-1} + b)
-    h_t = LSTM([E y_{t-1}; ẑ_t], h_{t-1})        p(y_t) = softmax(L (E y_{t-1} + L_h h_t + L_z ẑ_t))      (eqs. 1-9, 13, 4.2.1)
+    h_t = LSTM([E y_{t-1}; ẑ_t], h_{t-1})        p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z ẑ_t))     (eqs. 1-9, 13, 4.2.1)
     h_0, c_0 from the mean of the regions
 
 The weights of each word sum to 1 over the regions; the penalty asks that those of each region sum to 1 over the words too.
@@ -94,7 +94,7 @@ def caption_step(
         attention: W_a (m, d_a), W_h (m, n) and v (m,), as in `soft_attention`.
         gate: f (1, n) and b (1,): β = σ(f h + b), one number for each picture, scales the context to ẑ.
         cell: W (4n, d_y + d_a), U (4n, n) and b (4n,), as in `lstm_step`; its input is [E y; ẑ], the word first.
-        readout: L_h (d_y, n), L_z (d_y, d_a) and L (n_tokens, d_y): logits L (E y + L_h h_t + L_z ẑ), of the new state.
+        readout: L_h (d_y, n), L_z (d_y, d_a) and L_o (n_tokens, d_y): logits L_o (E y + L_h h_t + L_z ẑ), of the new state.
 
     Returns:
         logits (B, n_tokens), the new state and cell state (B, n) each, and the weights (B, L) over the regions.
@@ -105,8 +105,8 @@ def caption_step(
     f, b = gate
     z = torch.sigmoid(h @ f.mT + b) * context
     h, c = lstm_step(torch.cat([y, z], dim=-1), h, c, *cell)
-    L_h, L_z, L = readout
-    return Said((y + h @ L_h.mT + z @ L_z.mT) @ L.mT, h, c, weights)
+    L_h, L_z, L_o = readout
+    return Said((y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT, h, c, weights)
 
 
 class Captioned(NamedTuple):

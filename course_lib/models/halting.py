@@ -9,8 +9,11 @@ halting at each step n, and halts at the first step N at which they sum to 1 - Î
 
     ponder cost  Ï = N + R        (N has no gradient: what learning can lower is R, by raising the h_n before N)
 
-Who still thinks is decided everywhere by the same sums, `F.pad(h, (1, 0)).cumsum(-1)`, so that no rounding tells two stories.
+Who still thinks is decided everywhere by the same sums, `F.pad(h, (1, 0)).cumsum(-1)`, so that no rounding tells two
+stories; each function writes them out, to be read by itself.
 """
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -57,9 +60,16 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
     return N + R
 
 
+class Stepped(NamedTuple):
+    """One step: the `states` behind it (B, T, d_model), and `h` (B, T, n + 1), how likely each halted at every step so far."""
+
+    states: Sequence
+    h: Float[Tensor, "B T n+1"]
+
+
 def adaptive_step(
     x: Sequence, y: Sequence, halt: tuple[Tensor, Tensor], h: Float[Tensor, "B T n"], epsilon: float = 0.01
-) -> tuple[Sequence, Float[Tensor, "B T n+1"]]:
+) -> Stepped:
     """Let those who still think take a step, let the others stand still, and ask each how likely it halts now.
 
     Args:
@@ -77,7 +87,7 @@ def adaptive_step(
     thinks = F.pad(h, (1, 0)).cumsum(-1)[..., -1:] < 1 - epsilon
     x = torch.where(thinks, y, x)
     w, b = halt
-    return x, torch.cat([h, torch.sigmoid(x @ w + b)[..., None]], dim=-1)
+    return Stepped(x, torch.cat([h, torch.sigmoid(x @ w + b)[..., None]], dim=-1))
 
 
 def mix_states(

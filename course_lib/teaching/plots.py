@@ -170,6 +170,7 @@ def pictures(
     arrows: Mapping[str, Numbers] | None = None,
     strongest: int = 8,
     label: str = "attention weight",
+    most: float | None = None,
 ) -> Figure:
     """Draw pictures beside each other: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
 
@@ -180,6 +181,7 @@ def pictures(
             wider the more weight.
         strongest: how many arrows.
         label: what the maps show.
+        most: where the colours of all maps end, so that maps can be compared; None = each ends at its own maximum.
     """
     figure = Figure(figsize=(6.0, 2.6 if len(images) <= 3 else 4.0), layout="constrained")
     rows = 1 if len(images) <= 3 else 2
@@ -188,7 +190,7 @@ def pictures(
         unused.remove()
     for ax, (title, image) in zip(axes, images.items(), strict=False):
         array = to_array(image)
-        drawn = ax.imshow(array, cmap="viridis", vmin=0.0, vmax=None if array.ndim == 3 else array.max() or 1.0)
+        drawn = ax.imshow(array, cmap="viridis", vmin=0.0, vmax=None if array.ndim == 3 else most or array.max() or 1.0)
         if array.ndim == 2:
             figure.colorbar(drawn, ax=ax, label=label, shrink=0.7)
         if marks and title in marks:

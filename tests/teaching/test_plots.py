@@ -96,6 +96,12 @@ def test_arrows_point_to_the_strongest_weights():
     assert {arrow.xy for arrow in ax.texts} == {(4, 6), (3, 0)}
 
 
+def test_maps_can_share_one_scale():
+    ends = [ax.images[0].get_clim() for ax in plots.pictures({"a": WEIGHTS, "b": WEIGHTS / 2}, most=0.9).axes[:2]]
+    assert ends == [(0.0, 0.9)] * 2
+    assert plots.pictures({"b": WEIGHTS / 2}).axes[0].images[0].get_clim() == (0.0, WEIGHTS.max() / 2)
+
+
 def test_a_tensor_in_a_graph_can_be_drawn():
     plots.attention_map(WEIGHTS.clone().requires_grad_() * 1.0)
 
