@@ -1,0 +1,173 @@
+"""The pages for readers are true: papers.md names what docstrings cite, and notation.md what the library calls so."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
+LECTURES = {path.name[:2]: path.read_text(encoding="utf-8") for path in (ROOT / "authoring").glob("[0-9][0-9]_*.py")}
+
+ADDRESS = re.compile(r"https?://(?:[^\s()<>\"'`]|\([^\s()]*\))+")
+LINK = re.compile(r"\[([^\]]+)\]\(<?([^)\s>]+(?:\([^)\s]*\)[^)\s>]*)?)>?\)")
+NOT_PAPERS = (
+    "https://babel.pocoo.org",
+    "https://cldr.unicode.org",
+    "https://docs.kidger.site",
+    "https://doi.org/10.24432/",  # the data sets of UCI
+    "https://github.com/",
+    "https://nbgrader.readthedocs.io",
+    "https://numpydoc.readthedocs.io",
+    "https://scikit-learn.org",
+)
+"""Where an address in a docstring leads to a tool or to data, and to no paper."""
+
+
+def addresses(text: str) -> set[str]:
+    return {found.rstrip(".,;:") for found in ADDRESS.findall(text)}
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def cited() -> dict[str, set[str]]:
+    """Each paper that a docstring gives the address of, with the files whose docstrings do."""
+    found: dict[str, set[str]] = {}
+    for path in LIBRARY:
+        for node in nodes(path):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                for address in addresses(ast.get_docstring(node) or ""):
+                    found.setdefault(address, set()).add(path.relative_to(ROOT).as_posix())
+    return {address: files for address, files in found.items() if not address.startswith(NOT_PAPERS)}
+
+
+def tables(page: str) -> dict[str, list[dict[str, str]]]:
+    """The rows of each table of a page, by the heading above it and then by the words over the columns."""
+    found = {}
+    for section in (DOCS / page).read_text(encoding="utf-8").split("\n## ")[1:]:
+        lines = [line[1:-1].split("|") for line in section.splitlines() if line.startswith("|")]
+        head, _, *body = [[cell.strip() for cell in line] for line in lines]
+        found[section.partition("\n")[0]] = [dict(zip(head, row, strict=True)) for row in body]
+    return found
+
+
+def papers() -> dict[str, dict[str, str]]:
+    """Each row of papers.md by the address it links."""
+    rows = [row for table in tables("papers.md").values() for row in table]
+    by_address = {LINK.fullmatch(row["Link"])[2]: row for row in rows}
+    assert len(by_address) == len(rows), "a paper stands twice"
+    return by_address
+
+
+def numbers(cell: str) -> set[str]:
+    """The lectures of a cell such as `**01** 06–09`."""
+    spans = [part.replace("*", "").split("–") for part in cell.split() if part != "–"]
+    return {f"{number:02}" for span in spans for number in range(int(span[0]), int(span[-1]) + 1)}
+
+
+def axes() -> Iterator[tuple[str, Path]]:
+    """Each name of an axis in a signature or a type of the library, with the file that has it."""
+    for path in LIBRARY:
+        for node in nodes(path):
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) in ("Float", "Int", "Bool"):
+                words = re.findall(r"[A-Za-z]\w*", str(getattr(node.slice.elts[1], "value", "")))
+                yield from ((word, path) for word in words)
+
+
+@cache
+def in_signatures() -> set[str]:
+    """What stands in the library as an argument, an axis, a field or an attribute."""
+    names = {word for word, _ in axes()}
+    for node in (node for path in LIBRARY for node in nodes(path)):
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":
+            names.add(node.attr)
+    return names
+
+
+@cache
+def defined() -> set[str]:
+    """The functions, classes and types of the library."""
+    names = set()
+    for node in (node for path in LIBRARY for node in nodes(path)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            names.add(node.targets[0].id)
+    return names
+
+
+def code_names(heading: str) -> set[str]:
+    cells = [row["In code"] for row in tables("notation.md")[heading]]
+    return {name.removeprefix("*") for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_paper_that_a_docstring_cites_stands_in_papers_md():
+    """Where an address leads to a tool or to data, it belongs into NOT_PAPERS above."""
+    assert set(cited()) - set(papers()) == set()
+
+
+def test_papers_md_names_no_paper_that_nobody_cites():
+    assert set(papers()) - set(cited()) == set()
+
+
+@pytest.mark.parametrize("address", papers())
+def test_beside_a_paper_stand_the_modules_that_cite_it_and_no_others(address):
+    links = LINK.findall(papers()[address]["Built in"])
+    assert {link.removeprefix("../") for _, link in links} == cited()[address]
+    assert all(link == f"../course_lib/{name.replace('.', '/')}.py" for name, link in links)
+
+
+@pytest.mark.parametrize("address", papers())
+def test_a_bold_lecture_is_one_whose_text_cites_the_paper(address):
+    cell = papers()[address]["Lectures"]
+    assert numbers(cell) <= set(LECTURES)
+    bold = {number for mark in re.findall(r"\*\*(\d\d)\*\*", cell) for number in numbers(mark)}
+    assert bold == {number for number, text in LECTURES.items() if address in addresses(text)}
+
+
+@pytest.mark.parametrize("heading", ["Sizes", "Tensors"])
+def test_a_size_and_a_tensor_are_called_so_in_a_signature(heading):
+    assert len(code_names(heading)) > 40
+    assert code_names(heading) - in_signatures() == set()
+
+
+@pytest.mark.parametrize("heading", ["Functions and operators", "Conventions"])
+def test_a_function_and_a_convention_name_what_the_library_has(heading):
+    assert len(code_names(heading)) > 25
+    assert code_names(heading) - in_signatures() - defined() == set()
+
+
+def test_an_axis_that_is_common_is_explained():
+    """Common is what four files use, of those that students and authors call."""
+    used: dict[str, set[Path]] = {}
+    for name, path in axes():
+        if not path.parent.name.startswith("lecture_"):
+            used.setdefault(name, set()).add(path)
+    common = {name for name, paths in used.items() if len(paths) >= 4}
+    assert len(common) > 15
+    assert common - code_names("Sizes") == set()
+
+
+def test_a_letter_that_has_several_meanings_names_lectures_that_there_are():
+    rows = tables("notation.md")["One letter, several meanings"]
+    named = {row["Letter"]: set(row["In lectures"].split(", ")) for row in rows}
+    assert {letter: lectures for letter, lectures in named.items() if len(lectures) < 2 or not lectures <= set(LECTURES)} == {}
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_each_link_of_a_page_leads_to_a_file(page):
+    links = [link for _, link in LINK.findall((DOCS / page).read_text(encoding="utf-8"))]
+    inside = [link.partition("#")[0] for link in links if not link.startswith(("http", "#"))]
+    assert [link for link in inside if not (DOCS / link).exists()] == []
