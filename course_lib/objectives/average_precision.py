@@ -95,9 +95,14 @@ def mean_average_precision(
         from 0 to 1; classes without an object do not count.
 
     Raises:
-        ValueError: there is no object at all.
+        ValueError: there is no object at all, or one of a class without a probability.
     """
     B, N, n_classes = probabilities.shape
+    if classes.numel() and (highest := int(classes.max())) >= n_classes:
+        raise ValueError(
+            f"an object is of class {highest}, but there are probabilities of the classes 0 to {n_classes - 1} alone: "
+            "leave out the column of no object, and no other."
+        )
     pictures = torch.arange(B, device=boxes.device)
     of_class = []
     for c in range(n_classes):

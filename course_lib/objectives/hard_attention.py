@@ -9,6 +9,7 @@ https://doi.org/10.1007/BF00992696), with a baseline b that changes no expectati
 The function gives a scalar whose gradient is minus that, so that an optimiser may descend it.
 """
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -24,7 +25,8 @@ def hard_attention_loss(
 
     Args:
         log_p: log p(y | s) of each true caption behind what was looked at, (B,).
-        weights: α > 0, from which the looks were drawn, (B, T, L); each row sums to 1.
+        weights: α ≥ 0, from which the looks were drawn, (B, T, L); each row sums to 1. In the logarithm, a weight that
+            rounding made 0 counts as the smallest normal number, and has no gradient.
         looks: s, the region that was drawn for each word, (B, T).
         baseline: b, what log p is usually.
         entropy_weight: λ ≥ 0, rewards looking about: the entropies H(α_t) = -Σ_i α_ti log α_ti, summed over the words.
@@ -35,6 +37,7 @@ def hard_attention_loss(
 
     Source: Xu et al. 2015, section 4.1, with λ_r = 1.
     """
-    log_looks = weights.gather(-1, looks[..., None]).log().sum((1, 2))
-    entropy = -(weights * weights.log()).sum((1, 2))
+    log_weights = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
+    log_looks = log_weights.gather(-1, looks[..., None]).sum((1, 2))
+    entropy = -(weights * log_weights).sum((1, 2))
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * entropy).mean()

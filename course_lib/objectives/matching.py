@@ -36,7 +36,7 @@ def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tens
     real = classes >= 0
     require_queries(cost, real)
     queries = torch.full(classes.shape, -1)
-    for row, costs, here in zip(queries, cost.detach().float().cpu().numpy(), real.cpu(), strict=True):
+    for row, costs, here in zip(queries, cost.detach().cpu().double().numpy(), real.cpu(), strict=True):
         (places,) = here.nonzero(as_tuple=True)
         n, m = linear_sum_assignment(costs[:, here.numpy()])
         row[places[m]] = torch.as_tensor(n)
@@ -58,8 +58,8 @@ def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) ->
     """
     require_queries(cost, classes >= 0)
     cost = cost.detach().clone()
-    queries = torch.full_like(classes, -1)
-    for m in range(classes.shape[-1]):
+    queries = torch.full(classes.shape, -1, device=cost.device)
+    for m in range(classes.shape[-1] if cost.shape[1] else 0):
         n = cost[:, :, m].argmin(-1)
         here = classes[:, m] >= 0
         queries[here, m] = n[here]

@@ -69,9 +69,9 @@ def matching_cost(
     Source: Carion et al. 2020, eq. 1 and section 3.1; p and not log p, so that the parts are of one size.
     """
     real = (classes >= 0)[..., None, :]
-    wanted = classes.clamp(min=0)[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
+    wanted = classes.clamp(min=0).long()[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
     probability = logits.softmax(-1).gather(-1, wanted)
-    distance = torch.cdist(boxes, targets, p=1)
+    distance = (boxes[..., :, None, :] - targets[..., None, :, :]).abs().sum(-1)
     agreement = giou(to_corners(boxes), to_corners(targets))
     cost = -weights[0] * probability + weights[1] * distance - weights[2] * agreement
     return torch.where(real, cost, 0.0)
@@ -96,21 +96,24 @@ def set_loss(
         no_object: what a query without an object weighs in the loss of the classes; one with an object weighs 1.
 
     Returns:
-        classes: the mean cross-entropy of all B·N queries, weighed: Σ weight · -log p / Σ weight. l1 and giou: the sums of
-        ‖b - b̂‖₁ and of 1 - GIoU over all pairs, divided by the number of objects in the batch, at least 1.
+        classes: the mean cross-entropy of all B·N queries, weighed: Σ weight · -log p / Σ weight, and 0 where no query weighs
+        anything. l1 and giou: the sums of ‖b - b̂‖₁ and of 1 - GIoU over all pairs, divided by the number of objects in the
+        batch, at least 1.
 
     Source: Carion et al. 2020, eq. 2 and section A.2.
     """
     b, m = (classes >= 0).nonzero(as_tuple=True)
     n = queries[b, m]
     said = torch.full(logits.shape[:2], logits.shape[-1] - 1, device=logits.device)
-    said[b, n] = classes[b, m]
+    said[b, n] = classes[b, m].long()
     weight = torch.where(said == logits.shape[-1] - 1, no_object, 1.0).to(logits)
     surprise = -logits.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)
     distance = (boxes[b, n] - targets[b, m]).abs().sum()
     agreement = giou(to_corners(boxes[b, n])[:, None], to_corners(targets[b, m])[:, None])
     n_objects = max(len(b), 1)
-    return SetLoss((weight * surprise).sum() / weight.sum(), distance / n_objects, (1 - agreement).sum() / n_objects)
+    total_weight = weight.sum()
+    of_classes = (weight * surprise).sum() / torch.where(total_weight > 0, total_weight, 1.0)
+    return SetLoss(of_classes, distance / n_objects, (1 - agreement).sum() / n_objects)
 
 
 def deep_set_loss(

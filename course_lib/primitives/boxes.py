@@ -85,7 +85,7 @@ def iou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Float
     Source: Rezatofighi et al. 2019, algorithm 2, line 7.
     """
     shared, covered = overlap(a, b)
-    return shared / covered.clamp(min=torch.finfo(covered.dtype).tiny)
+    return shared / torch.where(covered > 0, covered, 1.0)
 
 
 def giou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
@@ -107,5 +107,4 @@ def giou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Floa
     bottom_right = torch.maximum(first[..., 2:], second[..., 2:])
     width, height = (bottom_right - top_left).clamp(min=0).unbind(-1)
     around = width * height
-    tiny = torch.finfo(covered.dtype).tiny
-    return shared / covered.clamp(min=tiny) - (around - covered) / around.clamp(min=tiny)
+    return shared / torch.where(covered > 0, covered, 1.0) - (around - covered) / torch.where(around > 0, around, 1.0)

@@ -4,6 +4,8 @@ Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762):
 
     PE[t, 2i]   = sin(t / 10000^(2i / d_model))
     PE[t, 2i+1] = cos(t / 10000^(2i / d_model))
+
+`sinusoidal_positions` is the formula, to be read by itself; `sinusoids` gives the same rows from anywhere on.
 """
 
 import math
@@ -50,8 +52,7 @@ def sinusoids(start: int, T: int, d_model: int, device: torch.device | str | Non
     Source: Vaswani et al. 2017, section 3.5.
     """
     t = start + torch.arange(T, device=device)[:, None]
-    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[:, :d_model]
+    return _turns(t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model))[:, :d_model]
 
 
 def sinusoidal_points(points: Float[Tensor, "*batch 2"], d_model: int) -> Float[Tensor, "*batch d_model"]:
@@ -62,7 +63,8 @@ def sinusoidal_points(points: Float[Tensor, "*batch 2"], d_model: int) -> Float[
         d_model: number of features; 4 divides it.
 
     Returns:
-        (*batch, d_model), values in -1…1; y first. At the lowest frequencies the whole picture is far less than a turn.
+        (*batch, d_model), values in -1…1, in numbers of the same kind as the points; y first. At the lowest frequencies the
+        whole picture is far less than a turn.
 
     Raises:
         ValueError: 4 does not divide d_model.
@@ -73,8 +75,14 @@ def sinusoidal_points(points: Float[Tensor, "*batch 2"], d_model: int) -> Float[
         raise ValueError(f"a point takes a sine and a cosine for each of x and y, but 4 does not divide d_model = {d_model}.")
     half = d_model // 2
     speed = 10_000 ** (-torch.arange(0, half, 2, device=points.device) / half)
-    angle = 2 * math.pi * points.flip(-1)[..., None] * speed
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-3)
+    wide = points.to(torch.promote_types(points.dtype, torch.float32))
+    angle = 2 * math.pi * wide.flip(-1)[..., None] * speed
+    return _turns(angle).flatten(-2).to(points.dtype)
+
+
+def _turns(angle: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 2*n"]:
+    """Put the sine and the cosine of each angle side by side."""
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 
 
 class LearnedPositions(nn.Module):

@@ -6,19 +6,22 @@ import pytest
 import torch
 
 from course_lib.attention import MultiHead
-from course_lib.blocks import Block, FeedForward, SelfAttention, Sizes
+from course_lib.blocks import Block, ConvNet, FeedForward, SelfAttention, Sizes
 from course_lib.models import (
     BERT,
+    DETR,
     GAT,
     GCN,
     GPT,
     AdaptiveSteps,
     ELMo,
     Hierarchical,
+    LearnedQueries,
     LinearTransformer,
     Mixer,
     MixerSizes,
     PatchEncoder,
+    PointQueries,
     SeparateSteps,
     SharedSteps,
     ShowAttendAndTell,
@@ -64,6 +67,10 @@ def mixer():
     return model
 
 
+def detr(queries):
+    return DETR(ConvNet(2, (5, 7), (2, 2)), 7, 4, queries(3, 12), Sizes(12, 3, 11, 2)).eval()
+
+
 MODELS = {
     "GPT": (lambda: GPT(N, T, SIZES), words),
     "linear transformer": (lambda: LinearTransformer(N, SIZES), words),
@@ -86,6 +93,10 @@ MODELS = {
     "ViT's encoder": (lambda: PatchEncoder((2, 10, 15), 5, SIZES), lambda model: pictures(model, 10, 15)),
     "ViT's encoder at another size": (lambda: PatchEncoder((2, 10, 15), 5, SIZES), lambda model: pictures(model, 20, 5)),
     "Mixer": (mixer, lambda model: pictures(model, 10, 15)),
+    "DETR's classes": (lambda: detr(LearnedQueries), lambda model: pictures(model, 20, 12).logits),
+    "DETR's boxes": (lambda: detr(LearnedQueries), lambda model: pictures(model, 20, 12).boxes),
+    "DETR's classes from points": (lambda: detr(PointQueries), lambda model: pictures(model, 20, 12).logits),
+    "DETR's boxes from points": (lambda: detr(PointQueries), lambda model: pictures(model, 20, 12).boxes),
 }
 
 

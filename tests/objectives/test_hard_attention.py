@@ -57,6 +57,20 @@ def test_what_is_as_good_as_the_baseline_teaches_the_looks_nothing(normal):
     assert log_p.grad.tolist() == [-0.5, -0.5]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_weights_that_rounding_made_0_have_no_entropy_and_no_nan(dtype):
+    """By hand: one region has all the weight, and was looked at; log 1 = 0, and 0 · log 0 counts as 0."""
+    scores = torch.tensor([[[0.0, -3000.0, -3000.0]]], dtype=dtype, requires_grad=True)
+    log_p = torch.tensor([-2.0], dtype=dtype)
+    loss = hard_attention_loss(log_p, scores.softmax(-1), torch.tensor([[0]]), baseline=-1.0, entropy_weight=0.5)
+    assert loss == 2
+    loss.backward()
+    assert (scores.grad == 0).all()
+    unlikely = hard_attention_loss(log_p, scores.softmax(-1), torch.tensor([[1]]), baseline=-1.0, entropy_weight=0.5)
+    assert unlikely.isfinite()
+    assert torch.autograd.grad(unlikely, scores)[0].isfinite().all()
+
+
 def test_gradients_against_differences_where_the_reward_is_given(normal):
     scores, looks = normal(B, T, L), torch.randint(L, (B, T), generator=torch.Generator().manual_seed(0))
     log_p = normal(B).detach()

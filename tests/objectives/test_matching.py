@@ -83,3 +83,23 @@ def test_costs_that_are_no_numbers_are_refused(matching):
 @pytest.mark.parametrize("matching", [match, match_greedily, match_in_order])
 def test_pictures_without_a_place_for_objects(matching):
     assert matching(costs(m=0), EVERY[:, :0]).shape == (B, 0)
+
+
+@pytest.mark.parametrize("matching", [match, match_greedily, match_in_order])
+def test_without_a_query_nothing_is_matched_and_an_object_is_refused(matching):
+    assert torch.equal(matching(costs(n=0), EVERY - 1), EVERY - 1)
+    with pytest.raises(ValueError, match="4 objects, but only 0 queries speak"):
+        matching(costs(n=0), EVERY)
+
+
+def test_costs_are_compared_in_all_their_digits():
+    """1e-12 apart: in single precision all four are the same."""
+    cost = 1 + 1e-12 * torch.eye(2, dtype=torch.float64)[None]
+    assert match(cost, EVERY[:1, :2]).tolist() == [[1, 0]]
+    assert match(cost.flip(-1), EVERY[:1, :2]).tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize("matching", [match, match_greedily, match_in_order])
+def test_classes_may_be_of_any_integers(matching):
+    classes = torch.tensor([[2, 0, 1, 1], [-1, 3, -1, 0], [-1, -1, -1, -1]])
+    assert torch.equal(matching(costs(), classes.int()), matching(costs(), classes))

@@ -115,6 +115,43 @@ def test_pictures_without_objects_teach_only_that_there_is_none():
     assert set_loss(logits, said, nothing[:, :0], targets[:, :0], nothing[:, :0]).l1 == 0
 
 
+def test_pictures_without_objects_teach_nothing_where_no_object_weighs_nothing():
+    logits, said, _, targets = scene()
+    logits, nothing = logits.requires_grad_(), torch.full((B, M), -1)
+    loss = set_loss(logits, said, nothing, targets, nothing, no_object=0.0)
+    assert loss == (0, 0, 0)
+    assert torch.autograd.grad(loss.total(), logits)[0].eq(0).all()
+
+
+def test_classes_may_be_of_any_integers():
+    logits, said, classes, targets = scene()
+    queries = match(matching_cost(logits, said, classes, targets), classes)
+    short = classes.int()
+    assert torch.equal(matching_cost(logits, said, short, targets), matching_cost(logits, said, classes, targets))
+    assert set_loss(logits, said, short, targets, queries.int()) == set_loss(logits, said, classes, targets, queries)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_low_precision_costs_no_more_than_its_rounding(dtype):
+    """Cost, losses and gradients of the same rounded numbers, against float64."""
+    logits, said, classes, targets = scene()
+    queries = match(matching_cost(logits, said, classes, targets), classes)
+    results = []
+    for kind in (dtype, torch.float64):
+        z, b, t = (x.to(dtype).to(kind) for x in (logits, said, targets))
+        z.requires_grad_()
+        b.requires_grad_()
+        loss = set_loss(z, b, classes, t, queries)
+        values = [matching_cost(z, b, classes, t), *loss, *torch.autograd.grad(loss.total(), (z, b))]
+        assert all(value.dtype == kind for value in values)
+        results.append([value.double() for value in values])
+    for ours, exact in zip(*results, strict=True):
+        torch.testing.assert_close(ours, exact, rtol=0, atol=16 * torch.finfo(dtype).eps * exact.abs().max().item())
+    deep = deep_set_loss(logits[None].to(dtype), said[None].to(dtype), classes, targets.to(dtype))
+    assert deep.dtype == dtype
+    torch.testing.assert_close(deep.float(), matched_loss(logits, said, classes, targets), rtol=0.05, atol=0)
+
+
 def test_what_stands_at_padding_does_not_matter():
     logits, said, classes, targets = scene()
     wild = torch.where((classes >= 0)[..., None], targets, 1e3)

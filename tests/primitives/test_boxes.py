@@ -83,6 +83,23 @@ def test_empty_boxes_compare_without_nan_in_value_or_gradient(measure):
     assert a.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("measure", [iou, giou])
+@pytest.mark.parametrize(("dtype", "side"), [(torch.float16, 0.005), (torch.float32, 1e-19)])
+def test_an_area_below_the_normal_numbers_is_an_area(measure, dtype, side):
+    box = torch.tensor([[0.0, 0.0, side, side]], dtype=dtype)
+    assert 0 < area(box) < torch.finfo(dtype).tiny
+    torch.testing.assert_close(measure(box, box), torch.ones(1, 1, dtype=dtype))
+
+
+@pytest.mark.parametrize("measure", [iou, giou])
+def test_the_gradient_of_empty_boxes_does_not_explode(measure):
+    """A line and a point on it: neither covers anything, and there is nothing to divide by."""
+    a = torch.tensor([[0.2, 0.5, 0.8, 0.5]], requires_grad=True)
+    b = torch.tensor([[0.5, 0.5, 0.5, 0.5]])
+    measure(a, b).sum().backward()
+    assert a.grad.abs().max() <= 1
+
+
 def test_a_box_turned_inside_out_is_empty():
     """Both differences negative: their product alone would be a positive area."""
     assert area(torch.tensor([0.9, 0.9, 0.1, 0.1])) == 0

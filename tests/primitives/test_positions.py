@@ -112,6 +112,15 @@ def test_points_along_one_axis_are_positions():
     torch.testing.assert_close(encoded[:, : d // 2], expected[:1].expand(T, -1))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_points_are_encoded_in_numbers_of_their_own_kind(dtype):
+    points = torch.rand(7, 2, generator=torch.Generator().manual_seed(0)).to(dtype)
+    encoded = sinusoidal_points(points, 12)
+    assert encoded.dtype == dtype
+    expected = sinusoidal_points(points.double(), 12)
+    torch.testing.assert_close(encoded.double(), expected, atol=max(torch.finfo(dtype).eps, 1e-6), rtol=0)
+
+
 def test_points_have_features_for_both_axes():
     with pytest.raises(ValueError, match="4 does not divide d_model = 6"):
         sinusoidal_points(torch.zeros(1, 2), 6)
