@@ -4,9 +4,11 @@ After the cluttered MNIST of Mnih, Heess, Graves, Kavukcuoglu 2014, *Recurrent M
 (https://arxiv.org/abs/1406.6247). Composed here, from the drawings of `datasets.mnist`, halved.
 """
 
+from functools import partial
+
 import torch
 
-from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, require_pictures, stamp
+from course_lib.datasets.drawings import SIDE, Drawings, composed, stamp
 from course_lib.datasets.pictures import Pictures
 from course_lib.datasets.splits import Splits
 
@@ -30,16 +32,12 @@ def clutter(n_train: int, n_valid: int, n_test: int, side: int = 40, n_pieces: i
     Raises:
         ValueError: a part has no picture, the canvas is smaller than a digit, or n_pieces is negative.
     """
-    require_pictures(n_train, n_valid, n_test)
     if side < SIDE or n_pieces < 0:
         raise ValueError(f"a digit takes {SIDE} × {SIDE} pixels, and pieces are 0 or more; got side {side}, {n_pieces} pieces.")
-    generator = torch.Generator().manual_seed(seed)
-    parts = halved_digits(generator)
-    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
-    return Splits(*(_compose(n, part, side, n_pieces, generator) for n, part in sizes))
+    return composed((n_train, n_valid, n_test), seed, partial(_compose, side=side, n_pieces=n_pieces))
 
 
-def _compose(n: int, drawings: Drawings, side: int, n_pieces: int, generator: torch.Generator) -> Pictures:
+def _compose(n: int, drawings: Drawings, generator: torch.Generator, side: int, n_pieces: int) -> Pictures:
     def any_of(*sizes: int, below: int) -> torch.Tensor:
         return torch.randint(below, sizes, generator=generator)
 

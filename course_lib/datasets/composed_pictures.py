@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, require_pictures, stamp
+from course_lib.datasets.drawings import SIDE, Drawings, composed, stamp
 from course_lib.datasets.splits import Splits
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -44,11 +44,7 @@ def captioned_digits(n_train: int, n_valid: int, n_test: int, seed: int = 0) -> 
     Raises:
         ValueError: a part has no picture.
     """
-    require_pictures(n_train, n_valid, n_test)
-    generator = torch.Generator().manual_seed(seed)
-    parts = halved_digits(generator)
-    sizes = {"train": n_train, "valid": n_valid, "test": n_test}
-    return Splits(**{part: _compose(n, getattr(parts, part), generator) for part, n in sizes.items()})
+    return composed((n_train, n_valid, n_test), seed, _compose)
 
 
 def _compose(n: int, drawings: Drawings, generator: torch.Generator) -> Captions:

@@ -1,5 +1,8 @@
 """Drawings of digits to compose pictures and films from: those of MNIST, halved, no drawing in two parts."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -11,6 +14,7 @@ from course_lib.datasets.splits import Splits
 SIDE = 14
 """Rows and columns of a drawing."""
 Drawings = Float[Tensor, "10 m 14 14"]
+Part = TypeVar("Part")
 
 
 def halved_digits(generator: torch.Generator) -> Splits[Drawings]:
@@ -26,16 +30,30 @@ def halved_digits(generator: torch.Generator) -> Splits[Drawings]:
     return Splits(*F.avg_pool2d(mnist().images, 2).view(10, 500, SIDE, SIDE)[:, shuffled].split([350, 50, 100], dim=1))
 
 
-def require_pictures(n_train: int, n_valid: int, n_test: int) -> None:
-    """Refuse a split with an empty part."""
-    if min(n_train, n_valid, n_test) < 1:
-        raise ValueError(f"each part needs a picture, got {n_train}, {n_valid} and {n_test}.")
+def composed(sizes: tuple[int, int, int], seed: int, compose: Callable[[int, Drawings, torch.Generator], Part]) -> Splits[Part]:
+    """Compose three parts, each of drawings of its own.
+
+    Args:
+        sizes: how many pictures to learn from, to choose by, and to report on.
+        seed: decides the deal and all that `compose` draws.
+        compose: `(n, drawings (10, m, 14, 14), generator)`, makes a part of n pictures.
+
+    Raises:
+        ValueError: a part has no picture.
+    """
+    if min(sizes) < 1:
+        raise ValueError(f"each part needs a picture, got {sizes[0]}, {sizes[1]} and {sizes[2]}.")
+    generator = torch.Generator().manual_seed(seed)
+    parts = halved_digits(generator)
+    dealt = zip(sizes, (parts.train, parts.valid, parts.test), strict=True)
+    return Splits(*(compose(n, drawings, generator) for n, drawings in dealt))
 
 
 def pairs_of_kinds(n: int, n_kinds: int, generator: torch.Generator) -> tuple[Int[Tensor, "n 2"], Int[Tensor, "n"]]:
     """Draw two digits for each of n pictures, of one kind in half of them: the kinds (n, 2), and 1 where they are one.
 
-    The first and the second are any of the n_kinds equally often, so neither alone says anything.
+    Of an odd n, half is rounded down. The first and the second are any of the n_kinds with equal chance, so neither alone
+    says anything.
     """
     if not 2 <= n_kinds <= 10:
         raise ValueError(f"two different kinds of digits are needed, and there are ten: n_kinds is {n_kinds}.")

@@ -4,13 +4,14 @@ Composed here, from the drawings of `datasets.mnist`, halved. No picture of a fi
 times must be compared.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, pairs_of_kinds, require_pictures, stamp
+from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_lib.datasets.splits import Splits
 
 WALL = 0.5
@@ -45,16 +46,12 @@ def moving_digits(
     Raises:
         ValueError: a part has no film, the film or its pictures are too small, or n_kinds is not 2 to 10.
     """
-    require_pictures(n_train, n_valid, n_test)
     if n_times < 2 or height < SIDE:
         raise ValueError(f"a film needs two pictures or more, of {SIDE} rows or more; got {n_times} pictures of {height} rows.")
-    generator = torch.Generator().manual_seed(seed)
-    parts = halved_digits(generator)
-    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
-    return Splits(*(_films(n, part, n_times, height, n_kinds, generator) for n, part in sizes))
+    return composed((n_train, n_valid, n_test), seed, partial(_films, n_times=n_times, height=height, n_kinds=n_kinds))
 
 
-def _films(n: int, drawings: Drawings, n_times: int, height: int, n_kinds: int, generator: torch.Generator) -> Films:
+def _films(n: int, drawings: Drawings, generator: torch.Generator, n_times: int, height: int, n_kinds: int) -> Films:
     kinds, same = pairs_of_kinds(n, n_kinds, generator)
     first = torch.randint(drawings.shape[1], (n,), generator=generator)
     other = (first + torch.randint(1, drawings.shape[1], (n,), generator=generator)) % drawings.shape[1]

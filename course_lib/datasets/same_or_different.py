@@ -4,17 +4,20 @@ Composed here, from the drawings of `datasets.mnist`, halved. After the same-dif
 *Comparing machines and humans on a visual categorization test* (https://doi.org/10.1073/pnas.1109168108).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.drawings import SIDE, Drawings, halved_digits, pairs_of_kinds, require_pictures, stamp
+from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_lib.datasets.pictures import Pictures
 from course_lib.datasets.splits import Splits
 
 PAPER, ALONE, TWIN = range(3)
+_INK = 0.5
+"""What is darker counts as ink of a digit in the labels of `twins`."""
 _CELL = 16
 
 
@@ -45,13 +48,9 @@ def same_or_different(
     Raises:
         ValueError: a part has no picture, two digits do not fit the canvas, or n_kinds is not 2 to 10.
     """
-    require_pictures(n_train, n_valid, n_test)
     if side < 2 * SIDE:
         raise ValueError(f"two digits of {SIDE} × {SIDE} pixels do not fit side by side on {side} × {side}.")
-    generator = torch.Generator().manual_seed(seed)
-    parts = halved_digits(generator)
-    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
-    return Splits(*(_two(n, part, side, n_kinds, generator) for n, part in sizes))
+    return composed((n_train, n_valid, n_test), seed, partial(_two, side=side, n_kinds=n_kinds))
 
 
 def twins(
@@ -68,21 +67,18 @@ def twins(
         seed: decides everything.
 
     Returns:
-        Splits of LabelledPixels: the ink of the two of one kind is `TWIN`, that of the others `ALONE`, all else `PAPER`.
+        Splits of LabelledPixels: where ink is darker than a half, it is `TWIN` of the two digits of one kind and `ALONE` of
+        the others; all else, the faint edges of a digit too, is `PAPER`.
 
     Raises:
         ValueError: a part has no picture, or there are too few or too many digits for kinds or cells.
     """
-    require_pictures(n_train, n_valid, n_test)
     if not 2 <= n_digits <= min(11, n_cells**2):
         raise ValueError(f"{n_digits} digits: two must be of one kind, the others of ten, each in one of {n_cells**2} cells.")
-    generator = torch.Generator().manual_seed(seed)
-    parts = halved_digits(generator)
-    sizes = ((n_train, parts.train), (n_valid, parts.valid), (n_test, parts.test))
-    return Splits(*(_several(n, part, n_digits, n_cells, generator) for n, part in sizes))
+    return composed((n_train, n_valid, n_test), seed, partial(_several, n_digits=n_digits, n_cells=n_cells))
 
 
-def _two(n: int, drawings: Drawings, side: int, n_kinds: int, generator: torch.Generator) -> Pictures:
+def _two(n: int, drawings: Drawings, generator: torch.Generator, side: int, n_kinds: int) -> Pictures:
     kinds, same = pairs_of_kinds(n, n_kinds, generator)
     which = _different(n, drawings.shape[1], 2, generator)
     across = torch.randint(side - SIDE + 1, (n, 2), generator=generator)
@@ -94,7 +90,7 @@ def _two(n: int, drawings: Drawings, side: int, n_kinds: int, generator: torch.G
     return Pictures(images.unsqueeze(1), same)
 
 
-def _several(n: int, drawings: Drawings, n_digits: int, n_cells: int, generator: torch.Generator) -> LabelledPixels:
+def _several(n: int, drawings: Drawings, generator: torch.Generator, n_digits: int, n_cells: int) -> LabelledPixels:
     kinds = _different(n, 10, n_digits - 1, generator)
     kinds = torch.cat([kinds[:, :1], kinds], dim=1)
     which = _different(n, drawings.shape[1], n_digits, generator)
@@ -105,7 +101,7 @@ def _several(n: int, drawings: Drawings, n_digits: int, n_cells: int, generator:
     for i in range(n_digits):
         alone = stamp(torch.zeros_like(images), drawings[kinds[:, i], which[:, i]], places[:, i])
         images = torch.maximum(images, alone)
-        labels[alone > 0.5] = TWIN if i < 2 else ALONE
+        labels[alone > _INK] = TWIN if i < 2 else ALONE
     return LabelledPixels(images.unsqueeze(1), labels)
 
 

@@ -29,12 +29,12 @@ class Sums(NamedTuple):
 
 
 def sums(n_train: int, n_valid: int, n_test: int, *, n_digits: int = 10, T: int = 21, seed: int = 0) -> Splits[Sums]:
-    """Draw different pairs of numbers and add each up, digit by digit.
+    """Draw pairs of numbers, each at a place of its own, and add each up, digit by digit.
 
     Args:
         n_train: sums to learn from.
         n_valid: sums to choose by.
-        n_test: sums to report on; no sum stands in two parts.
+        n_test: sums to report on; no row of columns stands in two parts, though the same numbers may, at another place.
         n_digits: binary digits of either number, the highest of which may be 0.
         T: columns; the numbers are shifted to the left by 0 … T - n_digits - 1 of them, so that the carry always finds room.
         seed: decides the draw.
@@ -54,8 +54,14 @@ def sums(n_train: int, n_valid: int, n_test: int, *, n_digits: int = 10, T: int 
         return torch.zeros(n, T, dtype=torch.long).scatter_(1, places, columns)
 
     sizes = [n_train, n_valid, n_test]
-    rows = distinct_rows(draw, sum(sizes), of=4**n_digits, seed=seed)
+    rows = distinct_rows(draw, sum(sizes), of=_n_rows(n_digits, T), seed=seed)
     return Splits(*(Sums(part, *_add(part)) for part in rows.split(sizes)))
+
+
+def _n_rows(n_digits: int, T: int) -> int:
+    """Count the different rows: all zeros; and from the lowest column that is none to the highest, n_digits columns at most."""
+    spans = (((T - span) * 9 * 4 ** (span - 2)) for span in range(2, n_digits + 1))
+    return 1 + (T - 1) * 3 + sum(spans)
 
 
 def _add(columns: Tokens) -> tuple[Tokens, Tokens]:

@@ -1,11 +1,65 @@
 """Composed pictures and films: what their labels say is in them, what must not tell the answer does not, seeds decide."""
 
+from functools import cache
+
 import pytest
 import torch
 
-from course_lib.datasets import ALONE, PAPER, TWIN, WALL, clutter, moving_digits, same_or_different, twins
+from course_lib.datasets import ALONE, PAPER, TWIN, WALL, clutter, mnist, moving_digits, same_or_different, twins
 
 each_set = pytest.mark.parametrize("make", [clutter, same_or_different, twins, moving_digits])
+
+
+@cache
+def kinds():
+    """Which digit each drawing of 14 × 14 pixels shows: an independent look at what is in a picture."""
+    images, labels = mnist()
+    halved = torch.nn.functional.avg_pool2d(images, 2)[:, 0]
+    return {drawing.numpy().tobytes(): label for drawing, label in zip(halved, labels.tolist(), strict=True)}
+
+
+def digits_in(picture):
+    """Every digit that stands whole in a picture (H, W): its kind, and (row, column) of its upper left corner."""
+    windows = picture.unfold(0, 14, 1).unfold(1, 14, 1)
+    places = ((i, j) for i in range(windows.shape[0]) for j in range(windows.shape[1]))
+    found = ((kinds().get(windows[place].contiguous().numpy().tobytes()), place) for place in places)
+    return [(kind, place) for kind, place in found if kind is not None]
+
+
+def test_the_label_of_clutter_is_the_digit_that_is_there():
+    """Without pieces; with pieces the labels are the same (below)."""
+    images, labels = clutter(60, 1, 1, side=20, n_pieces=0).train
+    assert [[kind for kind, _ in digits_in(picture)] for picture in images[:, 0]] == [[label] for label in labels.tolist()]
+
+
+def test_digits_are_labelled_same_where_they_are_of_one_kind():
+    images, labels = same_or_different(60, 1, 1, side=31, n_kinds=3).train
+    for picture, label in zip(images[:, 0], labels.tolist(), strict=True):
+        (one, (top, left)), (other, (bottom, right)) = digits_in(picture)
+        assert label == (one == other)
+        assert max(one, other) < 3
+        assert 17 in (abs(bottom - top), abs(right - left))
+
+
+def test_the_pixels_of_two_digits_of_one_kind_are_labelled_twins():
+    images, labels = twins(40, 1, 1).train
+    for picture, classes in zip(images[:, 0], labels, strict=True):
+        found = digits_in(picture)
+        shown = [kind for kind, _ in found]
+        assert sorted(map(shown.count, shown)) == [1, 1, 2, 2]
+        expected = torch.full_like(classes, PAPER)
+        for kind, (i, j) in found:
+            ink = picture[i : i + 14, j : j + 14] > 0.5
+            expected[i : i + 14, j : j + 14][ink] = TWIN if shown.count(kind) == 2 else ALONE
+        assert torch.equal(classes, expected)
+
+
+def test_a_film_is_labelled_same_where_the_kind_that_goes_in_comes_out():
+    films, labels = moving_digits(60, 1, 1, n_kinds=4).train
+    for film, label in zip(films[:, 0], labels.tolist(), strict=True):
+        ((into, (_, start)),), ((out_of, (_, end)),) = digits_in(film[0]), digits_in(film[-1])
+        assert label == (into == out_of)
+        assert {start, end} == {0, 28}
 
 
 @each_set

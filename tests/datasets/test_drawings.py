@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.datasets.drawings import halved_digits, pairs_of_kinds, require_pictures, stamp
+from course_lib.datasets.drawings import composed, halved_digits, pairs_of_kinds, stamp
 
 
 def rng(seed=0):
@@ -55,6 +55,22 @@ def test_too_few_or_too_many_kinds_are_refused(n_kinds):
         pairs_of_kinds(4, n_kinds, rng())
 
 
+@pytest.mark.parametrize("n", [1, 7])
+def test_of_an_odd_number_of_pairs_half_is_rounded_down(n):
+    assert pairs_of_kinds(n, 10, rng())[1].sum() == n // 2
+
+
+def test_parts_are_composed_in_their_order_each_of_its_own_drawings():
+    parts = composed((5, 3, 2), 7, lambda n, drawings, generator: (n, drawings, torch.rand(n, generator=generator)))
+    generator = rng(7)
+    dealt = halved_digits(generator)
+    for n, part in ((5, "train"), (3, "valid"), (2, "test")):
+        got = getattr(parts, part)
+        assert got[0] == n
+        assert torch.equal(got[1], getattr(dealt, part))
+        assert torch.equal(got[2], torch.rand(n, generator=generator))
+
+
 def test_an_empty_part_is_refused():
     with pytest.raises(ValueError, match="got 3, 0 and 5"):
-        require_pictures(3, 0, 5)
+        composed((3, 0, 5), 0, lambda *_: None)

@@ -1,5 +1,7 @@
 """Binary addition: Python's own sums, and carries that walk as far as is said."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -58,6 +60,20 @@ def test_no_sum_stands_in_two_parts_and_a_seed_decides():
 def test_no_digit_and_no_room_for_the_carry_are_refused(n_digits, T):
     with pytest.raises(ValueError, match="a column more than digits"):
         sums(1, 1, 1, n_digits=n_digits, T=T)
+
+
+@pytest.mark.parametrize(("n_digits", "T"), [(1, 2), (1, 4), (2, 5), (3, 4), (3, 6)])
+def test_all_rows_can_be_had_and_no_more(n_digits, T):
+    """Counted by hand: every choice of columns at every place, the last kept free."""
+    rows = set()
+    for place in range(T - n_digits):
+        for columns in product(range(4), repeat=n_digits):
+            rows.add((0,) * place + columns + (0,) * (T - n_digits - place))
+    parts = sums(len(rows) - 2, 1, 1, n_digits=n_digits, T=T)
+    drawn = torch.cat([part.columns for part in (parts.train, parts.valid, parts.test)])
+    assert set(map(tuple, drawn.tolist())) == rows
+    with pytest.raises(ValueError, match=f"there are 1 to {len(rows)}"):
+        sums(len(rows) - 1, 1, 1, n_digits=n_digits, T=T)
 
 
 def test_more_sums_than_there_are_are_refused():
