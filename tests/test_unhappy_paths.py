@@ -55,7 +55,7 @@ TAKE_MASKS = [
     "causal_attention(q, k, v, ",
     "fused_scaled_dot_product_attention(q, k, v, ",
     "fused_causal_attention(q, k, v, ",
-    "dot_attention(q, k, v, ",
+    *(f"{fused}dot_attention(q, k, v, " for fused in ("", "fused_")),
     "AdditiveAttention(d_k, d_k, 17)(q, k, v, ",
     "GeneralAttention(d_k, d_k)(q, k, v, ",
     "ConcatAttention(d_k, d_k, 17)(q, k, v, ",
@@ -71,7 +71,7 @@ SIZES = [
     ("fused_scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
     ("fused_scaled_dot_product_attention(q, k, v[:, 1:])", "RuntimeError", "[2, 7] but got: [2, 6]"),
     ("dot_scores(q, k[..., 1:])", "ValueError", "got 11 and 10. Project one of them, or use general_scores"),
-    ("dot_attention(q, k[..., 1:], v)", "ValueError", "queries and keys of one size"),
+    *((f"{x}dot_attention(q, k[..., 1:], v)", "ValueError", "queries and keys of one size") for x in ("", "fused_")),
     ("general_scores(q, k, randn(10, d_k))", "RuntimeError", "shapes cannot be multiplied (10x11 and 10x11)"),
     ("additive_scores(q, k, randn(17, 10), randn(17, d_k), randn(17))", "RuntimeError", "(10x11 and 10x17)"),
     (

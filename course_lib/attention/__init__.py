@@ -43,6 +43,7 @@ from course_lib.attention.multiplicative import (
     concat_scores,
     dot_attention,
     dot_scores,
+    fused_dot_attention,
     general_scores,
 )
 from course_lib.attention.non_local import (
@@ -50,7 +51,6 @@ from course_lib.attention.non_local import (
     NonLocalBlock,
     NonLocalConcatenation,
     associative_dot_product,
-    fused_dot_attention,
     fused_embedded_gaussian,
     non_local_block,
     non_local_concatenation,

@@ -7,7 +7,7 @@ target i and co-occurrent feature j are embedded by one matrix, z = W_k x, cut i
     p(x_j | x_i) = Σ_m π_m softmax_j(z_i^m · z_j^m / √d_k)    π = softmax_m(W_π mean_i z_i)    y_i = Σ_j p(x_j | x_i) W_v x_j
 
 One softmax of a product has few degrees of freedom (rank d_k + 1); a mixture of several has more (Yang et al. 2018,
-https://arxiv.org/abs/1711.03953).
+https://arxiv.org/abs/1711.03953). The softmaxes stand here and not in `attend`, since they are mixed before the values are.
 """
 
 import math

@@ -62,11 +62,11 @@ def local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Colu
         the picture.
 
     Raises:
-        ValueError: the side of the window is even, or the sizes of queries, keys and offsets do not fit.
+        ValueError: the side of the window is even, or the sizes of queries, keys, values and offsets do not fit.
 
     Source: Ramachandran et al. 2019, eq. 3.
     """
-    size = window_size(q, k, rows, columns, stride)
+    size = window_size(q, k, v, rows, columns, stride)
     scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
     mask = window_mask(*k.shape[-3:-1], size, stride, device=k.device)
     context, weights = attend(scores.unsqueeze(-2), local_windows(v, size, stride), mask.unsqueeze(-2))
@@ -74,8 +74,12 @@ def local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Colu
 
 
 def sliced_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
-    """Compute `local_attention` offset by offset, on shifted views of the picture: for small windows, and for little memory."""
-    size = window_size(q, k, rows, columns, stride)
+    """Compute `local_attention` offset by offset, on shifted views of the picture: for small windows, and for little memory.
+
+    The softmax stands here and not in `attend`, which would want the values of all windows side by side. No row of the mask
+    is empty: each window holds its middle.
+    """
+    size = window_size(q, k, v, rows, columns, stride)
     reach, (H_q, W_q) = size // 2, q.shape[-3:-1]
     k_padded, v_padded = (F.pad(x, (0, 0, reach, reach, reach, reach)) for x in (k, v))
     down = [slice(a, a + stride * H_q, stride) for a in range(size)]
@@ -93,9 +97,9 @@ def tiled_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns
     """Compute the context of `local_attention` tile by tile: TILE × TILE queries against the keys of all their windows.
 
     The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. What lies
-    outside a query's own window gets a logit so low that its weight is 0. The weights are None.
+    outside a query's own window, or outside the picture, gets the logit -∞. The weights are None.
     """
-    window_size(q, k, rows, columns, stride)
+    window_size(q, k, v, rows, columns, stride)
     (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]
     padded = F.pad(q, (0, 0, 0, -W_q % TILE, 0, -H_q % TILE))
     tiles = rearrange(padded, "... (Y i) (X j) d -> ... Y X i j d", i=TILE, j=TILE)
@@ -103,26 +107,37 @@ def tiled_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns
     r_across, inside_across = _offsets(columns, W_q, W, stride)
     by_row = einsum(tiles[..., : rows.shape[-1]], r_down, "... Y X i j d, ... i a d -> ... Y X i j a")
     by_column = einsum(tiles[..., rows.shape[-1] :], r_across, "... Y X i j d, ... j b d -> ... Y X i j b")
-    never = torch.finfo(q.dtype).min / 4
-    by_row = by_row.masked_fill(~rearrange(inside_down, "Y i a -> Y 1 i 1 a"), never)
-    by_column = by_column.masked_fill(~rearrange(inside_across, "X j b -> X 1 j b"), never)
+    by_row = by_row.masked_fill(~rearrange(inside_down, "Y i a -> Y 1 i 1 a"), -torch.inf)
+    by_column = by_column.masked_fill(~rearrange(inside_across, "X j b -> X 1 j b"), -torch.inf)
     by_place = rearrange(by_row.unsqueeze(-1) + by_column.unsqueeze(-2), "... i j a b -> ... (i j) (a b)")
     queries = rearrange(tiles, "... i j d -> ... (i j) d")
     keys, values = (_halos(x, len(inside_down), len(inside_across), rows.shape[-2], stride) for x in (k, v))
     scores = torch.baddbmm(by_place.flatten(0, -3), queries.flatten(0, -3), keys.flatten(0, -3).mT)
-    context = (scores.softmax(-1) @ values.flatten(0, -3)).unflatten(0, tiles.shape[:-3])
+    context = attend(scores, values.flatten(0, -3)).context.unflatten(0, tiles.shape[:-3])
     context = rearrange(context, "... Y X (i j) d -> ... (Y i) (X j) d", i=TILE)
     return Attended(context[..., :H_q, :W_q, :], None)
 
 
-def window_size(q: Asking, k: Offering, rows: Rows, columns: Columns, stride: int) -> int:
-    """Give the side of the window, after a look at whether queries, keys and offsets fit."""
+def window_size(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int) -> int:
+    """Give the side of the window, after a look at whether queries, keys, values and offsets fit."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     require_window(size, stride)
     if q.shape[-3:-1] != (wanted := (-(-H // stride), -(-W // stride))):
         raise ValueError(
             f"at stride {stride}, a picture of {H} × {W} keys is asked by {wanted[0]} × {wanted[1]} queries; "
             f"got {q.shape[-3]} × {q.shape[-2]}. Take every stride-th pixel: `q[..., ::stride, ::stride, :]`."
+        )
+    if v.shape[-3:-1] != (H, W):
+        raise ValueError(
+            f"each pixel has a key and a value: got keys of {H} × {W} pixels and values of {v.shape[-3]} × {v.shape[-2]}."
+        )
+    if k.shape[-1] != q.shape[-1]:
+        raise ValueError(
+            f"a dot product needs queries and keys of one size, got {q.shape[-1]} and {k.shape[-1]}: project one of them."
+        )
+    if columns.shape[-2] != size:
+        raise ValueError(
+            f"a window is as wide as high: {size} vectors for its rows need as many for its columns, got {columns.shape[-2]}."
         )
     if rows.shape[-1] + columns.shape[-1] != q.shape[-1]:
         raise ValueError(
@@ -135,7 +150,10 @@ def window_size(q: Asking, k: Offering, rows: Rows, columns: Columns, stride: in
 def _offsets(
     table: Float[Tensor, "*heads size d"], n_queries: int, n_keys: int, stride: int
 ) -> tuple[Float[Tensor, "*heads tile halo d"], Bool[Tensor, "n_tiles tile halo"]]:
-    """Give, along one axis, the vector between each query of a tile and each place of its halo, and whether it may look."""
+    """Give, along one axis, the vector between each query of a tile and each place of its halo, and whether it may look.
+
+    Queries that only fill up the last tile may look anywhere, so that their softmax, thrown away, holds no NaN.
+    """
     size = table.shape[-2]
     queries = stride * torch.arange(TILE, device=table.device)
     halo = torch.arange(stride * (TILE - 1) + size, device=table.device)
@@ -144,7 +162,8 @@ def _offsets(
     place = starts[:, None] + halo - size // 2
     in_window = (offset >= 0) & (offset < size)
     in_picture = (place >= 0) & (place < n_keys)
-    return table[..., offset.clamp(0, size - 1), :], in_window & in_picture[:, None]
+    filling = starts[:, None] + queries >= stride * n_queries
+    return table[..., offset.clamp(0, size - 1), :], (in_window & in_picture[:, None]) | filling[..., None]
 
 
 def _halos(

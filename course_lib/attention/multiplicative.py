@@ -1,4 +1,4 @@
-"""Multiplicative attention: a product scores each pair of query and key. Dot, general (bilinear) and concat.
+"""Multiplicative attention: a product scores each pair of query and key. Dot and its fused twin, general (bilinear), concat.
 
 Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Translation*, section 3.1
 (https://arxiv.org/abs/1508.04025), where the query is the decoder's state h_t and the keys are the encoder's h̄_s:
@@ -11,12 +11,15 @@ Concat is additive attention (Bahdanau et al.) with its two matrices side by sid
 it, and a test holds the two equal.
 """
 
+import math
+
 import torch
+import torch.nn.functional as F
 from einops import repeat
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, attend
+from course_lib.attention.core import Attended, attend, require_mask
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
 
@@ -35,11 +38,7 @@ def dot_scores(q: Queries, k: Keys) -> Scores:
 
     Source: Luong et al. 2015, eq. 8.
     """
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(
-            f"a dot product needs queries and keys of one size, got {q.shape[-1]} and {k.shape[-1]}. "
-            "Project one of them, or use general_scores, whose W takes keys to queries."
-        )
+    _require_one_size(q, k)
     return q @ k.mT
 
 
@@ -83,6 +82,30 @@ def concat_scores(q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float
 def dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v) by dot products without a scale."""
     return attend(dot_scores(q, k), v, mask)
+
+
+def fused_dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    """Compute the context of `dot_attention` by torch's fused kernel; the weights are not built, but None.
+
+    The kernel wants just two axes in front, and features side by side in memory; else it silently builds the T_q × T_k numbers.
+    """
+    _require_one_size(q, k)
+    batch = q.shape[:-2]
+    if mask is not None:
+        require_mask(mask, (*q.shape[:-1], k.shape[-2]))
+        mask = torch.atleast_2d(mask)
+        mask = mask.expand(*batch, *mask.shape[-2:]).reshape(-1, 1, *mask.shape[-2:]) if mask.dim() > 2 else mask
+    packed = (x.reshape(math.prod(batch), 1, *x.shape[-2:]).contiguous() for x in (q, k, v))
+    context = F.scaled_dot_product_attention(*packed, attn_mask=mask, scale=1.0)
+    return Attended(context.reshape(*batch, *context.shape[-2:]), None)
+
+
+def _require_one_size(q: Queries, k: Keys) -> None:
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"a dot product needs queries and keys of one size, got {q.shape[-1]} and {k.shape[-1]}. "
+            "Project one of them, or use general_scores, whose W takes keys to queries."
+        )
 
 
 class GeneralAttention(nn.Module):

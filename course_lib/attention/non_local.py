@@ -13,17 +13,15 @@ with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N places. Without a soft
 θ (φᵀ g) / N, and the N × N numbers are never there.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, Mechanism, attend
-from course_lib.attention.multiplicative import dot_attention
+from course_lib.attention.multiplicative import dot_attention, fused_dot_attention
 from course_lib.shapes import Keys, Queries, Values
 
 Places = Float[Tensor, "*batch N C"]
@@ -76,17 +74,6 @@ def fused_embedded_gaussian(
     sizes = len(W_theta), len(W_phi), len(W_g)
     theta, phi, g = (x @ torch.cat([W_theta, W_phi, W_g]).mT).split(sizes, dim=-1)
     return fused_dot_attention(theta, phi, g)
-
-
-def fused_dot_attention(q: Queries, k: Keys, v: Values) -> Attended:
-    """Compute the context of `dot_attention`, which has no scale, by torch's fused kernel; the weights are None.
-
-    The kernel wants just two axes in front, and features side by side in memory; else it silently builds the N × N numbers.
-    """
-    batch = q.shape[:-2]
-    packed = (x.reshape(math.prod(batch), 1, *x.shape[-2:]).contiguous() for x in (q, k, v))
-    context = F.scaled_dot_product_attention(*packed, scale=1.0)
-    return Attended(context.reshape(*batch, *context.shape[-2:]), None)
 
 
 def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:

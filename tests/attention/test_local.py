@@ -2,6 +2,7 @@
 
 import math
 
+import jaxtyping
 import pytest
 import torch
 
@@ -227,6 +228,31 @@ def test_a_window_without_a_middle_is_refused(normal, form):
     *maps, rows, columns = inputs(normal, 3)
     with pytest.raises(ValueError, match="must be odd and positive"):
         form(*maps, rows[:, :2], columns[:, :2])
+
+
+@each_form
+def test_sizes_that_do_not_fit_are_refused(normal, monkeypatch, form):
+    """As a student meets it, without the suite's own checks of shapes."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    q, k, v, rows, columns = inputs(normal, 3)
+    with pytest.raises(ValueError, match="queries and keys of one size, got 7 and 5"):
+        form(q, k[..., :5], v, rows, columns)
+    with pytest.raises(ValueError, match="got keys of 5 × 7 pixels and values of 5 × 6"):
+        form(q, k, v[..., :6, :], rows, columns)
+    with pytest.raises(ValueError, match="3 vectors for its rows need as many for its columns, got 5"):
+        form(q, k, v, rows, normal(h, 5, d_column))
+
+
+@each_form
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_logits_far_below_0_leave_nothing_to_what_lies_outside(form, dtype):
+    """All places of every window have the same logit, -20 000: each inside it gets the same weight, and nothing else any."""
+    q, k, v = (torch.ones(H, W, n, dtype=dtype) for n in (2, 2, 1))
+    rows, columns = torch.full((3, 1), -200.0, dtype=dtype), torch.zeros(3, 1, dtype=dtype)
+    q, k = (100 * q).requires_grad_(), (0 * k).requires_grad_()
+    context = form(q, k, v, rows, columns).context
+    torch.testing.assert_close(context, v, atol=2 * torch.finfo(dtype).eps, rtol=0)
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(context.sum(), (q, k)))
 
 
 def test_heads_that_do_not_divide_are_refused():

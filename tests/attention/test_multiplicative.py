@@ -15,6 +15,7 @@ from course_lib.attention import (
     concat_scores,
     dot_attention,
     dot_scores,
+    fused_dot_attention,
     general_scores,
 )
 
@@ -134,6 +135,47 @@ def test_the_mechanisms_attend_by_their_scores(normal, agree):
             lambda q, k, v, scores=scores: attend(scores(q, k), v, mask),
             *inputs,
         )
+
+
+def blind_in_row_2(*shape):
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    mask[..., 0], mask[..., 2, :] = True, False
+    return mask
+
+
+MASKS = {
+    "no mask": None,
+    "one for each head": blind_in_row_2(B, H, T_q, T_k),
+    "one for each sentence": blind_in_row_2(B, 1, T_q, T_k),
+    "one for each head of all": blind_in_row_2(H, T_q, T_k),
+    "shared": blind_in_row_2(T_q, T_k),
+    "over keys": torch.arange(T_k) < 5,
+    "all blind": torch.zeros(1, 1, 1, 1, dtype=torch.bool),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_the_fused_twin_computes_the_same_values_and_gradients(normal, agree, mask):
+    inputs = normal(B, H, T_q, d_k), normal(B, H, T_k, d_k), normal(B, H, T_k, d_v)
+    agree(lambda *x: fused_dot_attention(*x, mask).context, lambda *x: dot_attention(*x, mask).context, *inputs)
+    assert fused_dot_attention(*inputs, mask).weights is None
+
+
+@pytest.mark.parametrize("batch", [(), (B,), (B, H, 2)])
+def test_the_fused_twin_takes_any_batch(normal, agree, batch):
+    inputs = normal(*batch, T_q, d_k), normal(*batch, T_k, d_k), normal(*batch, T_k, d_v)
+    mask = blind_in_row_2(*batch, T_q, T_k)
+    agree(lambda *x: fused_dot_attention(*x, mask).context, lambda *x: dot_attention(*x, mask).context, *inputs)
+    agree(lambda *x: fused_dot_attention(*x).context, lambda *x: dot_attention(*x).context, *inputs)
+
+
+@pytest.mark.parametrize("mechanism", [dot_attention, fused_dot_attention])
+def test_what_does_not_fit_is_refused(normal, mechanism):
+    q, k, v = normal(B, T_q, d_k), normal(B, T_k, d_k), normal(B, T_k, d_v)
+    with pytest.raises(ValueError, match="of one size, got 11 and 10"):
+        mechanism(q, k[..., 1:], v)
+    with pytest.raises(ValueError, match="does not broadcast"):
+        mechanism(q, k, v, torch.ones(B, T_k, dtype=torch.bool)[:, None].expand(B, 2, T_k))
 
 
 def test_the_modules_own_what_their_equations_name(normal):

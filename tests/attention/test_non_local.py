@@ -98,10 +98,6 @@ def test_the_gaussian_form_is_the_embedded_one_without_embeddings(normal, agree)
     agree(non_local_gaussian, spelled_out, normal(B, N, C), normal(d, C))
 
 
-def test_fused_without_a_scale_is_dot_attention(normal, agree):
-    agree(lambda *x: fused_dot_attention(*x).context, lambda *x: dot_attention(*x).context, *projected(normal, B))
-
-
 @pytest.mark.parametrize("batch", [(), (B,), (B, 3)])
 def test_from_the_right_is_the_dot_product_form(normal, agree, batch):
     inputs = projected(normal, *batch)
