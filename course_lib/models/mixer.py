@@ -5,7 +5,8 @@ Tolstikhin et al. 2021, *MLP-Mixer*, section 2 and figure 1 (https://arxiv.org/a
     X_0 = [x_p¹ E; … ; x_p^N E]        X_l = MixerBlock_l(X_{l-1})        y = W · mean_n LN(X_L) + b
 
 It is the block of all transformers (`blocks.Block`, pre-norm) with `TokenMixing` in attention's place. No class token, no
-positions; a head that starts at 0 (`zero_head`), as published; other weights start as torch starts them.
+positions; a head that starts at 0 (`zero_head`), as published; other weights start as torch starts them. The ε of the norms is
+that of `primitives.layer_norm` and of torch, 1e-5; the authors' JAX has 1e-6, which only features of hardly any variance feel.
 """
 
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class Mixer(nn.Module):
         def block() -> Block:
             return Block(TokenMixing(rows * columns, d_tokens, mix), FeedForward(d, d_channels, F.gelu), d, pre_norm)
 
-        self.P = P
+        self.image, self.P = (C, H, W), P
         self.project = nn.Linear(C * P * P, d)
         self.stack = Stack([block() for _ in range(n_layers)], nn.LayerNorm(d))
         self.head = zero_head(d, n_classes)
@@ -73,6 +74,12 @@ class Mixer(nn.Module):
         """Give logits (B, n_classes) of images (B, C, H, W).
 
         Raises:
-            ValueError: the images have another size than the model was made for.
+            ValueError: the images have other channels or another size than the model was made for.
         """
+        if images.shape[1:] != self.image:
+            wanted, got = (" × ".join(map(str, sizes)) for sizes in (self.image, images.shape[1:]))
+            raise ValueError(
+                f"this Mixer reads images of {wanted} (channels, height, width), got {got}: its weights know each place by its "
+                "number. Resize the images, or make a Mixer for theirs."
+            )
         return self.head(self.stack(self.project(patchify(images, self.P))).mean(1))

@@ -4,7 +4,8 @@ Dehghani et al. 2019, *Universal Transformers*, section 2.1, eqs. 4-7 (https://a
 
     H^t = Block(H^{t-1} + P^t)        P^t[i, 2j] = sin(i / 10000^(2j/d)) + sin(t / 10000^(2j/d)), cosines at 2j + 1
 
-When a position stops (section 2.2) is told in `halting.py`.
+When a position stops (section 2.2) is told in `halting.py`. `shared_encoder` is `repeat_block` with `encoder_block`, written
+out to be read by itself.
 """
 
 from collections.abc import Callable

@@ -66,9 +66,14 @@ class PatchEncoder(nn.Module):
             states (B, T, d_model), T = n_learned + number of patches, those of the learned tokens first.
 
         Raises:
-            ValueError: P does not divide height and width.
+            ValueError: P does not divide height and width, or the images have other channels than those learned from.
         """
         patches = patchify(images, self.P)
+        if patches.shape[-1] != self.project.in_features:
+            raise ValueError(
+                f"this encoder reads images of {self.project.in_features // self.P**2} channels, got {images.shape[1]}: "
+                "convert them (`images.expand(-1, 3, -1, -1)` makes three of grey), or make a model for theirs."
+            )
         grid = patch_grid(*images.shape[-2:], self.P)
         positions = self.positions if grid == self.grid else interpolate_positions(self.positions, *self.grid, *grid)
         return self.stack(embed_patches(patches, self.project.weight, self.project.bias, self.learned, positions))

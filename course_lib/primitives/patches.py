@@ -123,7 +123,8 @@ def interpolate_positions(
     Raises:
         ValueError: there are fewer positions than patches, or a side of a grid is below 1.
 
-    Source: Dosovitskiy et al. 2021, section 3.2; bicubic with half-pixel centres, as in their code.
+    Source: Dosovitskiy et al. 2021, section 3.2, which leaves open how: the authors' code does it linearly, by
+    `scipy.ndimage.zoom`; DeiT's and Hugging Face's by bicubic interpolation with half-pixel centres, as here.
     """
     n_learned = len(positions) - H * W
     if n_learned < 0 or min(H, W, H_new, W_new) < 1:

@@ -133,8 +133,13 @@ def test_one_pixel_and_one_patch_are_an_image(image, P):
     assert model(torch.ones(0, *image)).shape == (0, K)
 
 
-def test_images_of_another_size_are_refused(normal):
-    with pytest.raises(ValueError, match=r"these weights mix 6 places, got 9.*images of one size only"):
-        mixer()(normal(B, C, 15, 15))
+@pytest.mark.parametrize("image", [(C, 15, 15), (C, 15, 10), (C, 5, 30), (1, 10, 15), (C + 1, 10, 15)])
+def test_images_of_another_size_or_of_other_channels_are_refused(normal, image):
+    """Those of 15 × 10 and of 5 × 30 have as many patches, but none where it was."""
+    with pytest.raises(ValueError, match=rf"reads images of 3 × 10 × 15 .*, got {' × '.join(map(str, image))}: .*Resize"):
+        mixer()(normal(B, *image))
+
+
+def test_patches_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="do not divide"):
         Mixer(K, (C, 10, 14), P, SIZES)

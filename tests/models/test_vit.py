@@ -116,6 +116,12 @@ def test_its_attention_can_be_rolled_out(normal):
     torch.testing.assert_close(drawn.sum(-1), torch.ones(B, 7).double())
 
 
+@pytest.mark.parametrize("n_channels", [1, C + 1])
+def test_images_of_other_channels_are_refused(normal, n_channels):
+    with pytest.raises(ValueError, match=f"reads images of {C} channels, got {n_channels}: convert them"):
+        vit()(normal(B, n_channels, *IMAGE[1:]))
+
+
 def test_sizes_that_do_not_divide_are_refused(normal):
     with pytest.raises(ValueError, match="11 × 15 pixels do not divide into patches of 5 × 5"):
         ViT(K, (C, 11, 15), P, SIZES)
