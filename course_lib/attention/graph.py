@@ -113,7 +113,7 @@ GraphMechanism = Callable[[Nodes, Edges], Attended]
 
 
 def uniform_graph_attention(z: Nodes, edges: Edges) -> Attended:
-    """Look along all edges (2, E) of a node alike: the mean of z over its neighbours. The control of every claim here."""
+    """Look along all edges (2, E) of a node alike: the mean of z over its neighbours. What attention has to beat."""
     return attend_edges(z.new_zeros(*z.shape[:-2], edges.shape[1]), z, edges)
 
 

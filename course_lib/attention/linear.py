@@ -133,7 +133,7 @@ def linear_attention_step(
 def chunked_linear_attention(
     phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, chunk: int = 64
 ) -> Context:
-    """Compute the same as `causal_linear_attention` in chunks, without most of its states; `chunk` changes only the speed."""
+    """Compute the same as `causal_linear_attention` in chunks, with few of its states; `chunk` changes speed and rounding."""
     require_one_length(phi_q, phi_k, v)
     T = v.shape[-2]
     chunk = max(1, min(chunk, T))

@@ -36,7 +36,7 @@ def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None
         omega: random directions (m, d_k), such as `orthogonal_projection(m, d_k)`.
 
     Returns:
-        context (*batch, T_q, d_v), finite for queries and keys of any length; the weights are not built, but None.
+        context (*batch, T_q, d_v), finite while squared lengths of queries and keys are; the weights are not built, but None.
 
     Raises:
         ValueError: the mask differs from query to query.

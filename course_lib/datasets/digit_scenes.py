@@ -26,7 +26,7 @@ class Scenes(NamedTuple):
 def digit_scenes(
     pictures: Pictures, n: int, seed: int, size: tuple[int, int] = (32, 32), n_objects: tuple[int, int] = (1, 2)
 ) -> Scenes:
-    """Put pictures onto canvases, each at a place where it touches no other.
+    """Put pictures onto canvases, each at a place where the box around its ink overlaps no other.
 
     Args:
         pictures: what is put there, such as part of `mnist()`; their background is 0.

@@ -41,7 +41,8 @@ def moving_digits(
 
     Returns:
         Splits of Films (n, 1, T, height, 42); labels are 1 where the same kind comes out, in another drawing, 0 where another
-        kind does, half of either. Half of the digits pass from left to right, and all drift up or down on their way.
+        kind does: half of either, or one more of the latter. A digit passes from left to right or back, one as likely as the
+        other, and from any row to any.
 
     Raises:
         ValueError: a part has no film, the film or its pictures are too small, or n_kinds is not 2 to 10.

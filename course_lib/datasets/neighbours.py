@@ -1,4 +1,4 @@
-"""Small graphs in which one neighbour alone knows the answer: attention must find it, and no fixed average can.
+"""Small graphs in which one neighbour alone knows the answer: attention can find it; an average of features as they are cannot.
 
 `matching_neighbour` is the DICTIONARYLOOKUP of Brody, Alon, Yahav 2022, section 4.1 (https://arxiv.org/abs/2105.14491): which
 neighbour to look at depends on who asks. In `marked_neighbour` it depends on the neighbours alone.

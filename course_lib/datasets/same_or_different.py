@@ -42,8 +42,8 @@ def same_or_different(
         seed: decides everything.
 
     Returns:
-        Splits of Pictures (n, 1, side, side); labels are 1 where both digits are of one kind, 0 where not, half of either. The
-        digits stand left and right, or above and below, never one drawing twice.
+        Splits of Pictures (n, 1, side, side); labels are 1 where both digits are of one kind, 0 where not: half of either,
+        or one more of the latter. The digits stand left and right, or above and below, never one drawing twice.
 
     Raises:
         ValueError: a part has no picture, two digits do not fit the canvas, or n_kinds is not 2 to 10.

@@ -59,7 +59,7 @@ class PointQueries(nn.Module):
     """Queries with a learned point each, near which they look for an object; Zhu et al. 2021, section 4.1."""
 
     def __init__(self, N: int, d_model: int) -> None:
-        """Spread N points evenly over the picture, at random."""
+        """Draw N points, any place of the picture being as likely; those within 5 % of its border are moved in."""
         super().__init__()
         self.logits = nn.Parameter(torch.rand(N, 2).clamp(0.05, 0.95).logit())
         self.mix = nn.Linear(d_model, d_model)
