@@ -14,8 +14,9 @@
 # # 13 · MLP-Mixer
 #
 # **The claim.** Two small networks, one along the places of a picture and one along its channels, name digits without
-# attention and without a convolution that looks beyond its patch: better than a small Vision Transformer after the same
-# batches in about the same time, and worse than a small CNN. Take the mixing of places away and next to nothing is left.
+# attention and without a convolution that looks beyond its patch. After the same few hundred batches they are worse than a
+# small CNN, and not far from a small Vision Transformer: which of these two leads is decided by how loudly the positions of
+# the Transformer start, not by the mechanism. Take the mixing of places away and little is left.
 # Shuffle the patches of all pictures alike: the Mixer learns the same, step by step, and the CNN loses. And yet the Mixer
 # *is* a CNN, of a very special kind, with equal outputs.
 #
@@ -78,9 +79,10 @@ SEEDS = (0, 1, 2)
 #
 # Not quite alike. How much ink there is, how much of it in upright strokes and how much in slanted ones, says
 # something.</details>
-# <details><summary>B. About twenty-five.</summary>
+# <details><summary>B. Far more than ten, far fewer than half.</summary>
 #
-# Yes. A 1 has little ink and most of it upright; for the others, *where* the strokes lie is nearly everything.</details>
+# Yes. A 1 has little ink and most of it upright; for the others, *where* the strokes lie is most of what there is to know.
+# (The bag of lecture 11 knew more: its shreds were larger, and heard of each other.)</details>
 # <details><summary>C. About ninety: digits are easy.</summary>
 #
 # For a network that sees the whole. This one is handed shreds without an order.</details>
@@ -129,7 +131,7 @@ def nothing(x, *weights):
 
 # %% tags=["nbval-check-output"]
 bag = fit("no token mixing", lambda: mixer(nothing), SEEDS[0])[1]
-claim("13.a", "a bag of patches: right answers on unseen digits", bag, at_most=0.5)
+claim("13.a", "a bag of patches: right answers on unseen digits", bag, at_most=0.45)
 
 # %% [markdown]
 # ## 2 One network over the places
@@ -290,9 +292,10 @@ claim(
 #
 # ## 5 Three ways to look
 #
-# Now train, on the same batches: a Mixer, a ViT, and a small CNN. The sizes are chosen so that the same number of steps
-# takes all three about the same time on one processor core; each has the patch that suits it better (4 for the Mixer, 7 for
-# the ViT).
+# Now train, on the same batches and at the same learning rate: a Mixer, a ViT, and a small CNN. The sizes are chosen so that
+# the same number of steps takes all three about the same time on one processor core. Two things are *not* equal: the Mixer has
+# patches of 4 × 4, the ViT of 7 × 7. And the ViT's positions can start as the library draws them, or four times as
+# large, as in lecture 11; we train both.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The deck quotes the paper: convolutions and attention are "both sufficient for good performance, neither of them
@@ -300,24 +303,26 @@ claim(
 #
 # <details><summary>A. ViT first: it can look wherever it wants, anew for each picture.</summary>
 #
-# It can, and must first learn to. Four thousand digits is very little for that; see lecture 11.</details>
-# <details><summary>B. CNN first, Mixer last: the Mixer knows least.</summary>
-#
-# The first half is right. But the Mixer need not learn *how to ask*: who hears whom is a matrix, and a gradient reaches it at
-# once.</details>
-# <details><summary>C. CNN first, then the Mixer, then the ViT.</summary>
+# It can, and must first learn to. Four thousand digits are few for that; see lecture 11.</details>
+# <details><summary>B. CNN first; the Mixer second or third, as the ViT starts.</summary>
 #
 # Yes, at this scale. A CNN is told that near pixels belong together and that a stroke is a stroke wherever it stands. What
-# one is told need not be learned.</details>
+# one is told need not be learned. Between the other two a single number at the start weighs more than
+# attention against a matrix.</details>
+# <details><summary>C. CNN first, then the Mixer, then the ViT, clearly.</summary>
+#
+# So it looks if the ViT starts with quiet positions. Tune the loser before you tell a story about it.</details>
 
 
 # %%
 SIZES = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
 
 
-def vit(sizes=SIZES):
-    """A small Vision Transformer with patches of 7 × 7."""
-    return ViT(10, (1, 28, 28), 7, sizes, fused_scaled_dot_product_attention)
+def vit(sizes=SIZES, loudness=4.0):
+    """A small Vision Transformer with patches of 7 × 7; its positions start `loudness` times as large as the library's."""
+    model = ViT(10, (1, 28, 28), 7, sizes, fused_scaled_dot_product_attention)
+    model.encoder.positions.data.mul_(loudness)
+    return model
 
 
 def cnn(widths=(16, 32, 64)):
@@ -328,12 +333,17 @@ def cnn(widths=(16, 32, 64)):
 MAKERS = {"CNN": cnn, "Mixer": mixer, "ViT": vit}
 trained = {(name, seed): fit(name, make, seed) for name, make in MAKERS.items() for seed in SEEDS}
 shares = {name: [trained[name, seed][1] for seed in SEEDS] for name in MAKERS}
+quiet = [fit("ViT, quiet", lambda: vit(loudness=1.0), seed)[1] for seed in SEEDS[:2]]
 print("processor seconds:", ", ".join(f"{name} {seconds[name]:.1f}" for name in MAKERS))
 show(
-    plots.seeds(shares | {"Mixer, no token mixing": [bag]}, "right answers on unseen digits", across={"chance": 0.1}),
+    plots.seeds(
+        shares | {"ViT, quiet positions": quiet, "Mixer, no token mixing": [bag]},
+        "right answers on unseen digits",
+        across={"chance": 0.1},
+    ),
     alt=f"Right answers on unseen digits after {STEPS} steps, a point for each seed: "
     + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in values)}" for name, values in shares.items())
-    + f"; a Mixer without token mixing {bag:.3f}.",
+    + f"; a ViT with quiet positions {', '.join(f'{share:.3f}' for share in quiet)}; a Mixer without token mixing {bag:.3f}.",
 )
 
 # %% tags=["nbval-check-output"]
@@ -347,9 +357,15 @@ claim(
 )
 claim(
     "13.j",
-    "the Mixer leads the ViT after the same batches: right answers, mean",
+    "the Mixer over a ViT with loud positions after the same batches: right answers, mean, no clear winner",
     average["Mixer"] - average["ViT"],
-    at_least=0.01,
+    between=(-0.08, 0.05),
+)
+claim(
+    "13.j-quiet",
+    "a ViT whose positions start four times as loud leads one with quiet ones: right answers, mean of two seeds",
+    mean(shares["ViT"][:2]) - mean(quiet),
+    at_least=0.0,
 )
 claim(
     "13.k",
@@ -442,7 +458,7 @@ in_order, same_seed = trained["Mixer", SEEDS[0]][0], unseen[SEEDS[0]]
 with torch.no_grad():
     before, after = in_order(images[same_seed]), rewired(in_order)(torn[same_seed])
 confused = right(in_order, torn, SEEDS[0])
-lost = [trained["CNN", seed][1] - fit("CNN, shuffled", cnn, seed, torn)[1] for seed in SEEDS]
+lost = [trained["CNN", seed][1] - fit("CNN, shuffled", cnn, seed, torn)[1] for seed in SEEDS[:2]]
 
 # %% tags=["nbval-check-output"]
 apart = max(abs(a - b) for a, b in zip(losses["in order"], losses["shuffled"], strict=True))
@@ -454,11 +470,11 @@ claim(
 )
 claim("13.m", "the same Mixer not rewired, on shuffled pictures: right answers", confused, at_most=0.6)
 claim("13.n", "40 steps from rewired first weights on shuffled pictures: losses differ by", apart, at_most=1e-6)
-claim("13.o", "a CNN trained on shuffled pictures loses right answers, mean of the seeds", mean(lost), at_least=0.003)
+claim("13.o", "a CNN trained on shuffled pictures loses right answers, mean of two seeds", mean(lost), at_least=0.003)
 
 # %% [markdown]
-# The CNN loses less than one might fear: within a patch all pixels are still neighbours of the same few others, and digits
-# are easy. But it *loses*, and the Mixer cannot: to it, a shuffled world is the same world with other names.
+# The CNN loses less than one might fear: the pixels of a patch still stand together, if in another order, and digits are
+# easy. But it *loses*, and the Mixer cannot: to it, a shuffled world is the same world with other names.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Choose a digit, 0 to 999, and an order by its seed. Can you read it? The Mixer is rewired for the first order
@@ -747,8 +763,8 @@ claim("13.u", "the work of attention grows with the number of places to the powe
 claim("13.v", "the work of token mixing, at a fixed width, to the power", growth["token mixing"], between=(0.99, 1.01))
 
 # %% [markdown]
-# And what does one get for it? Each model in three widths, after the same steps, one seed for the smaller ones: right
-# answers against parameters, and against multiply-adds for one picture.
+# And what does one get for it? Each model in three widths, after the same steps; the two smaller ones by one seed, the largest
+# by the mean of three: right answers against parameters, and against multiply-adds for one picture.
 
 # %%
 SMALLER = {
@@ -787,7 +803,7 @@ for axis, unit in (("parameters", "parameters"), ("multiply_adds", "multiply-add
 # %% tags=["nbval-check-output"]
 ratio = costs["CNN"][2].multiply_adds / costs["Mixer"][2].multiply_adds
 per_weight = {name: costs[name][2].multiply_adds / costs[name][2].parameters for name in costs}
-claim("13.w", "multiply-adds of the CNN over those of the Mixer that takes about as long", ratio, at_least=1)
+claim("13.w", "multiply-adds of the CNN over those of the Mixer of section 5", ratio, at_least=1)
 claim(
     "13.x",
     "how often the CNN uses each weight on one picture, over how often the ViT does",
@@ -805,10 +821,10 @@ claim(
 #
 # As functions they are. But the picture is not symmetric: what tells digits apart lies in the places, and the first layer and
 # the head mix channels already.</details>
-# <details><summary>B. Both cost little or nothing, at this scale.</summary>
+# <details><summary>B. Both cost little, at this scale.</summary>
 #
-# Yes. One half of the block carries most of the success here. On photographs, with deeper models, the other half earns its
-# keep.</details>
+# Yes: far less than token mixing costs. One half of the block carries most of the success here. What the other half is worth
+# on photographs, in deeper models, five thousand digits cannot tell.</details>
 # <details><summary>C. Without the GELU it fails: a linear network is a linear classifier.</summary>
 #
 # The channel mixing still bends; and layer norm is not linear either.</details>
@@ -853,6 +869,8 @@ without = ablated["no channel mixing"][0] - bag
 bent = ablated["linear token mixing"][0] - bag
 claim("13.y", "a Mixer without channel mixing leads one without token mixing: right answers", without, at_least=0.3)
 claim("13.z", "a Mixer with linear token mixing leads one without any: right answers", bent, at_least=0.3)
+dearest = average["Mixer"] - min(values[0] for values in ablated.values())
+claim("13.z-cost", "what the dearer of the two ablations costs: right answers below the Mixer's mean", dearest, at_most=0.15)
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Before you go
@@ -905,7 +923,7 @@ claim("13.z", "a Mixer with linear token mixing leads one without any: right ans
 # | 1 | says what is built in all the same: patches, equal weights for all places and for all channels, residual paths |
 # | 1 | says what is not: neighbourhood (section 6), with a number |
 # | 1 | says in which sense it is a CNN (section 7), or that a fully connected layer is something else (13.g) |
-# | 1 | holds it against the CNN and the ViT at equal time, and says that the data are few and easy |
+# | 1 | holds it against the CNN at equal batches, and says that the data are few and easy, and the ViT's start was tuned |
 # | 1 | is clear and short |
 
 # %% [markdown]
@@ -924,12 +942,12 @@ claim("13.z", "a Mixer with linear token mixing leads one without any: right ans
 # - *CS* writes "no pooling". Both codes end in a mean over all places.
 # - *CS* writes that "CNNs are not special cases of Mixer"; the paper says *typical* CNNs. A depth-wise convolution of 3 × 3
 #   that all channels share is token mixing: since $\sigma(x) - \sigma(-x) = x$, twice as many hidden units undo the GELU.
-# - *CS* sums up that "all we need is MLPs". At this scale a CNN does better at equal time (13.k).
+# - *CS* sums up that "all we need is MLPs". At this scale a CNN does better after the same batches (13.k).
 #
 # **What this lecture does not show.** The paper's point is about scale: with 300 million pictures to learn from, Mixers come
-# near the best. Ours have four thousand digits and a few hundred steps; with more of them the ViT draws nearer, and the order
-# of the three says nothing about millions. "About the same time" is a CPU's; on a GPU small convolutions cost relatively
-# less.
+# near the best. Ours have four thousand digits and a few hundred steps, and the order of the three says nothing about
+# millions. Only the ViT's start was tuned, in one respect (13.j-quiet); what tuning would do for the Mixer is not known. "About
+# the same time" is a CPU's; on a GPU the three cost other things.
 
 
 # %%

@@ -96,7 +96,8 @@ def normalises_over_the_places(x, tokens, channels, norms):
     """You normalise over the axis that is mixed, in the first half the places. Both norms are over the features of one place,
     whatever the network behind them does; yours takes from every channel how bright it is on the whole."""
     over_places = F.layer_norm(x.mT, x.shape[1:2]).mT * norms[0][0] + norms[0][1]
-    return _channel_half(x + token_mixing(over_places, *tokens), channels, norms[1])
+    h = x + token_mixing(over_places, *tokens)
+    return h + channel_mixing(layer_norm(h, *norms[1]), *channels)
 
 
 def normalises_at_the_end(x, tokens, channels, norms):
