@@ -48,8 +48,11 @@ def takes_the_shared_part_off(a, b):
     """You take everything in the box around both that is not *shared* as free. The union is what covers it: for a box inside
     another yours goes below IoU."""
     shared, covered = overlap(a, b)
-    around = _around(a, b)
-    return _ratio(shared, covered) - _ratio(around - shared, around)
+    first = torch.minimum(a[..., :, None, :2], b[..., None, :, :2])
+    last = torch.maximum(a[..., :, None, 2:], b[..., None, :, 2:])
+    around = (last - first).prod(-1)
+    least = torch.finfo(around.dtype).tiny
+    return shared / covered.clamp(min=least) - (around - shared) / around.clamp(min=least)
 
 
 def adds_what_is_free(a, b):
