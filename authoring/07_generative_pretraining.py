@@ -369,7 +369,8 @@ claim("07.j", "bits that half GPT, half table needs fewer than the better of the
 # divides the logits first; towards 0 only the likeliest token is left (greedy), at 1 the model's own odds.
 #
 # The trouble is the tail. A hundred signs that are each hardly possible are together quite possible, and one slip spoils what
-# follows. **Top-k** (Fan et al.) keeps the $k$ likeliest, and gives all others a logit of $-\infty$:
+# follows. **Top-k** (Fan et al.) keeps the $k$ likeliest, and gives all others a logit of $-\infty$. Exactly $k$ stay, also where
+# several are equally likely at the border: which of those is up to you.
 #
 # | name | shape |
 # | --- | --- |
@@ -484,7 +485,7 @@ claim(
 # | name | shape |
 # | --- | --- |
 # | `x` | (B, d_in): the new token alone |
-# | `keys`, `values` | (B, h, T, d_k), (B, h, T, d_v); T = 0 in the beginning |
+# | `keys`, `values` | (B, h, T, d_k), (B, h, T, d_v): h heads, T tokens of the past, 0 in the beginning |
 # | `W_q`, `W_k`, `W_v`, `W_o` | (h · d_k, d_in), the same, (h · d_v, d_in), (d_model, h · d_v) |
 # | result | `CachedStep(output (B, d_model), keys, values)`, the caches one token longer |
 
@@ -735,8 +736,9 @@ claim(
 )
 
 # %% [markdown]
-# The table is helpless by construction: each text has another order, and counting over all of them gives an even table. (A table that were counted anew in
-# each text would do well: that *is* induction, built in by hand. GPT found it by gradient descent.)
+# The table is nearly helpless by construction: each text has another order, and counted over all of them, what came next is left open. One thing is left to know: a walk round a circle
+# of eight seldom returns to one of the last four letters, so the table guesses among the other four. (A table counted anew in each text would do well: that *is* induction, built in by
+# hand. GPT found it by gradient descent.)
 
 # %% [markdown] tags=["predict"]
 # ### See it
@@ -834,14 +836,14 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 
 # %%
 def prompts_of(orders, n_shots, seed, lies=False):
-    """Prompts of n_shots examples from each order, a question that one of them answers (if there is one), and the answer."""
+    """From each order: a question, a prompt of n_shots examples (one of which answers it, if there is one), the truth, the examples."""
     generator, made = torch.Generator().manual_seed(seed), []
     for follows in successors(orders).tolist():
         chosen = torch.randperm(len(LETTERS), generator=generator).tolist()
-        question = chosen[int(torch.randint(max(n_shots, 1), (), generator=generator))]
-        shown = {given: follows[follows[given]] if lies else follows[given] for given in chosen[:n_shots]}
-        shots = [(LETTERS[given], LETTERS[answer]) for given, answer in shown.items()]
-        made.append((few_shot_prompt(shots, LETTERS[question], ("letter", "next")), LETTERS[follows[question]]))
+        asked = chosen[int(torch.randint(max(n_shots, 1), (), generator=generator))]
+        question, truth = LETTERS[asked], LETTERS[follows[asked]]
+        shown = {LETTERS[given]: LETTERS[follows[follows[given]] if lies else follows[given]] for given in chosen[:n_shots]}
+        made.append((question, few_shot_prompt(list(shown.items()), question, ("letter", "next")), truth, shown))
     return made
 
 
@@ -852,50 +854,76 @@ def continue_prompts(model, prompts):
     return [LETTERS[letter] for letter in model(tokens.to(device()))[:, -1].argmax(-1).tolist()]
 
 
-def share_right(seed, n_shots, lies=False):
-    """The share of prompts that are answered by the next letter of the true order."""
-    prompts, truth = zip(*prompts_of(secret[seed].test[:300], n_shots, seed, lies), strict=True)
-    return mean(map(str.__eq__, continue_prompts(readers["GPT, two layers", seed], prompts), truth))
+def answers_to(seed, n_shots, lies=False):
+    """Of 300 prompts (3, 300): is the answer the true one, is it that of the example, is the letter asked for itself an answer?"""
+    questions, prompts, truths, examples = zip(*prompts_of(secret[seed].test[:300], n_shots, seed, lies), strict=True)
+    answers = continue_prompts(readers["GPT, two layers", seed], prompts)
+    rows = zip(questions, answers, truths, examples, strict=True)
+    return torch.tensor([(a == truth, a == shown.get(q), q in shown.values()) for q, a, truth, shown in rows]).mT
 
 
-print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][0])
+def share(flags):
+    """The share of prompts for which it holds."""
+    return flags.float().mean().item()
+
+
+print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][1])
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Its answers with no example, with one, with four, and with four that *lie* (each shows the letter after next)?
 #
-# <details><summary>A. It needs dozens of examples: two or three are too few to learn from.</summary>
+# <details><summary>A. It needs dozens of examples: a few are too few to learn from.</summary>
 #
 # Too few for a gradient. Here nothing is trained: the answer stands in the prompt, and has only to be found.</details>
-# <details><summary>B. None right without an example, nearly all with one; the more examples, the more there is to confuse. Lies are believed.</summary>
+# <details><summary>B. None right without an example, nearly all with one, fewer with four; and lies are believed.</summary>
 #
-# Yes. It looks the question up among the examples. It has no opinion of its own on what comes next.</details>
+# Yes. It looks the question up among the examples, and says what stands there.</details>
 # <details><summary>C. With lies it answers by the true order: it has learned orders.</summary>
 #
 # It has learned that *there is* an order, and to read it off. What it reads is what it is shown.</details>
 
 # %%
+before = {seed: [p.clone() for p in readers["GPT, two layers", seed].parameters()] for seed in SEEDS}
 numbers = range(len(LETTERS) + 1)
-curve = [mean(share_right(seed, n) for seed in SEEDS) for n in numbers]
-lied_to = [mean(share_right(seed, n, lies=True) for seed in SEEDS) for n in numbers]
+true_shots, lying_shots = ([[answers_to(seed, n, lies) for seed in SEEDS] for n in numbers] for lies in (False, True))
+curve, lied_to = ([mean(share(flags[0]) for flags in of_seeds) for of_seeds in shots] for shots in (true_shots, lying_shots))
+believed = [mean(share(flags[1]) for flags in of_seeds) for of_seeds in lying_shots]
 show(
     plots.curves(
-        {"true examples": (numbers, curve), "lying examples": (numbers, lied_to)},
+        {
+            "true examples: answer by the order": (numbers, curve),
+            "lying examples: answer by the order": (numbers, lied_to),
+            "lying examples: answer as they say": (numbers[1:], believed[1:]),
+        },
         "examples in the prompt",
-        "answers by the true order",
+        "share of the answers",
         across={"a guess among 8": 1 / 8},
     ),
     alt=f"Answers by the true order against the number of examples: {curve[0]:.2f} with none, {curve[1]:.2f} with one, {curve[4]:.2f} with four, {curve[-1]:.2f} with "
-    f"{len(LETTERS)}; with lying examples {lied_to[1]:.2f} with one and {lied_to[4]:.2f} with four.",
+    f"{len(LETTERS)}; with lying examples {lied_to[1]:.2f} with one and {lied_to[4]:.2f} with four. Answers as the lies say: {believed[1]:.2f} with one, {believed[4]:.2f} with four.",
 )
 
 # %% tags=["nbval-check-output"]
-before = {seed: [p.clone() for p in readers["GPT, two layers", seed].parameters()] for seed in SEEDS}
-shots = {n: [share_right(seed, n) for seed in SEEDS] for n in (0, 1, 4)}
-lies = [share_right(seed, 4, lies=True) for seed in SEEDS]
-claim("07.z", "zero-shot: right answers, best of the seeds", max(shots[0]), at_most=0.3)
-claim("07.aa", "one-shot: right answers, worst of the seeds", min(shots[1]), at_least=0.8)
-claim("07.bb", "four shots, one of which answers the question: right answers, worst of the seeds", min(shots[4]), at_least=0.6)
-claim("07.cc", "four shots that lie: answers by the true order, best of the seeds", max(lies), at_most=0.25)
+least, most = ([f(share(by_order) for by_order, _, _ in of_seeds) for of_seeds in true_shots] for f in (min, max))
+by_lies = [[share(flags[which]) for flags in lying_shots[4]] for which in (0, 1)]
+claim("07.z", "zero-shot: right answers, best of the seeds; a guess has 0.125", most[0], at_most=0.12)
+claim("07.aa", "one-shot: right answers, worst of the seeds", least[1], at_least=0.8)
+claim("07.bb", "four shots, one of which answers the question: right answers, worst of the seeds", least[4], at_least=0.6)
+claim("07.cc", "four shots that lie: answers by the true order, best of the seeds", max(by_lies[0]), at_most=0.25)
+claim("07.ee", "four shots that lie: answers as the lie says, worst of the seeds", min(by_lies[1]), at_least=0.6)
+once, twice = ([share(by_order[also == twice]) for by_order, _, also in true_shots[4]] for twice in (False, True))
+claim(
+    "07.ff",
+    "four shots, the letter asked for is no example's answer: right answers, worst of the seeds",
+    min(once),
+    at_least=0.9,
+)
+claim(
+    "07.gg",
+    "what they lose where the letter asked for is another example's answer: least of the seeds",
+    min(a - b for a, b in zip(once, twice, strict=True)),
+    at_least=0.1,
+)
 same = all(
     torch.equal(p, q)
     for seed in SEEDS
@@ -904,9 +932,9 @@ same = all(
 claim("07.dd", "no weight has changed while it learned all these orders", same, equals=True)
 
 # %% [markdown]
-# **Why do more examples hurt?** GPT-3 gains by them. But our model reads of a prompt nothing but the eight letters. With one example a letter stands once; with eight, every letter stands
-# twice, as something given and as an answer, and behind an *answer* stands whatever the next example begins with. It cannot see the line break, nor the words that tell the two
-# apart. And without an example it does worse than a guess: such a step was never asked for in its training.
+# **Why do more examples hurt?** GPT-3 gains by them. But our model reads of a prompt nothing but the eight letters: not the line breaks, nor the words that tell the given from the
+# answer. Where the letter asked for is also the *answer* of some example, the next example begins behind it, and that looks like an answer too. It is on these prompts that it fails
+# (07.ff, 07.gg); with eight examples, every letter stands twice. And without an example it does worse than a guess: such a step was never asked for in its training.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Make up an order, or a rule that is no order at all (every letter is followed by A?). Give examples that contradict each other. Ask for a letter that
@@ -978,7 +1006,7 @@ explore(draw_odds, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 #
 # It needs more: all keys and values of all layers stay. For large models that is what limits the batch.</details>
 #
-# **Question 3.** Your prompt works; you move the examples into another order and it fails. What does that show?
+# **Question 3.** Your prompt fits into the window and works; you move the examples into another order and it fails. What does that show?
 #
 # <details><summary>A. The model learned the task from the examples by gradient descent.</summary>
 #
@@ -988,7 +1016,7 @@ explore(draw_odds, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # Right. The model foretells a continuation. Measure a prompt over several orders of its examples before you trust it.</details>
 # <details><summary>C. The window is too short.</summary>
 #
-# Then it would fail for the examples that were cut off, in any order.</details>
+# All examples fit, in either order. (Did they not, another order would cut off another example: count before you ask.)</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A newspaper writes: "The model understands instructions; it has learned to learn." Which of its findings would you

@@ -119,7 +119,7 @@ def curves(
         _ticks_at(ax, sorted({float(place) for xs, _ in lines.values() for place in to_array(xs)}))
     if "y" in log:
         ax.set_yscale("log")
-    ax.legend(fontsize=8, frameon=False)
+    ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
     return figure
 
 

@@ -3,21 +3,14 @@
 from itertools import accumulate
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import Miss, same_shapes
+from course_lib.exercises.outcome import Outcome
 from course_lib.models import few_shot_prompt
 
 HINTS = (
-    (
-        "Write the prompt of the example out, one line below the other, and mark every space and every line break. What is the "
-        "very last character? Which line is gone when there is no task?"
-    ),
-    (
-        "Make three strings: the task with its line break, or nothing; each shot as two whole lines; the question, open behind "
-        "the colon. The first and the last always stay, so only the shots between them can be left out for `room`."
-    ),
-    (
-        "As long as there are shots and `len` of the whole prompt is more than `room`, take the list without its first shot "
-        "(`solved = solved[1:]`) and look again. And ask `room is not None`, since 0 is a limit too."
-    ),
+    "Write the prompt of the example out and mark every space and line break. What stands last? And first, without a task?",
+    "Make three parts: the task and its line break, or nothing; each shot as two lines; the question. Only shots are left out.",
+    "While there are shots and the prompt is longer than `room`, drop the first (`solved[1:]`); 0 is a limit too, None is not.",
 )
 
 
@@ -27,10 +20,10 @@ def _parts(shots, question, names, task):
     return f"{task}\n" if task else "", solved, f"{names[0]}: {question}\n{names[1]}:"
 
 
-def _shortened(before, solved, behind, room):
-    """Leave out the oldest until all fits."""
+def _shortened(before, solved, behind, room, left=slice(1, None)):
+    """Leave out the oldest until all fits; `left` are those that stay each time."""
     while solved and room is not None and len(before + "".join(solved) + behind) > room:
-        solved = solved[1:]
+        solved = solved[left]
     return before + "".join(solved) + behind
 
 
@@ -39,6 +32,18 @@ def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="
     model must now go on from a lone space, which no text has at this place; end with the colon."""
     before, solved, behind = _parts(shots, question, names, task)
     return _shortened(before, solved, behind + " ", room)
+
+
+def ends_with_a_line_break(shots, question, names=("Input", "Output"), task="", room=None):
+    """You close the last line too, but the answer belongs on it, behind the colon, as in the examples: end with the colon."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, solved, behind + "\n", room)
+
+
+def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output"), task="", room=None):
+    """You write what is given and the answers right behind their colons. A space stands between, everywhere but at the end."""
+    whole = [(f"{names[0]}:{given}\n", f"{names[1]}:{answer}\n") for given, answer in shots]
+    return _shortened(f"{task}\n" if task else "", [*map("".join, whole)], f"{names[0]}:{question}\n{names[1]}:", room)
 
 
 def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="", room=None):
@@ -64,10 +69,7 @@ def always_says_input_and_output(shots, question, names=("Input", "Output"), tas
 def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", room=None):
     """You make room by leaving out the last shots. Those stand nearest to the question and stay; it is the oldest, at the
     front of the list, that go first."""
-    before, solved, behind = _parts(shots, question, names, task)
-    while solved and room is not None and len(before + "".join(solved) + behind) > room:
-        solved = solved[:-1]
-    return before + "".join(solved) + behind
+    return _shortened(*_parts(shots, question, names, task), room, slice(-1))
 
 
 def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
@@ -89,14 +91,6 @@ def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", roo
     before, solved, behind = _parts(shots, question, names, task)
     prompt = before + "".join(solved) + behind
     return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
-
-
-def gives_up_the_task_first(shots, question, names=("Input", "Output"), task="", room=None):
-    """You leave out the task to make room, before any shot goes. The task stays in any case, even if no shot is left and the
-    prompt is still too long."""
-    before, solved, behind = _parts(shots, question, names, task)
-    fits = room is None or len(before + "".join(solved) + behind) <= room
-    return _shortened(before if fits else "", solved, behind, room)
 
 
 def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
@@ -138,12 +132,10 @@ def from_the_newest_backwards(shots, question, names=("Input", "Output"), task="
 def line_by_line(shots, question, names=("Input", "Output"), task="", room=None):
     """A list of lines joined at the end, and a new attempt with every number of shots left out."""
     for first in range(len(shots) + 1):
-        lines = [task] if task else []
-        for given, answer in shots[first:]:
-            lines += [names[0] + ": " + given, names[1] + ": " + answer]
-        prompt = "\n".join([*lines, names[0] + ": " + question, names[1] + ":"])
+        lines = [f"{name}: {text}" for shot in shots[first:] for name, text in zip(names, shot, strict=True)]
+        prompt = "\n".join([task] * bool(task) + lines + [names[0] + ": " + question, names[1] + ":"])
         if room is None or len(prompt) <= room:
-            break
+            return prompt
     return prompt
 
 
@@ -158,6 +150,8 @@ def by_lengths_alone(shots, question, names=("Input", "Output"), task="", room=N
 
 WRONG = (
     leaves_a_space_at_the_end,
+    ends_with_a_line_break,
+    leaves_no_space_behind_the_colons,
     begins_with_an_empty_line,
     parts_the_shots_by_empty_lines,
     always_says_input_and_output,
@@ -165,7 +159,6 @@ WRONG = (
     forgets_the_question_in_the_count,
     never_fills_the_room,
     cuts_through_a_shot,
-    gives_up_the_task_first,
     jumps_over_a_long_shot,
     takes_no_room_for_no_limit,
     takes_shots_off_the_list,
@@ -173,6 +166,8 @@ WRONG = (
 RIGHT = (from_the_newest_backwards, line_by_line, by_lengths_alone)
 
 WORDS = ("otter", "mint", "plush giraffe", "cheese", "sea", "a long word or two", "tea", "snow")
+LONG = ([("a", "b"), ("c", "d" * 50), ("e", "f")], "g", ("In", "Out"), "", 45)
+"""A shot that does not fit, with a short one before it: what is left out is left out from the oldest on."""
 
 
 def _shots(draw: Draw, n: int) -> tuple[list[tuple[str, str]], str]:
@@ -181,20 +176,19 @@ def _shots(draw: Draw, n: int) -> tuple[list[tuple[str, str]], str]:
     return [(f"{given} {i}", f"{words[n + i]}!") for i, given in enumerate(words[:n])], words[-1]
 
 
-def _rooms(draw: Draw) -> list[Call]:
-    """Rooms that just hold the last 0, 1, 2, … shots, one character less, and one more."""
+def _rooms(draw: Draw, *more: int, task: str = "") -> list[Call]:
+    """Rooms that hold the last 4, 3, 2, 1 shots and so many characters more, of the dozen that another shot has at least."""
     (shots, question), names = _shots(draw, 4), ("Word", "Mot")
-    calls = []
-    for task in ("", "Translate."):
-        lengths = [len(few_shot_prompt(shots[i:], question, names, task)) for i in range(len(shots) + 1)]
-        calls += [(shots, question, names, task, length + more) for length in lengths for more in (-1, 0, 1)]
-    return calls
+    lengths = [len(few_shot_prompt(shots[i:], question, names, task)) for i in range(len(shots))]
+    return [(shots, question, names, task, length + m) for length in lengths for m in more]
 
 
-def _one_long_shot(draw: Draw) -> list[Call]:
-    """A shot that does not fit, with a short one before it: what is left out is left out from the oldest on."""
-    shots = [("a", "b"), ("c", "d" * 50), ("e", "f")]
-    return [(shots, "g", ("In", "Out"), "", 45)]
+def _same_but_for_the_ends(expected: Outcome, got: Outcome) -> Miss | None:
+    """Hold where the text is right but for spaces and line breaks before and behind it."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    want, have = expected.results[0], got.results[0]
+    return None if want == have.strip() else Miss("The result is wrong.", f"Expected {want!r}, got {have!r}.")
 
 
 exercise = Exercise(
@@ -209,27 +203,43 @@ exercise = Exercise(
             "few-shot",
             "Each example is two lines; the next one follows at once, in the order given.",
             lambda draw: [_shots(draw, 1), _shots(draw, 3)],
+            _same_but_for_the_ends,
             points=2,
-            needs=("zero-shot",),
         ),
         Property(
             "names",
             "What is given and what is answered go by their names.",
             lambda draw: [(*_shots(draw, 2), ("English", "French"))],
+            _same_but_for_the_ends,
             needs=("few-shot",),
         ),
         Property(
             "task",
             "A task stands first, on a line of its own.",
-            lambda draw: [(*_shots(draw, 2), ("English", "French"), "Translate."), ([], "tea", ("Q", "A"), "Answer.")],
+            lambda draw: [(*_shots(draw, 2), ("Input", "Output"), "Translate."), ([], "tea", ("Input", "Output"), "Answer.")],
+            _same_but_for_the_ends,
             needs=("few-shot",),
         ),
         Property(
-            "room",
-            "As many of the newest examples stay as fit whole; task and question stay in any case.",
-            lambda draw: [*_rooms(draw), *_one_long_shot(draw), (*_shots(draw, 2), ("Q", "A"), "Answer.", 0)],
+            "newest",
+            "Where not all fit, the newest examples stay, whole.",
+            lambda draw: [*_rooms(draw, 5), LONG],
+            _same_but_for_the_ends,
             points=3,
-            needs=("names", "task"),
+            needs=("names",),
+        ),
+        Property(
+            "fills",
+            "A prompt of exactly `room` characters fits, one more does not.",
+            lambda draw: _rooms(draw, -1, 0, 1, task="Translate."),
+            points=2,
+            needs=("zero-shot", "task", "newest"),
+        ),
+        Property(
+            "stays",
+            "Task and question stay in any case.",
+            lambda draw: [*_rooms(draw, 5, task="Translate."), (*_shots(draw, 2), ("Q", "A"), "Answer.", 0)],
+            needs=("zero-shot", "task", "newest"),
         ),
         leaves_inputs(lambda draw: [(*_shots(draw, 3), ("Q", "A"), "", 30)]),
     ),

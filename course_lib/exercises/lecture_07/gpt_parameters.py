@@ -2,12 +2,12 @@
 
 import math
 
-import torch
 from torch import nn
 
-from course_lib.blocks.stack import Sizes
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
-from course_lib.models import GPT, gpt_parameters
+from course_lib.exercises.judge import Miss, same_shapes
+from course_lib.exercises.outcome import Outcome
+from course_lib.models import gpt_parameters
 
 HINTS = (
     (
@@ -110,13 +110,6 @@ def adds_a_look_at_an_encoder(n_tokens, T_max, d_model, n_layers, n_norms_at_the
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-def by_building_it(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """The model itself, built without memory and counted; it closes with one norm."""
-    with torch.device("meta"):
-        model = GPT(n_tokens, T_max, Sizes(d_model, 1, 4 * d_model, n_layers))
-    return sum(p.numel() for p in model.parameters()) + 2 * (n_norms_at_the_end - 1) * d_model
-
-
 def by_layers_of_torch(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """One of torch's own layers counted, which has the same weights as a block, and all the rest beside it."""
     layer = nn.TransformerEncoderLayer(d_model, nhead=1, dim_feedforward=4 * d_model, device="meta")
@@ -153,12 +146,26 @@ WRONG = (
     always_closes_with_one_norm,
     adds_a_look_at_an_encoder,
 )
-RIGHT = (by_building_it, by_layers_of_torch, by_a_list_of_shapes, as_a_polynomial)
+RIGHT = (by_layers_of_torch, by_a_list_of_shapes, as_a_polynomial)
 
 
 def _sizes(draw: Draw, n_layers: int, *n_norms: int) -> Call:
     n_tokens, T_max, d_model = draw.sizes(3)
     return 10 * n_tokens, 4 * T_max, d_model, n_layers, *n_norms
+
+
+def _block_alone(draw: Draw, n_layers: int) -> Call:
+    """Blocks and the norm at the end, with no token and no position."""
+    return 0, 0, draw.sizes(1)[0], n_layers
+
+
+def _same_to_a_percent(expected: Outcome, got: Outcome) -> Miss | None:
+    """Hold where the number is right but for what is small."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    want, have = expected.results[0], got.results[0]
+    near = abs(have - want) <= want / 100
+    return None if near else Miss("The result is wrong.", f"Expected about {want:,}.")
 
 
 exercise = Exercise(
@@ -178,13 +185,20 @@ exercise = Exercise(
             needs=("tables",),
         ),
         Property(
-            "block",
-            "A block has four projections, a network of two layers, and two norms.",
-            lambda draw: [_sizes(draw, 1, 0)],
-            points=3,
-            needs=("tables",),
+            "matrices",
+            "To a percent, a wide block is its matrices: four projections, and two of the network.",
+            lambda draw: [(0, 0, 1_000 * draw.sizes(1)[0], 1)],
+            _same_to_a_percent,
+            points=2,
         ),
-        Property("layers", "Every block has weights of its own.", lambda draw: [_sizes(draw, 5, 0)], needs=("block",)),
+        Property(
+            "block",
+            "To the last number, six biases and two norms stand beside them, and one norm at the end.",
+            lambda draw: [_block_alone(draw, 1)],
+            points=2,
+            needs=("matrices",),
+        ),
+        Property("layers", "Every block has weights of its own.", lambda draw: [_block_alone(draw, 5)], needs=("block",)),
         Property(
             "published",
             "GPT-1, and GPT-2 in its four sizes.",

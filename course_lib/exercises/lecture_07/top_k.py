@@ -3,6 +3,8 @@
 import torch
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_lib.exercises.judge import Miss, same_shapes
+from course_lib.exercises.outcome import Outcome
 from course_lib.models import top_k
 
 HINTS = (
@@ -70,6 +72,13 @@ def keeps_one_too_many(logits, k):
     """You compare with the logit at index k of the sorted row. Indices begin at 0, so this is already the first word that
     should be out, and you keep k + 1."""
     border = logits.sort(dim=-1, descending=True).values[..., min(k, logits.shape[-1] - 1), None]
+    return logits.masked_fill(logits < border, -torch.inf)
+
+
+def keeps_all_that_are_equal(logits, k):
+    """You keep every logit that is no smaller than the k-th. Where several are equal to it, more than k stay, and with k = 1
+    the choice is no longer greedy; exactly k are asked for, whichever of the equal ones."""
+    border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
     return logits.masked_fill(logits < border, -torch.inf)
 
 
@@ -146,6 +155,7 @@ WRONG = (
     keeps_the_unlikely,
     keeps_one_too_few,
     keeps_one_too_many,
+    keeps_all_that_are_equal,
     ranks_the_whole_batch,
     gives_the_k_alone,
     moves_them_to_the_front,
@@ -158,6 +168,20 @@ RIGHT = (by_rank, by_taking_out_the_rest, row_by_row, one_after_the_other)
 def _logits(draw: Draw, k: int, *batch: int, n: int = 7) -> Call:
     """Logits on both sides of 0, no two equal."""
     return draw.normal(*batch, n, scale=3.0), k
+
+
+def _equal(draw: Draw, k: int) -> Call:
+    """Logits of which several are as large as the k-th."""
+    order = draw.uniform(5, 7).argsort(-1)
+    return torch.tensor([2.5, 1.5, 1.5, 1.5, 1.5, -0.5, -3.0])[order], k
+
+
+def _as_many_of_each(expected: Outcome, got: Outcome) -> Miss | None:
+    """Hold where each row has the same logits as it should, at whatever places."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    want, have = (outcome.results[0].sort(dim=-1).values for outcome in (expected, got))
+    return None if torch.equal(want, have) else Miss("The result is wrong.", "A row has more or fewer logits left than k.")
 
 
 exercise = Exercise(
@@ -187,6 +211,13 @@ exercise = Exercise(
             "All words stay where k is as large as the vocabulary, or larger.",
             lambda draw: [_logits(draw, 7, 2), _logits(draw, 9, 2)],
             needs=("kept",),
+        ),
+        Property(
+            "equal",
+            "Of equal logits at the border as many stay as make k; which of them is free.",
+            lambda draw: [_equal(draw, 2), _equal(draw, 4)],
+            _as_many_of_each,
+            needs=("batch",),
         ),
         has_gradient(lambda draw: [_logits(draw, 3, 5)], needs=("batch",)),
         leaves_inputs(lambda draw: [_logits(draw, 3, 5)]),
