@@ -14,9 +14,9 @@
 # # 06 · The Universal Transformer
 #
 # **The claim.** One block, one set of weights, applied again and again until each column of a sum has thought enough: trained on numbers of ten binary
-# digits, it adds numbers of twenty, and thinks the longer, the further a carry walks; one layer of equal size does not even learn the ten. That holds
-# where a column sees its neighbour alone. Where every column sees every other, a fixed number of steps loses much on longer numbers, more steps make it worse,
-# and the adaptive model's thinking does not follow the carry: that is measured too.
+# digits, it adds most numbers of twenty, and thinks the longer, the further a carry may have to walk; one layer of equal size gets few of them right. That holds
+# where a column sees its neighbour alone. Where every column sees every other, a fixed number of steps loses much on longer numbers, more steps than in training
+# make even short sums worse, and an adaptive model, trained no longer, learns less, and its thinking hardly follows the carry: that is measured too.
 #
 # **You need** lecture 05 (positions, blocks). **Time:** about 80 minutes. {measured}
 #
@@ -48,7 +48,7 @@ from course_lib.blocks import Block, FeedForward, SelfAttention, encoder_block
 from course_lib.blocks.equations import Four, Pair
 from course_lib.datasets import sums
 from course_lib.exercises import check
-from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal
+from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Stepped, Universal
 from course_lib.primitives import sinusoidal_positions
 from course_lib.shapes import Mask, Sequence
 from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show
@@ -64,7 +64,10 @@ SEEDS = (0, 1, 2)
 # long way.
 #
 # The model gets the columns, lowest first: each of the four pairs of digits is a token, and the answer is a digit for every token. It learns on numbers
-# of ten digits at a random place among 21 columns; the test has numbers of twenty.
+# of ten digits at a random place among 21 columns; the test has numbers of twenty. `walks` says for each column how far a carry that arrives there may have come: 1 where
+# the column before it settles the carry alone, 3 where two columns hand on what they get.
+#
+# One layer, and later four steps, are trained for 400 steps each; adaptive models, which take more time, for 320.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** One layer of self-attention in which each column may look at all others. It learns short sums. How many new ones, again of ten digits, are
@@ -82,7 +85,7 @@ SEEDS = (0, 1, 2)
 # For a carry of one column, one look suffices.</details>
 
 # %%
-T, LOOK = 21, {}
+T, LOOK, TRAINING = 21, {}, at_scale(cpu=400, gpu=2_000)
 LOOK["all"] = torch.ones(T, T, dtype=torch.bool, device=device())
 LOOK["neighbour"] = LOOK["all"].tril().triu(-1)
 short = sums(at_scale(cpu=12_000, gpu=100_000), 1, 500, n_digits=10, T=T)
@@ -98,7 +101,7 @@ def block(d_model=32):
     return Block(SelfAttention(attention), FeedForward(d_model, 2 * d_model), d_model)
 
 
-def fit(model, look, seed, steps, lr=8e-3, price=0.0):
+def fit(model, look, seed, steps, lr=5e-3, price=0.0):
     """Train on short sums: cross-entropy, and the mean ponder cost at this price; the seed decides the order of the batches."""
 
     def loss(model, batch):
@@ -125,7 +128,7 @@ def exact(model, part, look):
 
 
 # %% tags=["nbval-check-output"]
-one_look = [fit(fresh(lambda: SharedSteps(block(), 1), seed), "all", seed, 300) for seed in SEEDS]
+one_look = [fit(fresh(lambda: SharedSteps(block(), 1), seed), "all", seed, TRAINING) for seed in SEEDS]
 of_one = [exact(model, short.test, "all") for model in one_look]
 claim(
     "06.a",
@@ -249,7 +252,7 @@ shared_encoder = check("06.4", shared_encoder)
 # What it learns are ways through ten columns, and twenty ask for longer ones.</details>
 # <details><summary>B. Much better on ten; on twenty much of it is lost.</summary>
 #
-# Yes, and how much depends on the seed: the points in section 7 lie far apart. The paper reports large gains on longer sums, with far larger models and training.</details>
+# Yes: the figure in section 7 shows what is left. The paper reports large gains on longer sums, with far larger models and training.</details>
 # <details><summary>C. No better: the same weights can do no more than they could.</summary>
 #
 # They are used four times. What a step writes into the states, the next one reads.</details>
@@ -261,7 +264,7 @@ def size(model):
     return sum(weights.numel() for weights in model.parameters())
 
 
-four_looks = [fit(fresh(lambda: SharedSteps(block(), 4), seed), "all", seed, at_scale(cpu=500, gpu=2_000)) for seed in SEEDS]
+four_looks = [fit(fresh(lambda: SharedSteps(block(), 4), seed), "all", seed, TRAINING) for seed in SEEDS]
 of_four = [exact(model, short.test, "all") for model in four_looks]
 claim("06.f", "weights: four steps of one block, less one step", size(four_looks[0]) - size(one_look[0]), equals=0)
 apart = size(fresh(lambda: SeparateSteps([block() for _ in range(4)]), 0)) / size(four_looks[0])
@@ -304,7 +307,7 @@ show(
 )
 
 # %% [markdown]
-# More of the same is not better. Four steps were trained as a *program of four lines*, each told its number by the encoding; a fifth line was never
+# More of the same is not better. One way to see it: four steps were trained as a *program of four lines*, each told its number by the encoding; a fifth line was never
 # written. What is wanted is a step that is right whenever it comes, and a model that knows when it is done.
 #
 # ## 6 A step for those who still think
@@ -381,7 +384,7 @@ claim("06.k", "the library's adaptive model is your functions in a loop: largest
 # ## 7 The experiment
 #
 # Two changes. Each column now sees **itself and its right neighbour**, nothing else: a carry can only walk, one column a step. And each column halts when it
-# likes. Training is as before, then a little longer with a price on thinking.
+# likes. Training is as before, the last third of it with a price on thinking.
 #
 # **Predict.** How many steps will a column take?
 #
@@ -401,12 +404,12 @@ N_STEPS, PRICE = 8, 0.03
 
 def think(look, seed):
     """An adaptive model trained without a price on thinking."""
-    return fit(fresh(lambda: AdaptiveSteps(block(), 32, N_STEPS), seed), look, seed, at_scale(cpu=240, gpu=1_000))
+    return fit(fresh(lambda: AdaptiveSteps(block(), 32, N_STEPS), seed), look, seed, at_scale(cpu=210, gpu=1_400))
 
 
 def charge(model, look, seed, price=PRICE):
     """The same model, trained on with a price; the one that was given stays as it is."""
-    return fit(copy.deepcopy(model), look, seed + 10, at_scale(cpu=125, gpu=500), lr=4e-3, price=price)
+    return fit(copy.deepcopy(model), look, seed + 10, at_scale(cpu=110, gpu=600), lr=4e-3, price=price)
 
 
 @torch.no_grad()
@@ -420,7 +423,7 @@ def steps_by_walk(model, part, look):
 # %% tags=["nbval-check-output"]
 free = [think("neighbour", seed) for seed in SEEDS]
 charged = [charge(model, "neighbour", seed) for model, seed in zip(free, SEEDS, strict=True)]
-one_step = [fit(fresh(lambda: SharedSteps(block(), 1), seed), "neighbour", seed, 300) for seed in SEEDS]
+one_step = [fit(fresh(lambda: SharedSteps(block(), 1), seed), "neighbour", seed, TRAINING) for seed in SEEDS]
 on_long = {
     "one layer, all in view": far_of_one,
     "one layer, neighbour in view": [exact(model, long.test, "neighbour") for model in one_step],
@@ -465,7 +468,7 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# The thinking follows the carry. Nobody told the model how far a carry walks; it learned when to stop from wrong digits and from the price.
+# The thinking follows the walk. Nobody told the model how far a carry may have come; it learned when to stop from wrong digits and from the price.
 #
 # **Predict.** A carry that walks further than the steps allow never arrives, so eight steps set a limit. Allow twelve after the training: what happens to sums of
 # twenty digits?
@@ -486,30 +489,37 @@ claim(
     "06.p",
     "twenty digits: what twelve steps at test time add to the eight of the training, mean over the seeds: little, either way",
     mean(lifted) - mean(adaptive),
-    between=(-0.5, 0.25),
+    between=(-0.2, 0.15),
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Give the adaptive model all columns to look at, as in section 5. It can do all that it could do before, and more. Its steps?
+# **Predict.** Let an adaptive model look at all columns, as in section 5, and train it as long. It could do all that it could do before, and more. Its steps?
 #
 # <details><summary>A. They follow the walk as before, for that is where the difficulty is.</summary>
 #
 # The difficulty is now to *find* the right column, not to wait for a carry.</details>
-# <details><summary>B. They do not follow the walk.</summary>
+# <details><summary>B. They hardly follow the walk.</summary>
 #
-# Yes. With everything in view distance costs no time, so time need not measure distance.</details>
+# Yes, in the one model that we train: with everything in view, distance need not cost time. But it also learned to add less well in these 320 steps (06.u); what the steps of one that adds well would
+# follow is not measured here.</details>
 # <details><summary>C. Each column takes a single step.</summary>
 #
-# One look was not enough, section 1.</details>
+# One look was not enough, section 1; and the figure below shows more than one.</details>
 
 # %% tags=["nbval-check-output"]
 overview = charge(think("all", SEEDS[0]), "all", SEEDS[0])
 steps_of_overview = steps_by_walk(overview, long.test, "all")
 claim(
     "06.q",
-    "all columns in view: steps where the carry walks seven columns, less where it walks one",
-    steps_of_overview[-1] - steps_of_overview[0],
-    between=(-1.5, 1.0),
+    "how much more the steps grow from a walk of one to one of seven where the neighbour is in view, mean, than in a model with all in view",
+    mean(steps[-1] - steps[0] for steps in thinking) - (steps_of_overview[-1] - steps_of_overview[0]),
+    at_least=0.6,
+)
+claim(
+    "06.u",
+    "the model with all in view: sums of ten digits right in every digit",
+    exact(overview, short.test, "all"),
+    at_most=0.9,
 )
 
 # %% [markdown]
@@ -518,7 +528,7 @@ claim(
 # %%
 ways = range(1, N_STEPS)
 lines = {f"neighbour in view, seed {seed}": (ways, steps) for seed, steps in zip(SEEDS, thinking, strict=True)}
-lines["all in view"] = (ways, steps_of_overview)
+lines[f"all in view, seed {SEEDS[0]}"] = (ways, steps_of_overview)
 show(
     plots.curves(lines, "columns that the carry walks", "steps taken, mean"),
     alt="Steps taken against the columns that the carry walks, from 1 to 7. "
@@ -554,8 +564,9 @@ show(
 )
 
 # %% tags=["try-it"]
-# Try it: a carry through many columns, through none, and one that walks further than eight steps reach.
-for a, b in ((31, 1), (21, 42), (1023, 1)):
+# Try it: a carry through many columns; none at all, as each column settles it; none again, but as every column hands on what it gets,
+# none of them can know before it has waited; and a carry that walks further than eight steps reach.
+for a, b in ((31, 1), (48, 48), (21, 42), (1023, 1)):
     shares, names, total = shares_of(charged[0], a, b)
     print(f"{a} + {b} = {total:<8} steps {(shares > 0).sum(-1).tolist()}")
 
@@ -662,8 +673,8 @@ claim("06.t", "sums of twenty digits right at the price of 1", exact(dear, long.
 #
 # **Where the deck, the paper and the code part ways.** Each by a number in the next cell:
 #
-# - *EE* says that "the number of steps is modulated per position dynamically". It is, but not always by what is hard: sections 7 and 8 have one view in which the
-#   steps follow the carry and one in which they do not.
+# - *EE* says that "the number of steps is modulated per position dynamically". It is, but not always by what is hard: sections 7 and 8 have models whose
+#   steps follow the walk of the carry, and one whose steps hardly do.
 # - *EE* writes both exponents $2j/d$ here, as the paper does. In its own section on positional encoding the cosine has $(2i+1)/d$ (lecture 05).
 # - *Dehghani et al.* say that a position that has halted is copied to the next step, and name Graves's computation time. Their published code
 #   (tensor2tensor, the "basic" kind) goes on transforming it, and mixes as it goes, $y \leftarrow p_n s_n + (1 - p_n)\, y$: each later step shrinks the shares of the earlier ones.

@@ -68,8 +68,15 @@ def forgets_epsilon(x, y, halt, h, epsilon=0.01):
 def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
     """You let all words of a sentence think as long as one of them does. Each word halts for itself: that is what makes the
     depth adaptive."""
-    thinks = _thinks(h, epsilon).any(1, keepdim=True)
-    return _asked(torch.where(thinks, y, x), halt, h)
+    thinks = (h.sum(-1, keepdim=True) < 1 - epsilon).any(1, keepdim=True)
+    states, (w, b) = torch.where(thinks, y, x), halt
+    return states, torch.cat([h, torch.sigmoid(states @ w + b)[..., None]], dim=-1)
+
+
+def wipes_out_the_halted(x, y, halt, h, epsilon=0.01):
+    """You write zeros into the states of words that have halted. Then the others find nothing where they look at them; who has
+    halted stands still and keeps its x."""
+    return _asked(torch.where(_thinks(h, epsilon), y, 0.0), halt, h)
 
 
 def asks_before_the_step(x, y, halt, h, epsilon=0.01):
@@ -151,6 +158,7 @@ WRONG = (
     averages_the_probabilities,
     forgets_epsilon,
     halts_the_whole_sentence,
+    wipes_out_the_halted,
     asks_before_the_step,
     asks_what_was_not_taken,
     counts_the_new_probability_first,

@@ -65,6 +65,19 @@ def breaks_a_stick(h, epsilon=0.01):
     return torch.cat([(h * going_on)[..., :-1], going_on[..., -1:]], dim=-1)
 
 
+def breaks_a_stick_and_keeps_the_rest(h, epsilon=0.01):
+    """You multiply each h by all 1 - h before it: the chance that a position halts just here. That is another model of halting,
+    and something is left over behind the last step; here h itself is the share, until the h fill up 1."""
+    return h * F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
+
+
+def stops_when_the_stick_is_short(h, epsilon=0.01):
+    """You take h_n times all 1 - h before as the share, and halt where these shares reach 1 - ε. With your product a position
+    halts much later than it should; it is the h themselves that are added up, and that are the shares before N."""
+    going_on = F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
+    return _shares(h * going_on, going_on > epsilon, going_on)
+
+
 def divides_by_the_sum(h, epsilon=0.01):
     """You cut off what is behind N and divide by the sum. The shares sum to 1, but those before N are no longer h; only the
     last step changes."""
@@ -152,6 +165,8 @@ WRONG = (
     forgets_epsilon,
     types_epsilon_in,
     breaks_a_stick,
+    breaks_a_stick_and_keeps_the_rest,
+    stops_when_the_stick_is_short,
     divides_by_the_sum,
     gives_the_rest_to_the_very_end,
     adds_the_remainder_to_h,

@@ -148,6 +148,14 @@ def from_the_shares(h, epsilon=0.01):
     return R + n_before + 1
 
 
+def by_counting_the_shares(h, epsilon=0.01):
+    """N as the number of shares above 0, as sigmoids never give an h of 0; R as what the shares before the last leave of 1."""
+    shares = halting_distribution(h, epsilon)
+    N = (shares > 0).sum(-1)
+    before = torch.arange(h.shape[-1]) < N[..., None] - 1
+    return N + 1 - (shares * before).sum(-1)
+
+
 WRONG = (
     counts_the_steps_only,
     takes_the_remainder_only,
@@ -161,12 +169,12 @@ WRONG = (
     forgets_epsilon,
     lets_all_take_every_step,
 )
-RIGHT = (step_by_step, by_masking_what_comes_before, position_by_position, from_the_shares)
+RIGHT = (step_by_step, by_masking_what_comes_before, position_by_position, from_the_shares, by_counting_the_shares)
 
 
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
-    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
-    return draw.integers(0, most + 1, *shape) / 16
+    """Probabilities in sixteenths, never 0, as sigmoids are: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(1, most + 1, *shape) / 16
 
 
 def _batches(draw: Draw) -> list[Call]:
