@@ -57,6 +57,21 @@ def forgets_the_places(d_in, d_out, size, H, W, stride=1):
     return _cost(d_in, d_out, size, H, W, stride, vectors=0)
 
 
+def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
+    """You count the vectors of rows and columns as parameters, and no work with them. Each query is multiplied with all of
+    them, size · d_out multiply-adds."""
+    parameters, work = _cost(d_in, d_out, size, H, W, stride)
+    return Cost(parameters, work - -(-H // stride) * -(-W // stride) * size * d_out)
+
+
+def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
+    """You let each query meet a vector for each of the size² places. It meets size rows and size columns, and the two numbers
+    are added: size · d_out multiply-adds are enough."""
+    parameters, _ = _cost(d_in, d_out, size, H, W, stride)
+    _, work = _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
+    return Cost(parameters, work)
+
+
 def counts_one_product(d_in, d_out, size, H, W, stride=1):
     """You count one product in the window. There are two: q with each key for the scores, and each weight with its value."""
     return _cost(d_in, d_out, size, H, W, stride, products=1)
@@ -139,6 +154,8 @@ WRONG = (
     gives_each_place_a_vector,
     gives_both_all_features,
     forgets_the_places,
+    forgets_the_work_of_the_places,
+    multiplies_with_each_place,
     counts_one_product,
     projects_the_output,
     looks_everywhere,

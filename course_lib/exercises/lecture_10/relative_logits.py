@@ -87,6 +87,14 @@ def gives_all_heads_the_first(q, rows, columns):
     return _square(q, rows, columns).flatten(-2)
 
 
+def forgets_the_axis_of_the_heads(q, rows, columns):
+    """You multiply the rows of the picture with the vectors of the heads: where there is an axis of heads, your product lays it
+    on the wrong axis of q. Give the vectors one more axis, `unsqueeze(-3)`, so that heads meet heads."""
+    d_row = rows.shape[-1]
+    by_row, by_column = q[..., :d_row] @ rows.mT, q[..., d_row:] @ columns.mT
+    return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
+
+
 def normalises_already(q, rows, columns):
     """You take a softmax. These are logits, to which those of the content are still added; there is one softmax of the sum."""
     return _square(q, rows, columns).flatten(-2).softmax(-1)
@@ -154,6 +162,7 @@ WRONG = (
     turns_the_rows_round,
     turns_the_columns_round,
     gives_all_heads_the_first,
+    forgets_the_axis_of_the_heads,
     normalises_already,
     divides_by_the_root,
     leaves_the_window_square,
