@@ -21,7 +21,7 @@ HINTS = (
     ),
     (
         "`soft_attention(regions, h, *attention)`, then `z = torch.sigmoid(h @ f.mT + b) * context`, then `lstm_step` on "
-        "`torch.cat([y, z], dim=-1)`, h, c and `*cell`. The logits: `(y + h @ L_h.mT + z @ L_z.mT) @ L.mT` with the new h."
+        "`torch.cat([y, z], dim=-1)`, h, c and `*cell`. The logits: `(y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT` with the new h."
     ),
 )
 
@@ -37,8 +37,8 @@ def _read(y, z, h, c, cell):
 
 
 def _say(y, h, z, readout):
-    L_h, L_z, L = readout
-    return (y + h @ L_h.mT + z @ L_z.mT) @ L.mT
+    L_h, L_z, L_o = readout
+    return (y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT
 
 
 def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
@@ -125,12 +125,12 @@ def returns_the_old_state(y, h, c, regions, attention, gate, cell, readout):
 
 def with_torch_cells(y, h, c, regions, attention, gate, cell, readout):
     """torch's own LSTM cell and linear layers, the attention as one broadcast sum."""
-    (W_a, W_h, v), (L_h, L_z, L) = attention, readout
+    (W_a, W_h, v), (L_h, L_z, L_o) = attention, readout
     alpha = F.linear(torch.tanh(F.linear(regions, W_a) + F.linear(h, W_h).unsqueeze(1)), v[None]).softmax(1)
     z = F.linear(h, *gate).sigmoid() * (alpha * regions).sum(1)
     W, U, b = cell
     h, c = torch.lstm_cell(torch.cat((y, z), 1), (h, c), W, U, b, torch.zeros_like(b))
-    return F.linear(y + F.linear(h, L_h) + F.linear(z, L_z), L), h, c, alpha.squeeze(-1)
+    return F.linear(y + F.linear(h, L_h) + F.linear(z, L_z), L_o), h, c, alpha.squeeze(-1)
 
 
 def with_the_matrices_parted(y, h, c, regions, attention, gate, cell, readout):
@@ -147,13 +147,15 @@ def with_the_matrices_parted(y, h, c, regions, attention, gate, cell, readout):
 
 def picture_by_picture_in_double_precision(y, h, c, regions, attention, gate, cell, readout):
     """A loop over the batch in float64, vectors and matrices only."""
-    (W_a, W_h, v), (f, b), (W, U, d), (L_h, L_z, L) = ([w.double() for w in part] for part in (attention, gate, cell, readout))
+    (W_a, W_h, v), (f, b), (W, U, d), (L_h, L_z, L_o) = (
+        [w.double() for w in part] for part in (attention, gate, cell, readout)
+    )
     rows = []
     for word, state, memory, picture in zip(y.double(), h.double(), c.double(), regions.double(), strict=True):
         alpha = (torch.tanh(picture @ W_a.T + W_h.mv(state)) @ v).softmax(0)
         z = torch.sigmoid(f.mv(state) + b) * (alpha @ picture)
         state, memory = lstm_step(torch.cat([word, z]), state, memory, W, U, d)
-        rows.append((L.mv(word + L_h.mv(state) + L_z.mv(z)), state, memory, alpha))
+        rows.append((L_o.mv(word + L_h.mv(state) + L_z.mv(z)), state, memory, alpha))
     return tuple(torch.stack(column).to(y.dtype) for column in zip(*rows, strict=True))
 
 
@@ -185,8 +187,8 @@ def _word(draw: Draw, B: int, remembers: float = 1.0, decides: float = 1.0) -> C
 
 def _mute(call: Call) -> Call:
     """The same word with a readout that leaves the picture and the state out."""
-    *given, (L_h, L_z, L) = call
-    return *given, (torch.zeros_like(L_h), torch.zeros_like(L_z), L)
+    *given, (L_h, L_z, L_o) = call
+    return *given, (torch.zeros_like(L_h), torch.zeros_like(L_z), L_o)
 
 
 def _words(*B: int, **how: float) -> Callable[[Draw], list[Call]]:

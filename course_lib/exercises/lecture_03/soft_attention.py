@@ -38,7 +38,8 @@ def _mix(weights, regions):
 def has_no_tanh(regions, h, W_a, W_h, v):
     """You add the two parts and go straight to v. Without the tanh the state adds the same number to every region's score, the
     softmax takes it out again, and you look at the same place whatever was said before."""
-    return _mix(((regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).softmax(-1), regions)
+    weights = ((regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).softmax(-1)
+    return (weights[..., None] * regions).sum(1), weights
 
 
 def keeps_the_state_apart(regions, h, W_a, W_h, v):
