@@ -9,13 +9,23 @@ from course_lib.objectives.gathered import gathered_nt_xent
 from course_lib.objectives.hard_attention import hard_attention_loss
 from course_lib.objectives.language import next_token_loss, previous_token_loss, teacher_forced_loss
 from course_lib.objectives.matching import Matching, match, match_greedily, match_in_order
-from course_lib.objectives.pretraining import Masked, SentencePairs, corrupt, mask_tokens, mlm_loss, nsp_pairs, segment_input
+from course_lib.objectives.pretraining import (
+    Masked,
+    Segmented,
+    SentencePairs,
+    corrupt,
+    mask_tokens,
+    mlm_loss,
+    nsp_pairs,
+    segment_input,
+)
 from course_lib.objectives.set_prediction import BoxWeights, SetLoss, deep_set_loss, matching_cost, set_loss
 
 __all__ = [
     "BoxWeights",
     "Masked",
     "Matching",
+    "Segmented",
     "SentencePairs",
     "SetLoss",
     "average_precision",

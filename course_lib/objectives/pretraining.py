@@ -32,6 +32,13 @@ class SentencePairs(NamedTuple):
     follows: Bool[Tensor, "n_pairs"]
 
 
+class Segmented(NamedTuple):
+    """A text as BERT reads it: tokens (T,), and the sentence that each belongs to, `segments` (T,) of 0 and 1."""
+
+    tokens: Int[Tensor, "T"]
+    segments: Int[Tensor, "T"]
+
+
 def corrupt(
     tokens: Tokens,
     eligible: Bool[Tensor, "B T"],
@@ -145,19 +152,17 @@ def nsp_pairs(document: Int[Tensor, "n"], coins: Float[Tensor, "n_pairs"], picks
     return SentencePairs(first, torch.where(follows, first + 1, stranger), follows)
 
 
-def segment_input(
-    first: Int[Tensor, "T_1"], second: Int[Tensor, "T_2"] | None, begin: int, separate: int
-) -> tuple[Int[Tensor, "T"], Int[Tensor, "T"]]:
+def segment_input(first: Int[Tensor, "T_1"], second: Int[Tensor, "T_2"] | None, begin: int, separate: int) -> Segmented:
     """Lay out one or two sentences as BERT reads them: [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
 
     Args:
         first: words (T_1,).
-        second: words (T_2,), or None.
+        second: words (T_2,), of which there may be none; or None where there is no second sentence.
         begin: the index of [CLS].
         separate: the index of [SEP].
 
     Returns:
-        tokens (T,); and segments (T,), 0 from [CLS] to the first [SEP], 1 behind it.
+        Segmented(tokens, segments), integers (T,) each; segments are 0 from [CLS] to the first [SEP], 1 behind it.
 
     Source: Devlin et al. 2019, figure 2.
     """
@@ -165,6 +170,6 @@ def segment_input(
     tokens = torch.cat([bounds[0], first, bounds[1]])
     segments = torch.zeros_like(tokens)
     if second is None:
-        return tokens, segments
+        return Segmented(tokens, segments)
     rest = torch.cat([second, bounds[1]])
-    return torch.cat([tokens, rest]), torch.cat([segments, torch.ones_like(rest)])
+    return Segmented(torch.cat([tokens, rest]), torch.cat([segments, torch.ones_like(rest)]))
