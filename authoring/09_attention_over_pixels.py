@@ -14,8 +14,8 @@
 # # 09 · Attention over pixels: non-local blocks
 #
 # **The claim.** Whether two digits at opposite borders are of one kind is a question about *two* places. A small convolutional
-# network that averages its map cannot answer it, and two more convolutions, with many times the parameters of one block, do not
-# help; one non-local block does. But the block owns no secret: let the same network take the *largest* value of each feature
+# network that averages its map hardly beats a coin, and two more convolutions, with several times the parameters of one block, do
+# not help; one non-local block does. But the block owns no secret: let the same network take the *largest* value of each feature
 # in place of the mean, and it answers without any attention.
 #
 # **You need** lecture 04 (dot-product attention, attention over an image) and a little about convolutions. **Time:** about 75
@@ -60,8 +60,9 @@ SEEDS = (0,)
 # %% [markdown]
 # ## 1 Two digits, far apart
 #
-# Two digits stand at opposite borders of a canvas, left and right or above and below. Are they of one kind? Never one drawing
-# twice, so no comparison of pixels will do. And neither digit alone tells: a 2 is half of the time beside a 2.
+# Two digits, each a 0, a 1 or a 2, stand at opposite borders of a canvas, left and right or above and below. Are they of one
+# kind? Never one drawing twice, so no comparison of pixels will do. And neither digit alone tells: a 2 is half of the time
+# beside a 2.
 #
 # A network reads it: three convolutions make a map of 11 × 11 places with 32 features each. The map is *averaged*, and a linear
 # layer answers.
@@ -83,7 +84,9 @@ SEEDS = (0,)
 # %%
 side, STEPS = 44, at_scale(cpu=1_200, gpu=3_000)
 scenes = same_or_different(at_scale(cpu=4_000, gpu=20_000), 1, 500, side=side, n_kinds=3, seed=SEEDS[0])
-shown = [*torch.nonzero(scenes.test.labels)[:2, 0].tolist(), int(scenes.test.labels.argmin())]
+same = torch.nonzero(scenes.test.labels[:100])[:, 0]
+by_ink = same[scenes.test.images[same].sum((1, 2, 3)).argsort()].tolist()
+shown = [by_ink[0], by_ink[-1], int(scenes.test.labels.argmin())]
 some = scenes.test.images[shown, 0]
 titles = [
     f"{number}: {'same' if same else 'different'}" for number, same in enumerate(scenes.test.labels[shown].tolist(), start=1)
@@ -137,7 +140,8 @@ claim(
 # $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
 #
 # The **embedded Gaussian** takes $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and
-# $\mathcal C = \sum_j f$. That is the softmax of lecture 04, without $1/\sqrt{d_k}$.
+# $\mathcal C = \sum_j f$ (a number to divide by; plain C counts features). That is the softmax of lecture 04, without
+# $1/\sqrt{d_k}$.
 #
 # | name | shape |
 # | --- | --- |
@@ -265,6 +269,11 @@ show(
 # %% [markdown] tags=["interactive"]
 # **Explore.** Move the pixel that asks, from the flower to the leaves, and make the scores steeper. Which forms change their
 # shape with the steepness, and which only their size?
+#
+# <details><summary>Answer</summary>
+#
+# The two Gaussians change: an exponential of larger scores leaves all weight to fewer pixels. A product and a ReLU of larger
+# scores are larger, and nothing else: their maps keep their shape.</details>
 
 # %% tags=["interactive"]
 
@@ -286,7 +295,8 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # ## 4 The block, and films
 #
 # What a place saw is *added*: $z_i = W_z y_i + x_i$. With $W_z = 0$ the block is the identity, so it can be put into a trained
-# network without disturbing it; the library starts it there, by a normalisation whose gain is 0.
+# network without disturbing it; the library starts it there, by a normalisation whose gain is 0. Inside, $d$ is smaller than C,
+# commonly half of it: a **bottleneck**.
 #
 # A film is no new idea: its places are all pixels of all times, $N = T \cdot H \cdot W$.
 #
@@ -296,8 +306,8 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # | W_θ, W_φ, W_g, W_z | (d_k, C), (d_k, C), (d, C), (C, d) |
 # | result | the shape of x |
 #
-# **Bug hunt.** Somebody wrote it for pictures and then taught it films. It runs, and training lowers the loss. Which digits that
-# pass behind a wall can it never recognise again? Say so, then run the check.
+# **Bug hunt.** Somebody wrote it for pictures and then taught it films. It runs, and every shape is right. What can a pixel of the
+# first picture never see? Say so, then run the check.
 
 # %% exercise="09.4" bug="keeps_the_times_apart"
 from course_lib.exercises.lecture_09.non_local_block import keeps_the_times_apart as suspect
@@ -346,20 +356,22 @@ claim("09.f", "frame by frame the first picture feels the last: gradient", felt(
 # ## 5 One block, or more convolutions?
 #
 # Now the experiment. The network of section 1 gets *one* block, of the dot-product form and with your product from the right.
-# And since anything that is added might help, a control: **two more convolutions** of 3 × 3 in its place.
+# And since anything that is added might help, a control: **two more convolutions** of 3 × 3 in its place. All train for the same
+# number of steps, from one seed.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Who answers "same or different" better than a coin?
 #
 # <details><summary>A. Both: deeper is better.</summary>
 #
-# Deeper sees further, but not far enough: a place now sees 31 × 31 pixels, and the digits take up the two ends of 44.</details>
+# Deeper sees further, but not far enough: a place now sees 31 × 31 pixels. Between the digits lie 16, so no place sees more
+# than about half of each.</details>
 # <details><summary>B. Only the block.</summary>
 #
 # Yes. It multiplies what is found at one place with what is found at another, in one layer and at any distance.</details>
 # <details><summary>C. Only the convolutions: they have many more parameters.</summary>
 #
-# They have, see the claim. Parameters are no substitute for reach.</details>
+# They have, see the claim 09.j. Here parameters are no substitute for reach.</details>
 
 # %%
 with_block, by_block = fit("one block", lambda: network(NonLocalBlock(32, NonLocal(32, mechanism=associative_dot_product))))
@@ -373,15 +385,21 @@ print(f"plain {by_convolution:.3f}, with a block {by_block:.3f}, deeper {by_dept
 
 # %% tags=["nbval-check-output"]
 claim("09.g", "same or different, one non-local block before the mean: right answers", by_block, at_least=0.66)
-claim("09.h", "two more convolutions in its place: right answers", by_depth, at_most=0.62)
-claim("09.i", "the block over the two convolutions: right answers, difference", by_block - by_depth, at_least=0.1)
+claim("09.h", "same or different, two more convolutions in the block's place: right answers", by_depth, at_most=0.62)
+claim(
+    "09.i",
+    "same or different, the block over two more convolutions: right answers, difference",
+    by_block - by_depth,
+    at_least=0.1,
+)
 claim("09.j", "parameters that the two convolutions add, over those that the block adds", more, at_least=5)
 
 # %% [markdown]
 # ## 6 See it
 #
 # The paper's figure 3 draws, for a place, the arrows of its strongest weights. `topk` gives *numbers* of places; to draw them we
-# need time, row and column. Places are counted time by time, row by row: number = (time · H + row) · W + column.
+# need time, row and column. Places are counted time by time, row by row: number = (time · H + row) · W + column. (Your product
+# from the right has no weights to draw. So the trained block is given the form from the left, which is the same function: 09.c.)
 #
 # | name | shape |
 # | --- | --- |
@@ -436,11 +454,13 @@ show(
 # That would be a fine story. The numbers do not tell it.</details>
 # <details><summary>B. They find it before training as well, more often than by chance.</summary>
 #
-# Yes, on average. Where there is ink, features are large, and products of large features are large, learned or not. On some seeds
-# training makes more of it, on others less. That the block compares *kinds* is shown by the right answers, not by arrows.</details>
+# Yes, on average. A likely cause: where there is ink, features are large, and products of large features are large, learned or
+# not. In our trials training made more of it on some seeds, on others less. That the block tells *kinds* apart is shown by its
+# right answers, not by arrows.</details>
 # <details><summary>C. Neither does: most of the canvas is paper.</summary>
 #
-# Paper has next to no features, so it draws no arrows.</details>
+# Some arrows do end on paper, mostly beside a digit, whose ink such a place still sees within its 15 pixels. But ink is hit more
+# often than its share.</details>
 
 
 # %%
@@ -468,7 +488,12 @@ before, after = mean(untrained), on_the_other_digit(with_block)
 
 # %% tags=["nbval-check-output"]
 claim("09.k", "strongest arrows of the trained block that end on the other digit, over chance", after, at_least=1.2)
-claim("09.l", "the same for blocks that were never trained: mean of eight", before, at_least=1.2)
+claim(
+    "09.l",
+    "strongest arrows of blocks never trained that end on the other digit, over chance: mean of eight",
+    before,
+    at_least=1.2,
+)
 
 # %% [markdown] tags=["predict"]
 # ## 7 Take it away again
@@ -507,7 +532,8 @@ claim("09.m", "no attention, but the largest value in place of the mean: right a
 #
 # To name the class of each *pixel*, it helps to know what else is there: a blur beside a sail is water. **Co-occurrent features**
 # ask for each place $i$ how likely $j$ occurs with it. One softmax of a product can say little, since its scores have rank
-# $d_k$ at most; so several are **mixed**, each from a part of the features, with shares $\pi$ that the picture chooses:
+# $d_k$ at most; so several are **mixed**, each from a part of the features, with shares $\pi$ that the picture chooses. Here $z$
+# is an embedding, and no longer what a block gives:
 #
 # $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
 # \pi = \mathrm{softmax}_m(W_\pi \bar z) \qquad z = W_k x$$
@@ -604,24 +630,39 @@ claim("09.o", "rank of the logarithm of the weights, two softmaxes mixed", ranks
 #
 # **Where the decks and the code part ways**, each by a number:
 #
+# - *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, with a column of x for each place. The softmax is then
+#   N × N and $W_g x$ is d × N: the product does not conform (09.EE-order). Meant is $W_g x\, \mathrm{softmax}(\dots)^\top$
+#   (09.EE-meant).
 # - *EE*, figure 2: "the dot-product version can be done by replacing softmax with scaling by 1/N". So it can, but then the matrix
 #   of all pairs that the figure draws is not needed any more (09.d).
 # - *EE*: blocks "get improvements". Here one does, over more convolutions too, and yet the pool alone would have done (09.m).
 # - *EE*, figure 2 calls θ, φ and g convolutions of 1 × 1 × 1. They are linear layers at each place, with the same numbers.
 #
-# **What this lecture does not show.** One seed is trained here, on three kinds of digits; thresholds were tried on others. Frames
-# were not trained on films: the space-time block is shown by its gradient. That co-occurrent features help segmentation is the
-# paper's result, not ours.
+# **What this lecture does not show.** One seed is trained here, on three kinds of digits; thresholds were tried on others. No
+# network was trained on films: the space-time block is shown by its gradient. That co-occurrent features help segmentation is
+# the paper's result, not ours.
 
 # %%
 places = torch.randn(1, 4, 3, 5, 7, generator=generator)
 kernel = torch.randn(6, 4, generator=generator)
 as_convolution = F.conv3d(places, kernel[:, :, None, None, None])
 as_layer = (places.flatten(2).mT @ kernel.mT).mT.unflatten(2, (3, 5, 7))
+columns = torch.randn(13, 35, generator=generator)
+softmax = ((W_theta @ columns).mT @ (W_phi @ columns)).softmax(-1)
+values = W_g @ columns
+as_meant = (values @ softmax.mT).mT
 
 # %% tags=["nbval-check-output"]
 gap = (as_convolution - as_layer).abs().max().item()
 claim("09.EE", "a convolution of 1 × 1 × 1 and a linear layer at each place differ by", gap, at_most=1e-5)
+claim(
+    "09.EE-order",
+    "softmax((W_θ x)ᵀ(W_φ x)) W_g x of 35 places, as the deck writes it: its last product conforms",
+    softmax.shape[1] == values.shape[0],
+    equals=False,
+)
+gap = (as_meant - non_local_embedded_gaussian(columns.mT, W_theta, W_phi, W_g)[0]).abs().max().item()
+claim("09.EE-meant", "W_g x softmax(…)ᵀ and the embedded Gaussian of section 2 differ by", gap, at_most=1e-4)
 
 # %% tags=["ledger"]
 ledger()

@@ -41,6 +41,12 @@ def divides_by_the_queries(theta, phi, g):
     return _mixed(theta, phi, g, theta.shape[-2])
 
 
+def divides_by_the_batch(theta, phi, g):
+    """You divide by len(φ), which is the number of pictures. N is the number of places that are asked: the last axis but
+    one."""
+    return _mixed(theta, phi, g, len(phi))
+
+
 def divides_by_the_width(theta, phi, g):
     """You divide by d_k, the features of a product. C(x) = N makes a mean over the places out of the sum; the width has no
     part in it."""
@@ -125,6 +131,7 @@ WRONG = (
     multiplies_from_the_left,
     forgets_to_divide,
     divides_by_the_queries,
+    divides_by_the_batch,
     divides_by_the_width,
     divides_both_factors,
     adds_up_the_batch,

@@ -99,6 +99,22 @@ def chooses_from_the_largest(x, W_k, W_v, W_pi):
     return _features(x, W_k, W_v, W_pi, lambda z, W: (z.amax(-2) @ W.mT).softmax(-1))
 
 
+def chooses_from_the_sum(x, W_k, W_v, W_pi):
+    """You add z up over the places and do not divide by their number. Then a larger picture chooses more sharply, and one part
+    takes all; z̄ is the mean."""
+    return _features(x, W_k, W_v, W_pi, lambda z, W: (z.sum(-2) @ W.mT).softmax(-1))
+
+
+def reshapes_into_parts(x, W_k, W_v, W_pi):
+    """You reshape (N, d_k) to (n_mix, N, d) at once. Nothing moves in memory by this, so that your parts are runs of places;
+    part the features first, then exchange the axes."""
+    z, n_mix = x @ W_k.mT, len(W_pi)
+    parts = z.reshape(*z.shape[:-2], n_mix, z.shape[-2], -1)
+    softmaxes = (parts @ parts.mT / math.sqrt(len(W_k))).softmax(-1)
+    weights = (_shares(z, W_pi)[..., None, None] * softmaxes).sum(-3)
+    return Attended(weights @ (x @ W_v.mT), weights)
+
+
 def chooses_once_for_all(x, W_k, W_v, W_pi):
     """You average π over the batch. Each picture should choose for itself; in yours the shares depend on which other pictures
     stand beside it. One picture alone hides this."""
@@ -162,6 +178,8 @@ WRONG = (
     leaves_the_shares_raw,
     lets_each_place_choose,
     chooses_from_the_largest,
+    chooses_from_the_sum,
+    reshapes_into_parts,
     chooses_once_for_all,
     cuts_every_other_feature,
     hands_over_the_input,

@@ -35,13 +35,14 @@ def _seen(tokens, W_theta, W_phi, W_g, W_z):
     return non_local_embedded_gaussian(tokens, W_theta, W_phi, W_g).context @ W_z.mT
 
 
-def keeps_the_times_apart(x, *weights):
+def keeps_the_times_apart(x, W_theta, W_phi, W_g, W_z):
     """You attend within each picture of a film by itself. A pixel cannot see what was before or comes after; all places of all
     times belong into one softmax. A single picture hides this."""
-    if x.dim() < 5:
-        return x + _map(_seen(_tokens(x), *weights), x)
-    frames = rearrange(x, "B C T H W -> B T (H W) C")
-    return x + rearrange(_seen(frames, *weights), "B T (H W) C -> B C T H W", H=x.shape[3])
+    is_film = x.dim() == 5
+    pixels = x.flatten(3) if is_film else x.flatten(2)
+    tokens = pixels.movedim(1, -1)
+    context, _ = non_local_embedded_gaussian(tokens, W_theta, W_phi, W_g)
+    return x + (context @ W_z.mT).movedim(-1, 1).reshape(x.shape)
 
 
 def looks_along_time_only(x, *weights):
@@ -100,6 +101,19 @@ def scales_the_scores(x, W_theta, W_phi, W_g, W_z):
     """You divide the scores by √d_k. This paper does not: its weights are those of the plain product."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map(attend(theta @ phi.mT / len(W_theta) ** 0.5, g).context @ W_z.mT, x)
+
+
+def normalises_over_those_who_ask(x, W_theta, W_phi, W_g, W_z):
+    """You normalise over i, the places that ask. Each place shares out a weight of 1 among those that it looks at: the softmax
+    runs along the last axis, over j."""
+    theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
+    return x + _map((theta @ phi.mT).softmax(-2) @ g @ W_z.mT, x)
+
+
+def takes_no_softmax(x, W_theta, W_phi, W_g, W_z):
+    """You divide the products by N and take no softmax. That is the dot-product form; this block is the embedded Gaussian's."""
+    theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
+    return x + _map(theta @ phi.mT / theta.shape[1] @ g @ W_z.mT, x)
 
 
 def cuts_off_below_zero(x, *weights):
@@ -163,6 +177,8 @@ WRONG = (
     forgets_the_input,
     lets_the_pictures_meet,
     scales_the_scores,
+    normalises_over_those_who_ask,
+    takes_no_softmax,
     cuts_off_below_zero,
     hands_all_the_same,
     overwrites_the_input,

@@ -73,6 +73,11 @@ def bends_the_context(theta, phi, g, w_f):
     return Attended((weights @ g).relu(), weights)
 
 
+def divides_by_the_root(theta, phi, g, w_f):
+    """You divide the scores by √d_k. Scaled dot-product attention does that; here w_f is learned and sets the size itself."""
+    return _attended((_pairs(theta, phi, w_f) / theta.shape[-1] ** 0.5).relu() / phi.shape[-2], g)
+
+
 def takes_a_softmax(theta, phi, g, w_f):
     """You put a softmax over the ReLU. This form divides by the number of keys instead, so its weights may all be 0; and where
     a place wants nothing at all, yours looks everywhere."""
@@ -146,6 +151,7 @@ WRONG = (
     forgets_the_relu,
     bends_each_part,
     bends_the_context,
+    divides_by_the_root,
     takes_a_softmax,
     takes_a_sigmoid,
     forgets_to_divide,
