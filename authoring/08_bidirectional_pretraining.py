@@ -15,7 +15,7 @@
 #
 # **The claim.** A small BERT that has restored masked pieces of two thousand names, without a single label, learns from five labels a language to tell
 # eight languages apart: far better than the same network from scratch, and better than TF-IDF with the same labels. With shuffled labels it is at
-# chance. BERT's second task, next sentence, is learned too, and *harms* the first: that is measured as well.
+# chance. BERT's second task, next sentence, is learned too and does not help here: that is measured as well.
 #
 # **You need** lectures 04 (self-attention), 05 (the Transformer) and 07 (language models). **Time:** about 90 minutes. {measured}
 #
@@ -69,7 +69,7 @@ from course_lib.datasets.display_names import LANGUAGES
 from course_lib.exercises import check
 from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead, TagHead, best_span
 from course_lib.models.bert_heads import BertStates
-from course_lib.objectives import Masked, SentencePairs
+from course_lib.objectives import Masked, Segmented, SentencePairs
 from course_lib.shapes import Lengths, Tokens
 from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, record, show
 from course_lib.training import batches, train
@@ -104,7 +104,7 @@ print(f"{len(names.train):,} names to learn from, {len(names.test)} to test on, 
 for name in names.train[::250]:
     print(f"{LANGUAGES[name.language]}  {name.text}")
 
-# %% tags=["nbval-check-output"]
+# %%
 gap = " " * 4
 letters = Vocabulary.of([gap.join(texts)])
 
@@ -119,7 +119,9 @@ def missing_letter(order):
 
 
 one_side, both_sides = missing_letter([0, 1, 2, 3, 4]), missing_letter([0, 4, 1, 3, 2])
-print("the four before, two on either side")
+print(f"a missing letter costs {one_side:.2f} bits from the four before it, {both_sides:.2f} from two on either side")
+
+# %% tags=["nbval-check-output"]
 claim(
     "08.a",
     "bits that a missing letter costs more from four letters before it than from two on either side",
@@ -252,7 +254,8 @@ mlm_loss = check("08.3", mlm_loss)
 #
 # $$h_0 = \mathrm{Norm}(E_{\text{token}} + S_{\text{segment}} + P_{\text{position}})$$
 #
-# `begin` is the index of [CLS], `separate` that of [SEP]. Results: tokens (T,), segments (T,), 0 up to and with the first [SEP], then 1.
+# `begin` is the index of [CLS], `separate` that of [SEP]. The result is `Segmented(tokens, segments)`, integers (T,) each: the segments are 0 up to and with the [SEP] behind the first
+# sentence, then 1. A second sentence may be missing (None), or be there without a word.
 
 # %% exercise="08.4" difficulty="●●○" minutes=10
 from course_lib.objectives import segment_input
@@ -263,7 +266,7 @@ segment_input = check("08.4", segment_input)
 # %% [markdown]
 # ### Bug hunt
 #
-# It finds the border between the sentences by itself, and on every text of your own it looks right. Which property breaks, and what text would show it? Say it before you run the
+# It finds the border between the sentences by itself, and on ordinary texts it looks right. Which property breaks, and what text would show it? Say it before you run the
 # check; then mend it.
 
 # %% exercise="08.4" bug="looks_for_the_separator"
@@ -287,6 +290,8 @@ mended = check("08.4", mended)
 # | `document` | (n,): the document of each sentence, any integers |
 # | `coins`, `picks` | (n_pairs,) in 0…1 |
 # | result | `SentencePairs(first, second, follows)`, (n_pairs,) each |
+#
+# Take it as given that there are as many coins and picks as pairs, and a second document: the errors that the docstring names are never asked for.
 
 # %% exercise="08.5" difficulty="●●●" minutes=20
 from course_lib.objectives import nsp_pairs
@@ -442,7 +447,8 @@ from course_lib.models import classification_head
 classification_head = check("08.6", classification_head)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Forty labelled names, five in each of eight languages; chance is one in eight. Order: a BERT from scratch, TF-IDF of letter groups (a linear model), a pre-trained BERT.
+# **Predict.** Forty labelled names, five in each of eight languages; chance is one in eight. Order: a BERT from scratch, TF-IDF of letter groups (a linear model), a pre-trained BERT. The first may
+# train on them for 150 steps, the last for 60.
 #
 # <details><summary>A. TF-IDF, then the two BERTs: forty labels are too few for a network.</summary>
 #
@@ -562,7 +568,7 @@ claim(
     "08.k",
     "with shuffled labels: languages told rightly, mean of the seeds; chance is 0.125",
     of["pre-trained, labels shuffled"],
-    at_most=0.27,
+    at_most=0.24,
 )
 
 # %% [markdown] tags=["predict"]
@@ -640,9 +646,9 @@ claim(
 # <details><summary>B. It helps a little: more training signal.</summary>
 #
 # The signal costs something. Half of the passages now stand beside a stranger, and the masked words find less help there.</details>
-# <details><summary>C. It harms.</summary>
+# <details><summary>C. It does not help.</summary>
 #
-# Yes, on average. The published BERT kept the task; RoBERTa measured it again, on full-length text, and dropped it (Liu et al., table 2).</details>
+# Yes: there is no gain, rather a small loss on average, and a single seed may go either way. The published BERT kept the task; RoBERTa measured it again, on full-length text, and dropped it (Liu et al., table 2).</details>
 
 # %%
 with_next = {seed: pretrain(seed, next_sentence=True)[0] for seed in SEEDS[:2]}
@@ -663,9 +669,9 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-harm = mean(languages["masked words"]) - mean(languages["and next sentence"])
+gained = mean(languages["and next sentence"]) - mean(languages["masked words"])
 claim("08.n", "new pairs told apart: mean of the seeds; a coin has 0.5", mean(told), at_least=0.57)
-claim("08.o", "what next sentence takes from the languages told rightly, mean over seeds and labels", harm, at_least=-0.02)
+claim("08.o", "what next sentence adds to the languages told rightly, mean over seeds and labels", gained, at_most=0.04)
 
 # %% [markdown]
 # ## 8 A head for every task
@@ -680,14 +686,14 @@ claim("08.o", "what next sentence takes from the languages told rightly, mean ov
 # steps.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Which of the two gains more from pre-training?
+# **Predict.** Which of the two gains from pre-training?
 #
-# <details><summary>A. The tags: every piece brings a label.</summary>
+# <details><summary>A. The spans alone: for the tags, every piece of a text brings a label.</summary>
 #
-# They gain too. But the pieces of forty names are few, and what a piece tells of its language the head must learn for each.</details>
-# <details><summary>B. The spans.</summary>
+# So it does, but the pieces of forty names are few, and of all others a fresh encoder knows nothing.</details>
+# <details><summary>B. Both.</summary>
 #
-# Yes, here: to find the border between two languages, it helps to have read both.</details>
+# Yes. A pre-trained encoder knows which pieces go together in a language, and both tasks ask for just that.</details>
 # <details><summary>C. Neither: the heads are new in both cases.</summary>
 #
 # The heads are the smallest part.</details>
@@ -772,13 +778,13 @@ claim(
     "08.p",
     "pieces tagged with their language: pre-trained less from scratch, equal steps",
     found["tags, pre-trained"] - found["tags, from scratch"],
-    at_least=-0.03,
+    at_least=0.02,
 )
 claim(
     "08.q",
     "answers found from first to last piece: pre-trained less from scratch, equal steps",
     found["spans, pre-trained"] - found["spans, from scratch"],
-    at_least=0.0,
+    at_least=0.03,
 )
 
 # %% [markdown]
@@ -924,8 +930,8 @@ else:
 # It sees it, and was never asked for it. Nothing in the training ties the last state of a visible word to that word.</details>
 # <details><summary>B. Hardly anything: asked for a visible word, it says something else.</summary>
 #
-# Yes. Its states are trained at [MASK] alone, and a task's texts hold no [MASK]. The words that stay and those that are exchanged make the model answer everywhere. What that costs a task differs
-# from seed to seed: fine-tuning mends some of it.</details>
+# Yes. Its states are trained at [MASK] alone. The words that stay and those that are exchanged make the model answer everywhere. A task's texts hold no [MASK], but fine-tuning trains
+# the states anew: what is lost there is another question, and one model of each kind, as here, does not settle it.</details>
 # <details><summary>C. It fails altogether and trains to nothing.</summary>
 #
 # It trains well; its loss is about that of the others. The difference hides where the loss never looks.</details>
@@ -968,7 +974,7 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "08.t",
-    "probability of a piece that is seen: 80/10/10 over always [MASK]",
+    "probability of a piece that is seen: 80/10/10 over always [MASK], one model of each",
     seen_words["80/10/10"] / seen_words["always [MASK]"],
     at_least=4,
 )
@@ -980,9 +986,9 @@ claim(
 )
 claim(
     "08.v",
-    "languages told rightly from five labels, 80/10/10 less always [MASK]: mean of three draws",
+    "languages told rightly from five labels, 80/10/10 less always [MASK]: one model of each, three draws, no verdict",
     mean(few[:3]) - mean(few[3:]),
-    at_least=-0.08,
+    between=(-0.2, 0.6),
 )
 
 # %% [markdown] tags=["quiz"]
@@ -1014,9 +1020,9 @@ claim(
 #
 # **Question 3.** Your fine-tuned BERT is at chance with shuffled labels. What does that tell you?
 #
-# <details><summary>A. That the test names do not leak their labels into the training by another way.</summary>
+# <details><summary>A. That its answers with the right labels came from these labels.</summary>
 #
-# Right: with a leak it would stay above chance. It says nothing about how good the model is.</details>
+# Right: same network, same texts, same steps, and nothing is left. It does not show that no test name stands among the labelled ones: shuffled, those would be learned wrongly too.</details>
 # <details><summary>B. That pre-training was useless.</summary>
 #
 # No network can learn to answer what the labels do not hold.</details>
@@ -1048,8 +1054,8 @@ claim(
 # - *IT*: BERT masks "random words (N-grams/sentences)": pieces of words, each by itself; whole words and spans came later, sentences never.
 # - *CS* cites BERT as EMNLP 2018. It appeared at NAACL 2019.
 #
-# **What this lecture does not show.** Two thousand names are no corpus, and the heads show nothing of what Clark et al. found. That next sentence harms is measured for *these* passages, where
-# strangers speak another language. TF-IDF is not far behind. And neither tags nor spans are solved: both heads are shown at work after few steps.
+# **What this lecture does not show.** Two thousand names are no corpus, and the heads show nothing of what Clark et al. found. That next sentence does not help is measured for *these*
+# passages, where strangers speak another language. TF-IDF is not far behind. And neither tags nor spans are solved: both heads are shown at work after few steps.
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])

@@ -179,7 +179,13 @@ exercise = Exercise(
         Property(
             "same weight",
             "Every chosen word weighs the same, whichever text it stands in.",
-            lambda draw: [_asked(draw, "xxxxxxx", "..x....", ".xx...x"), _asked(draw, "x.x", "...")],
+            lambda draw: [_asked(draw, "xxxxxxx", "..x....", ".xx...x")],
+            needs=("mean",),
+        ),
+        Property(
+            "empty text",
+            "A text of which nothing is asked adds nothing and does not count.",
+            lambda draw: [_asked(draw, "x.x", "..."), _asked(draw, ".....", "xxx.x", ".....")],
             needs=("mean",),
         ),
         Property("nothing", "The mean of nothing is NaN.", lambda draw: [_asked(draw, "...", "...")], needs=("mean",)),

@@ -1,9 +1,12 @@
 """Exercise 08.4, segment_input: what students answer, wrong and right."""
 
+from functools import partial
+
 import torch
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
-from course_lib.exercises.judge import right_result
+from course_lib.exercises.judge import Miss, right_result, runs
+from course_lib.exercises.outcome import Outcome, tensors_in
 from course_lib.objectives import segment_input
 
 HINTS = (
@@ -11,10 +14,7 @@ HINTS = (
         "Write tokens and segments of the sentences (7, 8) and (9) below each other, with [CLS] = 1 and [SEP] = 2. To which "
         "sentence does each [SEP] belong? And what is there if the second sentence is there but has no words?"
     ),
-    (
-        "Build it from two stretches: [CLS] first [SEP] with segment 0, and second [SEP] with segment 1. The second stretch is "
-        "missing only where `second is None`."
-    ),
+    "Build it from two stretches: [CLS] first [SEP] with segment 0, and second [SEP] with segment 1, but not where it is None.",
     (
         "`torch.cat` joins `first.new_tensor([begin])`, `first`, `first.new_tensor([separate])`. The segments come from the "
         "lengths of the two stretches, never from looking for a [SEP] among the tokens: `zeros_like` and `ones_like` of each."
@@ -82,7 +82,8 @@ def gives_every_separator_to_the_first(first, second, begin, separate):
 def looks_for_the_separator(first, second, begin, separate):
     """You look for the first [SEP] among the tokens and let segment 1 begin behind it. Where the first sentence itself holds
     this token, that is too early; the length of the first sentence says where it ends."""
-    tokens, _ = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
+    marks = first.new_tensor([begin]), first.new_tensor([separate])
+    tokens = torch.cat([marks[0], first, marks[1], *(() if second is None else (second, marks[1]))])
     end = (tokens == separate).nonzero()[0]
     return tokens, (torch.arange(len(tokens)) > end).long()
 
@@ -96,7 +97,7 @@ def counts_the_separators(first, second, begin, separate):
 
 
 def counts_segments_from_one(first, second, begin, separate):
-    """You call the segments 1 and 2. They are indices of rows in a table of two, which are counted from 0."""
+    """You call the segments 1 and 2. They are the rows of a table of two, which are counted from 0."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, segments + 1
 
@@ -112,6 +113,17 @@ def closes_a_sentence_that_is_not_there(first, second, begin, separate):
     """You take None for a sentence without words, and close it with a [SEP] of segment 1. Without a second sentence the input
     ends behind the first [SEP]."""
     return _laid_out(_tokens(begin, first, separate), _tokens([] if second is None else second, separate))
+
+
+def makes_segments_of_floats(first, second, begin, separate):
+    """Your segments are floating-point numbers. Only integers pick rows of a table: take `zeros_like` of the tokens."""
+    tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
+    return tokens, segments.float()
+
+
+def asks_whether_a_sentence_is_true(first, second, begin, separate):
+    """You ask `if second`. A tensor of several words is neither true nor false, so this fails; ask `second is None`."""
+    return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if second else None)
 
 
 def drops_an_empty_sentence(first, second, begin, separate):
@@ -165,6 +177,8 @@ WRONG = (
     counts_segments_from_one,
     knows_one_segment_only,
     closes_a_sentence_that_is_not_there,
+    makes_segments_of_floats,
+    asks_whether_a_sentence_is_true,
     drops_an_empty_sentence,
 )
 RIGHT = (by_python_lists, by_filling_in, sentence_by_sentence)
@@ -195,21 +209,26 @@ def _lone(draw: Draw) -> list[Call]:
     return [_call(draw, 1, None), _call(draw, draw.sizes(1)[0], None)]
 
 
+def _same_tokens(expected: Outcome, got: Outcome, but_marks: bool = False) -> Miss | None:
+    """Hold where the tokens are right, whatever the segments are; `but_marks` looks at the words alone."""
+    if (failure := runs(expected, got)) is not None:
+        return failure
+    want, have = (next(tensors_in(o.results), torch.empty(0)).flatten().tolist() for o in (expected, got))
+    marks = (want[0], want[-1]) if but_marks else ()
+    same = [token for token in want if token not in marks] == [token for token in have if token not in marks]
+    return None if same else Miss("tokens is wrong.")
+
+
 exercise = Exercise(
     id="08.4",
     title="One sentence or two, as BERT reads them",
     reference=segment_input,
     properties=(
         runs_on(lambda draw: [*_lone(draw), *_pairs(draw)]),
-        has_shape("Tokens and segments, as many of one as of the other.", _pairs),
-        Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, right_result(0), points=2),
-        Property(
-            "segments",
-            "0 from [CLS] to the first [SEP], 1 behind it to the end.",
-            _pairs,
-            right_result(1),
-            points=2,
-        ),
+        Property("words", "All words of both, in order.", _pairs, partial(_same_tokens, but_marks=True), needs=("runs",)),
+        Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, _same_tokens, 2, needs=("words",)),
+        has_shape("Tokens and segments, integers, as many of one as of the other.", _pairs),
+        Property("segments", "0 from [CLS] to the first [SEP], 1 behind it to the end.", _pairs, right_result(1), points=4),
         Property("alone", "A sentence alone: [CLS] first [SEP], all of segment 0.", _lone, points=2, needs=("runs",)),
         Property(
             "marks",
@@ -223,7 +242,7 @@ exercise = Exercise(
             lambda draw: [_call(draw, 0, None), _call(draw, 2, 0), _call(draw, 0, 3), _call(draw, 0, 0)],
             needs=("tokens", "segments", "alone"),
         ),
-        leaves_inputs(lambda draw: [*_lone(draw), *_pairs(draw)]),
+        leaves_inputs(lambda draw: [*_lone(draw), *_pairs(draw)], needs=("words",)),
     ),
     wrong=WRONG,
     right=RIGHT,
