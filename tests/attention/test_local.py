@@ -217,20 +217,6 @@ def test_queries_of_another_grid_are_refused(normal):
 
 
 @each_form
-def test_offsets_of_another_size_are_refused(normal, form):
-    *maps, rows, columns = inputs(normal, 3)
-    with pytest.raises(ValueError, match=r"3 \+ 3 features for rows and columns, the queries 7"):
-        form(*maps, rows, columns[..., :3])
-
-
-@each_form
-def test_a_window_without_a_middle_is_refused(normal, form):
-    *maps, rows, columns = inputs(normal, 3)
-    with pytest.raises(ValueError, match="must be odd and positive"):
-        form(*maps, rows[:, :2], columns[:, :2])
-
-
-@each_form
 def test_sizes_that_do_not_fit_are_refused(normal, monkeypatch, form):
     """As a student meets it, without the suite's own checks of shapes."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
@@ -241,6 +227,10 @@ def test_sizes_that_do_not_fit_are_refused(normal, monkeypatch, form):
         form(q, k, v[..., :6, :], rows, columns)
     with pytest.raises(ValueError, match="3 vectors for its rows need as many for its columns, got 5"):
         form(q, k, v, rows, normal(h, 5, d_column))
+    with pytest.raises(ValueError, match=r"3 \+ 3 features for rows and columns, the queries 7"):
+        form(q, k, v, rows, columns[..., :3])
+    with pytest.raises(ValueError, match="must be odd and positive"):
+        form(q, k, v, rows[:, :2], columns[:, :2])
 
 
 @each_form
