@@ -79,7 +79,7 @@ def spreads_over_nothing(values, W, b, u, mask=None):
     return _mix((scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1), values)
 
 
-def has_no_tanh(values, W, b, u, mask=None):
+def leaves_the_tanh_out(values, W, b, u, mask=None):
     """You compare W h + b with the query as it is. Without the tanh, W and u are nothing but one vector, and the bias adds the
     same to all; the hidden layer is there so that a token can be judged by more than one direction."""
     return _pool((values @ W.mT + b) @ u, values, mask)
@@ -160,7 +160,7 @@ WRONG = (
     gives_padding_a_score_of_zero,
     gives_nan_for_nothing,
     spreads_over_nothing,
-    has_no_tanh,
+    leaves_the_tanh_out,
     lets_the_bias_cancel,
     asks_nothing,
     pools_the_hidden_units,
