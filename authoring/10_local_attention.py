@@ -513,8 +513,19 @@ claim(
 # figure: there too the convolution's curve lies above (10.s). The likely cause: a mean with positive weights blurs, and where a
 # pixel is one grey value, its query has little to ask with. The paper says as much of its stem, where pixels are colours:
 # attention as in eq. 3 does worse there than a convolution (section 3.2).
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Has training finished? The narrowest networks train once more, three times as long.
 #
-# But neither has finished learning. Take the narrowest networks and train them three times as long:
+# <details><summary>A. Yes: both stay where they are.</summary>
+#
+# Neither does. The next cell prints how far each goes on.</details>
+# <details><summary>B. Both gain, and the convolution still leads.</summary>
+#
+# Yes (10.v, 10.w). Both were stopped early.</details>
+# <details><summary>C. Local attention overtakes: it only needed time.</summary>
+#
+# It gains a good deal, but not that much in this time.</details>
 
 # %%
 long = {kind: fit(kind, WIDTHS[0], SEEDS[0], 3 * STEPS)[1] for kind in KINDS[:2]}
