@@ -92,7 +92,8 @@ def same_gradients(expected: Outcome, got: Outcome) -> Miss | None:
         return Miss(
             "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, `torch.tensor`)."
         )
-    for name, want, have in zip(expected.differentiated, expected.gradients or (), got.gradients, strict=True):
+    names = [name for argument in expected.arguments for name in argument.differentiated]
+    for name, want, have in zip(names, expected.gradients or (), got.gradients, strict=True):
         if not is_close(want, have):
             return Miss(f"The gradient with respect to `{name}` is wrong.", _first_difference(want, have))
     return None
@@ -103,7 +104,7 @@ def unchanged(expected: Outcome, got: Outcome) -> Miss | None:
     if isinstance(got.error, TimedOut):
         return runs(expected, got)
     if got.changed:
-        changed = ", ".join(f"`{expected.parameters[i]}`" for i in got.changed)
+        changed = ", ".join(f"`{expected.arguments[i].name}`" for i in got.changed)
         return Miss(f"The call changes {changed}: something works in place (`+=`, `masked_fill_`, `x[...] = …`).")
     return None
 

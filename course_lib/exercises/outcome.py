@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,12 +22,16 @@ class NotAFunction(TypeError):
     """What was handed in as an answer cannot be called."""
 
 
+class Argument(NamedTuple):
+    """What a function calls an argument, and each tensor in it that `gradients` belong to."""
+
+    name: str
+    differentiated: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. `results` is None where it raised or returned None.
-
-    `parameters` names the arguments, where the function tells; `differentiated` names the tensors that `gradients` belong to.
-    """
+    """What one call did. `results` is None where it raised or returned None."""
 
     results: tuple[object, ...] | None
     names: tuple[str, ...] = ()
@@ -35,8 +40,7 @@ class Outcome:
     changed: tuple[int, ...] = ()
     gradients: tuple[Tensor, ...] | None = None
     called: frozenset[str] = frozenset()
-    parameters: tuple[str, ...] = ()
-    differentiated: tuple[str, ...] = ()
+    arguments: tuple[Argument, ...] = ()
 
     @property
     def not_started(self) -> bool:
@@ -98,9 +102,8 @@ def observe(
         raise
     except BaseException as error:
         return Outcome(None, error=error, where=_where(error), called=frozenset(called))
-    parameters = _parameters(answer, len(given))
-    differentiated = tuple(_differentiated(parameters, given))
-    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), parameters, differentiated)
+    arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
+    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), arguments)
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -136,10 +139,9 @@ def _parameters(answer: Callable[..., object], n: int) -> tuple[str, ...]:
     return (*known, *(f"argument {i + 1}" for i in range(len(known), n)))
 
 
-def _differentiated(parameters: Sequence[str], given: Call) -> Iterator[str]:
-    for name, value in zip(parameters, given, strict=True):
-        inputs = [t for t in tensors_in(value) if t.requires_grad]
-        yield from (name if isinstance(value, Tensor) else f"{name}[{i}]" for i in range(len(inputs)))
+def _argument(name: str, value: object) -> Argument:
+    n = sum(t.requires_grad for t in tensors_in(value))
+    return Argument(name, tuple(name if isinstance(value, Tensor) else f"{name}[{i}]" for i in range(n)))
 
 
 def _results(returned: object) -> tuple[object, ...]:
