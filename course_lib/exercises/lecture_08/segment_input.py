@@ -225,9 +225,9 @@ exercise = Exercise(
     reference=segment_input,
     properties=(
         runs_on(lambda draw: [*_lone(draw), *_pairs(draw)]),
+        has_shape("Tokens and segments, integers, as many of one as of the other.", _pairs),
         Property("words", "All words of both, in order.", _pairs, partial(_same_tokens, but_marks=True), needs=("runs",)),
         Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, _same_tokens, 2, needs=("words",)),
-        has_shape("Tokens and segments, integers, as many of one as of the other.", _pairs),
         Property("segments", "0 from [CLS] to the first [SEP], 1 behind it to the end.", _pairs, right_result(1), points=4),
         Property("alone", "A sentence alone: [CLS] first [SEP], all of segment 0.", _lone, points=2, needs=("runs",)),
         Property(
