@@ -9,6 +9,7 @@ import torch
 
 from course_lib.attention import Attended, attend, attention_over_image, scaled_dot_product_attention
 from course_lib.exercises import verdict
+from course_lib.exercises.outcome import observe
 from course_lib.primitives import bptt_step, carousel_gradient, clip_gradients, lstm_step, rnn_step
 from tests.exercises.answers.unusual import failing, raises
 
@@ -120,6 +121,24 @@ def test_an_argument_changed_in_place_is_named_and_costs_a_point():
     found = verdict("01.1", answer)
     assert "inputs" in failing(found)
     assert "The call changes `b`" in found.message
+
+
+def test_the_argument_whose_gradient_is_wrong_is_named():
+    found = verdict("01.1", lambda x, h, W, U, b: rnn_step(x, h, W, U.detach(), b))
+    assert failing(found) == ["gradient"]
+    assert "The gradient with respect to `U` is wrong" in found.message
+
+
+def test_arguments_have_the_names_of_the_function_or_numbers():
+    x, y = torch.ones(2), [torch.ones(2), torch.ones(3)]
+    named = observe(lambda first, rest: first.sum() + rest[1].sum(), (x, y), gradients=True)
+    assert named.arguments == (("first", ("first",)), ("rest", ("rest[0]", "rest[1]")))
+    assert [name for name, _ in observe(torch.relu, (x,)).arguments] == ["argument 1"]
+    assert [name for name, _ in observe(lambda first, *rest: first, (x, x, x)).arguments] == [
+        "first",
+        "argument 2",
+        "argument 3",
+    ]
 
 
 @pytest.mark.parametrize("change", [list.clear, list.reverse, lambda g: g.append(g[0]), lambda g: g.__setitem__(0, None)])

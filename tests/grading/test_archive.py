@@ -155,10 +155,10 @@ def test_an_encrypted_member_is_refused_with_what_to_do(tmp_path):
 
 
 def test_a_zip_that_a_student_handed_in_is_opened_once(tmp_path):
-    inner = in_memory({"work/x.ipynb": b"mine", "again.zip": in_memory({"y.ipynb": b""})})
+    inner = in_memory({"week_1/x.ipynb": b"mine", "again.zip": in_memory({"y.ipynb": b""})})
     with Archive(zipped(tmp_path / "in.zip", {"ada_1_2_hw.zip": inner, "bob_3_4_hw.zip": b"no zip"})) as archive:
         (entry,) = archive.entries
-        assert (entry.source, entry.inside, entry.read()) == ("ada_1_2_hw.zip/work/x.ipynb", 2, b"mine")
+        assert (entry.source, entry.inside, entry.read()) == ("ada_1_2_hw.zip/week_1/x.ipynb", 2, b"mine")
         assert [parts[0] for parts, _ in archive.refused] == ["ada_1_2_hw.zip", "bob_3_4_hw.zip"]
 
 
