@@ -55,10 +55,7 @@ class Verdict:
 
 def judge(exercise: Exercise, answer: object, seed: int = 0) -> Verdict:
     """Judge an answer to an exercise on the inputs that `seed` draws."""
-    with guarded():
-        questions = Questions(exercise, seed)
-        outcomes = watch(answer, questions.calls, questions.n_first, exercise.forbids)
-    return questions.judge(outcomes)
+    return Questions(exercise, seed).put_to(answer)
 
 
 class Questions:
@@ -70,7 +67,9 @@ class Questions:
     def __init__(self, exercise: Exercise, seed: int) -> None:
         """Draw the calls of every property, smallest first."""
         self.exercise = exercise
-        self.asked = [(prop, call) for prop in exercise.properties for call in sorted(exercise.calls(prop, seed), key=_size)]
+        with guarded():
+            calls = {prop.name: sorted(exercise.calls(prop, seed), key=_size) for prop in exercise.properties}
+        self.asked = [(prop, call) for prop in exercise.properties for call in calls[prop.name]]
         self._known: dict[Answer, dict[str, list[Outcome]]] = {}
 
     @property
@@ -82,6 +81,12 @@ class Questions:
     def n_first(self) -> int:
         """How many calls stand first: an answer that gives no result on one of them is asked no more."""
         return sum(not prop.needs for prop, _ in self.asked)
+
+    def put_to(self, answer: object) -> Verdict:
+        """Observe an answer on the calls, here and now, and judge it."""
+        with guarded():
+            outcomes = watch(answer, self.calls, self.n_first, self.exercise.forbids)
+        return self.judge(outcomes)
 
     def judge(self, outcomes: Sequence[Outcome], shown: Callable[[object], str] | None = None) -> Verdict:
         """Judge what an answer did on the calls, or on the first of them; `shown` writes an argument of the smallest input."""

@@ -1,9 +1,12 @@
 """Answers that the bank does not hold: still refused, still told the right thing, or nothing."""
 
+from functools import cache
+
 import jaxtyping
 import pytest
 
-from course_lib.exercises import exercise, exercises, verdict
+from course_lib.exercises import exercise, exercises
+from course_lib.exercises.verdict import Questions
 from tests.exercises.answers import (
     lecture_01,
     lecture_02,
@@ -50,9 +53,14 @@ def misconceptions(id):
     return {wrong.__name__: " ".join(wrong.__doc__.split()) for wrong in exercise(id).wrong}
 
 
+@cache
+def questions(id, seed):
+    return Questions(exercise(id), seed)
+
+
 @pytest.mark.parametrize(("id", "answer"), STRANGERS, ids=[answer.__name__ for _, answer in STRANGERS])
 def test_a_wrong_answer_that_the_bank_does_not_know_is_refused(id, answer):
-    assert [seed for seed in range(5) if verdict(id, answer, seed).passed] == []
+    assert [seed for seed in range(5) if questions(id, seed).put_to(answer).passed] == []
 
 
 def test_each_exercise_is_tried_by_three_strangers():
@@ -63,7 +71,7 @@ def test_each_exercise_is_tried_by_three_strangers():
 @pytest.mark.parametrize(("id", "answer", "wrong"), RELATIVES, ids=[answer.__name__ for _, answer, _ in RELATIVES])
 def test_a_mistake_of_the_bank_in_other_words_gets_its_message(id, answer, wrong):
     for seed in range(5):
-        assert verdict(id, answer, seed).misconception == misconceptions(id)[wrong]
+        assert questions(id, seed).put_to(answer).misconception == misconceptions(id)[wrong]
 
 
 @pytest.mark.parametrize(
@@ -73,13 +81,13 @@ def test_of_two_mistakes_at_once_one_is_told_or_none(id, answer, both):
     assert both <= misconceptions(id).keys()
     allowed = {None} | {misconceptions(id)[name] for name in both}
     for seed in range(5):
-        found = verdict(id, answer, seed)
+        found = questions(id, seed).put_to(answer)
         assert not found.passed
         assert found.misconception in allowed
 
 
 def test_of_two_mistakes_one_is_often_told():
-    told = [verdict(id, answer).misconception is not None for id, answer, _ in TWO_MISTAKES]
+    told = [questions(id, 0).put_to(answer).misconception is not None for id, answer, _ in TWO_MISTAKES]
     assert sum(told) >= 6
 
 
@@ -94,7 +102,8 @@ def test_verdicts_are_the_same_with_the_types_checked_and_unchecked(asked):
     for disabled in (False, True):
         jaxtyping.config.update("jaxtyping_disable", disabled)
         try:
-            verdicts = [verdict(asked.id, answer) for answer in (asked.reference, *asked.wrong, *asked.right, *strangers)]
+            asks = Questions(asked, seed=0)
+            verdicts = [asks.put_to(answer) for answer in (asked.reference, *asked.wrong, *asked.right, *strangers)]
         finally:
             jaxtyping.config.update("jaxtyping_disable", False)
         found[disabled] = [(v.passed, v.points, v.misconception) for v in verdicts]

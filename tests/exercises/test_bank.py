@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from course_lib.exercises import Exercise, exercises, verdict
+from course_lib.exercises import Exercise, exercises
+from course_lib.exercises.verdict import Questions
 
 SEEDS = range(20)
 
@@ -14,8 +15,9 @@ def misconception(wrong):
 def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercise):
     other = []
     for seed in SEEDS:
+        questions = Questions(asked, seed)
         for wrong in asked.wrong:
-            found = verdict(asked.id, wrong, seed)
+            found = questions.put_to(wrong)
             if found.passed or found.misconception != misconception(wrong) or found.points >= found.max_points:
                 other.append((seed, wrong.__name__, found.misconception))
     assert other == []
@@ -24,16 +26,18 @@ def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercis
 def test_every_right_variant_earns_all_points(asked: Exercise):
     refused = []
     for seed in SEEDS:
+        questions = Questions(asked, seed)
         for right in (asked.reference, *asked.right):
-            found = verdict(asked.id, right, seed)
+            found = questions.put_to(right)
             if not found.passed or found.points != found.max_points or found.misconception is not None:
                 refused.append((seed, right.__name__, found.message))
     assert refused == []
 
 
 def test_a_wrong_answer_is_told_what_is_wrong_before_anything_else(asked: Exercise):
+    questions = Questions(asked, seed=0)
     for wrong in asked.wrong:
-        first, second, *_ = verdict(asked.id, wrong).message.splitlines()
+        first, second, *_ = questions.put_to(wrong).message.splitlines()
         assert first.startswith(f"{asked.id} {asked.title}: ")
         assert second == misconception(wrong)
 
