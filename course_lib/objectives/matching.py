@@ -36,10 +36,9 @@ def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tens
     real = classes >= 0
     require_queries(cost, real)
     queries = torch.full(classes.shape, -1)
-    for row, costs, here in zip(queries, cost.detach().cpu().double().numpy(), real.cpu(), strict=True):
-        (places,) = here.nonzero(as_tuple=True)
-        n, m = linear_sum_assignment(costs[:, here.numpy()])
-        row[places[m]] = torch.as_tensor(n)
+    of_objects = cost.detach().cpu().double().mT.numpy()
+    for row, costs, here in zip(queries.numpy(), of_objects, real.cpu().numpy(), strict=True):
+        row[here] = linear_sum_assignment(costs[here])[1]
     return queries.to(cost.device)
 
 

@@ -64,12 +64,12 @@ def overlap(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> O
 
     Source: Rezatofighi et al. 2019, algorithm 2, lines 2 to 6.
     """
-    first, second = a[..., :, None, :], b[..., None, :, :]
-    top_left = torch.maximum(first[..., :2], second[..., :2])
-    bottom_right = torch.minimum(first[..., 2:], second[..., 2:])
-    width, height = (bottom_right - top_left).clamp(min=0).unbind(-1)
-    shared = width * height
-    return Overlap(shared, area(first) + area(second) - shared)
+    left, top, right, bottom = a[..., :, None, :].unbind(-1)
+    left_b, top_b, right_b, bottom_b = b[..., None, :, :].unbind(-1)
+    width = torch.minimum(right, right_b) - torch.maximum(left, left_b)
+    height = torch.minimum(bottom, bottom_b) - torch.maximum(top, top_b)
+    shared = width.clamp(min=0) * height.clamp(min=0)
+    return Overlap(shared, area(a)[..., :, None] + area(b)[..., None, :] - shared)
 
 
 def iou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
@@ -102,9 +102,9 @@ def giou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Floa
     Source: Rezatofighi et al. 2019, algorithm 1.
     """
     shared, covered = overlap(a, b)
-    first, second = a[..., :, None, :], b[..., None, :, :]
-    top_left = torch.minimum(first[..., :2], second[..., :2])
-    bottom_right = torch.maximum(first[..., 2:], second[..., 2:])
-    width, height = (bottom_right - top_left).clamp(min=0).unbind(-1)
-    around = width * height
+    left, top, right, bottom = a[..., :, None, :].unbind(-1)
+    left_b, top_b, right_b, bottom_b = b[..., None, :, :].unbind(-1)
+    width = torch.maximum(right, right_b) - torch.minimum(left, left_b)
+    height = torch.maximum(bottom, bottom_b) - torch.minimum(top, top_b)
+    around = width.clamp(min=0) * height.clamp(min=0)
     return shared / torch.where(covered > 0, covered, 1.0) - (around - covered) / torch.where(around > 0, around, 1.0)

@@ -208,6 +208,12 @@ def _apart(draw: Draw) -> list[Call]:
     return [(a, _moved(_corners(draw, 1), x, y)) for x, y in ((1.1, 0.0), (0.0, 1.3), (7.0, 5.0))]
 
 
+def _on_either_side(draw: Draw) -> list[Call]:
+    """Boxes that touch and boxes that do not, the first of them once before the second and once behind it."""
+    calls = [*_touching(draw), *_apart(draw)]
+    return [*calls, *(call[::-1] for call in calls)]
+
+
 def _lists(draw: Draw) -> list[Call]:
     n, m, B = draw.sizes(3)
     return [(_corners(draw, n), _corners(draw, m)), (_corners(draw, B, n), _corners(draw, B, m))]
@@ -231,7 +237,7 @@ exercise = Exercise(
         Property("touching", "Boxes that share a part, drawn at any scale.", _touching, points=2),
         Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "touching")),
         Property("empty", "A ratio of two areas counts 0 where both are 0.", _empty, needs=("apart",)),
-        has_gradient(lambda draw: [*_touching(draw), *_apart(draw)], needs=("apart", "touching")),
+        has_gradient(_on_either_side, needs=("apart", "touching")),
         leaves_inputs(_lists),
     ),
     wrong=WRONG,
