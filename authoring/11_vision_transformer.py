@@ -15,7 +15,7 @@
 #
 # **The claim.** Cut into patches, a picture can be read as a sentence is. From two and a half thousand digits a convolutional
 # network learns more than a Vision Transformer does with at least as much arithmetic. A teacher that has seen no other labels
-# closes part of the gap, but only where it can say what the labels do not: on the pictures that it learned from it adds
+# closes much of the gap, but only where it can say what the labels do not: on the pictures that it learned from it adds
 # nothing to speak of, and one with shuffled answers teaches nothing at all.
 #
 # **You need** lecture 04 (self-attention), 05 (blocks and positions), a little about convolutions. **Time:** about 90
@@ -230,7 +230,7 @@ def by_labels(model, batch):
 def fit(model, seed, *tensors, loss=by_labels, steps=STEPS, lr=3e-3, name="ViT"):
     """Train a model on batches of 32 of the tensors."""
     stream = batches(*tensors, batch_size=32, seed=seed)
-    for _ in progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10), f"{name}, seed {seed}", total=steps):
+    for _ in progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4), f"{name}, seed {seed}", total=steps):
         pass
     return model.eval()
 
@@ -662,7 +662,8 @@ claim(
 # So let the teacher speak where labels are silent. **Five hundred** digits have a label, 3,500 more have none. The convolutions
 # learn from the five hundred, in three fifths of the ViT's steps. Then they look at all four thousand, and a ViT learns from
 # their answers alone ($\lambda = 1$, $\tau = 2$): it never sees a label. Against it stand a ViT that learns from the five
-# hundred labels, in as many steps, and two controls (two seeds; the answers are shuffled for one):
+# hundred labels, and two controls (two seeds; the answers are shuffled for one). All have the same steps, twice those of
+# section 4:
 #
 # | who teaches | what it asks |
 # | --- | --- |
@@ -675,12 +676,13 @@ claim(
 # <details><summary>A. None: a teacher with five hundred labels knows five hundred labels.</summary>
 #
 # It knows more: it was built to take a stroke for the same stroke a pixel further on. That is what it says of the others.</details>
-# <details><summary>B. Some, and the answers matter as much as the pictures.</summary>
+# <details><summary>B. A part, and most of that by the pictures: a teacher of its like would do as well.</summary>
 #
-# Yes. What a teacher of its like adds stands beside it in the figure: on two seeds, a hint and no proof.</details>
-# <details><summary>C. All of it, and more: the student has eight times the pictures.</summary>
+# More pictures help by themselves, but a teacher of its like leaves more of the gap open (11.r). The answers matter.</details>
+# <details><summary>C. Nearly all of it: the student hears the teacher on eight times the pictures.</summary>
 #
-# The student repeats the teacher's mistakes too, and has the same few steps.</details>
+# Yes (11.q). What the convolutions were built to know can be said in answers, if there are enough of them. The student's own
+# few labels could not teach it that, however often it read them.</details>
 
 
 # %%
@@ -692,15 +694,16 @@ def by_teacher(model, batch):
 
 def taught(seed, lesson, name):
     """Right answers of a ViT that learned from a lesson (4000, 10) about all pictures."""
-    return accuracy(fit(vit(seed), seed, images[learn[seed]], lesson, loss=by_teacher, name=name), seed)
+    student = fit(vit(seed), seed, images[learn[seed]], lesson, loss=by_teacher, steps=2 * STEPS, name=name)
+    return accuracy(student, seed)
 
 
 columns = ("ViT, labels", "taught by its like", "taught by convolutions", "convolutions, labels")
 five_hundred = {name: [] for name in columns}
 for seed in SEEDS[:2]:
     few = images[learn[seed][:500]], labels[learn[seed][:500]]
-    teacher = fit(cnn(seed), seed, *few, steps=3 * STEPS // 5, lr=4e-3, name="teacher")
-    alone = fit(vit(seed), seed, *few, name="ViT, 500 labels")
+    teacher = fit(cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher")
+    alone = fit(vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels")
     lesson = answers(teacher, images[learn[seed]])
     five_hundred["convolutions, labels"].append(accuracy(teacher, seed))
     five_hundred["ViT, labels"].append(accuracy(alone, seed))
@@ -723,13 +726,13 @@ claim(
     "11.q",
     "a ViT taught by those convolutions on 3,500 more pictures without a label: share of their lead that it makes up for",
     closed,
-    at_least=0.15,
+    at_least=0.35,
 )
 claim(
     "11.r",
     "taught by convolutions, a ViT over one taught by its like on the same pictures, mean of two seeds",
     level["taught by convolutions"] - level["taught by its like"],
-    between=(-0.02, 0.1),
+    at_least=0.002,
 )
 claim("11.s", "taught with the teacher's answers shuffled: right answers, where chance is 0.1", shuffled, at_most=0.25)
 

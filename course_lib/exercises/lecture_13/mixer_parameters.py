@@ -1,7 +1,6 @@
 """Exercise 13.6, mixer_parameters: what students answer, wrong and right."""
 
 import torch
-from torch import nn
 
 from course_lib.exercises.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
 from course_lib.models import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL, mixer_parameters
@@ -121,14 +120,19 @@ def by_a_list_of_shapes(d_model, d_tokens, d_channels, n_layers, n_patches, d_pa
 
 
 def by_building_it(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """The layers built on the meta device, where they take no memory, and their parameters counted."""
-    with torch.device("meta"):
-        layers = [nn.Linear(d_patch, d_model), nn.LayerNorm(d_model)]
-        layers += [nn.Linear(d_model, n_classes)] if n_classes else []
-        for _ in range(n_layers):
-            layers += [nn.LayerNorm(d_model), nn.Linear(n_patches, d_tokens), nn.Linear(d_tokens, n_patches)]
-            layers += [nn.LayerNorm(d_model), nn.Linear(d_model, d_channels), nn.Linear(d_channels, d_model)]
-    return sum(p.numel() for layer in layers for p in layer.parameters())
+    """All weights and biases made on the meta device, where they take no memory, and their numbers counted."""
+
+    def layer(n_in, n_out):
+        return [torch.empty(n_out, n_in, device="meta"), torch.empty(n_out, device="meta")]
+
+    def norm():
+        return [torch.empty(d_model, device="meta") for _ in range(2)]
+
+    made = [*layer(d_patch, d_model), *norm(), *layer(d_model, n_classes)]
+    for _ in range(n_layers):
+        made += [*norm(), *layer(n_patches, d_tokens), *layer(d_tokens, n_patches)]
+        made += [*norm(), *layer(d_model, d_channels), *layer(d_channels, d_model)]
+    return sum(t.numel() for t in made)
 
 
 def ordered_by_power(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
