@@ -392,11 +392,11 @@ claim(
 # | order | (N,), a permutation |
 # | W_1, b_1, W_2, b_2, and the result | as for `token_mixing` |
 
-# %% exercise="13.5" difficulty="●●○" minutes=8
+# %% exercise="13.4" difficulty="●●○" minutes=8
 from course_lib.blocks import reordered_token_mixing
 
 # %% tags=["nbval-check-output"]
-reordered_token_mixing = check("13.5", reordered_token_mixing)
+reordered_token_mixing = check("13.4", reordered_token_mixing)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** All pictures are shuffled in one way. Train a new Mixer and a new CNN on them, from scratch. What happens to
@@ -516,11 +516,11 @@ draw_torn(7, SEEDS[0])
 # | first, first_bias | (d · d_s, 1, H, W), (d · d_s,) |
 # | second, second_bias | (d · N, d_s, 1, 1), (d · N,) |
 
-# %% exercise="13.4" difficulty="●●●" minutes=12
+# %% exercise="13.5" difficulty="●●●" minutes=12
 from course_lib.blocks import token_mixing_kernels
 
 # %% tags=["nbval-check-output"]
-token_mixing_kernels = check("13.4", token_mixing_kernels)
+token_mixing_kernels = check("13.5", token_mixing_kernels)
 
 
 # %%

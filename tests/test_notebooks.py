@@ -93,10 +93,10 @@ def test_nbval_has_something_to_compare(lecture):
 
 
 @each_lecture
-def test_every_exercise_is_in_its_lecture_and_passes_in_the_solution(lecture):
-    asked = {item.id for item in exercises() if item.lecture == lecture.number}
-    graded = {cell.metadata["exercise"] for cell in unsolved(lecture).cells if "exercise" in cell.metadata}
-    assert asked <= graded
+def test_every_exercise_is_in_its_lecture_in_the_order_of_the_numbers_and_passes_in_the_solution(lecture):
+    asked = [item.id for item in exercises() if item.lecture == lecture.number]
+    written = [cell.metadata["exercise"] for cell in unsolved(lecture).cells if "exercise" in cell.metadata]
+    assert [id for id in dict.fromkeys(written) if id in asked] == asked
     for cell in code_cells(solved(lecture)):
         marks = cell.metadata.get("nbgrader", {})
         if marks.get("locked"):

@@ -12,8 +12,8 @@ from course_lib.exercises.lecture_11 import (
 EXERCISES = (
     patchify.exercise,
     embed_patches.exercise,
+    rollout.exercise,
     interpolate_positions.exercise,
     distillation_loss.exercise,
     fine_tuned_head.exercise,
-    rollout.exercise,
 )

@@ -1,4 +1,4 @@
-"""Exercise 11.4, distillation_loss: what students answer, wrong and right."""
+"""Exercise 11.5, distillation_loss: what students answer, wrong and right."""
 
 import torch
 import torch.nn.functional as F
@@ -174,7 +174,7 @@ def _agreeing(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="11.4",
+    id="11.5",
     title="Learning from a teacher",
     reference=distillation_loss,
     properties=(

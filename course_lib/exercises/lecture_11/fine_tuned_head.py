@@ -1,4 +1,4 @@
-"""Exercise 11.5, fine_tuned_head: what students answer, wrong and right."""
+"""Exercise 11.6, fine_tuned_head: what students answer, wrong and right."""
 
 import torch
 import torch.nn.functional as F
@@ -178,7 +178,7 @@ def _tasks(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="11.5",
+    id="11.6",
     title="A new head, with momentum",
     reference=fine_tuned_head,
     properties=(

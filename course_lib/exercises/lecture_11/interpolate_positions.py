@@ -1,4 +1,4 @@
-"""Exercise 11.3, interpolate_positions: what students answer, wrong and right."""
+"""Exercise 11.4, interpolate_positions: what students answer, wrong and right."""
 
 import torch
 import torch.nn.functional as F
@@ -182,7 +182,7 @@ def _resizings(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="11.3",
+    id="11.4",
     title="Positions for another size",
     reference=interpolate_positions,
     properties=(

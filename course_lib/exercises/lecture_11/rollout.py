@@ -1,4 +1,4 @@
-"""Exercise 11.6, rollout: what students answer, wrong and right."""
+"""Exercise 11.3, rollout: what students answer, wrong and right."""
 
 from functools import reduce
 
@@ -171,7 +171,7 @@ def _stacks(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="11.6",
+    id="11.3",
     title="Roll-out",
     reference=rollout,
     properties=(

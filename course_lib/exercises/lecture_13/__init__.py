@@ -13,7 +13,7 @@ EXERCISES = (
     token_mixing.exercise,
     channel_mixing.exercise,
     mixer_block.exercise,
-    token_mixing_kernels.exercise,
     reordered_token_mixing.exercise,
+    token_mixing_kernels.exercise,
     mixer_parameters.exercise,
 )

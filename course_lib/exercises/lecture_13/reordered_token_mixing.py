@@ -1,4 +1,4 @@
-"""Exercise 13.5, reordered_token_mixing: what students answer, wrong and right."""
+"""Exercise 13.4, reordered_token_mixing: what students answer, wrong and right."""
 
 import torch
 
@@ -160,7 +160,7 @@ def _square(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="13.5",
+    id="13.4",
     title="Shuffled patches",
     reference=reordered_token_mixing,
     properties=(

@@ -1,4 +1,4 @@
-"""Exercise 13.4, token_mixing_kernels: what students answer, wrong and right."""
+"""Exercise 13.5, token_mixing_kernels: what students answer, wrong and right."""
 
 import torch
 from einops import repeat
@@ -156,7 +156,7 @@ def _one_channel(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="13.4",
+    id="13.5",
     title="Token mixing as a convolution",
     reference=token_mixing_kernels,
     properties=(

@@ -183,28 +183,28 @@ STRANGERS = {
         tokens_normed,
         tokens_without_learned_gradient,
     ),
-    "11.3": (places_of_the_nearest, places_scaled, places_upside_down),
-    "11.4": (lesson_of_the_middle, lesson_in_squares, lesson_with_temperature_once),
-    "11.5": (head_with_decay, head_of_one_more_step, head_of_centred_features),
-    "11.6": (flow_of_the_first_head, flow_back_to_the_second_layer, flow_of_a_weaker_residual),
+    "11.3": (flow_of_the_first_head, flow_back_to_the_second_layer, flow_of_a_weaker_residual),
+    "11.4": (places_of_the_nearest, places_scaled, places_upside_down),
+    "11.5": (lesson_of_the_middle, lesson_in_squares, lesson_with_temperature_once),
+    "11.6": (head_with_decay, head_of_one_more_step, head_of_centred_features),
 }
 """Wrong in a way that nobody wrote down: refused, whatever is said."""
 
 RELATIVES = (
     ("11.1", patches_by_a_view_of_the_memory, "cuts_the_memory"),
     ("11.2", tokens_by_a_zero_bias, "forgets_the_bias"),
-    ("11.3", places_linear_by_two_steps, "interpolates_linearly"),
-    ("11.4", lesson_shared_the_other_way, "exchanges_the_shares"),
-    ("11.5", head_at_no_momentum, "forgets_the_momentum"),
-    ("11.6", flow_from_the_other_end, "multiplies_from_the_right"),
+    ("11.3", flow_from_the_other_end, "multiplies_from_the_right"),
+    ("11.4", places_linear_by_two_steps, "interpolates_linearly"),
+    ("11.5", lesson_shared_the_other_way, "exchanges_the_shares"),
+    ("11.6", head_at_no_momentum, "forgets_the_momentum"),
 )
 """A mistake of the bank in other words."""
 
 TWO_MISTAKES = (
     ("11.1", patches_downwards_with_channels_last, {"counts_the_patches_downwards", "puts_the_channels_last"}),
     ("11.2", tokens_nowhere_and_without_bias, {"forgets_the_positions", "forgets_the_bias"}),
-    ("11.3", places_linear_and_without_the_class, {"interpolates_linearly", "drops_the_learned"}),
-    ("11.4", lesson_without_the_square_and_in_full, {"forgets_the_squared_temperature", "keeps_the_labels_in_full"}),
-    ("11.5", head_without_momentum_and_bias, {"forgets_the_momentum", "leaves_the_bias_at_zero"}),
-    ("11.6", flow_without_residual_of_added_heads, {"forgets_the_residual", "adds_up_the_heads"}),
+    ("11.3", flow_without_residual_of_added_heads, {"forgets_the_residual", "adds_up_the_heads"}),
+    ("11.4", places_linear_and_without_the_class, {"interpolates_linearly", "drops_the_learned"}),
+    ("11.5", lesson_without_the_square_and_in_full, {"forgets_the_squared_temperature", "keeps_the_labels_in_full"}),
+    ("11.6", head_without_momentum_and_bias, {"forgets_the_momentum", "leaves_the_bias_at_zero"}),
 )

@@ -170,13 +170,13 @@ STRANGERS = {
     ),
     "13.2": (channels_by_a_tanh, channels_by_swish, channels_of_the_mean_place, channels_with_a_dead_image),
     "13.3": (block_of_the_places_alone, block_twice_as_loud, block_by_the_root_mean_square, block_run_twice),
-    "13.4": (
+    "13.4": (order_turned_round, order_moved_by_one, order_of_the_first_two_only, order_without_gradient),
+    "13.5": (
         kernels_of_the_first_channel_only,
         kernels_mirrored,
         kernels_with_the_hidden_units_turned_round,
         kernels_without_gradient,
     ),
-    "13.5": (order_turned_round, order_moved_by_one, order_of_the_first_two_only, order_without_gradient),
     "13.6": (
         parameters_of_half_the_layers,
         parameters_with_a_class_token,
@@ -187,15 +187,15 @@ STRANGERS = {
 RELATIVES = (
     ("13.2", channels_by_linear_layers, "uses_relu"),
     ("13.3", block_post_norm_by_hand, "normalises_the_sums"),
-    ("13.4", kernels_turned_round_by_hand, "turns_the_kernels_round"),
-    ("13.5", order_undone_by_a_loop, "uses_the_inverse"),
+    ("13.4", order_undone_by_a_loop, "uses_the_inverse"),
+    ("13.5", kernels_turned_round_by_hand, "turns_the_kernels_round"),
     ("13.6", parameters_with_a_table_of_positions, "counts_positions"),
 )
 TWO_MISTAKES = (
     ("13.1", places_twice_wrong, {"uses_relu", "forgets_the_outer_bias"}),
     ("13.2", channels_twice_wrong, {"uses_relu", "adds_the_input"}),
     ("13.3", block_twice_wrong, {"uses_one_norm_twice", "forgets_the_first_sum"}),
-    ("13.4", kernels_twice_wrong, {"turns_the_kernels_round", "forgets_the_biases"}),
-    ("13.5", order_twice_wrong, {"inverts_only_the_input_side", "forgets_the_outer_bias"}),
+    ("13.4", order_twice_wrong, {"inverts_only_the_input_side", "forgets_the_outer_bias"}),
+    ("13.5", kernels_twice_wrong, {"turns_the_kernels_round", "forgets_the_biases"}),
     ("13.6", parameters_twice_wrong, {"shares_one_block", "exchanges_the_widths"}),
 )
