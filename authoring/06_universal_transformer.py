@@ -16,7 +16,7 @@
 # **The claim.** One block, one set of weights, applied again and again until each column of a sum has thought enough: trained on numbers of ten binary
 # digits, it adds most numbers of twenty, and thinks the longer, the further a carry may have to walk; one layer of equal size gets few of them right. That holds
 # where a column sees its neighbour alone. Where every column sees every other, a fixed number of steps loses much on longer numbers, more steps than in training
-# make even short sums worse, and an adaptive model, trained no longer, learns less, and its thinking hardly follows the carry: that is measured too.
+# make even short sums worse, and the thinking of an adaptive model hardly follows the carry: that is measured too.
 #
 # **You need** lecture 05 (positions, blocks). **Time:** about 80 minutes. {measured}
 #
