@@ -16,7 +16,7 @@
 # **The claim.** One block, one set of weights, applied again and again until each column of a sum has thought enough: trained on numbers of ten binary
 # digits, it adds most numbers of twenty, and thinks the longer, the further a carry may have to walk; one layer of equal size gets few of them right. That holds
 # where a column sees its neighbour alone. Where every column sees every other, a fixed number of steps loses much on longer numbers, more steps than in training
-# make even short sums worse, and the thinking of an adaptive model hardly follows the carry: that is measured too.
+# make even short sums worse, and the thinking of an adaptive model does not follow the carry as it does there: that is measured too.
 #
 # **You need** lecture 05 (positions, blocks). **Time:** about 80 minutes. {measured}
 #
@@ -479,9 +479,9 @@ claim(
 # <details><summary>B. They fall apart, as in section 5.</summary>
 #
 # There everyone was taken through steps that were never trained. Here only those go on who have not halted, and they are few.</details>
-# <details><summary>C. Little changes, on some models for the better and on some for the worse.</summary>
+# <details><summary>C. Little changes on average.</summary>
 #
-# Yes. A model that halts is not harmed by steps that it may take; that it can use them is not learned from short sums.</details>
+# Yes (06.p). A model that halts is not harmed by steps that it may take; that it can use them is not learned from short sums.</details>
 
 # %% tags=["nbval-check-output"]
 lifted = [exact(with_steps(model, 12), long.test, "neighbour") for model in charged]
@@ -500,8 +500,8 @@ claim(
 # The difficulty is now to *find* the right column, not to wait for a carry.</details>
 # <details><summary>B. They hardly follow the walk.</summary>
 #
-# Yes, in the one model that we train: with everything in view, distance need not cost time. But how well it learns to add in these 320 steps depends on the seed (06.u); what the steps of one that
-# adds well would follow is not measured here.</details>
+# Yes, in the one model that we train (06.q, and the figure of section 8). It also adds no better than those that see their neighbour (06.u), on some seeds far worse, and what the steps of one
+# that adds well would follow is not measured here.</details>
 # <details><summary>C. Each column takes a single step.</summary>
 #
 # One look was not enough, section 1; and the figure below shows more than one.</details>
@@ -513,11 +513,17 @@ claim(
     "06.q",
     "how much more the steps grow from a walk of one to one of seven where the neighbour is in view, mean, than in a model with all in view",
     mean(steps[-1] - steps[0] for steps in thinking) - (steps_of_overview[-1] - steps_of_overview[0]),
-    at_least=0.6,
+    at_least=1.0,
+)
+claim(
+    "06.q-all",
+    "how much the steps of the model with all in view grow from a walk of one to one of seven: hardly",
+    steps_of_overview[-1] - steps_of_overview[0],
+    between=(-1.5, 1.5),
 )
 claim(
     "06.u",
-    "sums of ten digits right in every digit: the adaptive model that sees neighbours over the one with all in view",
+    "sums of ten digits right in every digit: the adaptive model that sees neighbours, less the one with all in view, one seed",
     exact(charged[0], short.test, "neighbour") - exact(overview, short.test, "all"),
     at_least=-0.05,
 )
@@ -565,7 +571,7 @@ show(
 
 # %% tags=["try-it"]
 # Try it: a carry through many columns; none at all, as each column settles it; none again, but as every column hands on what it gets,
-# none of them can know before it has waited; and a carry that walks further than eight steps reach.
+# all wait, even the lowest, where nothing can arrive; and a carry that walks further than eight steps reach.
 for a, b in ((31, 1), (48, 48), (21, 42), (1023, 1)):
     shares, names, total = shares_of(charged[0], a, b)
     print(f"{a} + {b} = {total:<8} steps {(shares > 0).sum(-1).tolist()}")
@@ -674,7 +680,7 @@ claim("06.t", "sums of twenty digits right at the price of 1", exact(dear, long.
 # **Where the deck, the paper and the code part ways.** Each by a number in the next cell:
 #
 # - *EE* says that "the number of steps is modulated per position dynamically". It is, but not always by what is hard: sections 7 and 8 have models whose
-#   steps follow the walk of the carry, and one whose steps hardly do.
+#   steps follow the walk of the carry, and one whose steps follow it less (06.q).
 # - *EE* writes both exponents $2j/d$ here, as the paper does. In its own section on positional encoding the cosine has $(2i+1)/d$ (lecture 05).
 # - *Dehghani et al.* say that a position that has halted is copied to the next step, and name Graves's computation time. Their published code
 #   (tensor2tensor, the "basic" kind) goes on transforming it, and mixes as it goes, $y \leftarrow p_n s_n + (1 - p_n)\, y$: each later step shrinks the shares of the earlier ones.

@@ -14,8 +14,8 @@
 # # 12 · Detection with DETR
 #
 # **The claim.** A small transformer that answers with a *set* learns to find and name up to three digits on a canvas. What makes it learn is that
-# each object is matched with one query: give the objects to the queries in the order of a list, and in as many steps the same network learns next to
-# nothing. With a backbone that was not trained before, it finds more than it can name. Two things of the paper are *not* shown at
+# each object is matched with one query: give the objects to the queries in the order of a list, and in as many steps the same network learns
+# little. With a backbone that was not trained before, it finds more than it can name. Two things of the paper are *not* shown at
 # this scale, and stand here with their numbers: that the cheapest matching trains better than a greedy one, and that nothing is reported twice.
 #
 # **You need** lecture 05 (encoder, decoder, cross-attention). **Time:** about 85 minutes. {measured}
@@ -86,7 +86,7 @@ SEED = 0
 
 # %%
 sizes = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=1)
-SHORT, LONG = 400, at_scale(cpu=800, gpu=4_000)
+SHORT, LONG = 500, at_scale(cpu=800, gpu=4_000)
 drawn, named = digits()
 part = split(range(len(named)), 1_400, 0, 397, SEED)
 
@@ -202,9 +202,14 @@ namer = one_digit_namer()
 alone = scenes(part.test, 300, SEED, size=16, most=1)
 with torch.no_grad():
     right = (namer(alone.images).argmax(-1) == alone.classes[:, 0]).float().mean().item()
-judged = {"in order": judge(fit(match_in_order))}
+judged = {"in order, long": judge(fit(match_in_order, steps=LONG))}
 claim("12.a", "the backbone names a digit that stands alone: share of new digits", right, at_least=0.8)
-claim("12.b", "objects given to the queries in the order of the list: AP50 on new scenes", judged["in order"][0], at_most=0.12)
+claim(
+    "12.b",
+    "objects given to the queries in the order of the list: AP50 on new scenes",
+    judged["in order, long"][0],
+    at_most=0.2,
+)
 
 # %% [markdown]
 # What is missing: somebody has to decide *which query speaks about which object*, and it should be the one that already speaks about it best. For that
@@ -526,7 +531,8 @@ claim(
 # that each query looks about its own point. These are crutches, and so is the backbone trained before; all are in the literature. What the backbone
 # is worth is measured below, what the points are worth is not.
 #
-# First a longer training with *your* `match`. Then, in half of the steps each, on the same batches: the same once more; greedy matching; a fresh backbone.
+# First a training as long as that in the order of the list, with *your* `match`. Then, in fewer steps each, on the same batches: the same once more; greedy matching; a
+# fresh backbone.
 
 # %%
 detector = fit(match, steps=LONG)
@@ -554,29 +560,29 @@ judged["fresh backbone"] = judge(fit(backbone=ConvNet(1, widths=(32, 64, 64), st
 
 # %%
 judged["matched, long"] = judge(detector)
-groups = {name: judged[name] for name in ("matched, long", "matched", "greedy", "in order", "fresh backbone")}
+groups = {name: judged[name] for name in ("matched, long", "in order, long", "matched", "greedy", "fresh backbone")}
 show(
     plots.seeds(groups, "AP50 on new scenes", "of each pair of points: left finding and naming, right finding alone"),
     alt="AP50 on new scenes, finding and naming, then finding alone: "
     + "; ".join(f"{name} {both:.2f} and {finding:.2f}" for name, (both, finding) in groups.items())
-    + f". The first was trained for {LONG} steps, the others for {SHORT}.",
+    + f". The first two were trained for {LONG} steps, the others for {SHORT}.",
 )
 
 # %% tags=["nbval-check-output"]
 naming = {name: both / max(finding, 1e-3) for name, (both, finding) in judged.items()}
-claim("12.p", "DETR of one layer, one to three digits: AP50 on new scenes", judged["matched, long"][0], at_least=0.2)
+claim("12.p", "DETR of one layer, one to three digits: AP50 on new scenes", judged["matched, long"][0], at_least=0.3)
 claim("12.q", "the same, finding alone", judged["matched, long"][1], at_least=0.35)
 claim(
     "12.r",
-    "short training: AP50 in the order of the list over AP50 matched",
-    judged["in order"][0] / judged["matched"][0],
-    at_most=0.7,
+    "AP50 in the order of the list, as a share of AP50 matched, after as many steps",
+    judged["in order, long"][0] / judged["matched, long"][0],
+    at_most=0.4,
 )
 claim(
     "12.s",
-    "short training: AP50 with greedy matching over AP50 matched",
+    "short training: AP50 with greedy matching, as a share of AP50 matched",
     judged["greedy"][0] / judged["matched"][0],
-    at_least=0.15,
+    at_least=0.25,
 )
 claim("12.t", "short training, fresh backbone: finding alone", judged["fresh backbone"][1], at_least=0.05)
 claim(
@@ -587,7 +593,7 @@ claim(
 )
 claim(
     "12.v",
-    "short training: what is left with naming, backbone trained before over a fresh one",
+    "short training: what is left with naming, backbone trained before to a fresh one: ratio",
     naming["matched"] / max(naming["fresh backbone"], 1e-2),
     at_least=1.2,
 )
@@ -598,7 +604,7 @@ claim(
 #
 # <details><summary>A. In as many as with random costs.</summary>
 #
-# The costs of a trained model are not random: each object has one query that fits, and five that do not.</details>
+# The costs of a trained model are not random: few queries fit an object, and few objects want the same one.</details>
 # <details><summary>B. In hardly any.</summary>
 #
 # Yes. Queries are specialists by then, and few objects want the same one. Where objects crowd, the Hungarian method may earn its keep; our
@@ -671,7 +677,7 @@ claim(
     looks / area(corners).mean().item(),
     at_least=1.5,
 )
-claim("12.z", "the same of a query over that of another query of the same scene", looks / another, at_least=1.2)
+claim("12.z", "the same of a query, as a multiple of that of another query of the same scene", looks / another, at_least=1.2)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Below, the centres of all that each query says with a probability above a half, over 300 scenes. What divides the work among the queries?
@@ -735,13 +741,13 @@ print(
 # <details><summary>A. Both change little: there are only six queries.</summary>
 #
 # Six queries cover a small canvas densely, so neighbours see the same digit, and must hear of each other to agree who says it.</details>
-# <details><summary>B. (a) changes little, (b) destroys.</summary>
+# <details><summary>B. (a) helps a little, (b) destroys.</summary>
 #
-# Yes, here. Some doubles remain after so short a training, with a loss that makes queries say something when in doubt (section 5). And what the queries
+# Yes, here. Doubles remain after so short a training, with a loss that makes queries say something when in doubt (section 5). And what the queries
 # learn of each other is not an extra: cut it, and what follows has never seen such states. (A detector *trained* without it is another question.)</details>
 # <details><summary>C. (a) hurts: it strikes out true neighbours.</summary>
 #
-# It would where objects overlap. Our digits never touch.</details>
+# It would where objects overlap. Our digits never do.</details>
 
 
 # %%
@@ -780,15 +786,15 @@ claim("12.A", "reports above a half for each object that there is: more than one
 claim("12.B", "of the reports above a half, those that repeat a surer one", doubles, at_least=0.005)
 claim(
     "12.C",
-    "what striking out doubles adds to AP50: little",
+    "what striking out doubles adds to AP50",
     with_striking - plain,
-    between=(-0.03, 0.15),
+    between=(-0.03, 0.2),
 )
 claim(
     "12.D",
-    "AP50 when queries do not hear of each other, cut after training, over AP50",
+    "AP50 when queries do not hear of each other, cut after training, as a share of AP50",
     alone / plain,
-    at_most=0.7,
+    at_most=0.5,
 )
 
 # %% [markdown] tags=["quiz"]
@@ -851,8 +857,8 @@ claim(
 #   same transformer fails (12.b, 12.r).
 # - The *paper* matches by the Hungarian method. With three objects and six queries one seed cannot tell it from a greedy matching (12.s); in the trained
 #   model the two hardly ever differ (12.x).
-# - The *paper*: no non-maximum suppression. After our short training, and with a weight for a hundred queries used for six, some doubles remain (12.B);
-#   striking them out changes AP little (12.C).
+# - The *paper*: no non-maximum suppression. After our short training, and with a weight for a hundred queries used for six, doubles remain (12.B), and
+#   striking them out is worth something or nothing, as the seed will have it (12.C).
 # - Our queries have points to start from, which the paper's have not. What that is worth is not measured here. The paper trains for 500 epochs.
 #
 # **What this lecture does not show.** One seed a run. Runs with other seeds differed a good deal while this was written, so the thresholds are wide: that
