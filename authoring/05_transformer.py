@@ -797,7 +797,7 @@ claim(
 # %% [markdown]
 # ## 12 Ledger
 #
-# **Where the decks and the code part ways.** Each by a number in the next cell:
+# **Where the decks and the code part ways.** All but the last by a claim in the next cell:
 #
 # - *EE* writes the cosine with the exponent $(2i+1)/d$. The paper has $2i/d$ for both. With EE's, sine and cosine are no longer one hand, and the product of
 #   two positions depends on where they stand, not on their distance alone.

@@ -16,7 +16,7 @@
 # **The claim.** A decoder that is trained for one thing only, to say the next token, learns to *read*: shown texts that each
 # follow a secret order of their own, it finds the order of a new text in that text, on every seed, with no weight changed, and
 # it does so when it is merely prompted with examples. One layer of as many parameters does not, nor does a table of
-# counts. On plain English at the scale of a laptop, the table wins: that is measured too.
+# counts. On Python's language reference, with half a minute of training on a CPU, the table wins: that is measured too.
 #
 # **You need** lectures 04 (self-attention) and 05 (the Transformer). **Time:** about 90 minutes. {measured}
 #
@@ -203,7 +203,7 @@ claim(
 # ### Letters, words, or something between
 #
 # What is a token? Published GPTs read **byte pairs** (Sennrich et al. 2016, algorithm 1): begin with single signs, merge the pair of neighbours that is most
-# frequent in the training text into one piece, and again, some ten thousand times. **Predict.** What becomes of a word that the training text never held?
+# frequent in the training text into one piece, and again, forty to fifty thousand times. **Predict.** What becomes of a word that the training text never held?
 #
 # <details><summary>A. It is read as "unknown".</summary>
 #
@@ -256,7 +256,7 @@ claim(
 # one.</details>
 # <details><summary>C. The table.</summary>
 #
-# At the scale of a laptop, yes. Look at the slopes: the curves of the networks are still falling when their time is up, while the table
+# With so little training, yes. Look at the slopes: the curves of the networks are still falling when their time is up, while the table
 # has read all there is to read.</details>
 
 
@@ -632,8 +632,8 @@ claim(
 # new in its prompt and uses it at once, while no weight changes.
 #
 # Here is the smallest task that asks for it. Each text has a **secret circular order** of eight letters. It walks along that order, and now and
-# then jumps. Behind B comes, in *this* text, whatever came behind B before. Orders of the test never occur in training, so there is nothing to
-# know; there is only something to read.
+# then jumps to any letter, each text at a rate of its own. Where it does not jump, behind B comes, in *this* text, what the order has behind B. Asked
+# for are only steps that the text has already shown. Orders of the test never occur in training, so there is nothing to know; there is only something to read.
 
 
 # %%
@@ -875,7 +875,7 @@ print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][1])
 # <details><summary>A. It needs dozens of examples: a few are too few to learn from.</summary>
 #
 # Too few for a gradient. Here nothing is trained: the answer stands in the prompt, and has only to be found.</details>
-# <details><summary>B. None right without an example, nearly all with one, fewer with four; and lies are believed.</summary>
+# <details><summary>B. Hardly any right without an example, nearly all with one, fewer with four; and lies are believed.</summary>
 #
 # Yes. It looks the question up among the examples, and says what stands there.</details>
 # <details><summary>C. With lies it answers by the true order: it has learned orders.</summary>
@@ -1055,7 +1055,7 @@ explore(draw_odds, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # So with time GPT passes the table, and the LSTM does so too. What sets the two apart at GPT-3's size is not to be seen here.
 #
 # **What this lecture does not show.** The decks show GPT-3 writing a newspaper article, mending English and parodying Hemingway, and EE quotes that one goal, the next word, taught many
-# tasks. Nothing of this is seen here. At the scale of a laptop GPT loses to a table on text, and what it writes is made of words, more or less, and not of thoughts. It is good at a single
+# tasks. Nothing of this is seen here. With the half minute of training that it gets on a CPU, GPT loses to a table on text, and what it writes is made of words, more or less, and not of thoughts. It is good at a single
 # task in context, the one that *all* its texts were made of; GPT-3's texts were made for no task. `GPT.from_pretrained` reads GPT-2's real weights, where that can be tried. That the in-context
 # learning of *large* models is this mechanism and no other is argued in the literature, not here. The LSTM fails at *this* budget, not in principle.
 

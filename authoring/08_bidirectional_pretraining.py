@@ -447,10 +447,10 @@ from course_lib.models import classification_head
 classification_head = check("08.6", classification_head)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Forty labelled names, five in each of eight languages; chance is one in eight. Order: a BERT from scratch, TF-IDF of letter groups (a linear model), a pre-trained BERT. The first may
-# train on them for 150 steps, the last for 60.
+# **Predict.** Forty labelled names, five in each of eight languages; chance is one in eight. Order, the worst first: a BERT from scratch, TF-IDF of letter groups (a linear model), a pre-trained BERT.
+# From scratch it may train on them for 150 steps, pre-trained for 60.
 #
-# <details><summary>A. TF-IDF, then the two BERTs: forty labels are too few for a network.</summary>
+# <details><summary>A. The two BERTs, then TF-IDF: forty labels are too few for a network.</summary>
 #
 # For a network that knows nothing, they are.</details>
 # <details><summary>B. Scratch, TF-IDF, pre-trained.</summary>
@@ -458,7 +458,7 @@ classification_head = check("08.6", classification_head)
 # Yes. The labels need not teach what the languages look like, only what they are called.</details>
 # <details><summary>C. TF-IDF ahead of both by far: languages are told by their letters.</summary>
 #
-# They are, and forty names hold few of these letter groups; the rest of the names hold all of them, and only BERT has read these.</details>
+# They are, and forty names hold few of these letter groups. Of the other names TF-IDF is told only how rare each group is; BERT has also learned from them which pieces stand together.</details>
 
 
 # %%
@@ -934,7 +934,7 @@ else:
 # the states anew: what is lost there is another question, and one model of each kind, as here, does not settle it.</details>
 # <details><summary>C. It fails altogether and trains to nothing.</summary>
 #
-# It trains well; its loss is about that of the others. The difference hides where the loss never looks.</details>
+# It trains well: where a word is hidden, it gives the true one nearly as much probability as the other model does, as the figure shows. The difference hides where the loss never looks.</details>
 
 
 # %%
@@ -1050,7 +1050,7 @@ claim(
 # - *RK* and the figure in *EE*: the two models of ELMo "are trained independently". They share embedding and last matrix and are trained on the sum of both losses; independent are their layers.
 # - *CS*: ELMo "concatenates the final layer output". It mixes all layers by a softmax (eq. 1); the concatenation is that of the two directions.
 # - *EE*: 15 % of the words "have been replaced with a MASK token": 12 % have (08.e). *GA* has the shares right.
-# - *RK*: "a random sentence from the corpus": drawn from *all* sentences, it is now and then the true one, marked as false. The published code draws from another document, as yours does.
+# - *RK*: "a random sentence from the corpus": drawn from *all* sentences, it is now and then one of the same document (08.RK-NSP), at times even the true one, and is marked as false. The published code draws from another document, as yours does.
 # - *IT*: BERT masks "random words (N-grams/sentences)": pieces of words, each by itself; whole words and spans came later, sentences never.
 # - *CS* cites BERT as EMNLP 2018. It appeared at NAACL 2019.
 #

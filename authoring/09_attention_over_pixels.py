@@ -360,7 +360,7 @@ claim("09.f", "frame by frame the first picture feels the last: gradient", felt(
 # number of steps, from one seed.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Who answers "same or different" better than a coin?
+# **Predict.** Who answers "same or different" clearly better than a coin?
 #
 # <details><summary>A. Both: deeper is better.</summary>
 #
@@ -561,7 +561,8 @@ co_occurrent_features = check("09.6", co_occurrent_features)
 # Yes. The logarithm of a *sum* of exponentials is not linear in anything. This is the "softmax bottleneck".</details>
 # <details><summary>C. 5 and 10.</summary>
 #
-# That would be so if the logarithms were added. The probabilities are.</details>
+# Were the logarithms added, it would be 5 again: two parts of two features each, and one number for each row. It is the
+# probabilities that are added.</details>
 
 # %% tags=["nbval-check-output"]
 x = torch.randn(60, 5, dtype=torch.float64, generator=generator)

@@ -338,7 +338,7 @@ claim(
 claim("10.u", "64 features: parameters of local attention in 7 × 7 over those in 3 × 3", of_7 / of_3, at_most=1.05)
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Move width and window. Where is the convolution cheaper?
+# **Explore.** Move width and stride. For which windows is the convolution cheaper?
 
 # %% tags=["interactive"]
 
@@ -366,8 +366,8 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 #
 # Digits, averaged down to 7 × 7 pixels. A stem makes features of *each pixel alone*, so all knowledge of shape must come
 # through windows of 3 × 3, in two layers with residuals: convolution, local attention with heads of four features, or the same attention
-# without relative places. All three train for the same number of steps at the same rate; wider networks at a lower rate, since
-# no $1/\sqrt d$ keeps their logits small. Training is short, as a lecture must be; more on that below.
+# without relative places. All three train for the same number of steps at the same rate; wider networks at a lower rate,
+# whatever mixes their windows. Training is short, as a lecture must be; more on that below.
 #
 # **Predict.** Who names most digits rightly at the same width?
 #
@@ -380,7 +380,7 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 # must first learn where to look.</details>
 # <details><summary>C. Both attentions are alike: content is what counts.</summary>
 #
-# With a pixel of one grey value, where it lies is nearly all there is to say.</details>
+# Content is worth a good deal here, well above a guess. But without relative places right answers fall (10.p).</details>
 
 # %%
 WIDTHS = at_scale(cpu=(8, 16, 32), gpu=(16, 32, 64, 128))
@@ -655,11 +655,11 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 #
 # It changes the result: 10.d.</details>
 #
-# **Question 3.** A layer of local attention without relative places, all offsets 0. Which pictures can it tell apart?
+# **Question 3.** The network of section 7 without relative places, all offsets 0. Which pictures can it tell apart?
 #
 # <details><summary>A. A 6 and the same 6 upside down.</summary>
 #
-# No: 10.q. All windows hold the same sets.</details>
+# No: 10.q. All windows hold the same sets, and the largest value of a map does not ask where.</details>
 # <details><summary>B. A thick stroke and a thin one.</summary>
 #
 # Right: their windows hold different values.</details>

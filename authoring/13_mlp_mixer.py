@@ -15,8 +15,8 @@
 #
 # **The claim.** Two small networks, one along the places of a picture and one along its channels, name digits without
 # attention and without a convolution that looks beyond its patch. After the same few hundred batches they are worse than a
-# small CNN, and not far from a small Vision Transformer: which of these two leads is decided by how loudly the positions of
-# the Transformer start, not by the mechanism. Take the mixing of places away and little is left.
+# small CNN, and not far from a small Vision Transformer: how loudly the positions of that one start moves it by more than the
+# gap between the two, so that neither is a clear winner. Take the mixing of places away and little is left.
 # Shuffle the patches of all pictures alike: the Mixer learns the same, step by step, and the CNN loses. And yet the Mixer
 # *is* a CNN, of a very special kind, with equal outputs.
 #
@@ -307,8 +307,8 @@ claim(
 # <details><summary>B. CNN first; the Mixer second or third, as the ViT starts.</summary>
 #
 # Yes, at this scale. A CNN is told that near pixels belong together and that a stroke is a stroke wherever it stands. What
-# one is told need not be learned. Between the other two a single number at the start weighs more than
-# attention against a matrix.</details>
+# one is told need not be learned. How loudly the positions of the ViT start weighs more here than the gap between the other
+# two.</details>
 # <details><summary>C. CNN first, then the Mixer, then the ViT, clearly.</summary>
 #
 # So it looks if the ViT starts with quiet positions. Tune the loser before you tell a story about it.</details>
@@ -720,7 +720,7 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Work now. A picture is cut into four times as many patches, at the same width of all networks. What happens
-# to the multiply-adds of attention, and of token mixing?
+# to the multiply-adds of attention, its projections aside, and of token mixing?
 #
 # <details><summary>A. Both times four.</summary>
 #
@@ -888,12 +888,14 @@ claim("13.z-cost", "what the dearer of the two ablations costs: right answers be
 #
 # Positions would say where a patch stands. Here it is weights that are missing.</details>
 #
-# **Question 2.** You train a ViT with learned positions on the shuffled pictures of section 6. What do you expect?
+# **Question 2.** You train a ViT with learned positions and patches of 4 × 4, those that were shuffled, on the pictures of
+# section 6. What do you expect?
 #
 # <details><summary>A. It does as well as on pictures in order.</summary>
 #
 # Right. Attention does not care for the order, the positions are shuffled along, and the layer that reads a patch too. The
-# ViT knows no more of neighbours than the Mixer does.</details>
+# ViT knows no more of neighbours than the Mixer does. (With the patches of 7 × 7 of section 5 it would not be so: each would hold
+# shreds from all over the picture.)</details>
 # <details><summary>B. It fails: positions say where a patch stands.</summary>
 #
 # They are learned. Nothing in them knew that 8 lies beneath 1.</details>

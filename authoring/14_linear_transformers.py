@@ -476,7 +476,8 @@ orthogonalised = check("14.6", orthogonalised)
 # them all. An error of 1 means: as wrong as knowing nothing.</details>
 # <details><summary>C. At large logits it grows with m.</summary>
 #
-# More draws never hurt on average.</details>
+# For positive features it does not: more draws make both sums of the quotient better, only far too slowly. With features of either
+# sign it may, as the figure shows: the sum below can come near 0.</details>
 
 
 # %%
@@ -933,7 +934,8 @@ claim("14.J", "positive features: largest context over largest value, median tex
 #   sums are causal and all are kept (14.k); and softmax itself, fused, needs no memory that grows with the square (14.h).
 # - *GA*: memory $O(L^2 d)$: what grows with the square is one table, whatever $d$ is.
 # - *GA* goes to the random features by way of the Gaussian kernel. That kernel's own features are the trigonometric ones; the positive
-#   ones come from the mean of $e^{\omega^\top(q+k)}$. The two differ in sign, and in error at either end (14.t, 14.v).
+#   ones come from the mean of $e^{\omega^\top(q+k)}$. The two differ in sign (14.u, 14.v), and in error: where logits are small the
+#   trigonometric ones are better (14.t), where they are large worse (the figure of section 6).
 # - *CS* has "lots of focus on reducing the computational complexity", and gives no price; 14.A is one.
 #
 # **What this lecture does not show.** Models are of one layer and trained for seconds; a deeper one can look things up in two steps.

@@ -591,8 +591,8 @@ claim(
 # <details><summary>B. Dynamic attention alone.</summary>
 #
 # Yes. Static attention stays where equal shares are, even on the examples it trains on: no values of $W$ and $a$ can do it with
-# one head. A larger network around equal shares must carry all eight pairs through one sum, and learns its examples by heart
-# instead.</details>
+# one head. A larger network around equal shares must carry all eight pairs through one sum; in as many steps it gets no further
+# (15.s-larger).</details>
 # <details><summary>C. Nobody: eight readers for a group are too few to learn keys.</summary>
 #
 # There are as many groups as we like, and the keys are the same in all of them.</details>
@@ -652,8 +652,8 @@ claim(
 
 # %% [markdown]
 # Two remarks to be fair. More heads soften the verdict on static attention: one head can specialise in *one* key, so eight
-# heads could serve eight; the price grows with the number of things that can be asked. And with many more steps the larger
-# network does learn its examples by heart.
+# heads could serve eight; the price grows with the number of things that can be asked. And what the larger network does with many
+# more steps is not measured here.
 #
 # ## 7 See it
 #
@@ -787,7 +787,8 @@ claim("15.u", "after 64 steps hardly any is left: larger share of two graphs", l
 #
 # <details><summary>A. Better and better: each member hears of more of the others.</summary>
 #
-# For a few steps. With four, everybody has heard of both leaders.</details>
+# One step already places nearly all, and a few more change next to nothing: with four, everybody has heard of both leaders. From
+# there it goes down.</details>
 # <details><summary>B. Well for small K, by chance for large K.</summary>
 #
 # Yes. What tells the members apart is still there in principle, and shrinks by a constant factor a step, until 60 steps of

@@ -14,9 +14,9 @@
 # # 16 · Self-supervision: SimCLR and BYOL
 #
 # **The claim.** From four thousand digits without a label, an encoder learns what ten labels cannot teach: a linear read-out of
-# it beats the same network trained on those ten. Without augmentation, or with a temperature that hears everybody alike,
-# it learns little. BYOL does without negatives; take away its stop-gradient or its predictor, and its embeddings collapse,
-# which the loss does not show and the spectrum does. With a hundred labels the advantage is gone.
+# it beats the same network trained on those ten. Without augmentation it learns hardly anything, with a temperature that
+# hears everybody alike clearly less. BYOL does without negatives; take away its stop-gradient or its predictor, and its
+# projections collapse, which the loss does not show and the spectrum does. With a hundred labels the advantage is gone.
 #
 # **You need** lecture 04 (a softmax over similarities) and a little about convolutions. **Time:** about 85 minutes. {measured}
 #
@@ -280,7 +280,7 @@ claim("16.d", "your loss and the library's lean form of one product and one pass
 #
 # | name | shape |
 # | --- | --- |
-# | features, labels | (n, d), (n,): here n is smaller than d |
+# | features, labels | (n, d), (n,); n may be smaller than d, or larger |
 # | W, b | (n_classes, d), (n_classes,), as `Probe(weight, bias)` |
 
 # %% exercise="16.3" difficulty="●●○" minutes=12
@@ -360,7 +360,7 @@ def fit_simclr(seed, temperature=0.2, steps=240, look=None, **how):
 # <details><summary>B. The supervised network everywhere: nothing beats labels.</summary>
 #
 # With ten labels there is too little to learn three layers from. The probe has only its last layer to learn.</details>
-# <details><summary>C. SimCLR with the fewest labels, the supervised network with the most.</summary>
+# <details><summary>C. SimCLR with the fewest labels; with the most, the supervised network has caught up.</summary>
 #
 # Yes. The lines meet, here somewhere from four to ten of each. Where they meet depends on the task: for digits,
 # augmentation alone already tells a supervised network a great deal.</details>
@@ -486,7 +486,7 @@ draw_neighbours(7)
 # takes that loss upon itself, so that $h$ need not.</details>
 # <details><summary>D. All three are worse.</summary>
 #
-# Yes: the first two by far, the third by a little, and that is Chen et al., section 4.2.</details>
+# Yes: the first by far, the second clearly, the third by a little, and that is Chen et al., section 4.2.</details>
 
 # %%
 heads_on = {seed: nn.Sequential(model.encoder, model.project) for seed, model in contrasted.items()}
@@ -789,13 +789,13 @@ claim(
 # - *GA*: "strong computational and memory footprint". It is the encoder's, on all those pictures; the loss itself, with
 #   its $2N \times 2N$ matrix, holds a small share of what the encoder holds.
 # - *GA* numbers the views of a pair $2k-1$ and $2k$. That is right for interleaved views, and a silent error for stacked ones,
-#   as `torch.cat` gives them: views that agree perfectly then cost as much as strangers.
+#   as `torch.cat` gives them: views that agree perfectly then cost more than a blind guess (16.GA-order).
 # - *GA* calls BYOL "a convincing alternative". Not at this budget (16.s); it needs many more steps.
 #
 # **What this lecture does not show.** Digits are easy and grey: the augmentations that they allow already say most of what a
 # label would, which is why supervision catches up so soon. On photographs the gap is wider and colours matter. Without its
-# predictor, BYOL's projections collapse, but its *encoder* is still fit for a probe after 120 steps; we did not wait for
-# more. And nobody has a full theory of why BYOL does not collapse: stop-gradient and predictor are known to be needed,
+# predictor or its stop-gradient, BYOL's projections collapse, but its *encoder* is still fit for a probe after 120 steps; we
+# did not wait for more. And nobody has a full theory of why BYOL does not collapse: stop-gradient and predictor are known to be needed,
 # more than known to be enough.
 
 
