@@ -299,15 +299,15 @@ for T in (1, 2, 5):
 suspect = check("01.2", suspect)
 
 # %% [markdown] tags=["predict"]
-# **Why does one step not show it?**
+# **Why do the gradients of W, U and b over one step not show it?**
 #
 # <details><summary>A. Over one step the batch is too small.</summary>
 #
 # The batch has the same ten digits each time.</details>
 # <details><summary>B. The mistake is in ∂L/∂h alone, and over one step nobody uses ∂L/∂h.</summary>
 #
-# Yes. From two steps on, the wrong ∂L/∂h is what the earlier step starts from, and every gradient is wrong. A test of one step, or of
-# shapes, passes; so, near the state 0, does a curve of norms where U is orthogonal: its transpose changes no length either.</details>
+# Yes. From two steps on, the wrong ∂L/∂h is what the earlier step starts from, and every gradient is wrong. A test of the parameters'
+# gradients over one step, or of shapes, passes (the check looks at ∂L/∂h itself, and finds it); so, near the state 0, does a curve of norms where U is orthogonal: its transpose changes no length either.</details>
 # <details><summary>C. tanh is nearly linear for small states.</summary>
 #
 # It is, and the slope is in both versions.</details>
@@ -946,7 +946,7 @@ claim(
 # - *IT* uses one $g$ for state and output. With $g = \tanh$ the output is no distribution: it has negative entries.
 # - *IT* calls $W_{ax}$ and $W_{ay}$ parameters of an "input gate" and an "output gate". A plain network has no gate: its units are not confined to 0…1.
 # - *IT*: gradients grow "exponentially with the number of layers". Not always: 01.i is a matrix of radius 1.5 whose gradient vanishes.
-# - *IT* clips "the values" of gradients. Cut off entry by entry, a gradient turns; the norm has to be clipped (01.j).
+# - *IT* clips "the values" of gradients. Cut off entry by entry, a gradient turns (01.IT-clip); clipped by its norm it keeps its direction (01.IT-norm).
 # - *IT*: in a dense network the *weights* of early words are exponentially small. Weights are not: at the start those of the first word are as large
 #   as those of the last, and after training on recall they are several times as large. What is small in a *recurrent* network is the gradient (01.u), already over the
 #   23 words of the deck's own example.

@@ -13,8 +13,8 @@
 # %% [markdown] tags=["header"]
 # # 02 · Alignment
 #
-# **The claim.** A decoder that gets the source as one vector cannot rewrite two dates, however it is trained here; one that may look back at
-# every state of the encoder does it nearly without a mistake, on every seed, and loses it all when its keys are shuffled. For three
+# **The claim.** A decoder that gets the source as one vector and is trained as long does not rewrite two dates; one that may look back at
+# every state of the encoder does it nearly without a mistake, on every seed, and loses it all when its keys are turned round. For three
 # dates, a length that none of them has seen, all fail.
 #
 # **You need** lecture 01 (recurrent cells). **Time:** about 90 minutes. {measured}
@@ -299,8 +299,9 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # ## 6 The experiment: one date, two dates, three
 #
 # Your parts, put together. `Scored` is any scores of yours with their weights, followed by your `attend`. In Luong's decoder it works as it
-# stands. For Bahdanau's, the library has a form that takes everything out of the loop that does not depend on the decoder's state; first
-# we make sure that it computes what yours does.
+# stands. For Bahdanau's, the library has a form that takes everything out of the loop that does not depend on the decoder's state. First
+# we make sure that the additive attention which it starts from computes what yours does; that the form without the loop gives the same is
+# held by the library's tests.
 
 
 # %%
@@ -337,7 +338,7 @@ gap = (theirs(q, k, v).context - mine(q, k, v).context).abs().max().item()
 claim("02.f", "the library's additive attention is your scores and your attend, up to rounding", gap, at_most=1e-5)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Same data, same number of steps, and now the decoder may look back. What comes out for one date, for two, and for **three**, which
+# **Predict.** Same data, no more steps (Bahdanau's decoder gets 300 in place of 400), and now the decoder may look back. What comes out for one date, for two, and for **three**, which
 # no sentence in training had?
 #
 # <details><summary>A. All three are right: once it can look, length does not matter.</summary>
@@ -391,7 +392,7 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **The control. Predict.** Is it really the looking that does it, or only the larger decoder? Take a trained model and turn its keys round within
+# **The control. Predict.** Is it really the looking that does it, or only another decoder? Take a trained model and turn its keys round within
 # each sentence, while the values stay: every query now finds the wrong place. How many pairs of dates still come out right?
 #
 # <details><summary>A. None: attention carries the answer.</summary>

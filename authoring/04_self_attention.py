@@ -105,7 +105,7 @@ SEEDS = (0, 1, 2)
 # often.</details>
 # <details><summary>C. About as many as somebody who knows which values occur, but not beside which key.</summary>
 #
-# Yes. The state becomes a bag of values: everything is in there, nothing can be found. The next cells measure both.</details>
+# Yes. The state becomes a bag of values: everything is in there, nothing can be found. The next cells compare the two.</details>
 
 # %%
 T_k = at_scale(cpu=8, gpu=32)
@@ -187,7 +187,7 @@ claim(
 )
 
 # %% [markdown]
-# The measured shares stand in the ledger at the end. What the GRU lacks is not memory but *access*: a question must be
+# The ledger at the end holds the difference of the two shares (04.a), the figure of section 6 the GRU's own. What the GRU lacks is not memory but *access*: a question must be
 # compared with each key, and the keys are gone when the question comes. So let us keep every token, and let the question
 # look at them all.
 #
@@ -784,13 +784,13 @@ show(
 )
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Both numbers are temperatures: they scale the scores. At 0 every known pixel counts alike; far to the right
+# **Explore.** Both numbers are inverse temperatures: they multiply the scores. At 0 every known pixel counts alike; far to the right
 # each pixel copies the colour of a single one. What is lost at either end? (Powers of ten: 2 stands for 100.)
 
 
 # %% tags=["interactive"]
 def draw_colours(brightness=2.5, place=1.0):
-    """Restore the photograph at two temperatures, given as powers of ten."""
+    """Restore the photograph at two inverse temperatures, given as powers of ten."""
     colours = attention_over_image(channels(draws[0]), *matrices(10**brightness - 1, 10**place - 1)).float()
     picture = grey + colours
     title = f"{decibels(picture):.1f} dB"
@@ -1138,7 +1138,8 @@ claim("04.x", "without places, reversal is out of reach: best of the seeds", max
 # - *IT* stacks tokens as columns and then writes $QK^\top$: that compares features with features.
 # - *RK* projects queries and keys to lengths $p_q$ and $p_k$: for a dot product they must be equal.
 # - *GA* gives the memory of attention as $L^2 d$. The work grows so; what is kept is $L^2 + Ld$.
-# - *IT*: "cheaper when n < d" is true of the mixing alone (04.t).
+# - *IT*: "cheaper when n < d" is true, against a plain network, of the mixing alone; with its projections, attention is never cheaper than
+#   that network, and cheaper than an LSTM while n < 2d (04.t).
 #
 # **What this lecture does not show.** The tasks are small and were made so that the right pattern is known. The GRU fails
 # at *this* budget, not in principle. Maps of a trained layer on real text have no right answer beside them, and are weaker
