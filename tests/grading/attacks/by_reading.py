@@ -38,7 +38,8 @@ def the_reference_as_bytes(host):
 def the_reference_by_another_door(host):
     """The source of the reference from the open root, with dots in its path."""
     root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
-    return len(os.read(os.open("proc/self/root/.." + host.reference, os.O_RDONLY, dir_fd=root), 9))
+    path = os.path.join("proc", "self", "root", os.pardir, host.reference.lstrip(os.sep))
+    return len(os.read(os.open(path, os.O_RDONLY, dir_fd=root), 9))
 
 
 def the_reference_by_its_shadow(host):
