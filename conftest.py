@@ -15,18 +15,13 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
-def checked_modules() -> list[str]:
-    """Give the modules whose types and shapes are checked: all but the banks of answers, which are wrong on purpose."""
-    rooms = [path for path in (ROOT / "course_lib").iterdir() if path.stem not in ("exercises", "__main__", "__init__")]
-    banked = [path for path in (ROOT / "course_lib" / "exercises").glob("*.py") if path.stem != "__init__"]
-    names = [f"course_lib.{path.stem}" for path in rooms if path.is_dir() or path.suffix == ".py"]
-    return names + [f"course_lib.exercises.{path.stem}" for path in banked]
-
+CHECKED = ["course_lib", *(f"course_tools.{name}" for name in ("checks", "grading", "notebook", "publishing", "cli"))]
+"""Packages whose types and shapes are checked: all but the bank of answers, which are wrong on purpose."""
 
 if find_spec("jaxtyping") and find_spec("beartype"):
     from jaxtyping import install_import_hook
 
-    install_import_hook(checked_modules(), "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+    install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 
 def pytest_configure(config: pytest.Config) -> None:

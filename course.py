@@ -238,7 +238,7 @@ def start(python: str, command: list[str]) -> int:
     """Become the command on POSIX; on Windows, where that loses the console, wait for it."""
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     settings = {"PYTHONUTF8": "1", **os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    line = [python, "-P", "-m", "course_lib", *command]  # -P: this course, even from within the folder of another
+    line = [python, "-P", "-m", "course_tools", *command]  # -P: this course, even from within the folder of another
     if os.name != "nt":
         os.execve(python, line, settings)
     process = subprocess.Popen(line, env=settings)

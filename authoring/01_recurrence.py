@@ -55,10 +55,10 @@ from torch import Tensor, nn
 
 from course_lib import primitives
 from course_lib.datasets import digits, recall
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.primitives import GRU, LSTM, RNN, StepGradients, fused_gru, fused_lstm, hoisted_rnn
-from course_lib.primitives.cells import Input, State
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_lib.primitives.recurrent import Input, State
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -289,7 +289,7 @@ claim(
 # mistake? Read the code, decide, then run the two cells below: first the difference to autograd over 1, 2 and 5 steps, then the check.
 
 # %% exercise="01.2" bug="transposes_the_recurrent_matrix"
-from course_lib.exercises.lecture_01.bptt_step import transposes_the_recurrent_matrix as suspect
+from course_tools.bank.lecture_01.bptt_step import transposes_the_recurrent_matrix as suspect
 
 # %% tags=["try-it"]
 for T in (1, 2, 5):

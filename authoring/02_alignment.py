@@ -54,7 +54,7 @@ from course_lib import attention, objectives
 from course_lib.attention import AdditiveAttention, Attended
 from course_lib.attention.core import require_mask
 from course_lib.datasets import PADDING, Vocabulary, dates, joined, number_words, spelled
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.models import (
     BahdanauDecoder,
     Encoder,
@@ -64,11 +64,11 @@ from course_lib.models import (
     hoisted_bahdanau_steps,
     stacked_both_ways,
 )
-from course_lib.models.encoder import reverse
+from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import fused_gru, rnn_step
-from course_lib.primitives.cells import State
+from course_lib.primitives.recurrent import State
 from course_lib.shapes import Keys, Lengths, Mask, Queries, Scores, Sequence, States, Tokens, Values
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -231,7 +231,7 @@ attend = check("02.4", attend)
 # breaks, on which smallest input? Find the line, and mend it below.
 
 # %% exercise="02.4" bug="mask_after_the_softmax"
-from course_lib.exercises.lecture_02.attend import mask_after_the_softmax as suspect
+from course_tools.bank.lecture_02.attend import mask_after_the_softmax as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("02.4", suspect)
@@ -289,7 +289,7 @@ claim(
 # | loss | a scalar: every real next token of the batch counts the same |
 
 # %% exercise="02.6" difficulty="●●○" minutes=10
-from course_lib.objectives import teacher_forced_loss
+from course_lib.losses import teacher_forced_loss
 
 # %% tags=["nbval-check-output"]
 teacher_forced_loss = check("02.6", teacher_forced_loss)

@@ -48,14 +48,15 @@ from course_lib.attention import Attended, Pool, attend, mean_pool
 from course_lib.blocks import ConvNet
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits, docstrings, marked_sentences
 from course_lib.datasets.composed_pictures import NAMES
-from course_lib.exercises import check
-from course_lib.models import Document, Hierarchical, Said, ShowAndTell, ShowAttendAndTell, greedy, stacked_both_ways
+from course_tools.notebook import check
+from course_lib.models import Document, Hierarchical, Said, ShowAndTell, ShowAttendAndTell, stacked_both_ways
+from course_lib.generation import greedy
 from course_lib.models.captioner import Regions, State
 from course_lib.models.hierarchical import PoolWeights
-from course_lib.objectives import teacher_forced_loss
+from course_lib.losses import teacher_forced_loss
 from course_lib.primitives import lstm_step
 from course_lib.shapes import Values
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -212,7 +213,7 @@ soft_attention = check("03.1", soft_attention)
 # This one runs without complaint, and its weights sum to 1; but it looks at the same regions before every word. Which property breaks, and why does the state no longer matter? Mend it below.
 
 # %% exercise="03.1" bug="has_no_tanh"
-from course_lib.exercises.lecture_03.soft_attention import has_no_tanh as suspect
+from course_tools.bank.lecture_03.soft_attention import has_no_tanh as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("03.1", suspect)
@@ -674,7 +675,7 @@ explore(draw_looks, picture=(0, 49))
 # | `baseline`, `entropy_weight` | numbers |
 
 # %% exercise="03.6" difficulty="●●○" minutes=15
-from course_lib.objectives import hard_attention_loss
+from course_lib.losses import hard_attention_loss
 
 # %% tags=["nbval-check-output"]
 hard_attention_loss = check("03.6", hard_attention_loss)

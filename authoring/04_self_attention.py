@@ -46,7 +46,7 @@
 # | CS | Multihead Self-Attention Layer | 5 Many heads | `course_lib.attention.split_heads` |
 # | IT | Multi-head Attention | 5 Many heads | `course_lib.attention.multi_head_attention` |
 # | GA | Multi-head self-attention layer | 5 Many heads | `course_lib.attention.multi_head_attention` |
-# | CS | Visualizing Multi-Head Attention | 7 See it | `course_lib.teaching.record` |
+# | CS | Visualizing Multi-Head Attention | 7 See it | `course_lib.analysis.record` |
 # | EE | Implementation example: AttentionLayer2d | 8 Pixels are tokens too | `course_lib.attention.AttentionLayer2d` |
 # | IT | Convolution? | 9 What it costs | `course_lib.attention.scaled_dot_product_attention` |
 # | CS | Computational Cost and Parallelism | 9 What it costs | `course_lib.attention.MultiHead` |
@@ -73,10 +73,11 @@ from course_lib import attention
 from course_lib.attention import Attended, attend, merge_heads
 from course_lib.attention.multihead import mask_per_head
 from course_lib.datasets import lookup, photographs, reversal
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.primitives import GRU, LSTM, RNN, fused_gru
 from course_lib.shapes import Image, Keys, Lengths, Mask, Queries, Values
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, record, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_lib.analysis import record
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -645,7 +646,7 @@ draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 # wrong *before* you run the check; then write it rightly.
 
 # %% exercise="04.6" bug="reshapes_without_permuting"
-from course_lib.exercises.lecture_04.attention_over_image import reshapes_without_permuting as suspect
+from course_tools.bank.lecture_04.attention_over_image import reshapes_without_permuting as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("04.6", suspect)

@@ -56,9 +56,9 @@
 # | IT | Basic concepts of Transformer model | 7 The experiment | `course_lib.models.Transformer` |
 # | GA | From RNNs to transformers | 7 The experiment | `course_lib.models.Transformer` |
 # | IT | Key advantages of transformers | 7 The experiment | `course_lib.models.Transformer` |
-# | RK | Flow of information | 8 See it | `course_lib.teaching.record` |
-# | CS | Visualizing Attention | 8 See it | `course_lib.teaching.record` |
-# | GA | Multi-head self-attention layer: visualization of the softmax matrix | 8 See it | `course_lib.teaching.plots` |
+# | RK | Flow of information | 8 See it | `course_lib.analysis.record` |
+# | CS | Visualizing Attention | 8 See it | `course_lib.analysis.record` |
+# | GA | Multi-head self-attention layer: visualization of the softmax matrix | 8 See it | `course_tools.notebook.plots` |
 #
 # </details>
 
@@ -73,14 +73,16 @@ from torch import Tensor, nn
 
 from course_lib.attention import GeneralAttention, multi_head_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes, encoder_stack, post_norm, pre_norm
-from course_lib.blocks.equations import Four, Pair
+from course_lib.blocks.block import Four, Pair
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
-from course_lib.exercises import check
-from course_lib.models import Encoder, Extension, LuongDecoder, Seq2Seq, Transformer, beam_search, greedy, stacked_both_ways
-from course_lib.objectives import teacher_forced_loss
+from course_tools.notebook import check
+from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stacked_both_ways
+from course_lib.generation import Extension, beam_search, greedy
+from course_lib.losses import teacher_forced_loss
 from course_lib.primitives import batch_norm, causal_mask, fused_gru, padding_mask
 from course_lib.shapes import Mask, Memory, Sequence
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, record, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_lib.analysis import record
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -348,7 +350,7 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # It runs, its shapes are right, and it looks like yours. Which property breaks? Say it before you run the check; then mend the one line.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
-from course_lib.exercises.lecture_05.pre_norm_encoder_block import normalises_only_the_queries as suspect
+from course_tools.bank.lecture_05.pre_norm_encoder_block import normalises_only_the_queries as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("05.5", suspect)
@@ -643,7 +645,7 @@ explore(draw_it, tired=(0.0, 1.0, 0.05))
 # | scores, log p, parent, word | (B, width) each |
 
 # %% exercise="05.7" difficulty="●●●" minutes=20
-from course_lib.models import extend_beam
+from course_lib.generation import extend_beam
 
 # %% tags=["nbval-check-output"]
 extend_beam = check("05.7", extend_beam)

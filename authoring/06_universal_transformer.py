@@ -45,13 +45,14 @@ from torch import Tensor, nn
 
 from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, SelfAttention, encoder_block
-from course_lib.blocks.equations import Four, Pair
+from course_lib.blocks.block import Four, Pair
 from course_lib.datasets import sums
-from course_lib.exercises import check
-from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Stepped, Universal
+from course_tools.notebook import check
+from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal
+from course_lib.primitives import Stepped
 from course_lib.primitives import sinusoidal_positions
 from course_lib.shapes import Mask, Sequence
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -188,7 +189,7 @@ claim(
 # Why $\varepsilon$? A sigmoid never reaches 1. Without it nobody could halt after a single step.
 
 # %% exercise="06.2" difficulty="●●○" minutes=15
-from course_lib.models import halting_distribution
+from course_lib.primitives import halting_distribution
 
 # %% tags=["nbval-check-output"]
 halting_distribution = check("06.2", halting_distribution)
@@ -212,7 +213,7 @@ halting_distribution = check("06.2", halting_distribution)
 # The other way round: it halts sooner.</details>
 
 # %% exercise="06.3" difficulty="●●○" minutes=10
-from course_lib.models import ponder_cost
+from course_lib.primitives import ponder_cost
 
 # %% tags=["nbval-check-output"]
 ponder_cost = check("06.3", ponder_cost)
@@ -322,7 +323,7 @@ show(
 # | `h` | (B, T, n), n may be 0; returned as (B, T, n + 1) |
 
 # %% exercise="06.5" difficulty="●●○" minutes=15
-from course_lib.models import adaptive_step
+from course_lib.primitives import adaptive_step
 
 # %% tags=["nbval-check-output"]
 adaptive_step = check("06.5", adaptive_step)
@@ -333,13 +334,13 @@ adaptive_step = check("06.5", adaptive_step)
 # It runs, its shapes are right, and it looks like yours. Which property breaks? Say it before you run the check; then mend the one line.
 
 # %% exercise="06.5" bug="halts_the_whole_sentence"
-from course_lib.exercises.lecture_06.adaptive_step import halts_the_whole_sentence as suspect
+from course_tools.bank.lecture_06.adaptive_step import halts_the_whole_sentence as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("06.5", suspect)
 
 # %% exercise="06.5" difficulty="●○○" minutes=5
-from course_lib.models import adaptive_step as mended
+from course_lib.primitives import adaptive_step as mended
 
 # %% tags=["nbval-check-output"]
 mended = check("06.5", mended)
@@ -355,7 +356,7 @@ mended = check("06.5", mended)
 # | result | (…, d) |
 
 # %% exercise="06.6" difficulty="●○○" minutes=5
-from course_lib.models import mix_states
+from course_lib.primitives import mix_states
 
 # %% tags=["nbval-check-output"]
 mix_states = check("06.6", mix_states)

@@ -37,11 +37,11 @@
 # | --- | --- | --- | --- |
 # | EE | Transformers trained on NLP tasks: GPT | 2 Say the next token | `course_lib.models.GPT` |
 # | IT | Transformer-based models for text problems: GPT | 2 Say the next token | `course_lib.models.GPT` |
-# | CS | Generated Text from GPT-3 | 4 Write | `course_lib.models.sample`, `course_lib.models.generate` |
+# | CS | Generated Text from GPT-3 | 4 Write | `course_lib.generation.sample`, `course_lib.models.generate` |
 # | GA | GPT-2 and GPT-3 examples | 4 Write | `course_lib.models.GPT.from_pretrained` |
-# | CS | Scaling Up Transformer | 6 How large they are | `course_lib.models.gpt_parameters`, `course_lib.models.bert_parameters` |
-# | CS | GPT-3: Programming by Prompt | 8 Ask by example | `course_lib.models.few_shot_prompt` |
-# | CS | GPT-3: Literary Style Transfer | 8 Ask by example | `course_lib.models.few_shot_prompt` |
+# | CS | Scaling Up Transformer | 6 How large they are | `course_lib.metrics.gpt_parameters`, `course_lib.metrics.bert_parameters` |
+# | CS | GPT-3: Programming by Prompt | 8 Ask by example | `course_lib.generation.few_shot_prompt` |
+# | CS | GPT-3: Literary Style Transfer | 8 Ask by example | `course_lib.generation.few_shot_prompt` |
 #
 # </details>
 
@@ -63,30 +63,27 @@ from course_lib.attention import CachedStep, attend, causal_attention, fused_cau
 from course_lib.blocks import Sizes
 from course_lib.datasets import BytePairs, Vocabulary, language_reference, secret_orders, walks
 from course_lib.datasets.secret_orders import successors
-from course_lib.exercises import check
-from course_lib.models import (
+from course_tools.notebook import check
+from course_lib.metrics import (
     BERT_BASE,
     BERT_LARGE,
-    GPT,
     GPT_1,
     GPT_2,
     GPT_3,
     TRANSFORMER_BASE,
     TRANSFORMER_BIG,
-    NGram,
     bert_parameters,
     block_parameters,
-    cached_generate,
-    generate,
-    next_word_probabilities,
-    sample,
     training_operations,
     transformer_parameters,
     xlnet_parameters,
 )
+from course_lib.models import GPT, NGram, generate
+from course_lib.generation import cached_generate, next_word_probabilities, sample
 from course_lib.primitives import LSTM, causal_mask, fused_lstm
 from course_lib.shapes import Logits, Tokens
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, record, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_lib.analysis import record
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -175,7 +172,7 @@ claim("07.b", "bits a character that runs of 8 cost more than runs of the best l
 # | `counts` | (B, T) bool: True where *this token* is asked for |
 
 # %% exercise="07.1" difficulty="●●○" minutes=10
-from course_lib.objectives import next_token_loss
+from course_lib.losses import next_token_loss
 
 # %% tags=["nbval-check-output"]
 next_token_loss = check("07.1", next_token_loss)
@@ -377,7 +374,7 @@ claim("07.j", "bits that half GPT, half table needs fewer than the better of the
 # | `logits`, result | (…, n_tokens): each row keeps `k` of its own |
 
 # %% exercise="07.2" difficulty="●○○" minutes=8
-from course_lib.models import top_k
+from course_lib.generation import top_k
 
 # %% tags=["nbval-check-output"]
 top_k = check("07.2", top_k)
@@ -391,7 +388,7 @@ top_k = check("07.2", top_k)
 # benefit of the doubt. Say what is wrong *before* you run the check; then write it rightly.
 
 # %% exercise="07.3" bug="does_not_sort"
-from course_lib.exercises.lecture_07.top_p import does_not_sort as suspect
+from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("07.3", suspect)
@@ -411,7 +408,7 @@ suspect = check("07.3", suspect)
 # A logit of 0 is an ordinary word. -∞ is right.</details>
 
 # %% exercise="07.3" difficulty="●●○" minutes=12
-from course_lib.models import top_p
+from course_lib.generation import top_p
 
 # %% tags=["nbval-check-output"]
 top_p = check("07.3", top_p)
@@ -566,7 +563,7 @@ print(f"all anew takes {(between - started) / (time.process_time() - between):.1
 # | `n_norms_at_the_end` | 1 | 1 (0 in GPT-1) |
 
 # %% exercise="07.5" difficulty="●●○" minutes=12
-from course_lib.models import gpt_parameters
+from course_lib.metrics import gpt_parameters
 
 # %% tags=["nbval-check-output"]
 gpt_parameters = check("07.5", gpt_parameters)
@@ -824,7 +821,7 @@ claim(
 # | `room` | characters that the prompt may have; None = no limit |
 
 # %% exercise="07.6" difficulty="●●○" minutes=12
-from course_lib.models import few_shot_prompt
+from course_lib.generation import few_shot_prompt
 
 # %% tags=["nbval-check-output"]
 few_shot_prompt = check("07.6", few_shot_prompt)

@@ -33,18 +33,18 @@
 # | --- | --- | --- | --- |
 # | RK | Earlier models | 2 Two readers that never meet | `course_lib.models.ELMo` |
 # | CS | Transformer Variants: GPT, ELMo, BERT | 2 Two readers that never meet | `course_lib.models.ELMo`, `course_lib.models.scalar_mix` |
-# | RK | Pre-training BERT: Task 1 | 3 Take words out | `course_lib.objectives.mask_tokens`, `course_lib.objectives.mlm_loss` |
-# | GA | Self-supervised learning: masked language modeling | 3 Take words out | `course_lib.objectives.corrupt` |
+# | RK | Pre-training BERT: Task 1 | 3 Take words out | `course_lib.losses.mask_tokens`, `course_lib.losses.mlm_loss` |
+# | GA | Self-supervised learning: masked language modeling | 3 Take words out | `course_lib.losses.corrupt` |
 # | IT | Transformer-based models for text problems: BERT | 3 Take words out | `course_lib.models.PretrainingBERT` |
-# | RK | Input representation | 4 Two sentences | `course_lib.objectives.segment_input` |
-# | RK | Pre-training BERT: Task 2 | 4 Two sentences | `course_lib.objectives.nsp_pairs` |
+# | RK | Input representation | 4 Two sentences | `course_lib.losses.segment_input` |
+# | RK | Pre-training BERT: Task 2 | 4 Two sentences | `course_lib.losses.nsp_pairs` |
 # | RK | BERT | 5 Pre-train | `course_lib.models.BERT` |
 # | EE | Transformers trained on NLP tasks: BERT | 5 Pre-train | `course_lib.models.BERT` |
 # | CS | The Transformer: Transfer Learning | 6 Five labels a language | `course_lib.models.classification_head` |
 # | RK | Pre-training → Fine-Tuning | 6 Five labels a language | `course_lib.models.SentenceHead` |
 # | EE | Transformers trained on NLP tasks: fine-tuning | 8 A head for every task | `course_lib.models.TagHead`, `course_lib.models.SpanHead` |
 # | RK | GLUE Benchmark | 8 A head for every task | `course_lib.models.SentenceHead` |
-# | EE | Transformers trained on NLP tasks: what BERT's heads look at | 9 What heads look at | `course_lib.attention.head_statistics` |
+# | EE | Transformers trained on NLP tasks: what BERT's heads look at | 9 What heads look at | `course_lib.analysis.head_statistics` |
 #
 # </details>
 
@@ -62,16 +62,18 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import HeadStatistics, fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.analysis import HeadStatistics
+from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, pad, word_pieces
 from course_lib.datasets.display_names import LANGUAGES
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead, TagHead, best_span
 from course_lib.models.bert_heads import BertStates
-from course_lib.objectives import Masked, Segmented, SentencePairs
+from course_lib.losses import Masked, Segmented, SentencePairs
 from course_lib.shapes import Lengths, Tokens
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, record, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_lib.analysis import record
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -191,7 +193,7 @@ claim(
 # are not `eligible`.
 
 # %% exercise="08.2" difficulty="●●○" minutes=12
-from course_lib.objectives import corrupt
+from course_lib.losses import corrupt
 
 # %% tags=["nbval-check-output"]
 corrupt = check("08.2", corrupt)
@@ -241,7 +243,7 @@ claim("08.e", "share of the words that are [MASK] now", (masked.tokens == MASK).
 # | `chosen` | (B, T) bool |
 
 # %% exercise="08.3" difficulty="●○○" minutes=6
-from course_lib.objectives import mlm_loss
+from course_lib.losses import mlm_loss
 
 # %% tags=["nbval-check-output"]
 mlm_loss = check("08.3", mlm_loss)
@@ -258,7 +260,7 @@ mlm_loss = check("08.3", mlm_loss)
 # sentence, then 1. A second sentence may be missing (None), or be there without a word.
 
 # %% exercise="08.4" difficulty="●●○" minutes=10
-from course_lib.objectives import segment_input
+from course_lib.losses import segment_input
 
 # %% tags=["nbval-check-output"]
 segment_input = check("08.4", segment_input)
@@ -270,13 +272,13 @@ segment_input = check("08.4", segment_input)
 # check; then mend it.
 
 # %% exercise="08.4" bug="looks_for_the_separator"
-from course_lib.exercises.lecture_08.segment_input import looks_for_the_separator as suspect
+from course_tools.bank.lecture_08.segment_input import looks_for_the_separator as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("08.4", suspect)
 
 # %% exercise="08.4" difficulty="●○○" minutes=5
-from course_lib.objectives import segment_input as mended
+from course_lib.losses import segment_input as mended
 
 # %% tags=["nbval-check-output"]
 mended = check("08.4", mended)
@@ -294,7 +296,7 @@ mended = check("08.4", mended)
 # Take it as given that there are as many coins and picks as pairs, and a second document: the errors that the docstring names are never asked for.
 
 # %% exercise="08.5" difficulty="●●●" minutes=20
-from course_lib.objectives import nsp_pairs
+from course_lib.losses import nsp_pairs
 
 # %% tags=["nbval-check-output"]
 nsp_pairs = check("08.5", nsp_pairs)
@@ -803,7 +805,7 @@ claim(
 # | result | `HeadStatistics` of five tensors (h,); previous and following over the tokens that have one |
 
 # %% exercise="08.7" difficulty="●●●" minutes=20
-from course_lib.attention import head_statistics
+from course_lib.analysis import head_statistics
 
 # %% tags=["nbval-check-output"]
 head_statistics = check("08.7", head_statistics)

@@ -32,7 +32,7 @@
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | EE | Attention in computer vision: non-local blocks | 2 Every place looks at every place | `course_lib.attention.NonLocal`, `course_lib.attention.NonLocalBlock`, `course_lib.attention.strongest_arrows` |
+# | EE | Attention in computer vision: non-local blocks | 2 Every place looks at every place | `course_lib.attention.NonLocal`, `course_lib.attention.NonLocalBlock`, `course_lib.analysis.strongest_arrows` |
 # | CS | Attention for Semantic Segmentation | 8 What occurs together | `course_lib.attention.co_occurrent_features`, `course_lib.models.Segmenter` |
 #
 # </details>
@@ -46,13 +46,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import Arrows, Attended, NonLocal, NonLocalBlock, attend, non_local_dot_product, split_heads
+from course_lib.analysis import Arrows
+from course_lib.attention import Attended, NonLocal, NonLocalBlock, attend, non_local_dot_product, split_heads
 from course_lib.attention.non_local import Map, Places
 from course_lib.blocks import ConvNet
 from course_lib.datasets import moving_digits, photographs, same_or_different
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.shapes import Keys, Queries, Values, Weights
-from course_lib.teaching import at_scale, claim, device, explore, ledger, peak_memory, plots, progress, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, peak_memory, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0,)
@@ -310,7 +311,7 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # first picture never see? Say so, then run the check.
 
 # %% exercise="09.4" bug="keeps_the_times_apart"
-from course_lib.exercises.lecture_09.non_local_block import keeps_the_times_apart as suspect
+from course_tools.bank.lecture_09.non_local_block import keeps_the_times_apart as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("09.4", suspect)
@@ -408,7 +409,7 @@ claim("09.j", "parameters that the two convolutions add, over those that the blo
 # | their weights | (…, N_q, n), falling |
 
 # %% exercise="09.5" difficulty="●●○" minutes=8
-from course_lib.attention import strongest_arrows
+from course_lib.analysis import strongest_arrows
 
 # %% tags=["nbval-check-output"]
 strongest_arrows = check("09.5", strongest_arrows)

@@ -31,7 +31,7 @@
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | EE | Attention in computer vision: local attention | 5 Local attention | `course_lib.attention.local_attention`, `course_lib.attention.LocalAttention`, `course_lib.primitives.local_windows`, `course_lib.blocks.local_attention_cost` |
+# | EE | Attention in computer vision: local attention | 5 Local attention | `course_lib.attention.local_attention`, `course_lib.attention.LocalAttention`, `course_lib.primitives.local_windows`, `course_lib.metrics.local_attention_cost` |
 #
 # </details>
 
@@ -46,11 +46,11 @@ from torch import Tensor, nn
 
 from course_lib.attention import Attended, LocalAttention, attend, sliced_local_attention, tiled_local_attention
 from course_lib.attention.local import Asking, Columns, Handed, Offering, Rows, window_size
-from course_lib.blocks import Cost, convolution_cost, counted_cost
+from course_lib.metrics import Cost, convolution_cost, counted_cost
 from course_lib.datasets import mnist, photographs, split
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.primitives.windows import require_window
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0,)
@@ -185,7 +185,7 @@ relative_logits = check("10.3", relative_logits)
 # the maps looked a little pale. Say what is wrong *before* you run the check.
 
 # %% exercise="10.4" bug="looks_outside"
-from course_lib.exercises.lecture_10.local_attention import looks_outside as suspect
+from course_tools.bank.lecture_10.local_attention import looks_outside as suspect
 
 # %% tags=["nbval-check-output"]
 pale = suspect
@@ -298,7 +298,7 @@ claim("10.i", "your local attention and the two fast forms differ by", max(gaps)
 # | in the window | none | two products of size² · d_out for each query |
 
 # %% exercise="10.5" difficulty="●●○" minutes=10
-from course_lib.blocks import local_attention_cost
+from course_lib.metrics import local_attention_cost
 
 # %% tags=["nbval-check-output"]
 local_attention_cost = check("10.5", local_attention_cost)

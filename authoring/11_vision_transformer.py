@@ -34,8 +34,8 @@
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | CS | Vision Transformer | 2 A picture as a sentence | `course_lib.models.ViT`, `course_lib.primitives.patchify` |
-# | CS | Vision Transformer Training and Finetuning | 8 A new head | `course_lib.models.zero_head`, `course_lib.models.fine_tuned_head` |
-# | IT | ViT model | 4 Two and a half thousand pictures | `course_lib.models.ViT`, `course_lib.models.DeiT`, `course_lib.objectives.distillation_loss` |
+# | CS | Vision Transformer Training and Finetuning | 8 A new head | `course_lib.blocks.zero_head`, `course_lib.metrics.fine_tuned_head` |
+# | IT | ViT model | 4 Two and a half thousand pictures | `course_lib.models.ViT`, `course_lib.models.DeiT`, `course_lib.losses.distillation_loss` |
 #
 # </details>
 
@@ -53,14 +53,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import mnist, photographs, split
-from course_lib.exercises import check
-from course_lib.models import VIT_BASE, VIT_HUGE, VIT_LARGE, DeiT, Probe, ViT, vit_parameters, zero_head
-from course_lib.objectives import hard_distillation_loss
-from course_lib.objectives.distillation import ClassLogits, Labels
+from course_tools.notebook import check
+from course_lib.blocks import zero_head
+from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, Probe, vit_parameters
+from course_lib.models import DeiT, ViT
+from course_lib.losses import hard_distillation_loss
+from course_lib.losses.distillation import ClassLogits, Labels
 from course_lib.primitives import patch_grid
 from course_lib.primitives.patches import Patches
 from course_lib.shapes import Image
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, record, show, weight_maps
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show, weight_maps
+from course_lib.analysis import record
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -113,7 +116,7 @@ claim("11.b", "patches of 16 × 16 pixels in place of pixels: weights are fewer 
 # before you run the check.
 
 # %% exercise="11.1" bug="takes_pixels_far_apart"
-from course_lib.exercises.lecture_11.patchify import takes_pixels_far_apart as suspect
+from course_tools.bank.lecture_11.patchify import takes_pixels_far_apart as suspect
 
 # %%
 photograph = photographs((96, 144))[:1].float().clamp(0, 1)
@@ -356,7 +359,7 @@ show(
 # | roll-out | (…, T, T): row $i$ says what output $i$ draws from each input |
 
 # %% exercise="11.3" difficulty="●●○" minutes=8
-from course_lib.attention import rollout
+from course_lib.analysis import rollout
 
 # %% tags=["nbval-check-output"]
 rollout = check("11.3", rollout)
@@ -606,7 +609,7 @@ claim(
 # | loss | a number, the mean over the batch, in nats |
 
 # %% exercise="11.5" difficulty="●●○" minutes=12
-from course_lib.objectives import distillation_loss
+from course_lib.losses import distillation_loss
 
 # %% tags=["nbval-check-output"]
 distillation_loss = check("11.5", distillation_loss)
@@ -754,7 +757,7 @@ claim("11.s", "taught with the teacher's answers shuffled: right answers, where 
 # | result | `Probe(weight, bias)` after n_steps |
 
 # %% exercise="11.6" difficulty="●●○" minutes=12
-from course_lib.models import fine_tuned_head
+from course_lib.metrics import fine_tuned_head
 
 # %% tags=["nbval-check-output"]
 fine_tuned_head = check("11.6", fine_tuned_head)

@@ -33,7 +33,7 @@
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | CS | Transformers for Object Detection | 7 The experiment | `course_lib.models.DETR`, `course_lib.objectives.match`, `course_lib.objectives.set_loss` |
+# | CS | Transformers for Object Detection | 7 The experiment | `course_lib.models.DETR`, `course_lib.losses.match`, `course_lib.losses.set_loss` |
 #
 # </details>
 
@@ -49,14 +49,16 @@ from course_lib import objectives, primitives
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import Pictures, Scenes, digit_scenes, digits, split
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.models import DETR, PointQueries
-from course_lib.objectives import SetLoss, deep_set_loss, match_greedily, match_in_order, mean_average_precision
-from course_lib.objectives.matching import require_queries
-from course_lib.objectives.set_prediction import DETR_WEIGHTS, Objects, Said
+from course_lib.losses import SetLoss, deep_set_loss, match_greedily, match_in_order
+from course_lib.metrics import mean_average_precision
+from course_lib.losses.matching import require_queries
+from course_lib.losses.set_prediction import DETR_WEIGHTS, Objects, Said
 from course_lib.primitives import Overlap, area, iou
 from course_lib.shapes import Boxes
-from course_lib.teaching import at_scale, boxed, claim, device, explore, ledger, plots, progress, record, show
+from course_tools.notebook import at_scale, boxed, claim, device, explore, ledger, plots, progress, show
+from course_lib.analysis import record
 from course_lib.training import batches, train
 
 SEED = 0
@@ -268,7 +270,7 @@ overlap = check("12.2", overlap)
 # scores higher. Say what goes wrong *before* you run the check.
 
 # %% exercise="12.3" bug="takes_the_shared_part_off"
-from course_lib.exercises.lecture_12.giou import takes_the_shared_part_off as suspect
+from course_tools.bank.lecture_12.giou import takes_the_shared_part_off as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("12.3", suspect)
@@ -346,7 +348,7 @@ explore(draw_slide, width=(0.05, 0.9, 0.05), off_the_row=(0.0, 0.6, 0.05))
 # | cost | (…, N, M), 0 in a column of class -1 |
 
 # %% exercise="12.4" difficulty="●●○" minutes=15
-from course_lib.objectives import matching_cost
+from course_lib.losses import matching_cost
 
 # %% tags=["nbval-check-output"]
 matching_cost = check("12.4", matching_cost)
@@ -376,7 +378,7 @@ matching_cost = check("12.4", matching_cost)
 # | queries: of each object, -1 where there is none | (B, M) |
 
 # %% exercise="12.5" difficulty="●●○" minutes=12
-from course_lib.objectives import match
+from course_lib.losses import match
 
 # %% tags=["nbval-check-output"]
 match = check("12.5", match)
@@ -419,7 +421,7 @@ claim("12.h", "and the most that the cheapest matching pays above greedy", (-mor
 # | classes, l1, giou: not yet weighed by 5 and 2 | three numbers |
 
 # %% exercise="12.6" difficulty="●●●" minutes=18
-from course_lib.objectives import set_loss
+from course_lib.losses import set_loss
 
 # %% tags=["nbval-check-output"]
 set_loss = check("12.6", set_loss)
@@ -495,7 +497,7 @@ claim("12.m", "six queries, weight 0.1: the probability of no object that costs 
 # | result | a number; a recall that is never reached counts 0 |
 
 # %% exercise="12.7" difficulty="●●○" minutes=12
-from course_lib.objectives import average_precision
+from course_lib.metrics import average_precision
 
 # %% tags=["nbval-check-output"]
 average_precision = check("12.7", average_precision)

@@ -51,14 +51,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
-from course_lib.blocks import ConvNet, Kernels, Sizes, counted_cost, lean_token_mixing
-from course_lib.blocks.equations import Four, Pair
-from course_lib.blocks.token_mixing import Places
+from course_lib.blocks import ConvNet, Kernels, Sizes, lean_token_mixing
+from course_lib.metrics import counted_cost
+from course_lib.blocks.block import Four, Pair
+from course_lib.blocks.mlp_mixer import Places
 from course_lib.datasets import mnist, split
-from course_lib.exercises import check
-from course_lib.models import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL, Mixer, MixerSizes, ViT
+from course_tools.notebook import check
+from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL
+from course_lib.blocks import MixerSizes
+from course_lib.models import Mixer, ViT
 from course_lib.primitives import layer_norm, patchify, unpatchify
-from course_lib.teaching import at_scale, claim, device, explore, ledger, plots, progress, show, weight_maps
+from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show, weight_maps
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -227,7 +230,7 @@ claim("13.e", "your channel mixing of the table turned round, and your token mix
 # It runs and it trains. Say what it costs *before* you run the check.
 
 # %% exercise="13.3" bug="normalises_over_the_places"
-from course_lib.exercises.lecture_13.mixer_block import normalises_over_the_places as suspect
+from course_tools.bank.lecture_13.mixer_block import normalises_over_the_places as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("13.3", suspect)
@@ -695,7 +698,7 @@ explore(draw_unit, rank=(1, 128), block=(1, 2))
 # | n_layers, n_patches, d_patch, n_classes | $L$, $N$, $d_p$, classes of the head (0 = no head) |
 
 # %% exercise="13.6" difficulty="●○○" minutes=8
-from course_lib.models import mixer_parameters
+from course_lib.metrics import mixer_parameters
 
 # %% tags=["nbval-check-output"]
 mixer_parameters = check("13.6", mixer_parameters)

@@ -54,16 +54,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib import attention
 from course_lib.attention import Attended, MultiHead, kernel_attention, scaled_dot_product_attention, split_heads
-from course_lib.attention.cached import cached_step
+from course_lib.attention.multihead import cached_step
 from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, require_one_length, silence
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.datasets import lookup
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.models import LinearTransformer, generate_recurrently
 from course_lib.primitives import causal_mask, gaussian_projection, trigonometric_features
 from course_lib.primitives.kernels import Projection, Vectors
 from course_lib.shapes import Context, Mask, Values
-from course_lib.teaching import at_scale, claim, device, explore, ledger, peak_memory, plots, progress, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, peak_memory, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -301,7 +301,7 @@ claim("14.i", "time of softmax attention at its longest over that of yours at 4,
 # little *better* than it should be. Find out why before you run the check.
 
 # %% exercise="14.3" bug="normalises_over_all_positions"
-from course_lib.exercises.lecture_14.causal_linear_attention import normalises_over_all_positions as suspect
+from course_tools.bank.lecture_14.causal_linear_attention import normalises_over_all_positions as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("14.3", suspect)

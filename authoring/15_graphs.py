@@ -64,11 +64,12 @@ from course_lib.attention import (
     uniform_graph_attention,
 )
 from course_lib.datasets import karate_club, les_miserables, marked_neighbour, matching_neighbour, see_also
-from course_lib.exercises import check
+from course_tools.notebook import check
 from course_lib.models import GAT, GCN, GATLayer
 from course_lib.primitives import propagate, require_edges, with_self_loops
 from course_lib.shapes import Edges, Nodes, Scores
-from course_lib.teaching import at_scale, claim, device, explore, ledger, network, peak_memory, plots, progress, record, show
+from course_tools.notebook import at_scale, claim, device, explore, ledger, network, peak_memory, plots, progress, show
+from course_lib.analysis import record
 from course_lib.training import train
 
 SEEDS = (0, 1, 2)
@@ -197,7 +198,7 @@ edge_softmax = check("15.2", edge_softmax)
 # the check; then write it rightly.
 
 # %% exercise="15.3" bug="keeps_the_last_message_only"
-from course_lib.exercises.lecture_15.attend_edges import keeps_the_last_message_only as suspect
+from course_tools.bank.lecture_15.attend_edges import keeps_the_last_message_only as suspect
 
 # %% [markdown] tags=["predict"]
 # **Which line loses what?**

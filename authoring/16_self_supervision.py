@@ -31,8 +31,8 @@
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | GA | Self-supervised learning: SimCLR | 3 Find your partner | `course_lib.objectives.nt_xent`, `course_lib.models.SimCLR`, `course_lib.datasets.Augmentation` |
-# | GA | Self-supervised learning: BYOL | 8 Without negatives | `course_lib.objectives.byol_loss`, `course_lib.models.BYOL`, `course_lib.models.ema_update` |
+# | GA | Self-supervised learning: SimCLR | 3 Find your partner | `course_lib.losses.nt_xent`, `course_lib.models.SimCLR`, `course_lib.datasets.Augmentation` |
+# | GA | Self-supervised learning: BYOL | 8 Without negatives | `course_lib.losses.byol_loss`, `course_lib.models.BYOL`, `course_lib.models.ema_update` |
 #
 # </details>
 
@@ -49,12 +49,14 @@ from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, colour_matrix, few_of_each, mnist, photographs, recolour, split
-from course_lib.exercises import check
-from course_lib.models import BYOL, Probe, SimCLR
-from course_lib.objectives import lean_nt_xent, unit
-from course_lib.objectives.contrastive import require_pairs
+from course_tools.notebook import check
+from course_lib.models import BYOL, SimCLR
+from course_lib.metrics import Probe
+from course_lib.losses import lean_nt_xent
+from course_lib.primitives import unit
+from course_lib.losses.nt_xent import require_pairs
 from course_lib.shapes import Image
-from course_lib.teaching import at_scale, claim, clouds, device, explore, ledger, peak_memory, plots, progress, show
+from course_tools.notebook import at_scale, claim, clouds, device, explore, ledger, peak_memory, plots, progress, show
 from course_lib.training import batches, train
 
 SEEDS = (0, 1, 2)
@@ -226,7 +228,7 @@ explore(draw_views, turn=(-90.0, 90.0, 5.0), zoom=(0.5, 2.0, 0.1), hue=(0.0, 180
 # followed it to the letter; the loss runs, and training lowers it. Say what is wrong *before* you run the check.
 
 # %% exercise="16.2" bug="seeks_the_partner_next_door"
-from course_lib.exercises.lecture_16.nt_xent import seeks_the_partner_next_door as suspect
+from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("16.2", suspect)
@@ -246,7 +248,7 @@ suspect = check("16.2", suspect)
 # The diagonal is excluded; that part is right.</details>
 
 # %% exercise="16.2" difficulty="●●○" minutes=12
-from course_lib.objectives import nt_xent
+from course_lib.losses import nt_xent
 
 # %% tags=["nbval-check-output"]
 nt_xent = check("16.2", nt_xent)
@@ -284,7 +286,7 @@ claim("16.d", "your loss and the library's lean form of one product and one pass
 # | W, b | (n_classes, d), (n_classes,), as `Probe(weight, bias)` |
 
 # %% exercise="16.3" difficulty="●●○" minutes=12
-from course_lib.models import linear_probe
+from course_lib.metrics import linear_probe
 
 # %% tags=["nbval-check-output"]
 linear_probe = check("16.3", linear_probe)
@@ -528,7 +530,7 @@ claim("16.l", "ten labels: before the head the probe does better than behind it,
 # | loss | a number from 0 to 4, the mean over rows |
 
 # %% exercise="16.4" difficulty="●○○" minutes=6
-from course_lib.objectives import byol_loss
+from course_lib.losses import byol_loss
 
 # %% tags=["nbval-check-output"]
 byol_loss = check("16.4", byol_loss)
@@ -632,7 +634,7 @@ for name in KINDS:
 # | the whole sphere is used | even; the squares sum to 1 |
 
 # %% exercise="16.6" difficulty="●●○" minutes=6
-from course_lib.models import spectrum
+from course_lib.metrics import spectrum
 
 # %% tags=["nbval-check-output"]
 spectrum = check("16.6", spectrum)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from benchmarks.timing import Row, compare
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
+from course_lib.losses import deep_set_loss, match, matching_cost
 from course_lib.models import DETR, LearnedQueries
-from course_lib.objectives import deep_set_loss, match, matching_cost
 
 BATCHES = (8, 32)
 N_CLASSES, N_QUERIES, MOST = 91, 100, 20

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import psutil
 
-from course_lib.exercises import exercises
-from course_lib.grading import Engine
-from course_lib.grading.batch import sheet_of
-from course_lib.grading.interop import export
-from course_lib.grading.recognise import Course
-from course_lib.publishing import lectures, project_root
+from course_tools.bank import exercises
+from course_tools.grading.batch import sheet_of
+from course_tools.grading.engine import Engine
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.lms.nbgrader import export
+from course_tools.publishing import lectures, project_root
 
 N_SUBMISSIONS, N_PEER = 200, 3
 LECTURE = "04"
@@ -82,7 +82,7 @@ def as_a_cell(answer, name: str) -> str:
         needed.append(wanted.pop())
         names = re.findall(r"\w+", own[needed[-1]])
         wanted += [other for other in dict.fromkeys(names) if other in own and other not in {*needed, *wanted}]
-    kept = [line for line in imports if "course_lib.exercises" not in line]
+    kept = [line for line in imports if "course_tools.checks" not in line]
     return "\n".join([*kept, *(own[other] for other in reversed(needed)), f"{name} = {answer.__name__}"])
 
 

@@ -18,8 +18,9 @@ from benchmarks.nano import NanoGPT
 from benchmarks.timing import Row, compare
 from course_lib.attention import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.models import BERT, GPT, PretrainingBERT, Transformer, cached_generate
-from course_lib.objectives import mlm_loss, next_token_loss, teacher_forced_loss
+from course_lib.generation import cached_generate
+from course_lib.losses import mlm_loss, next_token_loss, teacher_forced_loss
+from course_lib.models import BERT, GPT, PretrainingBERT, Transformer
 from course_lib.primitives import causal_mask, sinusoidal_positions
 
 

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from benchmarks.timing import Row, compare
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import (
+    MixerSizes,
     Sizes,
     channel_mixing_by_convolution,
     lean_token_mixing,
     token_mixing,
     token_mixing_by_convolution,
 )
-from course_lib.models import Mixer, MixerSizes, ViT
+from course_lib.models import Mixer, ViT
 from course_lib.primitives import patchify
 
 

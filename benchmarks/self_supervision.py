@@ -10,8 +10,8 @@ from torch import Tensor
 
 from benchmarks.timing import Row, compare
 from course_lib.datasets import Augmentation, recolour, warp
+from course_lib.losses import lean_nt_xent, nt_xent
 from course_lib.models import ema_update, ema_update_
-from course_lib.objectives import lean_nt_xent, nt_xent
 
 PAIRS = ((32, 64), (256, 128), (1_024, 128))
 TAU = 0.2

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.teaching import peak_memory
+from course_tools.notebook import peak_memory
 
 Call = Callable[[], Tensor]
 

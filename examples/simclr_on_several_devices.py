@@ -17,8 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, cifar10, mnist
+from course_lib.losses import gathered_nt_xent
 from course_lib.models import SimCLR
-from course_lib.objectives import gathered_nt_xent
 from course_lib.training import batches, train
 
 DIGITS = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)

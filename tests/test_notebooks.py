@@ -10,12 +10,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.exercises import exercises
-from course_lib.publishing import Lecture, lectures, measured
-from course_lib.publishing.build import stale
-from course_lib.publishing.cells import check_call
-from course_lib.publishing.nbgrader import STUB
-from course_lib.publishing.outputs import claims, code_cells, failures, tags
+from course_tools.bank import exercises
+from course_tools.publishing import Lecture, lectures, measured
+from course_tools.publishing.build import stale
+from course_tools.publishing.lecture_cells import check_call
+from course_tools.publishing.nbgrader_cells import STUB
+from course_tools.publishing.outputs import claims, code_cells, failures, tags
 
 ROOT = Path(__file__).parents[1]
 LECTURES = lectures(ROOT)

@@ -38,7 +38,7 @@ while pathlib.Path(os.environ.get("PIP_WAITS_FOR", __file__)).exists() is False:
     time.sleep(0.02)
 sys.exit(int(os.environ.get("PIP_EXITS", "0")))
 """,
-    "course_lib/__main__.py": """
+    "course_tools/__main__.py": """
 import json, os, sys
 print(json.dumps({"python": sys.executable, "arguments": sys.argv[1:], "path": os.environ["PYTHONPATH"]}))
 sys.exit(7)

@@ -17,7 +17,7 @@ import json, sys, warnings
 import torch
 from torch import ones, randn, tensor, zeros
 from course_lib.attention import *
-from course_lib.objectives import *
+from course_lib.losses import *
 from course_lib.primitives import *
 
 assert "beartype" not in sys.modules

@@ -1,11 +1,20 @@
 """Attention = score → normalise → mix: the core, and one mechanism a file."""
 
-from course_lib.attention.additive import AdditiveAttention, additive_scores
-from course_lib.attention.arrows import Arrows, strongest_arrows
-from course_lib.attention.cached import CachedStep, cached_step
+from course_lib.attention.additive import AdditiveAttention, ConcatAttention, additive_scores, concat_scores
 from course_lib.attention.co_occurrent import CoOccurrent, co_occurrent_features
 from course_lib.attention.core import Attended, Mechanism, attend
-from course_lib.attention.edges import attend_edges, csr_attend_edges, dense_attend_edges, edge_softmax
+from course_lib.attention.dot_product import (
+    GeneralAttention,
+    causal_attention,
+    dot_attention,
+    dot_scores,
+    fused_causal_attention,
+    fused_dot_attention,
+    fused_scaled_dot_product_attention,
+    general_scores,
+    scaled_dot_product_attention,
+)
+from course_lib.attention.edge_attention import attend_edges, csr_attend_edges, dense_attend_edges, edge_softmax
 from course_lib.attention.graph import (
     DynamicGraphAttention,
     GraphAttention,
@@ -17,7 +26,6 @@ from course_lib.attention.graph import (
     multi_head_graph_attention,
     uniform_graph_attention,
 )
-from course_lib.attention.heads import HeadStatistics, head_statistics
 from course_lib.attention.image import AttentionLayer2d, attention_over_image
 from course_lib.attention.linear import (
     LinearAttention,
@@ -36,15 +44,14 @@ from course_lib.attention.local import (
     sliced_local_attention,
     tiled_local_attention,
 )
-from course_lib.attention.multihead import MultiHead, cross_attention, merge_heads, multi_head_attention, split_heads
-from course_lib.attention.multiplicative import (
-    ConcatAttention,
-    GeneralAttention,
-    concat_scores,
-    dot_attention,
-    dot_scores,
-    fused_dot_attention,
-    general_scores,
+from course_lib.attention.multihead import (
+    CachedStep,
+    MultiHead,
+    cached_step,
+    cross_attention,
+    merge_heads,
+    multi_head_attention,
+    split_heads,
 )
 from course_lib.attention.non_local import (
     NonLocal,
@@ -60,17 +67,9 @@ from course_lib.attention.non_local import (
 )
 from course_lib.attention.performer import PerformerAttention, causal_performer_attention, performer_attention
 from course_lib.attention.pooling import Pool, mean_pool, pool
-from course_lib.attention.rollout import rollout
-from course_lib.attention.scaled_dot_product import (
-    causal_attention,
-    fused_causal_attention,
-    fused_scaled_dot_product_attention,
-    scaled_dot_product_attention,
-)
 
 __all__ = [
     "AdditiveAttention",
-    "Arrows",
     "Attended",
     "AttentionLayer2d",
     "CachedStep",
@@ -80,7 +79,6 @@ __all__ = [
     "GeneralAttention",
     "GraphAttention",
     "GraphMechanism",
-    "HeadStatistics",
     "LinearAttention",
     "LocalAttention",
     "Mechanism",
@@ -117,7 +115,6 @@ __all__ = [
     "gat_edge_scores",
     "gat_scores",
     "general_scores",
-    "head_statistics",
     "inplace_linear_attention_step",
     "kernel_attention",
     "linear_attention",
@@ -136,11 +133,9 @@ __all__ = [
     "pool",
     "recurrent_linear_attention",
     "relative_logits",
-    "rollout",
     "scaled_dot_product_attention",
     "sliced_local_attention",
     "split_heads",
-    "strongest_arrows",
     "tiled_local_attention",
     "uniform_graph_attention",
 ]

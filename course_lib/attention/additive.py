@@ -3,10 +3,12 @@
 Bahdanau, Cho, Bengio 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*, section 3.1 and appendix
 A.1.2 (https://arxiv.org/abs/1409.0473), where the query is the decoder's state s and the keys are the encoder's h:
 
-    e_ij = vᵀ tanh(W q_i + U k_j)
+    e_ij = vᵀ tanh(W q_i + U k_j)                additive (Bahdanau)
+    e_ij = vᵀ tanh(W [q_i; k_j])                 concat (Luong, Pham, Manning 2015, section 3.1, https://arxiv.org/abs/1508.04025)
 """
 
 import torch
+from einops import repeat
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -54,3 +56,39 @@ class AdditiveAttention(nn.Module):
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
         """Attend from q (*batch, T_q, d_q) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v)."""
         return attend(additive_scores(q, k, self.W, self.U, self.v), v, mask)
+
+
+def concat_scores(q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float[Tensor, "d_a"]) -> Scores:
+    """Score by a small network over the pair, e_ij = vᵀ tanh(W [q_i; k_j]), the query first.
+
+    Args:
+        q: queries (*batch, T_q, d_q).
+        k: keys (*batch, T_k, d_k).
+        W: (d_a, d_q + d_k), acts on the query and the key joined.
+        v: (d_a,).
+
+    Returns:
+        scores (*batch, T_q, T_k).
+
+    Source: Luong et al. 2015, eq. 8 (concat).
+    """
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    every_q = repeat(q, "... T_q d -> ... T_q T_k d", T_k=T_k)
+    every_k = repeat(k, "... T_k d -> ... T_q T_k d", T_q=T_q)
+    pairs = torch.cat([every_q, every_k], dim=-1)
+    return torch.tanh(pairs @ W.mT) @ v
+
+
+class ConcatAttention(nn.Module):
+    """Luong's concat mechanism: owns W (d_a, d_q + d_k) and v (d_a,)."""
+
+    def __init__(self, d_q: int, d_k: int, d_a: int) -> None:
+        """Draw W and v uniformly within ± the inverse square root of what they sum over."""
+        super().__init__()
+        d_pair = d_q + d_k
+        self.W = nn.Parameter(torch.empty(d_a, d_pair).uniform_(-(d_pair**-0.5), d_pair**-0.5))
+        self.v = nn.Parameter(torch.empty(d_a).uniform_(-(d_a**-0.5), d_a**-0.5))
+
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+        """Attend from q (*batch, T_q, d_q) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v)."""
+        return attend(concat_scores(q, k, self.W, self.v), v, mask)

@@ -21,9 +21,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended
-from course_lib.attention.edges import attend_edges
+from course_lib.attention.edge_attention import attend_edges
 from course_lib.attention.multihead import merge_heads, split_heads
-from course_lib.primitives.graphs import require_edges
+from course_lib.primitives.message_passing import require_edges
 from course_lib.shapes import Edges, Nodes, Scores
 
 

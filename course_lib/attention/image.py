@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, Mechanism
-from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
+from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.shapes import Image
 
 

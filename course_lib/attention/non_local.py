@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, Mechanism, attend
-from course_lib.attention.multiplicative import dot_attention, fused_dot_attention
+from course_lib.attention.dot_product import dot_attention, fused_dot_attention
 from course_lib.shapes import Keys, Queries, Values
 
 Places = Float[Tensor, "*batch N C"]

@@ -1,38 +1,45 @@
-"""A block = mix tokens, then mix channels: add & norm, the feed-forward network, the mixers, and what joins them."""
+"""A block = mix tokens, then mix channels: residual connections, feed-forward networks, token mixers, and stacks of them."""
 
-from course_lib.blocks.block import Block, DecoderBlock
-from course_lib.blocks.convnet import ContextOf, ConvNet, Layer, convolution
-from course_lib.blocks.costs import Cost, convolution_cost, counted_cost, local_attention_cost
-from course_lib.blocks.equations import decoder_block, encoder_block, pre_norm_encoder_block
-from course_lib.blocks.feedforward import FeedForward, feed_forward
-from course_lib.blocks.mixers import CrossAttention, SelfAttention
-from course_lib.blocks.residual import Residual, Sublayer, post_norm, pre_norm
-from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, draw_weights, encoder_stack
-from course_lib.blocks.token_convolution import (
-    Kernels,
-    channel_mixing_by_convolution,
-    token_mixing_by_convolution,
-    token_mixing_kernels,
+from course_lib.blocks.block import (
+    Block,
+    CrossAttention,
+    DecoderBlock,
+    Residual,
+    SelfAttention,
+    Sublayer,
+    decoder_block,
+    encoder_block,
+    post_norm,
+    pre_norm,
+    pre_norm_encoder_block,
 )
-from course_lib.blocks.token_mixing import (
+from course_lib.blocks.convnet import ContextOf, ConvNet, Layer, convolution
+from course_lib.blocks.feedforward import FeedForward, feed_forward
+from course_lib.blocks.mlp_mixer import (
+    Kernels,
+    MixerSizes,
     TokenMixing,
     channel_mixing,
+    channel_mixing_by_convolution,
     lean_token_mixing,
     mixer_block,
     reordered_token_mixing,
     token_mixing,
+    token_mixing_by_convolution,
+    token_mixing_kernels,
 )
+from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, draw_weights, encoder_stack, zero_head
 
 __all__ = [
     "Block",
     "ContextOf",
     "ConvNet",
-    "Cost",
     "CrossAttention",
     "DecoderBlock",
     "FeedForward",
     "Kernels",
     "Layer",
+    "MixerSizes",
     "Residual",
     "SelfAttention",
     "Sizes",
@@ -43,8 +50,6 @@ __all__ = [
     "channel_mixing_by_convolution",
     "closing_norm",
     "convolution",
-    "convolution_cost",
-    "counted_cost",
     "decoder_block",
     "decoder_stack",
     "draw_weights",
@@ -52,7 +57,6 @@ __all__ = [
     "encoder_stack",
     "feed_forward",
     "lean_token_mixing",
-    "local_attention_cost",
     "mixer_block",
     "post_norm",
     "pre_norm",
@@ -61,4 +65,5 @@ __all__ = [
     "token_mixing",
     "token_mixing_by_convolution",
     "token_mixing_kernels",
+    "zero_head",
 ]

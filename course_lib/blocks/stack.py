@@ -12,10 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, MultiHead, scaled_dot_product_attention
-from course_lib.blocks.block import Block, DecoderBlock
+from course_lib.blocks.block import Block, CrossAttention, DecoderBlock, Residual, SelfAttention, post_norm
 from course_lib.blocks.feedforward import FeedForward
-from course_lib.blocks.mixers import CrossAttention, SelfAttention
-from course_lib.blocks.residual import Residual, post_norm
 from course_lib.shapes import Sequence
 
 Norm = Callable[[int], nn.Module]
@@ -122,3 +120,11 @@ def decoder_stack(
         return DecoderBlock(mixer, cross, FeedForward(d_model, d_ff, activation), d_model, residual, norm)
 
     return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
+
+
+def zero_head(d_model: int, n_classes: int) -> nn.Linear:
+    """Make a linear layer (n_classes, d_model) whose weights and biases are all 0, to take the place of a trained head."""
+    head = nn.Linear(d_model, n_classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head

@@ -16,18 +16,18 @@ from course_lib.datasets.display_names import DisplayName, display_names
 from course_lib.datasets.docstrings import Text, docstrings, marked_sentences
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
-from course_lib.datasets.graphs import Graph, karate_club, les_miserables
 from course_lib.datasets.handwritten import Digits, digits
 from course_lib.datasets.language_reference import language_reference
 from course_lib.datasets.mnist import mnist
 from course_lib.datasets.moving_digits import WALL, Films, moving_digits
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
 from course_lib.datasets.pictures import Pictures, few_of_each
-from course_lib.datasets.references import see_also
 from course_lib.datasets.same_or_different import ALONE, PAPER, TWIN, LabelledPixels, same_or_different, twins
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.secret_orders import Walks, secret_orders, walks
+from course_lib.datasets.see_also import see_also
 from course_lib.datasets.sentence_pairs import multi30k
+from course_lib.datasets.social_networks import Graph, karate_club, les_miserables
 from course_lib.datasets.spelled_numbers import number_words, spelled
 from course_lib.datasets.splits import Pair, Splits, split
 from course_lib.datasets.sums import Sums, sums

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from course_lib.datasets.download import download
-from course_lib.datasets.graphs import Graph
+from course_lib.datasets.social_networks import Graph
 
 CORA = (
     "https://github.com/abojchevski/graph2gauss/raw/master/data/cora.npz",

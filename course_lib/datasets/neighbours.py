@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from course_lib.datasets.graphs import Graph
+from course_lib.datasets.social_networks import Graph
 from course_lib.datasets.splits import Splits
 
 

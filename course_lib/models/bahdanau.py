@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from course_lib.attention import AdditiveAttention, Attended, Mechanism
-from course_lib.models.encoder import Encoded
+from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU
-from course_lib.primitives.cells import State, gru_step
+from course_lib.primitives.recurrent import State, gru_step
 from course_lib.shapes import Sequence, States, Tokens
 
 

@@ -21,10 +21,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, scaled_dot_product_attention
-from course_lib.blocks.residual import post_norm
+from course_lib.blocks.block import post_norm
 from course_lib.blocks.stack import Sizes, draw_weights, encoder_stack
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead
-from course_lib.models.checkpoints import read_checkpoint, require_tied
+from course_lib.pretrained.checkpoint_reader import read_checkpoint, require_tied
 from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.shapes import Lengths, Tokens
 

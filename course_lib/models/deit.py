@@ -14,10 +14,9 @@ from typing import NamedTuple
 from torch import nn
 
 from course_lib.attention import Mechanism, scaled_dot_product_attention
-from course_lib.blocks.stack import Sizes
-from course_lib.models.fine_tuning import zero_head
-from course_lib.models.published_vit import from_vit, read_vit
+from course_lib.blocks.stack import Sizes, zero_head
 from course_lib.models.vit import PatchEncoder
+from course_lib.pretrained.vit import from_vit, read_vit
 from course_lib.shapes import Image, Logits
 
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.models.encoder import reverse
+from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import LSTM, lstm
 from course_lib.shapes import Lengths, States, Tokens
 

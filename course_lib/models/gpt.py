@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, causal_attention
-from course_lib.blocks.residual import pre_norm
+from course_lib.blocks.block import pre_norm
 from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack
-from course_lib.models.checkpoints import read_checkpoint, require_tied
+from course_lib.pretrained.checkpoint_reader import read_checkpoint, require_tied
 from course_lib.primitives import LearnedPositions
 from course_lib.shapes import Lengths, Tokens
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import Attended, Pool
 from course_lib.attention.pooling import pool
-from course_lib.models.encoder import BothWays, both_ways
+from course_lib.models.bigru_encoder import BothWays, both_ways
 from course_lib.primitives import GRU
 
 PoolWeights = tuple[Float[Tensor, "d_a d"], Float[Tensor, "d_a"], Float[Tensor, "d_a"]]

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.attention import Mechanism
-from course_lib.models.encoder import Encoded
+from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU, gru
-from course_lib.primitives.cells import State
+from course_lib.primitives.recurrent import State
 from course_lib.shapes import Tokens
 
 

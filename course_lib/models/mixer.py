@@ -10,28 +10,16 @@ that of `primitives.layer_norm` and of torch, 1e-5; the authors' JAX has 1e-6, w
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.blocks.block import Block
+from course_lib.blocks.block import Block, pre_norm
 from course_lib.blocks.feedforward import FeedForward
-from course_lib.blocks.residual import pre_norm
-from course_lib.blocks.stack import Stack
-from course_lib.blocks.token_mixing import TokenMixing, token_mixing
-from course_lib.models.fine_tuning import zero_head
+from course_lib.blocks.mlp_mixer import MixerSizes, TokenMixing, token_mixing
+from course_lib.blocks.stack import Stack, zero_head
 from course_lib.primitives import patch_grid, patchify
 from course_lib.shapes import Image, Logits
-
-
-class MixerSizes(NamedTuple):
-    """How large a Mixer is: channels of a patch, width of the networks over places and over channels, and layers."""
-
-    d_model: int
-    d_tokens: int
-    d_channels: int
-    n_layers: int
 
 
 class Mixer(nn.Module):

@@ -17,9 +17,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import Attended
-from course_lib.models.encoder import Encoded
+from course_lib.models.bigru_encoder import Encoded
 from course_lib.primitives import GRU, gru
-from course_lib.primitives.cells import State
+from course_lib.primitives.recurrent import State
 from course_lib.shapes import Lengths, Tokens, Weights
 
 

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, causal_attention, scaled_dot_product_attention
-from course_lib.blocks.residual import Residual, post_norm
+from course_lib.blocks.block import Residual, post_norm
 from course_lib.blocks.stack import Activation, Sizes, decoder_stack, encoder_stack
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.shapes import Lengths, Memory, Tokens

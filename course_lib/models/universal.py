@@ -17,9 +17,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.blocks import encoder_block
-from course_lib.blocks.equations import Four, Pair
-from course_lib.models.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
+from course_lib.blocks.block import Four, Pair
 from course_lib.primitives import padding_mask, sinusoidal_positions
+from course_lib.primitives.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
 from course_lib.shapes import Lengths, Mask, Sequence, Tokens
 
 

@@ -17,10 +17,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, scaled_dot_product_attention
-from course_lib.blocks.residual import pre_norm
-from course_lib.blocks.stack import Sizes, draw_weights, encoder_stack
-from course_lib.models.fine_tuning import zero_head
-from course_lib.models.published_vit import from_vit, read_vit
+from course_lib.blocks.block import pre_norm
+from course_lib.blocks.stack import Sizes, draw_weights, encoder_stack, zero_head
+from course_lib.pretrained.vit import from_vit, read_vit
 from course_lib.primitives import embed_patches, interpolate_positions, patch_grid, patchify
 from course_lib.shapes import Image, Logits
 

@@ -1,9 +1,8 @@
-"""What attention is built from: masks, positions, boxes, recurrent cells and their gradients."""
+"""Building blocks of attention: masks, positions, patches, boxes, kernels, windows, recurrent cells and their gradients."""
 
 from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
 from course_lib.primitives.boxes import Overlap, area, giou, iou, overlap, to_centres, to_corners
-from course_lib.primitives.cells import gru_step, lstm_step, rnn_step
-from course_lib.primitives.graphs import dirichlet_energy, gcn_weights, propagate, require_edges, with_self_loops
+from course_lib.primitives.halting import Stepped, adaptive_step, halting_distribution, mix_states, ponder_cost
 from course_lib.primitives.kernels import (
     elu_feature_map,
     favor_features,
@@ -12,19 +11,25 @@ from course_lib.primitives.kernels import (
     orthogonalised,
     trigonometric_features,
 )
-from course_lib.primitives.layers import GRU, LSTM, RNN
 from course_lib.primitives.masks import causal_mask, padding_mask
-from course_lib.primitives.normalisation import batch_norm, layer_norm
+from course_lib.primitives.message_passing import dirichlet_energy, gcn_weights, propagate, require_edges, with_self_loops
+from course_lib.primitives.normalisation import batch_norm, layer_norm, unit
 from course_lib.primitives.patches import embed_patches, interpolate_positions, patch_grid, patchify, unpatchify
 from course_lib.primitives.positions import LearnedPositions, sinusoidal_points, sinusoidal_positions, sinusoids
 from course_lib.primitives.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
     encode,
     fused_gru,
     fused_lstm,
     gru,
+    gru_step,
     hoisted_rnn,
     lstm,
+    lstm_step,
     rnn,
+    rnn_step,
 )
 from course_lib.primitives.windows import local_windows, window_mask
 
@@ -35,6 +40,8 @@ __all__ = [
     "LearnedPositions",
     "Overlap",
     "StepGradients",
+    "Stepped",
+    "adaptive_step",
     "area",
     "batch_norm",
     "bptt_step",
@@ -53,6 +60,7 @@ __all__ = [
     "giou",
     "gru",
     "gru_step",
+    "halting_distribution",
     "hoisted_rnn",
     "interpolate_positions",
     "iou",
@@ -60,12 +68,14 @@ __all__ = [
     "local_windows",
     "lstm",
     "lstm_step",
+    "mix_states",
     "orthogonal_projection",
     "orthogonalised",
     "overlap",
     "padding_mask",
     "patch_grid",
     "patchify",
+    "ponder_cost",
     "propagate",
     "require_edges",
     "rnn",
@@ -76,6 +86,7 @@ __all__ = [
     "to_centres",
     "to_corners",
     "trigonometric_features",
+    "unit",
     "unpatchify",
     "window_mask",
     "with_self_loops",

@@ -1,4 +1,20 @@
-"""A cell run over a sequence: by its equations, and by torch's fused kernels.
+"""One step of a recurrent network, by its equations: RNN, LSTM, GRU.
+
+`W` acts on the input x_t and `U` on the previous state h_{t-1}; both are stored as torch stores them, (out, in), with the gates
+below each other in torch's order, so that the weights of torch.nn.RNN, LSTM and GRU fit as they are.
+
+    RNN   h_t = tanh(W x_t + U h_{t-1} + b)                                  Elman 1990, https://doi.org/10.1207/s15516709cog1402_1
+
+    LSTM  i, f, o = σ(W x_t + U h_{t-1} + b)   each with its own rows        Hochreiter & Schmidhuber 1997,
+          g = tanh(W x_t + U h_{t-1} + b)                                    with the forget gate of Gers et al. 2000,
+          c_t = f ⊙ c_{t-1} + i ⊙ g                                          https://doi.org/10.1162/neco.1997.9.8.1735
+          h_t = o ⊙ tanh(c_t)
+
+    GRU   r, z = σ(W x_t + b_W + U h_{t-1} + b_U)                            Cho et al. 2014, https://arxiv.org/abs/1406.1078
+          n = tanh(W x_t + b_W + r ⊙ (U h_{t-1} + b_U))                      (r after the product, as cuDNN and torch have it)
+          h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}
+
+A cell run over a sequence: by its equations, and by torch's fused kernels.
 
 The equation form takes one step at a time, h_t = step(x_t, h_{t-1}). A padded batch comes with its `lengths`: behind the end of
 a sequence its state stands still and its output is 0, so that the last state is that of the last real token.
@@ -8,6 +24,8 @@ call torch's own kernels (oneDNN on a CPU, cuDNN on a GPU).
 
 Where T = 0, each returns no outputs and the initial state. Each raises ValueError where sizes do not fit together or a
 length is not in 0…T, and TypeError where lengths are not integers; `encode`, short as it is, leaves that to torch.
+
+RNN, LSTM and GRU as modules with torch's parameter names, so that the state dicts of torch's own fit as they are.
 """
 
 import warnings
@@ -15,11 +33,92 @@ from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from course_lib.primitives.cells import State, gru_step, lstm_step, rnn_step
 from course_lib.shapes import Lengths, Sequence, States
+
+State = Float[Tensor, "*batch n"]
+Input = Float[Tensor, "*batch d"]
+
+
+def rnn_step(x: Input, h: State, W: Float[Tensor, "n d"], U: Float[Tensor, "n n"], b: Float[Tensor, "n"]) -> State:
+    """Take one step of an Elman network, h_t = tanh(W x_t + U h_{t-1} + b).
+
+    Args:
+        x: the input at this step, (*batch, d).
+        h: the state before it, (*batch, n).
+        W: (n, d), acts on the input.
+        U: (n, n), acts on the state.
+        b: (n,).
+
+    Returns:
+        the new state (*batch, n).
+
+    Source: Elman 1990; ITMO deck 7, "Parameters of RNN", with W = W_ax, U = W_aa.
+    """
+    return torch.tanh(x @ W.mT + h @ U.mT + b)
+
+
+def lstm_step(
+    x: Input,
+    h: State,
+    c: State,
+    W: Float[Tensor, "4*n d"],
+    U: Float[Tensor, "4*n n"],
+    b: Float[Tensor, "4*n"],
+) -> tuple[State, State]:
+    """Take one step of an LSTM: gates, new cell state c_t = f ⊙ c_{t-1} + i ⊙ g, new state h_t = o ⊙ tanh(c_t).
+
+    Args:
+        x: the input at this step, (*batch, d).
+        h: the state before it, (*batch, n).
+        c: the cell state before it, (*batch, n).
+        W: (4n, d), acts on the input; rows in torch's order: input gate i, forget gate f, candidate g, output gate o.
+        U: (4n, n), acts on the state; rows in the same order.
+        b: (4n,), in the same order.
+
+    Returns:
+        the new state and the new cell state, each (*batch, n).
+
+    Source: Hochreiter & Schmidhuber 1997 with Gers et al. 2000; ITMO deck 7, "LSTM cell", with c' = g.
+    """
+    gates = x @ W.mT + h @ U.mT + b
+    i, f, g, o = gates.chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    h = torch.sigmoid(o) * torch.tanh(c)
+    return h, c
+
+
+def gru_step(
+    x: Input,
+    h: State,
+    W: Float[Tensor, "3*n d"],
+    U: Float[Tensor, "3*n n"],
+    b_W: Float[Tensor, "3*n"],
+    b_U: Float[Tensor, "3*n"],
+) -> State:
+    """Take one step of a GRU: reset gate r, update gate z, candidate n, and h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}.
+
+    Args:
+        x: the input at this step, (*batch, d).
+        h: the state before it, (*batch, n).
+        W: (3n, d), acts on the input; rows in torch's order r, z, n.
+        U: (3n, n), acts on the state; rows in the same order.
+        b_W: (3n,), added to the input's product.
+        b_U: (3n,), added to the state's product, before the reset gate.
+
+    Returns:
+        the new state (*batch, n).
+
+    Source: Cho et al. 2014, eqs. 5-8, in the form of torch.nn.GRU.
+    """
+    r_x, z_x, n_x = (x @ W.mT + b_W).chunk(3, dim=-1)
+    r_h, z_h, n_h = (h @ U.mT + b_U).chunk(3, dim=-1)
+    r = torch.sigmoid(r_x + r_h)
+    z = torch.sigmoid(z_x + z_h)
+    n = torch.tanh(n_x + r * n_h)
+    return (1 - z) * n + z * h
 
 
 def encode(
@@ -202,3 +301,70 @@ def _require_sizes(
         raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
     if lengths.shape != (B,) or any(not 0 <= length <= T for length in lengths.tolist()):
         raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {lengths.tolist()}.")
+
+
+class _Recurrent(nn.Module):
+    """One layer of a recurrent network, with the parameter names, layout and initialisation of torch's own."""
+
+    n_gates: int
+    n_states: int
+
+    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]]) -> None:
+        super().__init__()
+        bound = d_hidden**-0.5
+        rows = self.n_gates * d_hidden
+        self.d_hidden = d_hidden
+        self.run = run
+        self.weight_ih_l0 = nn.Parameter(torch.empty(rows, d_in).uniform_(-bound, bound))
+        self.weight_hh_l0 = nn.Parameter(torch.empty(rows, d_hidden).uniform_(-bound, bound))
+        self.bias_ih_l0 = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
+        self.bias_hh_l0 = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
+
+    def forward(
+        self, x: Sequence, state: tuple[State, ...] | None = None, lengths: Lengths | None = None
+    ) -> tuple[States, tuple[State, ...]]:
+        """Run over x (B, T, d_in) from `state` (zeros if None); return states (B, T, d_hidden) and the last state."""
+        if state is None:
+            state = (x.new_zeros(len(x), self.d_hidden),) * self.n_states
+        weights = (self.weight_ih_l0, self.weight_hh_l0, self.bias_ih_l0, self.bias_hh_l0)
+        return self.run(x, state, *weights, lengths)
+
+
+class RNN(_Recurrent):
+    """Elman network; state (h,). Loads the state dict of torch.nn.RNN. `run` is `rnn` or `hoisted_rnn`."""
+
+    n_gates, n_states = 1, 1
+
+    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]] = rnn) -> None:
+        """Draw weights uniformly within ± d_hidden^-½, as torch does."""
+        super().__init__(d_in, d_hidden, run)
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory; state (h, c). Loads the state dict of torch.nn.LSTM. `run` is `lstm` or `fused_lstm`."""
+
+    n_gates, n_states = 4, 2
+
+    def __init__(
+        self,
+        d_in: int,
+        d_hidden: int,
+        run: Callable[..., tuple[States, tuple[State, ...]]] = lstm,
+        forget_bias: float | None = None,
+    ) -> None:
+        """Draw weights as torch does; `forget_bias` sets the sum of the forget gate's two biases (Jozefowicz et al. 2015)."""
+        super().__init__(d_in, d_hidden, run)
+        if forget_bias is not None:
+            forget = slice(d_hidden, 2 * d_hidden)
+            nn.init.constant_(self.bias_ih_l0[forget], forget_bias)
+            nn.init.zeros_(self.bias_hh_l0[forget])
+
+
+class GRU(_Recurrent):
+    """Gated recurrent unit; state (h,). Loads the state dict of torch.nn.GRU. `run` is `gru` or `fused_gru`."""
+
+    n_gates, n_states = 3, 1
+
+    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]] = gru) -> None:
+        """Draw weights uniformly within ± d_hidden^-½, as torch does."""
+        super().__init__(d_in, d_hidden, run)

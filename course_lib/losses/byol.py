@@ -1,0 +1,30 @@
+"""The loss of BYOL: predict what a slowly moving copy of yourself says of another view, with no negatives at all.
+
+Grill et al. 2020, *Bootstrap Your Own Latent*, eq. 2 (https://arxiv.org/abs/2006.07733):
+
+    L = ‖ q̄(z) - z̄' ‖² = 2 - 2 · q(z)ᵀz' / (‖q(z)‖ ‖z'‖)         no gradient flows into z'
+"""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.primitives.normalisation import unit
+
+
+def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) -> Float[Tensor, ""]:
+    """Average the squared distance between the directions of prediction and target; the target is taken as it stands.
+
+    Args:
+        prediction: q(z), (B, d), what the online network predicts from one view; any length, only directions count.
+        target: z', (B, d), what the target network says of the other view; it gets no gradient.
+
+    Returns:
+        the mean over the batch, from 0 (same directions) to 4 (opposite ones); 2 for a zero vector.
+
+    Raises:
+        RuntimeError: prediction and target do not broadcast to one shape.
+
+    Source: Grill et al. 2020, eq. 2. The paper adds the same with the two views exchanged.
+    """
+    cosine = (unit(prediction) * unit(target.detach())).sum(-1)
+    return (2 - 2 * cosine).mean()

@@ -1,0 +1,68 @@
+"""NT-Xent over several processes: every process compares its own views with those of all, and gradients cross between them.
+
+Chen et al. 2020, section 2.2 (https://arxiv.org/abs/2002.05709), use batches of thousands of pairs, more than one device holds.
+Process r keeps its n pairs; the projections of all P processes are gathered, N = P n:
+
+    L_r = 1/2n · Σ over the views i of process r of  -log exp(s_ij) / Σ_{k ≠ i} exp(s_ik)        k over the 2N views of all
+    L = 1/P · Σ_r L_r                                                     s_ik = sim(z_i, z_k) / τ, j the partner of i
+
+L is the loss of one process with all N pairs; and as `DistributedDataParallel` averages gradients over the processes, so is its
+gradient. Start the processes with `torchrun`: docs/several_devices.md shows how.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.losses.nt_xent import Views, require_pairs
+from course_lib.primitives.normalisation import unit
+
+
+class _Gather(torch.autograd.Function):
+    """Stack the rows of all processes in the order of their ranks; each gets back the gradients that all have for its rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+        """Gather (P · n, d)."""
+        ctx.group = group
+        parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, x.contiguous(), group=group)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Sum over the processes, and keep the own rows."""
+        gradient = gradient.contiguous().clone()
+        dist.all_reduce(gradient, group=ctx.group)
+        return gradient.chunk(dist.get_world_size(ctx.group))[dist.get_rank(ctx.group)], None
+
+
+def gathered_nt_xent(a: Views, b: Views, temperature: float, group: dist.ProcessGroup | None = None) -> Float[Tensor, ""]:
+    """Average ℓ over the views of this process, among the views of all processes.
+
+    Args:
+        a: (n, d), one view of each image of this process; n must be the same in all.
+        b: (n, d), the other view.
+        temperature: τ > 0.
+        group: the processes; all of them if None.
+
+    Returns:
+        L_r. Its mean over the processes is `nt_xent` of all pairs, and so is the mean of its gradients by shared weights.
+
+    Raises:
+        ValueError: there is no pair, `a` and `b` differ in shape, or τ is not positive; or torch.distributed was not started.
+
+    Source: Chen et al. 2020, eq. 1 and section 2.2.
+    """
+    require_pairs(a, b, temperature)
+    n, first = len(a), dist.get_rank(group) * len(a)
+    z = unit(torch.stack([a, b], dim=1))
+    everyone = _Gather.apply(z, group)
+    similarity = z.flatten(0, 1) @ everyone.flatten(0, 1).mT / temperature
+    itself = torch.arange(2 * n, device=z.device) + 2 * first
+    partner = itself ^ 1
+    return F.cross_entropy(similarity.scatter(1, itself[:, None], -torch.inf), partner)

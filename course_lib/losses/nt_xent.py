@@ -1,0 +1,85 @@
+"""NT-Xent, the loss of SimCLR: find the other view of your own image among the views of all others.
+
+Chen, Kornblith, Norouzi, Hinton 2020, *A Simple Framework for Contrastive Learning of Visual Representations*, eq. 1 and
+algorithm 1 (https://arxiv.org/abs/2002.05709):
+
+    ℓ(i, j) = -log  exp(sim(z_i, z_j) / τ) / Σ_{k ≠ i} exp(sim(z_i, z_k) / τ)        sim(u, v) = uᵀv / (‖u‖ ‖v‖)
+    L = 1/2N · Σ over the N pairs of ℓ(i, j) + ℓ(j, i)
+
+That is a cross-entropy: each of the 2N views classifies the 2N - 1 others, and the right class is its partner.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from course_lib.primitives.normalisation import unit
+
+Views = Float[Tensor, "N d"]
+
+
+def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float) -> Float[Tensor, ""]:
+    """Average -log of the share that each view gives to its partner among all views but itself.
+
+    Args:
+        a: (N, d), one view of each image, N ≥ 1; any length, only directions count.
+        b: (N, d), the other view; row i of `a` and row i of `b` belong together.
+        temperature: τ > 0; small values look only at the nearest of the others.
+
+    Returns:
+        the mean of ℓ over all 2N views, in nats; 0 for N = 1, log(2N - 1) where all views are equal.
+
+    Raises:
+        ValueError: there is no pair, `a` and `b` differ in shape, or τ is not positive.
+
+    Source: Chen et al. 2020, eq. 1 and algorithm 1.
+    """
+    require_pairs(a, b, temperature)
+    N = len(a)
+    z = unit(torch.cat([a, b]))
+    similarity = z @ z.mT / temperature
+    itself = torch.eye(2 * N, dtype=torch.bool, device=z.device)
+    partner = torch.arange(2 * N, device=z.device).roll(N)
+    return F.cross_entropy(similarity.masked_fill(itself, -torch.inf), partner)
+
+
+def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
+    """Compute `nt_xent` with one 2N × 2N matrix in all: τ^-½ goes into the vectors, and the backward pass is written out."""
+    require_pairs(a, b, temperature)
+    first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
+    return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()
+
+
+class _Crowd(torch.autograd.Function):
+    """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
+
+    Left to itself, autograd keeps the scores, their copy without the diagonal, and makes two more on the way back.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, z: Tensor) -> Tensor:
+        """Take vectors (n, d); the scores (n, n) become P in their own place."""
+        scores = (z @ z.mT).fill_diagonal_(-torch.inf)
+        totals = scores.logsumexp(-1, keepdim=True)
+        ctx.save_for_backward(z, scores.sub_(totals).exp_() if len(z) > 1 else torch.zeros_like(scores))
+        return totals.mean()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+        """Give the gradient (n, d)."""
+        z, P = ctx.saved_tensors
+        return (P @ z + P.mT @ z) * (gradient / len(z))
+
+
+def require_pairs(a: Views, b: Views, temperature: float) -> None:
+    """Refuse views that are no pairs, and a temperature that is not positive; say how to mend it."""
+    if a.shape != b.shape or len(a) == 0:
+        raise ValueError(
+            f"need one or more pairs: views (N, d) and (N, d) with row i of both from one image, got {tuple(a.shape)} and "
+            f"{tuple(b.shape)}."
+        )
+    if not temperature > 0:
+        raise ValueError(f"the temperature must be positive (0.1 to 1 is usual), got {temperature}.")

@@ -1,0 +1,153 @@
+"""Detection as the prediction of a set: each object is matched with one query, and the loss compares the pairs.
+
+Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.1, eqs. 1-2 (https://arxiv.org/abs/2005.12872):
+
+    σ̂ = argmin_σ Σ_i C(y_i, ŷ_σ(i))        C = -p̂_σ(i)(c_i) + L_box(b_i, b̂_σ(i))
+    L_box = λ_L1 ‖b - b̂‖₁ + λ_iou (1 - GIoU(b, b̂))
+    L = Σ_i [-log p̂_σ̂(i)(c_i) + 1{c_i ≠ ∅} L_box(b_i, b̂_σ̂(i))]        ∅ = no object, weighed less
+
+Pictures hold different numbers of objects: lists are padded to the longest, and the class of a place without an object is -1.
+Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, in parts of the picture.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.losses.matching import Matching, match
+from course_lib.primitives import giou, to_corners
+
+Said = Float[Tensor, "*batch N n_classes_1"]
+Objects = Int[Tensor, "*batch M"]
+
+
+class BoxWeights(NamedTuple):
+    """How much the parts of a cost or a loss weigh: the class, the L1 distance of the boxes, and their GIoU."""
+
+    classes: float = 1.0
+    l1: float = 5.0
+    giou: float = 2.0
+
+
+DETR_WEIGHTS = BoxWeights()
+"""λ_L1 = 5, λ_iou = 2: Carion et al. 2020, section 4 and the published code."""
+
+
+class SetLoss(NamedTuple):
+    """The three parts of the loss: of the `classes` of all queries, and of the boxes of those that have an object."""
+
+    classes: Float[Tensor, ""]
+    l1: Float[Tensor, ""]
+    giou: Float[Tensor, ""]
+
+    def total(self, weights: BoxWeights = DETR_WEIGHTS) -> Float[Tensor, ""]:
+        """Add the parts up, weighed."""
+        return weights.classes * self.classes + weights.l1 * self.l1 + weights.giou * self.giou
+
+
+def matching_cost(
+    logits: Said,
+    boxes: Float[Tensor, "*batch N 4"],
+    classes: Objects,
+    targets: Float[Tensor, "*batch M 4"],
+    weights: tuple[float, float, float] = DETR_WEIGHTS,
+) -> Float[Tensor, "*batch N M"]:
+    """Say what it would cost that a query speaks about an object, for each query and each object of a picture.
+
+    Args:
+        logits: of the classes, the last is "no object", (*batch, N, n_classes + 1).
+        boxes: what the queries predict, centre and size, (*batch, N, 4).
+        classes: of the objects, (*batch, M), from 0 on; -1 = no object here, whose costs are 0.
+        targets: the boxes of the objects, (*batch, M, 4).
+        weights: of the probability of the class, of the L1 distance, and of GIoU.
+
+    Returns:
+        (*batch, N, M): -p(class) + 5 ‖b - b̂‖₁ - 2 GIoU, by default; the 1 of 1 - GIoU is the same for all and left out.
+
+    Source: Carion et al. 2020, eq. 1 and section 3.1; p and not log p, so that the parts are of one size.
+    """
+    real = (classes >= 0)[..., None, :]
+    wanted = classes.clamp(min=0).long()[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
+    probability = logits.softmax(-1).gather(-1, wanted)
+    distance = (boxes[..., :, None, :] - targets[..., None, :, :]).abs().sum(-1)
+    agreement = giou(to_corners(boxes), to_corners(targets))
+    cost = -weights[0] * probability + weights[1] * distance - weights[2] * agreement
+    return torch.where(real, cost, 0.0)
+
+
+def set_loss(
+    logits: Float[Tensor, "B N n_classes_1"],
+    boxes: Float[Tensor, "B N 4"],
+    classes: Int[Tensor, "B M"],
+    targets: Float[Tensor, "B M 4"],
+    queries: Int[Tensor, "B M"],
+    no_object: float = 0.1,
+) -> SetLoss:
+    """Compare what was said with what there is, given which query speaks about which object.
+
+    Args:
+        logits: of the classes, the last is "no object", (B, N, n_classes + 1).
+        boxes: what the queries predict, centre and size, (B, N, 4).
+        classes: of the objects, (B, M), from 0 on; -1 = no object here.
+        targets: the boxes of the objects, (B, M, 4).
+        queries: of each object, the one that speaks about it, (B, M); what stands beside a class of -1 does not matter.
+        no_object: what a query without an object weighs in the loss of the classes; one with an object weighs 1.
+
+    Returns:
+        classes: the mean cross-entropy of all B·N queries, weighed: Σ weight · -log p / Σ weight, and 0 where no query weighs
+        anything. l1 and giou: the sums of ‖b - b̂‖₁ and of 1 - GIoU over all pairs, divided by the number of objects in the
+        batch, at least 1.
+
+    Source: Carion et al. 2020, eq. 2 and section A.2.
+    """
+    b, m = (classes >= 0).nonzero(as_tuple=True)
+    n = queries[b, m]
+    said = torch.full(logits.shape[:2], logits.shape[-1] - 1, device=logits.device)
+    said[b, n] = classes[b, m].long()
+    weight = torch.where(said == logits.shape[-1] - 1, no_object, 1.0).to(logits)
+    surprise = -logits.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)
+    distance = (boxes[b, n] - targets[b, m]).abs().sum()
+    agreement = giou(to_corners(boxes[b, n])[:, None], to_corners(targets[b, m])[:, None])
+    n_objects = max(len(b), 1)
+    total_weight = weight.sum()
+    of_classes = (weight * surprise).sum() / torch.where(total_weight > 0, total_weight, 1.0)
+    return SetLoss(of_classes, distance / n_objects, (1 - agreement).sum() / n_objects)
+
+
+def deep_set_loss(
+    logits: Float[Tensor, "n_layers B N n_classes_1"],
+    boxes: Float[Tensor, "n_layers B N 4"],
+    classes: Int[Tensor, "B M"],
+    targets: Float[Tensor, "B M 4"],
+    matching: Matching = match,
+    no_object: float = 0.1,
+    weights: BoxWeights = DETR_WEIGHTS,
+) -> Float[Tensor, ""]:
+    """Add up the set losses of all layers of a decoder, each matched for itself: the auxiliary losses of DETR.
+
+    Args:
+        logits: (n_layers, B, N, n_classes + 1).
+        boxes: (n_layers, B, N, 4).
+        classes: (B, M), -1 = no object here.
+        targets: (B, M, 4).
+        matching: chooses a query for each object, such as `match`, `(cost (B, N, M), classes (B, M)) -> (B, M)`.
+        no_object: as in `set_loss`.
+        weights: of the parts, in the cost and in the loss.
+
+    Returns:
+        the sum over the layers.
+
+    Raises:
+        ValueError: a picture holds more objects than there are queries.
+
+    Source: Carion et al. 2020, sections 3.1 and 3.2, "Auxiliary decoding losses".
+    """
+    loss = logits.new_zeros(())
+    for layer_logits, layer_boxes in zip(logits, boxes, strict=True):
+        with torch.no_grad():
+            cost = matching_cost(layer_logits, layer_boxes, classes, targets, weights)
+        queries = matching(cost, classes)
+        loss = loss + set_loss(layer_logits, layer_boxes, classes, targets, queries, no_object).total(weights)
+    return loss

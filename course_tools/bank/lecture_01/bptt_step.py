@@ -1,0 +1,167 @@
+"""Exercise 01.2, bptt_step: hints, and what students answer to one step of back-propagation through time."""
+
+import torch
+
+from course_lib.primitives import bptt_step
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Go backwards through h_new = tanh(a), a = W x + U h + b, one operation at a time. Everything below tanh needs the"
+    " same quantity first: δ = ∂L/∂a.",
+    "tanh acts on each entry alone, and its derivative can be written by its **value**: you have that value already."
+    " For the rest let the shapes lead you: from δ (B, n) and `W` (n, d) to (B, d); from δ (B, n) and `x` (B, d) to"
+    " (n, d). Which axis is summed over in each case?",
+    "δ is the incoming gradient times one minus the square of `h_new`. The gradients of `x` and `h` are δ times the"
+    " matrix, **not** transposed; those of `W` and `U` are the transpose of δ times `x` and times the **old** state,"
+    " which sums the outer products over the batch; that of `b` is δ summed over the batch.",
+)
+
+
+def forgets_the_slope_of_tanh(grad_h_new, x, h, h_new, W, U):
+    """You send the gradient on as if the step were linear. Where a unit is saturated, hardly anything may pass."""
+    delta = grad_h_new
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+def squashes_the_new_state_again(grad_h_new, x, h, h_new, W, U):
+    """You apply tanh to h_new before you take the slope. But h_new is a value of tanh already, not its argument."""
+    delta = grad_h_new * (1 - torch.tanh(h_new) ** 2)
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+def recomputes_the_state_without_the_bias(grad_h_new, x, h, h_new, W, U):
+    """You compute the new state anew from W x + U h. The bias is missing there, so your slopes belong to another step
+    than the one that was taken."""
+    delta = grad_h_new * (1 - torch.tanh(x @ W.mT + h @ U.mT) ** 2)
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+def takes_the_slope_of_the_sigmoid(grad_h_new, x, h, h_new, W, U):
+    """You use s (1 - s), the slope of the sigmoid. For tanh it is another one: at h_new = 0 it is 1, and yours is 0."""
+    delta = grad_h_new * h_new * (1 - h_new)
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+def transposes_the_recurrent_matrix(grad_h_new, x, h, h_new, W, U):
+    """You send the gradient of the state through U in the forward direction. U is square, so the shapes fit, but the
+    way back runs through its transpose; mind that here δ is a row."""
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U.mT, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+def multiplies_by_the_new_state(grad_h_new, x, h, h_new, W, U):
+    """For the gradient of U you pair δ with the state after the step. What U was multiplied by is the state before
+    it."""
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h_new, delta.sum(0)
+
+
+def transposes_the_weight_gradients(grad_h_new, x, h, h_new, W, U):
+    """Your gradients of W and U lie the wrong way round. A gradient has the shape of its parameter, (out, in) here; for
+    the square U no error would ever tell you."""
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U, x.mT @ delta, h.mT @ delta, delta.sum(0)
+
+
+def averages_over_the_batch(grad_h_new, x, h, h_new, W, U):
+    """You divide the gradients of W, U and b by the batch size. If L is a mean, its 1/B is already in the gradient that
+    comes in; here the examples are summed."""
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U, delta.mT @ x / len(x), delta.mT @ h / len(x), delta.mean(0)
+
+
+def sums_over_the_batch_too_early(grad_h_new, x, h, h_new, W, U):
+    """You sum δ and the inputs over the batch, and multiply the sums. A sum of products is not the product of the sums:
+    only for a batch of one do they agree."""
+    delta = grad_h_new * (1 - h_new**2)
+    total = delta.sum(0)
+    return delta @ W, delta @ U, torch.outer(total, x.sum(0)), torch.outer(total, h.sum(0)), total
+
+
+def overwrites_the_incoming_gradient(grad_h_new, x, h, h_new, W, U):
+    """Your numbers are right, but `*=` writes δ into the tensor that was handed to you: whoever still needs ∂L/∂h_new
+    finds something else there."""
+    grad_h_new *= 1 - h_new**2
+    return grad_h_new @ W, grad_h_new @ U, grad_h_new.mT @ x, grad_h_new.mT @ h, grad_h_new.sum(0)
+
+
+def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
+    """Every product by einsum, the batch axis by name."""
+    delta = torch.einsum("bn,bn->bn", grad_h_new, 1 - h_new.square())
+    grad_x, grad_h = torch.einsum("bn,nd->bd", delta, W), torch.einsum("bn,nm->bm", delta, U)
+    grad_W, grad_U = torch.einsum("bn,bd->nd", delta, x), torch.einsum("bn,bm->nm", delta, h)
+    return grad_x, grad_h, grad_W, grad_U, torch.einsum("bn->n", delta)
+
+
+def loops_over_the_batch(grad_h_new, x, h, h_new, W, U):
+    """One example after the other, with column vectors as on the blackboard, in float64."""
+    grad_h_new, x, h, h_new, W, U = (t.double() for t in (grad_h_new, x, h, h_new, W, U))
+    grad_x, grad_h = torch.zeros_like(x), torch.zeros_like(h)
+    grad_W, grad_U, grad_b = torch.zeros_like(W), torch.zeros_like(U), torch.zeros_like(U[0])
+    for k in range(len(x)):
+        delta = grad_h_new[k] * (1 + h_new[k]) * (1 - h_new[k])
+        grad_x[k], grad_h[k] = W.T @ delta, U.T @ delta
+        grad_W, grad_U, grad_b = grad_W + torch.outer(delta, x[k]), grad_U + torch.outer(delta, h[k]), grad_b + delta
+    return grad_x, grad_h, grad_W, grad_U, grad_b
+
+
+def concatenates_input_and_state(grad_h_new, x, h, h_new, W, U):
+    """One layer with the weights [W U b], which acts on the input, the state and a constant 1."""
+    delta = grad_h_new - grad_h_new * h_new**2
+    sizes = [x.shape[1], h.shape[1]]
+    grad_x, grad_h = (delta @ torch.cat([W, U], dim=1)).split(sizes, dim=1)
+    inputs = torch.cat([x, h, torch.ones_like(x[:, :1])], dim=1)
+    grad_W, grad_U, grad_b = (delta.T @ inputs).split([*sizes, 1], dim=1)
+    return grad_x, grad_h, grad_W, grad_U, grad_b.squeeze(1)
+
+
+WRONG = (
+    forgets_the_slope_of_tanh,
+    squashes_the_new_state_again,
+    recomputes_the_state_without_the_bias,
+    takes_the_slope_of_the_sigmoid,
+    transposes_the_recurrent_matrix,
+    multiplies_by_the_new_state,
+    transposes_the_weight_gradients,
+    averages_over_the_batch,
+    sums_over_the_batch_too_early,
+    overwrites_the_incoming_gradient,
+)
+RIGHT = (contracts_with_einsum, loops_over_the_batch, concatenates_input_and_state)
+
+
+def _backward(draw: Draw, B: int | None = None) -> Call:
+    d, n, rows = draw.sizes(3)
+    B = rows if B is None else B
+    grad, x, h = draw.normal(B, n), draw.normal(B, d), draw.normal(B, n)
+    return grad, x, h, torch.tanh(draw.normal(B, n)), draw.normal(n, d), draw.normal(n, n)
+
+
+exercise = Exercise(
+    id="01.2",
+    title="One step of back-propagation through time",
+    reference=bptt_step,
+    properties=(
+        runs_on(lambda draw: [_backward(draw)]),
+        has_shape("Five gradients, each as large as what it is the gradient of.", lambda draw: [_backward(draw)]),
+        Property("bias", "∂L/∂b passes the slope of tanh.", lambda draw: [_backward(draw, 1)], right_result(4)),
+        Property("input", "∂L/∂x goes back through W.", lambda draw: [_backward(draw, 1)], right_result(0)),
+        Property("state", "∂L/∂h goes back through U.", lambda draw: [_backward(draw, 1)], right_result(1)),
+        Property("weights", "∂L/∂W and ∂L/∂U are outer products.", lambda draw: [_backward(draw, 1)], right_result(2, 3)),
+        Property(
+            "batch",
+            "Parameters gather the whole batch, states stay apart.",
+            lambda draw: [_backward(draw), _backward(draw)],
+            needs=("bias", "input", "state", "weights"),
+        ),
+        leaves_inputs(lambda draw: [_backward(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+    forbids={
+        torch.autograd.grad: "write each gradient as a product; that is what autograd does for you.",
+        torch.autograd.backward: "write each gradient as a product; that is what autograd does for you.",
+    },
+)

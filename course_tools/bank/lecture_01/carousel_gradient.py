@@ -1,0 +1,173 @@
+"""Exercise 01.5, carousel_gradient: hints, and what students answer to the gradient along the LSTM's carousel."""
+
+import torch
+
+from course_lib.primitives import carousel_gradient
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Write out c_1, c_2, c_3 on paper, each by the one before it, and underline what c_0 is multiplied by each time.",
+    "Along the cell's own path a single step contributes ∂c_t/∂c_{t-1} = f_t, for each unit by itself. The chain rule"
+    " joins T such steps. Which axis of `forget_gates` has to disappear, and which ones stay? And what is ∂c_0/∂c_0?",
+    "Steps lie along the **first** axis: reduce that axis, and only that one, by multiplication, all T gates included."
+    " A product without factors is 1, and torch's own reduction knows that.",
+)
+
+
+def adds_the_gates_up(forget_gates):
+    """You add the gates. Each step multiplies the cell state by its gate, so the factors of the chain rule multiply
+    too; your gradient grows with T, though no gate can enlarge it."""
+    return forget_gates.sum(0)
+
+
+def raises_the_mean_gate(forget_gates):
+    """You treat all steps as if each had the mean gate. One closed gate is enough to stop the gradient; in your mean
+    the open ones make up for it."""
+    return forget_gates.mean(0) ** len(forget_gates)
+
+
+def multiplies_along_the_units(forget_gates):
+    """You multiply along the last axis, over the units, and keep the steps. The units do not touch each other on the
+    carousel; it is time that has to go."""
+    return forget_gates.prod(-1)
+
+
+def multiplies_everything(forget_gates):
+    """You multiply all gates into a single number. Every unit of every example has a carousel of its own, and a
+    gradient of its own."""
+    return forget_gates.prod()
+
+
+def keeps_every_step(forget_gates):
+    """You return the running products, ∂c_t/∂c_0 for each t. Asked for is the whole way, from the first step to T."""
+    return forget_gates.cumprod(0)
+
+
+def leaves_out_the_first_gate(forget_gates):
+    """You skip f_1. The way from c_0 to c_1 leads through this gate already; what you have is ∂c_T/∂c_1."""
+    return forget_gates[1:].prod(0)
+
+
+def squashes_the_gates_again(forget_gates):
+    """You apply the sigmoid to the gates. They come as values in 0…1, squashed already: an open gate of yours lets only
+    0.73 pass, a closed one 0.5."""
+    return torch.sigmoid(forget_gates).prod(0)
+
+
+def multiplies_the_slopes_of_the_gates(forget_gates):
+    """You multiply the slopes f (1 - f) of the sigmoids. They belong to the way through the gates; on the carousel the
+    gate itself is the factor, or nothing could stay for long."""
+    return (forget_gates * (1 - forget_gates)).prod(0)
+
+
+def overwrites_the_gates(forget_gates):
+    """Your numbers are right, but `*=` writes the running products into the tensor you were given: the caller's gates
+    are gone."""
+    if len(forget_gates) == 0:
+        return torch.ones_like(forget_gates.sum(0))
+    for t in range(1, len(forget_gates)):
+        forget_gates[t] *= forget_gates[t - 1]
+    return forget_gates[-1]
+
+
+def fails_without_steps(forget_gates):
+    """You take the last of the running products. For T = 0 there is none, and you raise an error, though the answer is
+    known: c_0 has the gradient 1 to itself."""
+    return forget_gates.cumprod(0)[-1]
+
+
+def loops_over_the_steps(forget_gates):
+    """One multiplication for each step, from 1, in float64."""
+    gradient = forget_gates.new_ones(forget_gates.shape[1:], dtype=torch.float64)
+    for f in forget_gates:
+        gradient = gradient * f
+    return gradient
+
+
+def starts_the_running_product_at_one(forget_gates):
+    """The last of the running products, with a 1 put before the first gate."""
+    start = torch.ones_like(forget_gates.sum(0, keepdim=True))
+    return torch.cat([start, forget_gates]).cumprod(0)[-1]
+
+
+def multiplies_the_halves(forget_gates):
+    """Recursion: the product of the first half of the steps times that of the second."""
+    T = len(forget_gates)
+    if T < 2:
+        return forget_gates.sum(0) + (1 - T)
+    return multiplies_the_halves(forget_gates[: T // 2]) * multiplies_the_halves(forget_gates[T // 2 :])
+
+
+def differentiates_the_path(forget_gates):
+    """The definition: run the carousel from c_0 and let torch.func take the derivative."""
+
+    def run(c):
+        for f in forget_gates:
+            c = f * c
+        return c
+
+    ones = forget_gates.new_ones(forget_gates.shape[1:])
+    _, pull_back = torch.func.vjp(run, ones)
+    return pull_back(ones)[0]
+
+
+WRONG = (
+    adds_the_gates_up,
+    raises_the_mean_gate,
+    multiplies_along_the_units,
+    multiplies_everything,
+    keeps_every_step,
+    leaves_out_the_first_gate,
+    squashes_the_gates_again,
+    multiplies_the_slopes_of_the_gates,
+    overwrites_the_gates,
+    fails_without_steps,
+)
+RIGHT = (loops_over_the_steps, starts_the_running_product_at_one, multiplies_the_halves, differentiates_the_path)
+
+
+def _gates(draw: Draw, T: int | None = None, *batch: int) -> Call:
+    steps, n = draw.sizes(2)
+    return (draw.uniform(steps if T is None else T, *batch, n) * 0.9 + 0.05,)
+
+
+def _closed_once(draw: Draw) -> Call:
+    """A gate that is shut at one step, so that nothing comes through; all others are wide open."""
+    (gates,) = _gates(draw, 5)
+    gates = 1 - 0.1 * gates
+    gates[2, 0] = 0.0
+    return (gates,)
+
+
+exercise = Exercise(
+    id="01.5",
+    title="The gradient along the carousel",
+    reference=carousel_gradient,
+    properties=(
+        runs_on(lambda draw: [_gates(draw)]),
+        has_shape("One number for each cell; the time axis is gone.", lambda draw: [_gates(draw), _gates(draw, None, 3)]),
+        Property("one step", "Over one step it is the forget gate itself.", lambda draw: [_gates(draw, 1)]),
+        Property(
+            "product",
+            "Over several steps the gates multiply.",
+            lambda draw: [_gates(draw, 2), _gates(draw, 7)],
+            points=2,
+            needs=("one step",),
+        ),
+        Property(
+            "closed", "A gate that is shut once lets nothing through.", lambda draw: [_closed_once(draw)], needs=("product",)
+        ),
+        Property("no step", "Over no step the gradient is 1.", lambda draw: [_gates(draw, 0)]),
+        Property(
+            "batch",
+            "Each sequence of a batch is its own.",
+            lambda draw: [_gates(draw, None, 3), _gates(draw, 5, 2, 3)],
+            needs=("product",),
+        ),
+        has_gradient(lambda draw: [_gates(draw, 5, 2), _closed_once(draw)], needs=("product",)),
+        leaves_inputs(lambda draw: [_gates(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

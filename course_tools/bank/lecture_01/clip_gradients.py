@@ -1,0 +1,184 @@
+"""Exercise 01.3, clip_gradients: hints, and what students answer to the clipping of gradients by their joint norm."""
+
+import torch
+
+from course_lib.primitives import clip_gradients
+from course_tools.checks.exercise import Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Imagine all gradients laid end to end in one long vector. Clipping may shorten that vector, but must not turn it:"
+    " what does this say about the factors of the single tensors?",
+    "First one number: the Euclidean norm of **all** entries together, so squares are added across the tensors before"
+    " any root is taken. Then one factor, which depends on whether this norm exceeds `max_norm`. What should the factor"
+    " be for a short gradient, and for one that is zero?",
+    "The norm is the root of the sum, over the tensors, of their sums of squares. The factor is `max_norm` divided by"
+    " the norm, but at most 1. Return a list in which each gradient is multiplied by this factor, out of place.",
+)
+
+
+def clips_each_tensor_alone(gradients, max_norm):
+    """You clip each tensor by its own norm. The joint norm can still exceed max_norm, and the direction of the step
+    turns, since the tensors shrink by different factors."""
+    return [g * torch.clamp(max_norm / torch.linalg.vector_norm(g), max=1.0) for g in gradients]
+
+
+def clips_each_entry(gradients, max_norm):
+    """You cut each entry off at ±max_norm. This is clipping by value: it turns the gradient, and many entries together
+    can still be far longer than max_norm."""
+    return [g.clamp(-max_norm, max_norm) for g in gradients]
+
+
+def always_rescales(gradients, max_norm):
+    """You bring every gradient to the length max_norm, short ones too: near a minimum your steps never get smaller, and
+    a gradient of zero becomes nan."""
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients))
+    return [g * (max_norm / norm) for g in gradients]
+
+
+def stretches_the_short(gradients, max_norm):
+    """You bound the factor on the wrong side: long gradients stay as they are, and short ones are stretched to
+    max_norm."""
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients))
+    return [g * torch.clamp(max_norm / norm, min=1.0) for g in gradients]
+
+
+def scales_to_length_one(gradients, max_norm):
+    """You find out correctly which gradients are too long, but then give them the length 1 instead of max_norm."""
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients))
+    scale = torch.where(norm > max_norm, 1 / norm, torch.ones_like(norm))
+    return [g * scale for g in gradients]
+
+
+def forgets_the_root(gradients, max_norm):
+    """You compare max_norm with the sum of squares, which is the norm squared: you clip at another threshold, and what
+    you clip gets the wrong length."""
+    norm = sum((g**2).sum() for g in gradients)
+    scale = torch.clamp(max_norm / norm, max=1.0)
+    return [g * scale for g in gradients]
+
+
+def adds_the_norms(gradients, max_norm):
+    """You add the norms of the tensors. Norms do not add up, only their squares do: your sum is too large, so you clip
+    too often and too much."""
+    norm = sum(torch.linalg.vector_norm(g) for g in gradients)
+    scale = torch.clamp(max_norm / norm, max=1.0)
+    return [g * scale for g in gradients]
+
+
+def looks_at_the_longest_tensor_only(gradients, max_norm):
+    """You use one factor for all, which is right, but take it from the longest tensor alone. All of them together can
+    then still be longer than max_norm."""
+    norm = torch.stack([torch.linalg.vector_norm(g) for g in gradients]).max()
+    scale = torch.clamp(max_norm / norm, max=1.0)
+    return [g * scale for g in gradients]
+
+
+def adds_absolute_values(gradients, max_norm):
+    """You measure length by the sum of absolute values. The threshold is on the Euclidean norm, which is smaller, so
+    you shorten too much."""
+    norm = sum(g.abs().sum() for g in gradients)
+    scale = torch.clamp(max_norm / norm, max=1.0)
+    return [g * scale for g in gradients]
+
+
+def overwrites_the_gradients(gradients, max_norm):
+    """Your numbers are right, but you write them over the gradients you were given (`mul_`, `*=`, `gradients[i] = …`).
+    You were asked for new ones: the caller's gradients must survive."""
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients))
+    scale = torch.clamp(max_norm / norm, max=1.0)
+    return [g.mul_(scale) for g in gradients]
+
+
+def flattens_into_one_vector(gradients, max_norm):
+    """All gradients as one long vector: clip that, then cut it up again."""
+    vector = torch.cat([g.reshape(-1) for g in gradients])
+    vector = vector * torch.clamp(max_norm / torch.linalg.vector_norm(vector), max=1.0)
+    pieces = vector.split([g.numel() for g in gradients])
+    return [piece.reshape(g.shape) for piece, g in zip(pieces, gradients, strict=True)]
+
+
+def takes_the_norm_of_the_norms(gradients, max_norm):
+    """The joint norm as the norm of the vector of norms, in float64."""
+    gradients = [g.double() for g in gradients]
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+    return [g * (max_norm / norm).clamp(max=1.0) for g in gradients]
+
+
+def asks_before_scaling(gradients, max_norm):
+    """The case distinction of the paper's algorithm, with copies where nothing is to be clipped."""
+    squares = [torch.einsum("i,i->", g.flatten(), g.flatten()) for g in gradients]
+    norm = torch.stack(squares).sum().sqrt()
+    if norm > max_norm:
+        return [max_norm * g / norm for g in gradients]
+    return [g.clone() for g in gradients]
+
+
+def divides_by_the_excess(gradients, max_norm):
+    """Divides by norm / max_norm where this exceeds 1, and by 1 elsewhere; the squares are added in a loop."""
+    total = torch.zeros(())
+    for g in gradients:
+        total = total + g.pow(2).sum()
+    excess = torch.clamp(total.sqrt() / max_norm, min=1.0)
+    return [g / excess for g in gradients]
+
+
+WRONG = (
+    clips_each_tensor_alone,
+    clips_each_entry,
+    always_rescales,
+    stretches_the_short,
+    scales_to_length_one,
+    forgets_the_root,
+    adds_the_norms,
+    looks_at_the_longest_tensor_only,
+    adds_absolute_values,
+    overwrites_the_gradients,
+)
+RIGHT = (flattens_into_one_vector, takes_the_norm_of_the_norms, asks_before_scaling, divides_by_the_excess)
+
+
+def _gradients(draw: Draw, n: int, norm: float) -> list[torch.Tensor]:
+    """Draw n gradients of different shapes and different lengths whose joint norm is `norm`."""
+    sizes = draw.sizes(3)
+    shapes = [(sizes[0],), (sizes[1], sizes[2]), (sizes[2],), (1,)][:n]
+    tensors = [draw.normal(*shape, scale=float(3**i)) for i, shape in enumerate(shapes)]
+    joint = torch.cat([t.flatten() for t in tensors]).norm()
+    return [t * (norm / joint) for t in tensors]
+
+
+def _zeros(draw: Draw) -> list[torch.Tensor]:
+    return [torch.zeros(size) for size in draw.sizes(2)]
+
+
+exercise = Exercise(
+    id="01.3",
+    title="Clip gradients by their joint norm",
+    reference=clip_gradients,
+    properties=(
+        runs_on(lambda draw: [(_gradients(draw, 2, 3.0), 1.0)]),
+        has_shape("As many gradients as before, in their shapes.", lambda draw: [(_gradients(draw, 3, 3.0), 1.0)]),
+        Property("one", "One long gradient gets the norm max_norm.", lambda draw: [(_gradients(draw, 1, 7.0), 2.0)]),
+        Property(
+            "short",
+            "Gradients shorter than max_norm stay as they are.",
+            lambda draw: [(_gradients(draw, 1, 0.5), 2.0), (_gradients(draw, 3, 0.2), 2.0)],
+        ),
+        Property(
+            "joint",
+            "All gradients are scaled by one factor, from the norm of all entries together.",
+            lambda draw: [(_gradients(draw, 3, 9.0), 1.5), (_gradients(draw, 4, 2.1), 2.0), (_gradients(draw, 4, 0.9), 0.5)],
+            points=2,
+            needs=("one",),
+        ),
+        Property("zero", "Gradients that are all 0 stay 0.", lambda draw: [(_zeros(draw), 1.0)]),
+        leaves_inputs(lambda draw: [(_gradients(draw, 3, 9.0), 1.5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+    forbids={
+        torch.nn.utils.clip_grad_norm_: "compute the joint norm and the factor yourself.",
+        torch.nn.utils.get_total_norm: "compute the joint norm yourself: the root of the sum of all squares.",
+        torch.nn.utils.clip_grads_with_norm_: "compute the factor yourself.",
+    },
+)

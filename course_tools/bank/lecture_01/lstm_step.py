@@ -1,0 +1,204 @@
+"""Exercise 01.4, lstm_step: hints, and what students answer to one step of an LSTM."""
+
+import torch
+from einops import rearrange
+from torch.nn import functional as F
+
+from course_lib.primitives import lstm_step
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Begin as in `rnn_step`: one affine map of input and state, for all four blocks of rows at once. What shape"
+    " does the result have, and in which order do the blocks lie there?",
+    "Split the **last** axis into four equal blocks, in torch's order i, f, g, o. Three of them open and close"
+    " something and need values in 0…1; one proposes a content and needs values in -1…1. Then write the two equations,"
+    " the cell state first: the new state needs it.",
+    "Cut the affine map along its last axis with `chunk`; the sigmoid on i, f and o, tanh on g. The new cell state is"
+    " forget gate times old cell state plus input gate times candidate; the new state is output gate times tanh of the"
+    " **new** cell state. Return the state first, then the cell state.",
+)
+
+
+def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
+    """You read the blocks as i, f, o, g, as the formula names them. The rows are stored in torch's order: your output
+    gate gets the candidate's weights, and the other way round."""
+    i, f, o, g = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def swaps_input_gate_and_forget_gate(x, h, c, W, U, b):
+    """You take the first block of rows for the forget gate and the second for the input gate: yours keeps the old where
+    it should let in the new."""
+    f, i, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def interleaves_the_gates(x, h, c, W, U, b):
+    """You read the 4n rows as n groups of four, a group for each unit. They are stored as four blocks of n, a block for
+    each gate."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).unflatten(-1, (-1, 4)).unbind(-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def squashes_the_candidate_with_the_sigmoid(x, h, c, W, U, b):
+    """You put the sigmoid on all four blocks. The candidate is no gate but content: with values in 0…1 it could never
+    lower a cell state."""
+    i, f, g, o = torch.sigmoid(x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = f * c + i * g
+    return o * torch.tanh(c), c
+
+
+def never_forgets(x, h, c, W, U, b):
+    """You carry the old cell state over in full. That is the LSTM of 1997; here it has a forget gate, and yours goes
+    unused."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def feeds_the_cell_state_to_the_gates(x, h, c, W, U, b):
+    """You multiply U by the cell state c. The gates look at the state h that the cell has shown, not at what it keeps
+    to itself."""
+    i, f, g, o = (x @ W.mT + c @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def shows_the_raw_cell_state(x, h, c, W, U, b):
+    """You gate the cell state as it is. It is a sum that can grow without bound; something has to bring it to -1…1
+    before the output gate shows it."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * c, c
+
+
+def shows_the_old_cell_state(x, h, c, W, U, b):
+    """You make the new state from the old cell state: what you read at this step shows up only one step later."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c_new = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c_new
+
+
+def returns_the_cell_state_first(x, h, c, W, U, b):
+    """Both of your results are right, but you return the cell state first. The shapes agree, so whoever unpacks them
+    takes one for the other unnoticed."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return c, torch.sigmoid(o) * torch.tanh(c)
+
+
+def overwrites_the_cell_state(x, h, c, W, U, b):
+    """Your numbers are right, but `*=` and `+=` write them into the caller's cell state: the old one is lost, though it
+    is needed for the way back."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c *= torch.sigmoid(f)
+    c += torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def gives_each_gate_its_own_weights(x, h, c, W, U, b):
+    """Weights and bias cut into four first, then one affine map for each block."""
+    blocks = zip(W.chunk(4), U.chunk(4), b.chunk(4), strict=True)
+    i, f, g, o = (F.linear(x, W_k, b_k) + F.linear(h, U_k) for W_k, U_k, b_k in blocks)
+    c = i.sigmoid() * g.tanh() + f.sigmoid() * c
+    return o.sigmoid() * c.tanh(), c
+
+
+def slices_one_product(x, h, c, W, U, b):
+    """One product with [W U], cut by slices; in float64."""
+    n = c.shape[-1]
+    both, weights = torch.cat([x, h], dim=-1).double(), torch.cat([W, U], dim=1).double()
+    gates = both @ weights.mT + b.double()
+    i, f, o = (torch.sigmoid(gates[..., start : start + n]) for start in (0, n, 3 * n))
+    c = f * c.double() + i * torch.tanh(gates[..., 2 * n : 3 * n])
+    return o * torch.tanh(c), c
+
+
+def names_the_gate_axis(x, h, c, W, U, b):
+    """The gates as an axis of their own, by einsum and einops."""
+    W, U = (rearrange(weights, "(gate n) d -> gate n d", gate=4) for weights in (W, U))
+    gates = torch.einsum("...d,gnd->...gn", x, W) + torch.einsum("...m,gnm->...gn", h, U) + b.unflatten(0, (4, -1))
+    i, f, g, o = gates.unbind(-2)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def writes_the_sigmoid_by_tanh(x, h, c, W, U, b):
+    """One non-linearity for all: σ(a) = (1 + tanh(a/2)) / 2, the blocks by torch.split."""
+    i, f, g, o = torch.split(h @ U.mT + x @ W.mT + b, h.shape[-1], dim=-1)
+    i, f, o = ((1 + torch.tanh(a / 2)) / 2 for a in (i, f, o))
+    c_new = f * c + i * torch.tanh(g)
+    return o * torch.tanh(c_new), c_new
+
+
+WRONG = (
+    reads_the_gates_in_the_order_of_the_formula,
+    swaps_input_gate_and_forget_gate,
+    interleaves_the_gates,
+    squashes_the_candidate_with_the_sigmoid,
+    never_forgets,
+    feeds_the_cell_state_to_the_gates,
+    shows_the_raw_cell_state,
+    shows_the_old_cell_state,
+    returns_the_cell_state_first,
+    overwrites_the_cell_state,
+)
+RIGHT = (gives_each_gate_its_own_weights, slices_one_product, names_the_gate_axis, writes_the_sigmoid_by_tanh)
+
+
+def _step(draw: Draw, *batch: int, scale_x: float = 1.0, scale_h: float = 1.0, scale_c: float = 1.0) -> Call:
+    d, n = draw.sizes(2)
+    x, h = draw.normal(*batch, d, scale=scale_x), draw.normal(*batch, n, scale=scale_h)
+    c = draw.normal(*batch, n, scale=scale_c)
+    return x, h, c, draw.normal(4 * n, d, scale=0.7), draw.normal(4 * n, n, scale=0.7), draw.normal(4 * n)
+
+
+exercise = Exercise(
+    id="01.4",
+    title="One step of an LSTM",
+    reference=lstm_step,
+    properties=(
+        runs_on(lambda draw: [_step(draw, 3)]),
+        has_shape("The new state, then the new cell state, each as large as the old ones.", lambda draw: [_step(draw, 3)]),
+        Property(
+            "write",
+            "From an empty cell, c = σ(i) tanh(g).",
+            lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0, scale_c=0.0)],
+            right_result(1),
+        ),
+        Property(
+            "carry",
+            "The forget gate carries the old cell state on.",
+            lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0)],
+            right_result(1),
+            needs=("write",),
+        ),
+        Property(
+            "output",
+            "The output gate lets the squashed cell state out.",
+            lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0)],
+            needs=("carry",),
+        ),
+        Property("input", "The input x acts on all four gates.", lambda draw: [_step(draw, 1, scale_h=0.0)], needs=("carry",)),
+        Property("state", "The state h acts on all four gates.", lambda draw: [_step(draw, 1)], needs=("input", "output")),
+        Property(
+            "batch",
+            "Each row is its own, with any number of axes before it.",
+            lambda draw: [_step(draw, 5), _step(draw), _step(draw, 2, 3)],
+            needs=("state",),
+        ),
+        has_gradient(lambda draw: [_step(draw, 3)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_step(draw, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+    forbids={
+        torch.lstm_cell: "write the gates and the two states by their equations.",
+        torch.lstm: "write the gates and the two states by their equations.",
+    },
+)

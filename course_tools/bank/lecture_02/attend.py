@@ -1,0 +1,244 @@
+"""Exercise 02.4, attend: turn scores into weights over the allowed keys, and mix the values by them."""
+
+import torch
+
+from course_lib.attention import attend
+from course_lib.attention.core import Attended
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Take it in three steps: keep the forbidden keys out, normalise, mix. Each query distributes a total of 1 over "
+    "the *keys*: on which axis of the scores do the keys stand? And what has it to distribute if every key is "
+    "forbidden?",
+    "A forbidden key must add nothing to the sum in the denominator, whatever the other scores are. Which score has "
+    "the exponential 0 exactly? Try your answer on a row that is masked whole, on scores of 1000, and look at the "
+    "gradients too. The tensors you are given belong to the caller.",
+    "Find the rows that are masked whole first: `mask` has no True on the last axis there. Fill the forbidden scores "
+    "with $-\\infty$ in a new tensor; give the rows you found any finite scores, so that the softmax over the last "
+    "axis meets no $0/0$, not even on the way back; and set the weights of these rows to 0 afterwards.",
+)
+
+
+def softmax_over_the_queries(scores, values, mask=None):
+    """You normalise over the queries: for each key, your weights sum to 1. It is the query that distributes its
+    attention, so for each query the weights over the keys must sum to 1."""
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    mask = mask.expand(scores.shape)
+    unseen = ~mask.any(-2, keepdim=True)
+    filled = scores.masked_fill(~mask, -torch.inf).masked_fill(unseen, 0.0)
+    weights = filled.softmax(-2).masked_fill(~mask, 0.0)
+    return Attended(weights @ values, weights)
+
+
+def mask_inverted(scores, values, mask=None):
+    """You read True as "forbidden" and look exactly where you must not. In this course True means "may look"; other
+    libraries differ, so it is worth a look at the docstring each time."""
+    if mask is None:
+        mask = torch.zeros_like(scores, dtype=torch.bool)
+    blind = mask.all(-1, keepdim=True)
+    weights = scores.masked_fill(mask, -torch.inf).masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
+    return Attended(weights @ values, weights)
+
+
+def mask_after_the_softmax(scores, values, mask=None):
+    """You normalise over all keys and strike out the forbidden ones afterwards. They have taken their part of the sum
+    by then, so what is left does not sum to 1."""
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return Attended(weights @ values, weights)
+
+
+def forbidden_scores_set_to_zero(scores, values, mask=None):
+    """You multiply the scores by the mask, so a forbidden key has score 0. But exp(0) = 1: it still gets weight, and
+    more than an allowed key whose score is negative."""
+    if mask is not None:
+        scores = scores * mask
+    weights = scores.softmax(-1)
+    return Attended(weights @ values, weights)
+
+
+def nan_for_a_row_masked_whole(scores, values, mask=None):
+    """You leave a query that may look nowhere with nothing but -inf, and its softmax is 0/0. The NaN does not stay
+    there: one such row, a padded sentence say, makes the loss of the whole batch NaN."""
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return Attended(weights @ values, weights)
+
+
+def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
+    """You fill forbidden scores with -1e9. If all of a row are forbidden, all are equal again, and the softmax spreads
+    the weight evenly over keys none of which may be seen."""
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return Attended(weights @ values, weights)
+
+
+def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
+    """You push forbidden scores down by 10 000 rather than taking them out. Scores may be any real numbers: where a
+    forbidden key leads by more than that, it still wins all the weight."""
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    weights = (scores - 1e4 * ~mask).softmax(-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    return Attended(weights @ values, weights)
+
+
+def scores_overwritten(scores, values, mask=None):
+    """You write the mask into the scores you were given. Your answer is right, but the caller's tensor is changed
+    behind their back: whoever uses the scores again finds -inf, and autograd may refuse."""
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    blind = ~mask.any(-1, keepdim=True)
+    weights = scores.masked_fill_(~mask, -torch.inf).masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
+    return Attended(weights @ values, weights)
+
+
+def exponentials_that_overflow(scores, values, mask=None):
+    """You take the exponentials of the scores as they are. In float32 exp(89) is already infinite and exp(-104) is 0,
+    so large scores give NaN and very low ones no weight at all; the formula has a finite answer for both."""
+    exponentials = scores.exp()
+    if mask is not None:
+        exponentials = exponentials.masked_fill(~mask, 0.0)
+    total = exponentials.sum(-1, keepdim=True)
+    weights = exponentials / total.masked_fill(total == 0, 1.0)
+    return Attended(weights @ values, weights)
+
+
+def nan_left_in_the_gradients(scores, values, mask=None):
+    """You let a row masked whole become NaN and replace the NaN by 0 afterwards. Forwards this is right; backwards the
+    gradient still passes the 0/0, comes out NaN, and after one step so are all parameters."""
+    if mask is not None:
+        scores = scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return Attended(weights @ values, weights)
+
+
+def by_logsumexp(scores, values, mask=None):
+    """The logarithm of the denominator by logsumexp over the allowed keys, then one exponential."""
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    filled = scores.masked_fill(~mask, -torch.inf)
+    log_total = filled.masked_fill(~mask.any(-1, keepdim=True), 0.0).logsumexp(-1, keepdim=True)
+    weights = torch.exp(filled - log_total)
+    return weights @ values, weights
+
+
+def by_nan_to_num(scores, values, mask=None):
+    """-inf filled in by masked_fill, which passes no gradient back, so that nan_to_num is safe."""
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return Attended(torch.einsum("...ij,...jd->...id", weights, values), weights)
+
+
+def by_exponentials(scores, values, mask=None):
+    """The softmax by hand: the largest allowed score taken away first, an empty sum replaced by 1."""
+    allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand(scores.shape)
+    largest = scores.detach().masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
+    exponentials = torch.where(allowed, scores - largest, -torch.inf).exp()
+    weights = exponentials / exponentials.sum(-1, keepdim=True).masked_fill(~allowed.any(-1, keepdim=True), 1.0)
+    return weights @ values, weights
+
+
+def in_double_precision(scores, values, mask=None):
+    """Softmax and mixture in float64, the result left so; forbidden scores at the least finite number."""
+    scores = scores.double()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return Attended(weights @ values.double(), weights)
+
+
+WRONG = (
+    softmax_over_the_queries,
+    mask_inverted,
+    mask_after_the_softmax,
+    forbidden_scores_set_to_zero,
+    nan_for_a_row_masked_whole,
+    uniform_weights_for_a_row_masked_whole,
+    forbidden_scores_lowered_by_ten_thousand,
+    scores_overwritten,
+    exponentials_that_overflow,
+    nan_left_in_the_gradients,
+)
+
+RIGHT = (by_logsumexp, by_nan_to_num, by_exponentials, in_double_precision)
+
+
+def _scores(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
+    T_q, T_k, d_v = draw.sizes(3)
+    return draw.normal(*batch, T_q, T_k, scale=scale), draw.normal(*batch, T_k, d_v)
+
+
+def _masked(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
+    scores, values = _scores(draw, *batch, scale=scale)
+    return scores, values, draw.mask(*scores.shape)
+
+
+def _over_keys(draw: Draw) -> Call:
+    """A mask that broadcasts over the queries, as padding does."""
+    scores, values = _scores(draw, 2)
+    return scores, values, draw.mask(2, 1, scores.shape[-1])
+
+
+def _blind(draw: Draw) -> Call:
+    scores, values, mask = _masked(draw, 2)
+    mask[0, 0] = mask[1, -1] = False
+    return scores, values, mask
+
+
+exercise = Exercise(
+    id="02.4",
+    title="Normalise and mix, under a mask",
+    reference=attend,
+    properties=(
+        runs_on(lambda draw: [_scores(draw, 2)]),
+        has_shape("A context for each query, and a weight for each pair.", lambda draw: [_scores(draw, 2)]),
+        Property(
+            "average",
+            "Where all scores are equal, the context is the average of the values.",
+            lambda draw: [_scores(draw, 1, scale=0.0)],
+        ),
+        Property(
+            "softmax",
+            "The weights of each query are a softmax over the keys.",
+            lambda draw: [_scores(draw, 1)],
+            needs=("average",),
+        ),
+        Property(
+            "mask",
+            "A key that may not be looked at gets weight 0, and the others share the whole.",
+            lambda draw: [_masked(draw, 1), _over_keys(draw), _masked(draw, 1, scale=20.0)],
+            points=2,
+            needs=("softmax",),
+        ),
+        Property(
+            "blind row",
+            "A query that may look nowhere has weights 0 and context 0.",
+            lambda draw: [_blind(draw)],
+            needs=("mask",),
+        ),
+        Property(
+            "large scores",
+            "Large scores do not overflow, and a forbidden one never leaks.",
+            lambda draw: [_scores(draw, 1, scale=50.0), _scores(draw, 1, scale=300.0), _masked(draw, 3, scale=1e5)],
+            needs=("mask",),
+        ),
+        Property(
+            "batch",
+            "Each sentence, and each head, is its own.",
+            lambda draw: [_scores(draw, 3), _scores(draw, 2, 3)],
+            needs=("softmax",),
+        ),
+        has_gradient(lambda draw: [_scores(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("blind row",)),
+        leaves_inputs(lambda draw: [_scores(draw, 2), _masked(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

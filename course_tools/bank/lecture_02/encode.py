@@ -1,0 +1,244 @@
+"""Exercise 02.5, encode: read a padded batch of sequences with an Elman network."""
+
+import torch
+
+from course_lib.primitives import encode
+from course_lib.primitives.recurrent import rnn_step
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "For one sequence without padding it is a loop: one step per token, each state kept. In a batch all sequences go "
+    "through the loop together, though some have ended: what must happen to their state, and what stands in `states` "
+    "for them?",
+    "At time `t` the comparison `t < lengths` says which sequences still have a token; it is `(B,)`, a state is "
+    "`(B, n)`. `torch.where` chooses between two tensors per sequence. Think of a sequence of length 0 as well: "
+    "which state did it end in?",
+    "Keep the state of the loop and the row you record apart. The state becomes the new one where the token is real "
+    "and *stays the old one* where it is not; the row is the state where the token is real and 0 where it is not. "
+    "After the loop the state is that of the last real token, and stacking the rows on axis 1 gives `states`.",
+)
+
+
+def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
+    """You return the state after step T for every sequence. A shorter one has read its padding by then, and its summary
+    is overwritten by whatever stands there."""
+    states = []
+    for t in range(x.shape[1]):
+        h = rnn_step(x[:, t], h, W, U, b)
+        states.append(torch.where((t < lengths)[:, None], h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+def padding_read_as_zeros(x, lengths, h, W, U, b):
+    """You set the padding to 0 and let the network read on, as if a zero input changed nothing. But U and b still act
+    at each step, so the state moves on after the sequence has ended."""
+    states = []
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = rnn_step(torch.where(real, x[:, t], 0.0), h, W, U, b)
+        states.append(torch.where(real, h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+def padding_states_not_zeroed(x, lengths, h, W, U, b):
+    """You hold the state where a sequence has ended, and record the held state at its padding too. The docstring asks
+    for 0 there; as it is, the last word appears again and again to whoever reads the states."""
+    states = []
+    for t in range(x.shape[1]):
+        h = torch.where((t < lengths)[:, None], rnn_step(x[:, t], h, W, U, b), h)
+        states.append(h)
+    return torch.stack(states, dim=1), h
+
+
+def state_reset_at_padding(x, lengths, h, W, U, b):
+    """You set the state itself to 0 at padding, not only what you record. Every sequence with padding behind it then
+    ends in the state 0, and what was read is lost."""
+    states = []
+    for t in range(x.shape[1]):
+        h = torch.where((t < lengths)[:, None], rnn_step(x[:, t], h, W, U, b), 0.0)
+        states.append(h)
+    return torch.stack(states, dim=1), h
+
+
+def one_token_too_many(x, lengths, h, W, U, b):
+    """You count the tokens from 1 in one place and from 0 in another, and so read one token of padding behind the end
+    of each shorter sequence. A sequence of length 1 has its only token at t = 0."""
+    states = []
+    for t in range(x.shape[1]):
+        real = (t <= lengths)[:, None]
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+def first_length_for_all(x, lengths, h, W, U, b):
+    """You take the length of the first sequence for the whole batch. Longer sequences are cut off there, and shorter
+    ones read their padding; each sequence has a length of its own."""
+    states = []
+    for t in range(x.shape[1]):
+        real = t < lengths[0]
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+def empty_sequence_loses_its_state(x, lengths, h, W, U, b):
+    """You pick the last state at the position before the length. For an empty sequence this is -1, which Python takes
+    as the end of the axis, so you return the zeros of the last row in place of the initial state."""
+    states = []
+    for t in range(x.shape[1]):
+        h = rnn_step(x[:, t], h, W, U, b)
+        states.append(torch.where((t < lengths)[:, None], h, 0.0))
+    states = torch.stack(states, dim=1)
+    return states, states[torch.arange(len(x)), lengths - 1]
+
+
+def starts_from_zero(x, lengths, h, W, U, b):
+    """You start from a state of zeros and ignore the one you are given. The caller may hand over a state that already
+    holds something, an earlier part of the text for instance."""
+    states, h = [], torch.zeros_like(h)
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+def gradient_cut_at_each_step(x, lengths, h, W, U, b):
+    """You detach the state before each step. All numbers are right, but a state no longer knows how it came from the
+    one before: the network cannot learn to remember anything for longer than one step."""
+    states = []
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, rnn_step(x[:, t], h.detach(), W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+def initial_state_overwritten(x, lengths, h, W, U, b):
+    """You write each new state into the tensor of the initial state. Your result is right, but it is the caller's
+    tensor: a second call with the same initial state starts where the first one ended."""
+    states = []
+    for t in range(x.shape[1]):
+        real = t < lengths
+        h[real] = rnn_step(x[real, t], h[real], W, U, b)
+        states.append(torch.where(real[:, None], h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+def by_picking_the_last_state(x, lengths, h, W, U, b):
+    """Run over everything, keep the initial state in front, and pick the state at index `length`."""
+    states = [h]
+    for x_t in x.unbind(1):
+        states.append(rnn_step(x_t, states[-1], W, U, b))
+    states = torch.stack(states, dim=1)
+    real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+    return states[:, 1:].masked_fill(~real[..., None], 0.0), states[torch.arange(len(x)), lengths]
+
+
+def by_loop_over_sequences(x, lengths, h, W, U, b):
+    """One sequence after the other, each only as far as it goes, then filled up with zeros."""
+    all_states, last = [], []
+    for sequence, length, state in zip(x, lengths.tolist(), h, strict=True):
+        rows = []
+        for x_t in sequence[:length]:
+            state = rnn_step(x_t, state, W, U, b)
+            rows.append(state)
+        all_states.append(torch.stack(rows + [torch.zeros_like(state)] * (len(sequence) - length)))
+        last.append(state)
+    return torch.stack(all_states), torch.stack(last)
+
+
+def by_packing(x, lengths, h, W, U, b):
+    """Sorted by length, so that each step computes only the sequences still running; the order restored at the end."""
+    order = lengths.argsort(descending=True)
+    x, h, back = x[order], h[order], order.argsort()
+    states = []
+    for t in range(x.shape[1]):
+        n_running = int((lengths > t).sum())
+        running = rnn_step(x[:n_running, t], h[:n_running], W, U, b)
+        states.append(torch.cat([running, torch.zeros_like(h[n_running:])]))
+        h = torch.cat([running, h[n_running:]])
+    return torch.stack(states, dim=1)[back], h[back]
+
+
+def by_products_before_the_loop(x, lengths, h, W, U, b):
+    """Padding set to 0, all inputs multiplied by W at once; in the loop a factor of 0 or 1 on each change."""
+    padded = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
+    from_inputs = torch.einsum("btd,nd->btn", x.masked_fill(padded[..., None], 0.0), W) + b
+    real = (~padded).to(x.dtype)[..., None]
+    states = []
+    for t in range(x.shape[1]):
+        h = h + real[:, t] * (torch.tanh(from_inputs[:, t] + h @ U.mT) - h)
+        states.append(h)
+    return torch.stack(states, dim=1) * real, h
+
+
+WRONG = (
+    state_walks_on_over_the_padding,
+    padding_read_as_zeros,
+    padding_states_not_zeroed,
+    state_reset_at_padding,
+    one_token_too_many,
+    first_length_for_all,
+    empty_sequence_loses_its_state,
+    starts_from_zero,
+    gradient_cut_at_each_step,
+    initial_state_overwritten,
+)
+
+RIGHT = (by_picking_the_last_state, by_loop_over_sequences, by_packing, by_products_before_the_loop)
+
+
+def _sentences(draw: Draw, lengths: list[int], T: int, scale_h: float = 1.0) -> Call:
+    """Sentences of these lengths, with large numbers in the padding."""
+    d, n = draw.sizes(2)
+    x, ends = draw.normal(len(lengths), T, d), torch.tensor(lengths)
+    x = torch.where((torch.arange(T) < ends[:, None])[..., None], x, 30.0 * draw.normal(len(lengths), T, d))
+    h = draw.normal(len(lengths), n, scale=scale_h)
+    return x, ends, h, draw.normal(n, d, scale=0.5), draw.normal(n, n, scale=0.5), draw.normal(n, scale=0.5)
+
+
+exercise = Exercise(
+    id="02.5",
+    title="Read a padded batch",
+    reference=encode,
+    properties=(
+        runs_on(lambda draw: [_sentences(draw, [5, 3], 5)]),
+        has_shape("All states, and the last state of each sentence.", lambda draw: [_sentences(draw, [5, 3], 5)]),
+        Property("one step", "A sentence of one token takes one step.", lambda draw: [_sentences(draw, [1], 1)]),
+        Property(
+            "steps",
+            "Each step starts from the state before it.",
+            lambda draw: [_sentences(draw, [4], 4), _sentences(draw, [3, 3], 3)],
+            needs=("one step",),
+        ),
+        Property(
+            "padding",
+            "The states behind the end are 0.",
+            lambda draw: [_sentences(draw, [5, 2, 3], 5)],
+            right_result(0),
+            needs=("steps",),
+        ),
+        Property(
+            "last state",
+            "The last state is the one after the last real token.",
+            lambda draw: [_sentences(draw, [5, 2, 3], 5), _sentences(draw, [1, 4], 7)],
+            right_result(1),
+            points=2,
+            needs=("steps",),
+        ),
+        Property(
+            "empty",
+            "A sentence without tokens keeps its initial state.",
+            lambda draw: [_sentences(draw, [3, 0], 3)],
+            needs=("padding", "last state"),
+        ),
+        has_gradient(lambda draw: [_sentences(draw, [5, 2, 3], 5)], needs=("padding", "last state")),
+        leaves_inputs(lambda draw: [_sentences(draw, [5, 2, 3], 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

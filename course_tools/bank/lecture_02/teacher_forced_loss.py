@@ -1,0 +1,188 @@
+"""Exercise 02.6, teacher_forced_loss: average -log p of each next token over the real tokens of a batch."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.losses import teacher_forced_loss
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Write one short sentence with its begin, its end and two paddings on paper, and below each position what the "
+    "decoder has read there and which token it is asked for. Which logits speak about nothing? Which tokens are "
+    "never asked for?",
+    "Drop the last position of the logits and the first of the targets, *before* anything is flattened, so that "
+    "position $t$ speaks about token $t + 1$. Then decide for each asked token whether it is padding: these add "
+    "nothing to the sum, and nothing to the number you divide by.",
+    "All that is left is a cross-entropy between `(N, n_tokens)` logits and `(N,)` token indices, where "
+    "$N = B(T-1)$. `torch.nn.functional.cross_entropy` takes logits, not probabilities, averages over all positions "
+    "at once, and has an argument for the index of a class that does not count.",
+)
+
+
+def without_the_shift(logits, target, padding):
+    """You compare each position with the token the decoder has just read. It only has to copy its input, so your loss
+    goes down quickly and the model learns nothing about the next token."""
+    return F.cross_entropy(logits.transpose(1, 2), target, ignore_index=padding)
+
+
+def shifted_the_wrong_way(logits, target, padding):
+    """You shift by one, but to the other side: each position is compared with the token before the one just read. The
+    decoder has long seen it; it is asked about the past, begin-of-sequence included, where it should be asked about the
+    future."""
+    return F.cross_entropy(logits[:, 1:].transpose(1, 2), target[:, :-1], ignore_index=padding)
+
+
+def shifted_after_flattening(logits, target, padding):
+    """You flatten the batch first and shift afterwards. So the last position of each sentence is asked for the first
+    token of the next one in the batch: a begin-of-sequence that has nothing to do with it."""
+    return F.cross_entropy(logits.flatten(0, 1)[:-1], target.flatten()[1:], ignore_index=padding)
+
+
+def padding_counted(logits, target, padding):
+    """You average over all positions, those with padding included. The model is rewarded for predicting padding after
+    padding, which is easy, and the loss depends on how far the batch happens to be padded."""
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:])
+
+
+def sum_instead_of_mean(logits, target, padding):
+    """You add up over all tokens and do not divide. Your loss, and with it the size of a training step, grows with the
+    number of tokens in the batch; asked for is the loss of one token."""
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="sum")
+
+
+def mean_of_sentence_means(logits, target, padding):
+    """You average within each sentence, and then over the sentences. A token of a short sentence then counts more than
+    one of a long sentence; asked for is one mean over all tokens of the batch."""
+    losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="none")
+    n_real = (target[:, 1:] != padding).sum(1).clamp(min=1)
+    return (losses.sum(1) / n_real).mean()
+
+
+def padding_in_the_denominator(logits, target, padding):
+    """You set the loss at padding to 0 and take the mean over all positions. Padding adds nothing to your sum, but it
+    is still counted in what you divide by, so a batch with more padding looks better."""
+    losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="none")
+    return losses.mean()
+
+
+def padding_looked_for_in_the_inputs(logits, target, padding):
+    """You leave out the positions at which the decoder reads padding, not those at which it is asked for padding. The
+    two are one step apart: after each end of a sentence, one padding token still counts."""
+    real = target[:, :-1] != padding
+    return F.cross_entropy(logits[:, :-1][real], target[:, 1:][real])
+
+
+def softmax_taken_twice(logits, target, padding):
+    """You turn the logits into probabilities before the cross-entropy, which takes a softmax itself. The second one
+    sees only numbers between 0 and 1, so even a perfect decoder keeps a large loss."""
+    return F.cross_entropy(logits[:, :-1].softmax(-1).transpose(1, 2), target[:, 1:], ignore_index=padding)
+
+
+def probability_rounded_to_zero(logits, target, padding):
+    """You compute the probability first and its logarithm afterwards. In float32 a probability below about 1e-45 is 0,
+    its logarithm -inf, and the whole mean infinite, though the true loss is an ordinary number."""
+    real = target[:, 1:] != padding
+    probabilities = logits[:, :-1].softmax(-1)[real]
+    return -probabilities.gather(1, target[:, 1:][real][:, None]).log().mean()
+
+
+def by_choosing_real_tokens(logits, target, padding):
+    """The real positions chosen by a boolean index, log_softmax and the picked entries of it averaged."""
+    next_tokens = target[:, 1:]
+    real = next_tokens != padding
+    log_p = logits[:, :-1][real].log_softmax(-1)
+    return -log_p[torch.arange(len(log_p)), next_tokens[real]].mean()
+
+
+def by_logsumexp(logits, target, padding):
+    """The log-softmax by hand, logsumexp minus the asked logit; a sum over real tokens and their number."""
+    asked = logits[:, :-1].gather(2, target[:, 1:, None]).squeeze(2)
+    losses = logits[:, :-1].logsumexp(-1) - asked
+    real = target[:, 1:] != padding
+    return torch.where(real, losses, 0.0).sum() / real.sum()
+
+
+def by_loops(logits, target, padding):
+    """A loop over sentences and one over positions, the losses of real tokens collected in a list."""
+    losses = []
+    for said, sentence in zip(logits, target, strict=True):
+        for t in range(len(sentence) - 1):
+            if sentence[t + 1] != padding:
+                losses.append(-said[t].log_softmax(0)[sentence[t + 1]])
+    return torch.stack(losses).mean()
+
+
+def in_double_precision(logits, target, padding):
+    """Padding replaced by the index that nll_loss ignores by itself, everything in float64."""
+    next_tokens = target[:, 1:].masked_fill(target[:, 1:] == padding, -100)
+    return F.nll_loss(logits[:, :-1].double().log_softmax(-1).transpose(1, 2), next_tokens)
+
+
+WRONG = (
+    without_the_shift,
+    shifted_the_wrong_way,
+    shifted_after_flattening,
+    padding_counted,
+    sum_instead_of_mean,
+    mean_of_sentence_means,
+    padding_in_the_denominator,
+    padding_looked_for_in_the_inputs,
+    softmax_taken_twice,
+    probability_rounded_to_zero,
+)
+
+RIGHT = (by_choosing_real_tokens, by_logsumexp, by_loops, in_double_precision)
+
+
+def _sentences(draw: Draw, lengths: list[int], T: int, padding: int = 4) -> Call:
+    """Targets of these lengths with padding behind them; the padding index is not 0, and no real token."""
+    n_tokens = 11
+    tokens = draw.integers(0, n_tokens - 1, len(lengths), T)
+    tokens = tokens + (tokens >= padding)
+    real = torch.arange(T) < torch.tensor(lengths)[:, None]
+    return draw.normal(len(lengths), T, n_tokens, scale=2.0), torch.where(real, tokens, padding), padding
+
+
+def _sure(draw: Draw) -> list[Call]:
+    logits, target, padding = _sentences(draw, [5, 3], 5)
+    return [(logits * 100.0, target, padding)]
+
+
+exercise = Exercise(
+    id="02.6",
+    title="The loss under teacher forcing",
+    reference=teacher_forced_loss,
+    properties=(
+        runs_on(lambda draw: [_sentences(draw, [7, 7], 7)]),
+        has_shape("One number.", lambda draw: [_sentences(draw, [7, 7], 7)]),
+        Property(
+            "one token", "One prediction costs minus the log of its probability.", lambda draw: [_sentences(draw, [2], 2)]
+        ),
+        Property(
+            "shift",
+            "The logits at t are about the token at t + 1.",
+            lambda draw: [_sentences(draw, [5], 5)],
+            points=2,
+            needs=("one token",),
+        ),
+        Property(
+            "mean",
+            "The loss is the mean over the batch's tokens.",
+            lambda draw: [_sentences(draw, [5, 5, 5], 5)],
+            needs=("shift",),
+        ),
+        Property(
+            "padding",
+            "Padding is never a target, and each real token counts the same.",
+            lambda draw: [_sentences(draw, [7, 3, 2], 7), _sentences(draw, [5, 4], 6, padding=7)],
+            points=2,
+            needs=("mean",),
+        ),
+        Property("sure", "A model that is sure and wrong pays a large, finite price.", _sure, needs=("padding",)),
+        has_gradient(lambda draw: [_sentences(draw, [5, 3], 5)], needs=("padding",)),
+        leaves_inputs(lambda draw: [_sentences(draw, [5, 3], 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,241 @@
+"""Exercise 03.5, caption_step: what students answer, wrong and right."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.models import Said, caption_step, soft_attention
+from course_lib.primitives import lstm_step
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Put four things in the order in which they come: the new state, the look at the picture, the logits, the gate. Which "
+        "can only know the state of *before* the word, and which speaks from the state behind it?"
+    ),
+    (
+        "Look with the old h; the gate, a sigmoid of the old h, makes ẑ of the context. The LSTM reads the word and ẑ beside "
+        "each other, the word first. The logits add three things of size d_y, the word among them, and take the *new* h."
+    ),
+    (
+        "`soft_attention(regions, h, *attention)`, then `z = torch.sigmoid(h @ f.mT + b) * context`, then `lstm_step` on "
+        "`torch.cat([y, z], dim=-1)`, h, c and `*cell`. The logits: `(y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT` with the new h."
+    ),
+)
+
+
+def _seen(h, regions, attention, gate):
+    """The gated context ẑ, the bare one, and the weights."""
+    context, weights = soft_attention(regions, h, *attention)
+    return torch.sigmoid(h @ gate[0].mT + gate[1]) * context, context, weights
+
+
+def _read(y, z, h, c, cell):
+    return lstm_step(torch.cat([y, z], dim=-1), h, c, *cell)
+
+
+def _say(y, h, z, readout):
+    L_h, L_z, L_o = readout
+    return (y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT
+
+
+def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
+    """You hand the context on as it is, without the gate β. Then the picture comes in with full force at words like "of" too,
+    for which there is nothing to see; f and b are never used."""
+    _, context, weights = _seen(h, regions, attention, gate)
+    h, c = _read(y, context, h, c, cell)
+    return Said(_say(y, h, context, readout), h, c, weights)
+
+
+def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
+    """You multiply the context by f h + b as it is, without the sigmoid. That number may be negative or large; a gate lies
+    between 0 and 1."""
+    context, weights = soft_attention(regions, h, *attention)
+    z = (h @ gate[0].mT + gate[1]) * context
+    h, c = _read(y, z, h, c, cell)
+    return Said(_say(y, h, z, readout), h, c, weights)
+
+
+def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
+    """You scale the weights by the gate and return them so. What you mix with them is right, but the weights say *where* was
+    looked and sum to 1; the gate says how much of it is taken in, and acts on the context."""
+    z, _, weights = _seen(h, regions, attention, gate)
+    scaled = torch.sigmoid(h @ gate[0].mT + gate[1]) * weights
+    h, c = _read(y, z, h, c, cell)
+    return Said(_say(y, h, z, readout), h, c, scaled)
+
+
+def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
+    """You give the LSTM the gated context, and the readout the one without the gate. There is one ẑ, and both get it: what the
+    gate shuts out should not be spoken of either."""
+    z, context, weights = _seen(h, regions, attention, gate)
+    h, c = _read(y, z, h, c, cell)
+    return Said(_say(y, h, context, readout), h, c, weights)
+
+
+def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
+    """You look at the picture again with the new state, and the gate and the readout take what is seen then. The look comes
+    before the word is read and there is one only; your weights belong to the next word."""
+    z, _, _ = _seen(h, regions, attention, gate)
+    h, c = _read(y, z, h, c, cell)
+    z, _, weights = _seen(h, regions, attention, gate)
+    return Said(_say(y, h, z, readout), h, c, weights)
+
+
+def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, readout):
+    """You put ẑ first and the word behind it. The sizes add up to the same, so nothing complains, but the columns of W that
+    were learned for the word now read the picture."""
+    z, _, weights = _seen(h, regions, attention, gate)
+    h, c = lstm_step(torch.cat([z, y], dim=-1), h, c, *cell)
+    return Said(_say(y, h, z, readout), h, c, weights)
+
+
+def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
+    """You make the logits from the state of before the word. What the LSTM has just read then counts only one word later; the
+    readout takes the new h."""
+    z, _, weights = _seen(h, regions, attention, gate)
+    new = _read(y, z, h, c, cell)
+    return Said(_say(y, h, z, readout), *new, weights)
+
+
+def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
+    """You make the logits of the state and the picture alone. The embedded word has a share of its own in the sum, y + L_h h +
+    L_z ẑ, besides having gone through the LSTM."""
+    z, _, weights = _seen(h, regions, attention, gate)
+    h, c = _read(y, z, h, c, cell)
+    return Said(_say(torch.zeros_like(y), h, z, readout), h, c, weights)
+
+
+def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
+    """You finish with a softmax. Asked for are logits: the loss takes the softmax itself, and a second one makes every word
+    nearly as likely as the next."""
+    z, _, weights = _seen(h, regions, attention, gate)
+    h, c = _read(y, z, h, c, cell)
+    return Said(_say(y, h, z, readout).softmax(-1), h, c, weights)
+
+
+def returns_the_old_state(y, h, c, regions, attention, gate, cell, readout):
+    """You return the states that came in. Your logits are right this once, but the next word begins where this one began; h
+    and c of after the word are to be handed on."""
+    z, _, weights = _seen(h, regions, attention, gate)
+    return Said(_say(y, _read(y, z, h, c, cell)[0], z, readout), h, c, weights)
+
+
+def with_torch_cells(y, h, c, regions, attention, gate, cell, readout):
+    """torch's own LSTM cell and linear layers, the attention as one broadcast sum."""
+    (W_a, W_h, v), (L_h, L_z, L_o) = attention, readout
+    alpha = F.linear(torch.tanh(F.linear(regions, W_a) + F.linear(h, W_h).unsqueeze(1)), v[None]).softmax(1)
+    z = F.linear(h, *gate).sigmoid() * (alpha * regions).sum(1)
+    W, U, b = cell
+    h, c = torch.lstm_cell(torch.cat((y, z), 1), (h, c), W, U, b, torch.zeros_like(b))
+    return F.linear(y + F.linear(h, L_h) + F.linear(z, L_z), L_o), h, c, alpha.squeeze(-1)
+
+
+def with_the_matrices_parted(y, h, c, regions, attention, gate, cell, readout):
+    """The picture gated before it is mixed, W cut into a part for the word and one for ẑ, each gate of the LSTM for itself."""
+    weights = soft_attention(regions, h, *attention).weights
+    z = torch.einsum("bl,bld->bd", torch.sigmoid(torch.einsum("bn,on->bo", h, gate[0]) + gate[1]) * weights, regions)
+    W_y, W_z = cell[0].tensor_split([y.shape[1]], dim=1)
+    i, f, g, o = (y @ W_y.T + z @ W_z.T + h @ cell[1].T + cell[2]).unflatten(1, (4, -1)).unbind(1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    parts = torch.cat([y, h, z], dim=1) @ torch.cat([torch.eye(y.shape[1]).to(y), *readout[:2]], dim=1).T
+    return parts @ readout[2].T, h, c, weights
+
+
+def picture_by_picture_in_double_precision(y, h, c, regions, attention, gate, cell, readout):
+    """A loop over the batch in float64, vectors and matrices only."""
+    (W_a, W_h, v), (f, b), (W, U, d), (L_h, L_z, L_o) = (
+        [w.double() for w in part] for part in (attention, gate, cell, readout)
+    )
+    rows = []
+    for word, state, memory, picture in zip(y.double(), h.double(), c.double(), regions.double(), strict=True):
+        alpha = (torch.tanh(picture @ W_a.T + W_h.mv(state)) @ v).softmax(0)
+        z = torch.sigmoid(f.mv(state) + b) * (alpha @ picture)
+        state, memory = lstm_step(torch.cat([word, z]), state, memory, W, U, d)
+        rows.append((L_o.mv(word + L_h.mv(state) + L_z.mv(z)), state, memory, alpha))
+    return tuple(torch.stack(column).to(y.dtype) for column in zip(*rows, strict=True))
+
+
+WRONG = (
+    forgets_the_gate,
+    gates_without_a_sigmoid,
+    gates_the_weights,
+    gates_for_the_lstm_alone,
+    looks_after_reading,
+    puts_the_picture_before_the_word,
+    speaks_from_the_old_state,
+    forgets_the_word_in_the_readout,
+    speaks_in_probabilities,
+    returns_the_old_state,
+)
+RIGHT = (with_torch_cells, with_the_matrices_parted, picture_by_picture_in_double_precision)
+
+
+def _word(draw: Draw, B: int, remembers: float = 1.0, decides: float = 1.0) -> Call:
+    """One word of B captions; `remembers` is how large the old states are, `decides` how much the gate has to say."""
+    d_y, n, L, d_a, m, n_tokens = (size + (size == B) for size in draw.sizes(6))
+    attention = draw.normal(m, d_a), draw.normal(m, n), draw.normal(m)
+    gate = draw.normal(1, n, scale=decides), draw.normal(1, scale=decides)
+    cell = 0.5 * draw.normal(4 * n, d_y + d_a), 0.5 * draw.normal(4 * n, n), draw.normal(4 * n)
+    readout = draw.normal(d_y, n), draw.normal(d_y, d_a), draw.normal(n_tokens, d_y)
+    h, c = draw.normal(B, n, scale=remembers), draw.normal(B, n, scale=remembers)
+    return draw.normal(B, d_y), h, c, 1.0 + draw.normal(B, L, d_a), attention, gate, cell, readout
+
+
+def _mute(call: Call) -> Call:
+    """The same word with a readout that leaves the picture and the state out."""
+    *given, (L_h, L_z, L_o) = call
+    return *given, (torch.zeros_like(L_h), torch.zeros_like(L_z), L_o)
+
+
+def _words(*B: int, **how: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_word(draw, b, **how) for b in B]
+
+
+exercise = Exercise(
+    id="03.5",
+    title="Say the next word",
+    reference=caption_step,
+    properties=(
+        runs_on(_words(2)),
+        has_shape("Logits, the new h and c, and the weights.", _words(2, 1)),
+        Property("look", "It looks with the state of before the word.", _words(1, 1), right_result(3), points=2),
+        Property(
+            "half open",
+            "A gate that has nothing to say is half open; the LSTM reads the word, then what was seen.",
+            _words(1, 1, decides=0.0),
+            right_result(1, 2),
+            points=2,
+            needs=("look",),
+        ),
+        Property(
+            "gate",
+            "The gate, a sigmoid of the old state, says how much of the picture comes in.",
+            _words(1, 1),
+            right_result(1, 2),
+            needs=("half open",),
+        ),
+        Property(
+            "word",
+            "The word before has its share in the logits.",
+            lambda draw: [_mute(_word(draw, 1)), _mute(_word(draw, 2))],
+            right_result(0),
+        ),
+        Property(
+            "readout",
+            "The logits add the word, the new state and what came through the gate.",
+            _words(1, 1),
+            points=2,
+            needs=("gate", "word"),
+        ),
+        Property("batch", "Each caption has a picture and a state of its own.", _words(3, 2), needs=("readout",)),
+        has_gradient(_words(2), needs=("batch",)),
+        leaves_inputs(_words(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

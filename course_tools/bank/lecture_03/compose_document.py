@@ -1,0 +1,242 @@
+"""Exercise 03.4, compose_document: what students answer, wrong and right."""
+
+from collections.abc import Callable
+
+import torch
+
+from course_lib.attention import pool
+from course_lib.models import Document, compose_document
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Which vectors does the pooling of the sentences get, and how many are there to a document? A document of two "
+        "sentences stands in a batch padded to five: which of the five may take part, and how do you know from the mask?"
+    ),
+    (
+        "Pool twice. The first time over the words, with B and S as batch axes: a vector and weights for each sentence. The "
+        "second time over these vectors, with the other weights and a mask (B, S) that you make from the mask of the words."
+    ),
+    (
+        "`pool(states, *words, mask)` gives the sentences (B, S, d) and the word weights; a sentence is real where any of its "
+        "words is, `mask.any(-1)`. Pool the sentences with `*sentences`, and return vector, sentence weights, word weights."
+    ),
+)
+
+
+def reads_one_long_sentence(states, mask, words, sentences):
+    """You pool all the words of a document at once, as if they were one long sentence. A sentence then weighs what its words
+    weigh together, the second query is never asked, and the hierarchy is gone."""
+    vector, weights = pool(states.flatten(1, 2), *words, mask.flatten(1))
+    weights = weights.unflatten(1, mask.shape[1:])
+    return Document(vector, weights.sum(-1), weights)
+
+
+def normalises_words_over_the_document(states, mask, words, sentences):
+    """You share the weight of the words out over the whole document before you make sentences of them. The vectors of your
+    sentences are then shrunk, the more so the more sentences there are; the words of *each* sentence must sum to 1."""
+    _, weights = pool(states.flatten(1, 2), *words, mask.flatten(1))
+    weights = weights.unflatten(1, mask.shape[1:])
+    vector, sentence_weights = pool((weights[..., None] * states).sum(2), *sentences, mask.any(-1))
+    return Document(vector, sentence_weights, weights)
+
+
+def exchanges_the_queries(states, mask, words, sentences):
+    """You pool the words by the query for sentences, and the sentences by the query for words. They have the same sizes, so
+    nothing complains, but each was learned for the other level."""
+    of_sentences, word_weights = pool(states, *sentences, mask)
+    vector, sentence_weights = pool(of_sentences, *words, mask.any(-1))
+    return Document(vector, sentence_weights, word_weights)
+
+
+def asks_the_same_twice(states, mask, words, sentences):
+    """You pool with the weights for words at both levels. What makes a word tell and what makes a sentence tell are different
+    questions; the sentences have W, b and u of their own, and yours are never used."""
+    of_sentences, word_weights = pool(states, *words, mask)
+    vector, sentence_weights = pool(of_sentences, *words, mask.any(-1))
+    return Document(vector, sentence_weights, word_weights)
+
+
+def weighs_empty_sentences(states, mask, words, sentences):
+    """You pool the sentences without a mask. The empty ones that pad a short document are vectors of zeros, but they are
+    given weight, and take it from the real ones."""
+    of_sentences, word_weights = pool(states, *words, mask)
+    vector, sentence_weights = pool(of_sentences, *sentences)
+    return Document(vector, sentence_weights, word_weights)
+
+
+def wants_full_sentences(states, mask, words, sentences):
+    """You count a sentence as real only where *all* of its places hold a word. Any sentence shorter than the longest is thrown
+    away with its words; a single real word makes a sentence."""
+    of_sentences, word_weights = pool(states, *words, mask)
+    vector, sentence_weights = pool(of_sentences, *sentences, mask.all(-1))
+    return Document(vector, sentence_weights, word_weights)
+
+
+def reads_the_padding(states, mask, words, sentences):
+    """You use the mask for the sentences and not for the words. The padding behind a short sentence then gets weight, and is
+    mixed into the sentence's vector."""
+    of_sentences, word_weights = pool(states, *words)
+    vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
+    return Document(vector, sentence_weights, word_weights)
+
+
+def takes_the_mean_of_the_words(states, mask, words, sentences):
+    """You make each sentence the plain mean of its words, all of the same weight, and attend only to sentences. The words have
+    a query too: pool them by it."""
+    word_weights = mask / mask.sum(-1, keepdim=True).clamp(min=1)
+    vector, sentence_weights = pool((word_weights[..., None] * states).sum(2), *sentences, mask.any(-1))
+    return Document(vector, sentence_weights, word_weights)
+
+
+def takes_the_mean_of_the_sentences(states, mask, words, sentences):
+    """You attend to the words and then take the plain mean of the real sentences. Each then weighs the same, whatever it says;
+    the sentences have a query too: pool them by it."""
+    of_sentences, word_weights = pool(states, *words, mask)
+    real = mask.any(-1)
+    weights = real / real.sum(-1, keepdim=True).clamp(min=1)
+    return Document((weights[..., None] * of_sentences).sum(1), weights, word_weights)
+
+
+def multiplies_the_weights(states, mask, words, sentences):
+    """You return the product of both weights for the words. That is the share of a word in the whole document, good to look at;
+    asked for is its weight within its sentence, which sums to 1 there."""
+    of_sentences, word_weights = pool(states, *words, mask)
+    vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
+    return Document(vector, sentence_weights, sentence_weights[..., None] * word_weights)
+
+
+def returns_words_before_sentences(states, mask, words, sentences):
+    """You return the weights of the words second and those of the sentences third, in the order in which you made them. Asked
+    for is the vector, then the sentences (B, S), then the words (B, S, T)."""
+    of_sentences, word_weights = pool(states, *words, mask)
+    vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
+    return vector, word_weights, sentence_weights
+
+
+def document_by_document(states, mask, words, sentences):
+    """A loop over the documents and one over their sentences; what has no word is left out and stays 0."""
+    vectors, of_sentences, of_words = [], [], []
+    for text, real in zip(states, mask, strict=True):
+        pairs = [pool(sentence[kept], *words) for sentence, kept in zip(text, real, strict=True)]
+        some = real.sum(-1) > 0
+        vector, chosen = pool(torch.stack([pair.context for pair in pairs])[some], *sentences)
+        vectors.append(vector)
+        of_sentences.append(text.new_zeros(len(text)).masked_scatter(some, chosen))
+        of_words.append(text.new_zeros(real.shape).masked_scatter(real, torch.cat([pair.weights for pair in pairs])))
+    return Document(torch.stack(vectors), torch.stack(of_sentences), torch.stack(of_words))
+
+
+def by_the_shares_of_the_words(states, mask, words, sentences):
+    """The vector as one sum over all the words, each by the product of its weight and its sentence's; the pooling by the
+    library, with all sentences of the batch in one row."""
+    of_sentences, inner = pool(states.flatten(0, 1), *words, mask.flatten(0, 1))
+    inner = inner.view(mask.shape)
+    counts = mask.long().sum(-1)
+    outer = pool(of_sentences.view(*mask.shape[:2], -1), *sentences, counts.ne(0)).weights
+    return torch.einsum("bs,bst,bstd->bd", outer, inner, states), outer, inner
+
+
+def written_out_in_double_precision(states, mask, words, sentences):
+    """One function for both levels that uses nothing of the library, in float64: exponentials, and 0 divided by 1."""
+
+    def level(values, W, b, u, real):
+        scores = torch.einsum("...a,a->...", torch.tanh(values @ W.double().T + b.double()), u.double())
+        shares = torch.exp(scores - scores.detach().amax(-1, keepdim=True)) * real
+        total = shares.sum(-1, keepdim=True)
+        weights = shares / (total + (total == 0))
+        return torch.einsum("...t,...td->...d", weights, values), weights
+
+    of_sentences, inner = level(states.double(), *words, mask)
+    vector, outer = level(of_sentences, *sentences, torch.amax(mask, dim=-1))
+    return tuple(result.to(states.dtype) for result in (vector, outer, inner))
+
+
+WRONG = (
+    reads_one_long_sentence,
+    normalises_words_over_the_document,
+    exchanges_the_queries,
+    asks_the_same_twice,
+    weighs_empty_sentences,
+    wants_full_sentences,
+    reads_the_padding,
+    takes_the_mean_of_the_words,
+    takes_the_mean_of_the_sentences,
+    multiplies_the_weights,
+    returns_words_before_sentences,
+)
+RIGHT = (document_by_document, by_the_shares_of_the_words, written_out_in_double_precision)
+
+
+def _level(draw: Draw, d: int, d_a: int, asks: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return draw.normal(d_a, d), draw.normal(d_a), draw.normal(d_a, scale=asks)
+
+
+def _documents(draw: Draw, B: int, *, full: bool = False, words: float = 1.0, sentences: float = 1.0, spare: int = 0) -> Call:
+    """Documents of sentences of different lengths, or `full`; behind each stand `spare` sentences without a word."""
+    S, T, d, d_a = (size + 1 for size in draw.sizes(4))
+    lengths = torch.full((B, S), T) if full else draw.integers(1, T + 1, B, S)
+    lengths[:, 0] = T if full else T - 1
+    lengths = torch.cat([lengths, torch.zeros(B, spare, dtype=torch.long)], dim=1)
+    mask = torch.arange(T) < lengths[..., None]
+    states = 1.0 + draw.normal(*mask.shape, d)
+    return states, mask, _level(draw, d, d_a, words), _level(draw, d, d_a, sentences)
+
+
+def _texts(*B: int, **how: object) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_documents(draw, b, **how) for b in B]
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """One document of the batch has no sentence at all."""
+    states, mask, *levels = _documents(draw, 3)
+    mask[1] = False
+    return [(states, mask, *levels)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """Empty sentences behind the last; one real sentence has words of zeros, and is a sentence all the same."""
+    calls = _texts(1, 2, spare=2)(draw)
+    calls[1][0][0, 0] = 0.0
+    return calls
+
+
+exercise = Exercise(
+    id="03.4",
+    title="Words, sentences, a document",
+    reference=compose_document,
+    properties=(
+        runs_on(_texts(2)),
+        has_shape("A vector, weights of the sentences, weights of the words.", _texts(2, 1)),
+        Property(
+            "means",
+            "Queries of 0: the mean of the sentences, each the mean of its words.",
+            _texts(1, full=True, words=0.0, sentences=0.0),
+        ),
+        Property(
+            "words",
+            "The words of each sentence share a weight of 1, by the query for words.",
+            _texts(1, full=True),
+            right_result(2),
+            points=2,
+            needs=("means",),
+        ),
+        Property(
+            "sentences",
+            "The sentences share a weight of 1, by a query of their own.",
+            _texts(1, 1, full=True),
+            points=2,
+            needs=("words",),
+        ),
+        Property("short", "Sentences differ in length, and padding weighs nothing.", _texts(1, 1), needs=("sentences",)),
+        Property("no sentence", "A sentence without a word is no sentence.", _padded, points=2, needs=("short",)),
+        Property("no document", "A document without a sentence gives zeros.", _empty, needs=("no sentence",)),
+        Property("batch", "Each document is its own.", _texts(3, 2), needs=("short",)),
+        has_gradient(lambda draw: [*_texts(2)(draw), *_padded(draw), *_empty(draw)], needs=("no document", "batch")),
+        leaves_inputs(_texts(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

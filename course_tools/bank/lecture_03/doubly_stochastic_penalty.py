@@ -1,0 +1,194 @@
+"""Exercise 03.2, doubly_stochastic_penalty: what students answer, wrong and right."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.models import doubly_stochastic_penalty
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Draw the weights of one caption as a table, a row for each word and a column for each region. The softmax has seen to "
+        "the sums of the rows; which sums are left to ask something of, and what should they be?"
+    ),
+    (
+        "Three steps, on three axes: over T add up what each region got in the whole caption; over L add the squared distances "
+        "of these sums from 1; over B take the mean. Mind the order: the square comes between the first and the second."
+    ),
+    "`weights.sum(1)` is (B, L). Take it from 1, square it, sum over the last axis, and give back the mean of what is left.",
+)
+
+
+def looks_at_the_words(weights):
+    """You sum over the regions, the last axis. The softmax has made each of those sums 1, so your penalty is 0 whatever the
+    model looks at; it is over the *words* that a region's weights must sum to 1."""
+    return (1 - weights.sum(2)).square().sum(-1).mean()
+
+
+def averages_over_the_regions(weights):
+    """You take the mean over the regions as well. The penalty sums over them: yours is smaller by the factor L, and weaker
+    the finer the grid of the picture is."""
+    return (1 - weights.sum(1)).square().mean()
+
+
+def sums_over_the_batch(weights):
+    """You sum over the captions of the batch. Your penalty then grows with the batch and drowns the loss of the words, which
+    is a mean; over the captions the mean is asked for."""
+    return (1 - weights.sum(1)).square().sum()
+
+
+def takes_the_distance(weights):
+    """You take the absolute distance from 1 and not its square. Then one region missed altogether costs as much as ten missed
+    by a tenth, and the gradient does not shrink as a region comes near 1."""
+    return (1 - weights.sum(1)).abs().sum(-1).mean()
+
+
+def squares_before_adding_up(weights):
+    """You take each single weight from 1 and square before you sum over the words. That asks every word to give every region
+    the weight 1; it is the sum over the whole caption that should be 1."""
+    return (1 - weights).square().sum((1, 2)).mean()
+
+
+def averages_over_the_words(weights):
+    """You take the mean over the words and ask it to be 1. No region can have a mean of 1 unless every word looks at nothing
+    else; it is the sum of its weights that should be 1."""
+    return (1 - weights.mean(1)).square().sum(-1).mean()
+
+
+def shares_the_words_out(weights):
+    """You ask each region's sum to be T/L, its fair share of the words. The paper asks for 1, however many words and regions
+    there are; the two are the same only where the caption has as many words as the picture has regions."""
+    T, L = weights.shape[1:]
+    return (T / L - weights.sum(1)).square().sum(-1).mean()
+
+
+def squares_the_total(weights):
+    """You sum over the regions first and square what comes out. Regions looked at too much and too little cancel, and what is
+    left is (L - T)² for every caption; each region's own distance must be squared."""
+    return (1 - weights.sum(1)).sum(-1).square().mean()
+
+
+def averages_the_captions_first(weights):
+    """You take the mean over the batch before the square. Then a region that one caption stares at and another never sees
+    counts as looked at once; each caption has a picture of its own and a penalty of its own."""
+    return (1 - weights.sum(1).mean(0)).square().sum()
+
+
+def gives_one_for_each_caption(weights):
+    """You return a penalty for each caption. It should be one number, to be added to a loss: the mean over the batch is
+    missing."""
+    return (1 - weights.sum(1)).square().sum(-1)
+
+
+def punishes_the_excess_alone(weights):
+    """You count only the regions whose weights sum to more than 1. Those that are never looked at are then free, and it was
+    they for whom the penalty was made; distances to both sides count."""
+    return (weights.sum(1) - 1).relu().square().sum(-1).mean()
+
+
+def stops_the_gradient(weights):
+    """You cut the weights off from the graph, with `detach`, `no_grad`, `.item()` or a new tensor. The number is right and
+    teaches nothing: no gradient reaches the weights."""
+    return (1 - weights.detach().sum(1)).square().sum(-1).mean()
+
+
+def as_mean_squared_error(weights):
+    """torch's squared error between the sums and a table of ones, times the number of regions."""
+    sums = torch.einsum("btl->bl", weights)
+    return F.mse_loss(sums, torch.ones_like(sums)) * sums.shape[-1]
+
+
+def as_squared_lengths(weights):
+    """A row of ones from the left makes the sums; the squared length of their distance from a corner of ones, in float64."""
+    ones = weights.new_ones(weights.shape[0], 1, weights.shape[1], dtype=torch.float64)
+    distance = 1 - ones @ weights.double()
+    return (distance @ distance.mT).mean().to(weights.dtype)
+
+
+def multiplied_out(weights):
+    """(1 - s)² = 1 - 2s + s², in which Σ s² is a sum over pairs of words; in float64."""
+    double = weights.double()
+    pairs = (double @ double.mT).sum((1, 2))
+    return (weights.shape[2] - 2 * double.sum((1, 2)) + pairs).mean().to(weights.dtype)
+
+
+def region_by_region(weights):
+    """Three loops: over the captions, over their regions, over the words."""
+    penalty = weights.new_zeros(())
+    for caption in weights:
+        for i in range(caption.shape[1]):
+            got = weights.new_zeros(())
+            for row in caption:
+                got = got + row[i]
+            penalty = penalty + (1 - got) ** 2
+    return penalty / len(weights)
+
+
+WRONG = (
+    looks_at_the_words,
+    averages_over_the_regions,
+    sums_over_the_batch,
+    takes_the_distance,
+    squares_before_adding_up,
+    averages_over_the_words,
+    shares_the_words_out,
+    squares_the_total,
+    averages_the_captions_first,
+    gives_one_for_each_caption,
+    punishes_the_excess_alone,
+    stops_the_gradient,
+)
+RIGHT = (as_mean_squared_error, as_squared_lengths, multiplied_out, region_by_region)
+
+
+def _weights(draw: Draw, B: int, sharp: float = 2.0) -> Call:
+    """Where a caption of T words looks at L regions; T and L differ, either may be the larger."""
+    T, L = draw.sizes(2)
+    return (draw.normal(B, T, L, scale=sharp).softmax(-1),)
+
+
+def _evenly(draw: Draw) -> list[Call]:
+    """As many words as regions, and each region looked at once in all: evenly, or one after the other in any order."""
+    L = draw.sizes(1)[0]
+    order = draw.uniform(L).argsort()
+    one_by_one = (order[:, None] == torch.arange(L)).float()
+    return [(torch.full((1, L, L), 1 / L),), (one_by_one[None],)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """The last words of a caption are padding and look nowhere."""
+    (weights,) = _weights(draw, 3)
+    weights[1, -1:] = 0.0
+    return [(weights,)]
+
+
+def _captions(*B: int) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_weights(draw, b) for b in B]
+
+
+exercise = Exercise(
+    id="03.2",
+    title="The doubly stochastic penalty",
+    reference=doubly_stochastic_penalty,
+    properties=(
+        runs_on(_captions(2)),
+        has_shape("One number for the batch.", _captions(2, 1)),
+        Property("once each", "Where each region is looked at once in all, the penalty is 0.", _evenly),
+        Property(
+            "one caption",
+            "One caption: the squared distances from 1, summed over the regions.",
+            _captions(1, 1, 1),
+            points=2,
+            needs=("once each",),
+        ),
+        Property("batch", "The mean over captions, each with a penalty of its own.", _captions(3, 5), needs=("one caption",)),
+        Property("padding", "Words that are padding look nowhere, and count for nothing.", _padded, needs=("batch",)),
+        has_gradient(_captions(1, 3), needs=("batch",)),
+        leaves_inputs(_captions(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,226 @@
+"""Exercise 03.3, pool: what students answer, wrong and right."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import Attended, attend, pool
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Each token earns one number, whatever the others are: what do W, b and the tanh make of it, and what turns those "
+        "d_a numbers into one? Then think of a sequence that is padding from end to end. What do its weights sum to?"
+    ),
+    (
+        "Scores first, of shape (*batch, T): W and b, then tanh, then a product with u. Padding must be out *before* the "
+        "softmax shares the weight out, so its scores become -inf; a row of -inf alone gives NaN, and needs care of its own."
+    ),
+    (
+        "`scores = torch.tanh(values @ W.mT + b) @ u`, with `masked_fill(~mask, -torch.inf)` before `softmax(-1)`. Where "
+        "`~mask.any(-1, keepdim=True)`, fill the scores with 0 before the softmax and the weights with 0 after it."
+    ),
+)
+
+
+def _scores(values, W, b, u):
+    return torch.tanh(values @ W.mT + b) @ u
+
+
+def _pool(scores, values, mask):
+    """Weights by softmax over the real tokens, and what they mix."""
+    context, weights = attend(scores[..., None, :], values, None if mask is None else mask[..., None, :])
+    return Attended(context[..., 0, :], weights[..., 0, :])
+
+
+def _mix(weights, values):
+    return Attended((weights[..., None] * values).sum(-2), weights)
+
+
+def forgets_the_mask(values, W, b, u, mask=None):
+    """You never use the mask. The padding behind a short sequence gets weight like any token, and the same sentence has
+    another vector in a batch with longer ones."""
+    return _pool(_scores(values, W, b, u), values, None)
+
+
+def masks_after_the_softmax(values, W, b, u, mask=None):
+    """You take the softmax over all tokens and set the weights of the padding to 0 afterwards. What the padding got is lost, so
+    the rest sums to less than 1; take the padding out before the weight is shared."""
+    weights = _scores(values, W, b, u).softmax(-1)
+    return _mix(weights if mask is None else weights * mask, values)
+
+
+def turns_the_mask_round(values, W, b, u, mask=None):
+    """You take out the tokens at which the mask is True. Here True marks a real token: you pool the padding and throw the
+    sentence away."""
+    return _pool(_scores(values, W, b, u), values, None if mask is None else ~mask)
+
+
+def gives_padding_a_score_of_zero(values, W, b, u, mask=None):
+    """You set the scores of the padding to 0. A score of 0 still weighs exp(0) = 1 before normalising, more than any token
+    whose score is negative; only -inf weighs nothing."""
+    scores = _scores(values, W, b, u)
+    return _mix((scores if mask is None else scores * mask).softmax(-1), values)
+
+
+def gives_nan_for_nothing(values, W, b, u, mask=None):
+    """You give every score of an empty sequence -inf, and the softmax then divides 0 by 0: its weights and its vector are NaN,
+    and so is every loss they reach. A sequence without a real token should give zeros."""
+    scores = _scores(values, W, b, u)
+    return _mix((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1), values)
+
+
+def spreads_over_nothing(values, W, b, u, mask=None):
+    """You push the scores of the padding down to -10⁹. In an empty sequence all of them are equally low, so the softmax spreads
+    the weight over the padding; there both weights and vector should be 0."""
+    scores = _scores(values, W, b, u)
+    return _mix((scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1), values)
+
+
+def leaves_the_tanh_out(values, W, b, u, mask=None):
+    """You compare W h + b with the query as it is. Without the tanh, W and u are nothing but one vector, and the bias adds the
+    same to all; the hidden layer is there so that a token can be judged by more than one direction."""
+    return _pool((values @ W.mT + b) @ u, values, mask)
+
+
+def lets_the_bias_cancel(values, W, b, u, mask=None):
+    """You leave b without an effect: it is left out, or added behind the tanh, where it gives every token's score the same
+    amount and the softmax takes it out. It must be added to W h, inside the tanh."""
+    return _pool((torch.tanh(values @ W.mT) + b) @ u, values, mask)
+
+
+def asks_nothing(values, W, b, u, mask=None):
+    """You add up the hidden units and never use u. That is a query of ones, which nobody has learned; the product with u says
+    which hidden units speak for a token and which against it."""
+    return _pool(torch.tanh(values @ W.mT + b).sum(-1), values, mask)
+
+
+def pools_the_hidden_units(values, W, b, u, mask=None):
+    """You mix the hidden units tanh(W h + b) and not the tokens. They are for comparing with the query only; the result has
+    the features of a token, d_v, and you return d_a of them."""
+    return _pool(_scores(values, W, b, u), torch.tanh(values @ W.mT + b), mask)
+
+
+def shares_the_weight_among_sequences(values, W, b, u, mask=None):
+    """You take the softmax over the first axis. Where that is the batch, the sequences compete with each other, token by token,
+    and their own weights sum to anything; the weight is shared along T, the last axis of the scores."""
+    scores = _scores(values, W, b, u)
+    scores = scores if mask is None else scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(0)
+    return _mix(weights if mask is None else weights.masked_fill(~mask, 0.0), values)
+
+
+def scales_like_a_dot_product(values, W, b, u, mask=None):
+    """You divide the scores by √d_a, as in scaled dot products. There is no such factor here: u is learned and finds its own
+    size, and your weights come out too even."""
+    return _pool(_scores(values, W, b, u) / u.shape[0] ** 0.5, values, mask)
+
+
+def by_counting_exponentials(values, W, b, u, mask=None):
+    """The softmax written out in float64: exponentials, 0 at the padding, divided by their sum, or by 1 where that is 0."""
+    scores = F.linear(F.linear(values.double(), W.double(), b.double()).tanh(), u.double()[None])
+    real = torch.ones_like(scores) if mask is None else mask[..., None].double()
+    top = (scores.detach() - 1e9 * (1 - real)).amax(-2, keepdim=True)
+    shares = torch.where(real > 0, scores - top, 0.0).exp() * real
+    total = shares.sum(-2, keepdim=True)
+    weights = shares / torch.where(total > 0, total, 1.0)
+    return (weights.mT @ values.double()).squeeze(-2).to(values.dtype), weights.squeeze(-1).to(values.dtype)
+
+
+def sequence_by_sequence(values, W, b, u, mask=None):
+    """A loop over the sequences: the real tokens are picked out, pooled, and their weights put back in their places."""
+    *batch, T, d_v = values.shape
+    mask = torch.ones(*batch, T, dtype=torch.bool, device=values.device) if mask is None else mask
+    contexts, rows = [], []
+    for tokens, real in zip(values.reshape(-1, T, d_v), mask.reshape(-1, T), strict=True):
+        h = tokens[real]
+        alpha = torch.softmax(torch.tanh(h @ W.T + b).mv(u), dim=0)
+        contexts.append(alpha @ h)
+        rows.append(tokens.new_zeros(T).masked_scatter(real, alpha))
+    return torch.stack(contexts).reshape(*batch, d_v), torch.stack(rows).reshape(*batch, T)
+
+
+def with_the_empty_ones_let_through(values, W, b, u, mask=None):
+    """-inf for the padding; an empty sequence is put through with all its tokens, and multiplied by 0 at the end."""
+    scores = torch.einsum("...ta,a->...t", torch.einsum("...tv,av->...ta", values, W).add(b).tanh(), u)
+    if mask is not None:
+        some = mask.any(-1, keepdim=True)
+        weights = torch.where(mask | ~some, scores, -torch.inf).softmax(-1) * some
+    else:
+        weights = scores.softmax(-1)
+    return torch.einsum("...t,...tv->...v", weights, values), weights
+
+
+WRONG = (
+    forgets_the_mask,
+    masks_after_the_softmax,
+    turns_the_mask_round,
+    gives_padding_a_score_of_zero,
+    gives_nan_for_nothing,
+    spreads_over_nothing,
+    leaves_the_tanh_out,
+    lets_the_bias_cancel,
+    asks_nothing,
+    pools_the_hidden_units,
+    shares_the_weight_among_sequences,
+    scales_like_a_dot_product,
+)
+RIGHT = (by_counting_exponentials, sequence_by_sequence, with_the_empty_ones_let_through)
+
+
+def _sequences(draw: Draw, *batch: int, masked: bool = False, asks: float = 1.0) -> Call:
+    """Tokens, the weights, and, where `masked`, a mask that is no prefix; `asks` is how sharp the query is."""
+    T, d_v, d_a = (size + 1 for size in draw.sizes(3))
+    values, W, b = 1.0 + draw.normal(*batch, T, d_v), draw.normal(d_a, d_v), draw.normal(d_a)
+    call = values, W, b, draw.normal(d_a, scale=asks)
+    return (*call, draw.mask(*batch, T)) if masked else call
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """One sequence of the batch has no real token, and then the only one."""
+    *some, mask = _sequences(draw, 3, masked=True)
+    mask[1] = False
+    *alone, nothing = _sequences(draw, 1, masked=True)
+    return [(*some, mask), (*alone, torch.zeros_like(nothing))]
+
+
+def _plain(*batches: tuple[int, ...], **how: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_sequences(draw, *batch, **how) for batch in batches]
+
+
+_MASKED = _plain((1,), (2,), masked=True)
+
+exercise = Exercise(
+    id="03.3",
+    title="Pool by a learned query",
+    reference=pool,
+    properties=(
+        runs_on(_plain((2,))),
+        has_shape("A vector for each sequence, and a weight for each of its tokens.", _plain((2,), (1,))),
+        Property("mean", "A query of 0 weighs all tokens alike: the vector is their mean.", _plain((1,), (2,), asks=0.0)),
+        Property(
+            "query",
+            "Tokens weigh by how well tanh(W h + b) fits the query.",
+            _plain((1,), (1,)),
+            right_result(1),
+            points=2,
+            needs=("mean",),
+        ),
+        Property("context", "The vector mixes the tokens themselves by these weights.", _plain((1,)), needs=("query",)),
+        Property("mask", "Padding weighs nothing, and the real tokens share the whole.", _MASKED, points=2, needs=("context",)),
+        Property("empty", "A sequence without a real token gives zeros, and no NaN.", _empty, points=2, needs=("mask",)),
+        Property(
+            "batch",
+            "Each sequence is its own, with any number of batch axes, or none.",
+            lambda draw: [*_plain((3,), (2, 3), ())(draw), _sequences(draw, 2, 3, masked=True)],
+            needs=("context",),
+        ),
+        has_gradient(lambda draw: [*_plain((2,))(draw), *_MASKED(draw), *_empty(draw)], needs=("empty", "batch")),
+        leaves_inputs(lambda draw: [*_plain((2,))(draw), *_MASKED(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

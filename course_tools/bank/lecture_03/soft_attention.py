@@ -1,0 +1,207 @@
+"""Exercise 03.1, soft_attention: what students answer, wrong and right."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import Attended, additive_scores
+from course_lib.models import soft_attention
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "A picture of five regions and one state: how many numbers must come out before the softmax, and over what do they "
+        "sum to 1? Write the shapes of W_a a_i, of W_h h and of v down. What has to meet *inside* the tanh?"
+    ),
+    (
+        "Take all regions to size m at once, (B, L, m), and the state too, (B, m); give the state an axis of length 1 so that "
+        "it is added to every region of its own picture. Then tanh, then v, then a softmax over L, which mixes the regions."
+    ),
+    (
+        "`hidden = torch.tanh(regions @ W_a.mT + (h @ W_h.mT)[:, None])`; the weights are the softmax of `hidden @ v` over the "
+        "last axis. For the context, multiply the *regions* by `weights[..., None]` and sum over axis 1."
+    ),
+)
+
+
+def _hidden(regions, h, W_a, W_h):
+    """The hidden units of each region, (B, L, m)."""
+    return torch.tanh(regions @ W_a.mT + (h @ W_h.mT)[:, None])
+
+
+def _mix(weights, regions):
+    return Attended((weights[..., None] * regions).sum(1), weights)
+
+
+def has_no_tanh(regions, h, W_a, W_h, v):
+    """You add the two parts and go straight to v. Without the tanh the state adds the same number to every region's score, the
+    softmax takes it out again, and you look at the same place whatever was said before."""
+    weights = ((regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).softmax(-1)
+    return (weights[..., None] * regions).sum(1), weights
+
+
+def keeps_the_state_apart(regions, h, W_a, W_h, v):
+    """You give the state no say in the weights: it is left out, or has a tanh of its own and is added afterwards. Then it adds
+    the same to every region of a picture, and the softmax takes it out; it must be added *inside* the one tanh."""
+    return _mix(((regions @ W_a.mT).tanh() @ v + (h @ W_h.mT).tanh() @ v[:, None]).softmax(-1), regions)
+
+
+def squashes_the_score(regions, h, W_a, W_h, v):
+    """You multiply by v first and take the tanh of the finished score. All scores then lie between -1 and 1, and no region can
+    ever weigh more than e² times another; the tanh belongs to the m hidden units, before v."""
+    return _mix(((regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).tanh().softmax(-1), regions)
+
+
+def normalises_over_the_batch(regions, h, W_a, W_h, v):
+    """You take the softmax over axis 0. There the pictures of the batch share their weight with each other, region by region,
+    and a picture that is alone weighs all of its regions 1; the weights of *one* picture must sum to 1."""
+    return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(0), regions)
+
+
+def decides_region_by_region(regions, h, W_a, W_h, v):
+    """You take a sigmoid of each score. Every region is then judged for itself and the weights of a picture sum to anything;
+    attention shares one unit of weight among the regions, so more here means less there."""
+    return _mix((_hidden(regions, h, W_a, W_h) @ v).sigmoid(), regions)
+
+
+def never_normalises(regions, h, W_a, W_h, v):
+    """You mix with the bare scores. They may be negative and sum to anything, so regions are even subtracted from each other;
+    a softmax over the regions makes weights of them."""
+    return _mix(_hidden(regions, h, W_a, W_h) @ v, regions)
+
+
+def uses_one_state_for_all(regions, h, W_a, W_h, v):
+    """You use the first state of the batch for every picture. Each picture has a caption of its own, and its own state says
+    what has been said of it; with a single picture you cannot see the mistake."""
+    return _mix((_hidden(regions, h[:1], W_a, W_h) @ v).softmax(-1), regions)
+
+
+def mixes_the_hidden_units(regions, h, W_a, W_h, v):
+    """You mix W_a a_i, the regions in the attention space. Those are for comparing only, and of size m; the decoder is to see
+    the regions themselves, of size d_a."""
+    return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(-1), regions @ W_a.mT)
+
+
+def looks_everywhere_alike(regions, h, W_a, W_h, v):
+    """You work out the weights, and then take the plain mean of the regions. It is the same before every word, wherever
+    the weights point; each region must count by its weight."""
+    return Attended(regions.mean(1), (_hidden(regions, h, W_a, W_h) @ v).softmax(-1))
+
+
+def picks_one_region(regions, h, W_a, W_h, v):
+    """You pick the region with the largest score and leave out the rest. That is a hard choice, through which no gradient
+    flows to the scores; soft attention mixes all regions, each by its weight."""
+    scores = _hidden(regions, h, W_a, W_h) @ v
+    return _mix(F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype), regions)
+
+
+def scales_like_a_dot_product(regions, h, W_a, W_h, v):
+    """You divide the scores by √m, as in scaled dot products. Additive scores have no such factor: v is learned and finds its
+    own size, and your weights come out too even."""
+    return _mix((_hidden(regions, h, W_a, W_h) @ v / v.shape[0] ** 0.5).softmax(-1), regions)
+
+
+def returns_weights_first(regions, h, W_a, W_h, v):
+    """You return the weights first and the context second. Whoever calls takes the first for what was seen, (B, d_a), and the
+    second for where it was looked, (B, L)."""
+    context, weights = _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(-1), regions)
+    return weights, context
+
+
+def in_einsum(regions, h, W_a, W_h, v):
+    """Every product an einsum, the softmax written out."""
+    hidden = torch.einsum("bld,md->blm", regions, W_a) + torch.einsum("bn,mn->bm", h, W_h).unsqueeze(1)
+    scores = torch.einsum("blm,m->bl", hidden.tanh(), v)
+    shares = (scores - scores.amax(-1, keepdim=True)).exp()
+    weights = shares / shares.sum(-1, keepdim=True)
+    return torch.einsum("bl,bld->bd", weights, regions), weights
+
+
+def as_one_network(regions, h, W_a, W_h, v):
+    """The state put beside each region, both weight matrices beside each other: one small network that scores the pairs."""
+    pairs = torch.cat([regions, h[:, None].expand(-1, regions.shape[1], -1)], dim=-1)
+    weights = F.softmax(F.linear(F.linear(pairs, torch.cat([W_a, W_h], dim=1)).tanh(), v[None]), dim=1)
+    return Attended((weights.mT @ regions).squeeze(1), weights.squeeze(-1))
+
+
+def picture_by_picture(regions, h, W_a, W_h, v):
+    """A loop over the pictures and one over their regions."""
+    contexts, rows = [], []
+    for picture, state in zip(regions, h, strict=True):
+        scores = torch.stack([v.dot(torch.tanh(W_a.mv(a) + W_h.mv(state))) for a in picture])
+        rows.append(scores.softmax(0))
+        contexts.append(sum(weight * a for weight, a in zip(rows[-1], picture, strict=True)))
+    return torch.stack(contexts), torch.stack(rows)
+
+
+def with_the_scores_of_lecture_02(regions, h, W_a, W_h, v):
+    """The additive scores of the library, with the state as the only query; the rest in double precision."""
+    scores = additive_scores(h.double()[:, None], regions.double(), W_h.double(), W_a.double(), v.double())
+    weights = scores.softmax(-1)
+    return torch.bmm(weights, regions.double())[:, 0].to(regions.dtype), weights[:, 0].to(regions.dtype)
+
+
+WRONG = (
+    has_no_tanh,
+    keeps_the_state_apart,
+    squashes_the_score,
+    normalises_over_the_batch,
+    decides_region_by_region,
+    never_normalises,
+    uses_one_state_for_all,
+    mixes_the_hidden_units,
+    looks_everywhere_alike,
+    picks_one_region,
+    scales_like_a_dot_product,
+    returns_weights_first,
+)
+RIGHT = (in_einsum, as_one_network, picture_by_picture, with_the_scores_of_lecture_02)
+
+
+def _look(draw: Draw, B: int, says: float = 1.0, fits: float = 1.0) -> Call:
+    """Pictures with regions of all sizes different; `says` is how much the state has to say, `fits` how sharp the look is."""
+    L, d_a, n, m = (size + (size == B) for size in draw.sizes(4))
+    W_h = draw.normal(m, n, scale=says)
+    return 1.0 + draw.normal(B, L, d_a), draw.normal(B, n), draw.normal(m, d_a), W_h, draw.normal(m, scale=fits)
+
+
+def _looks(*B: int, **scales: float) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_look(draw, b, **scales) for b in B]
+
+
+exercise = Exercise(
+    id="03.1",
+    title="Soft attention over regions",
+    reference=soft_attention,
+    properties=(
+        runs_on(_looks(2)),
+        has_shape("A context for each picture, and a weight for each of its regions.", _looks(2, 1)),
+        Property("mean", "Where v is 0, the context is the mean of the regions.", _looks(2, fits=0.0)),
+        Property(
+            "regions alone",
+            "A state with nothing to say: the regions' own scores, normalised over the regions.",
+            _looks(1, says=0.0),
+            right_result(1),
+            points=2,
+            needs=("mean",),
+        ),
+        Property(
+            "state",
+            "The state has its say inside the tanh, region by region.",
+            _looks(1, 1),
+            right_result(1),
+            points=2,
+            needs=("regions alone",),
+        ),
+        Property("context", "The context mixes the regions by these weights.", _looks(1, 1), needs=("state",)),
+        Property("sharp", "Large scores do not overflow.", _looks(1, fits=100.0), needs=("context",)),
+        Property("batch", "Each picture has a state of its own.", _looks(3, 2), needs=("context",)),
+        has_gradient(_looks(2), needs=("batch",)),
+        leaves_inputs(_looks(2)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,213 @@
+"""Exercise 04.6, attention_over_image: what students answer, wrong and right."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from einops import einsum, rearrange
+
+from course_lib.attention import attention_over_image
+from course_lib.attention.core import attend
+from course_lib.attention.dot_product import scaled_dot_product_attention
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "What is a token here, and what are its features? An image (B, C, H, W) has H·W pixels, and each is a vector of C "
+        "numbers: find the shape that a sequence of such tokens has."
+    ),
+    (
+        "Bring the channels to the end *before* you make one axis of H and W: a reshape alone cannot exchange axes. After "
+        "the attention do the same steps backwards, in the opposite order, and keep H and W apart from each other."
+    ),
+    (
+        "Make the image (B, H·W, C), row by row; multiply by the three matrices, stored (out, in), to get q, k and v; let "
+        "`scaled_dot_product_attention` do its work; then cut the axis of pixels into H and W again, with the features in "
+        "front of them."
+    ),
+)
+
+
+def forgets_the_scale(x, W_q, W_k, W_v):
+    """Your scores are not divided by √d_k: they grow with the size of the vectors, until each pixel looks at hardly
+    more than one other."""
+    pixels = rearrange(x, "B C H W -> B (H W) C")
+    context, _ = attend(pixels @ W_q.mT @ (pixels @ W_k.mT).mT, pixels @ W_v.mT)
+    return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
+
+
+def scales_by_the_number_of_channels(x, W_q, W_k, W_v):
+    """You scale by √C, the channels of the image. The dot products run over projected pixels, so the scale is that of
+    the keys, whatever the image had."""
+    pixels = rearrange(x, "B C H W -> B (H W) C")
+    context, _ = attend(pixels @ W_q.mT @ (pixels @ W_k.mT).mT / math.sqrt(x.shape[1]), pixels @ W_v.mT)
+    return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
+
+
+def flattens_column_by_column(x, W_q, W_k, W_v):
+    """You lay the pixels out column by column, but put them back row by row: the right contexts come back at the wrong
+    places."""
+    pixels = rearrange(x, "B C H W -> B (W H) C")
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
+
+
+def reshapes_without_permuting(x, W_q, W_k, W_v):
+    """You make the tokens by a reshape alone. It keeps the order in memory, where a whole channel comes before the
+    next, so a token of yours holds one channel of several pixels instead of all channels of one pixel."""
+    B, C, H, W = x.shape
+    pixels = x.reshape(B, H * W, C)
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return rearrange(context, "B (H W) d_v -> B d_v H W", H=H)
+
+
+def reshapes_without_permuting_back(x, W_q, W_k, W_v):
+    """Your attention is right, but you reshape its result straight to (B, d_v, H, W). The features of a pixel stand
+    together in memory, so they get spread over several places of the image."""
+    pixels = rearrange(x, "B C H W -> B (H W) C")
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.reshape(x.shape[0], -1, *x.shape[-2:])
+
+
+def looks_at_the_whole_batch(x, W_q, W_k, W_v):
+    """Your pixels look at the pixels of every image in the batch. An image must come out the same whatever images
+    stand beside it."""
+    B, _, H, _ = x.shape
+    pixels = rearrange(x, "B C H W -> (B H W) C")
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return rearrange(context, "(B H W) d_v -> B d_v H W", B=B, H=H)
+
+
+def stays_within_the_row(x, W_q, W_k, W_v):
+    """You keep the rows of the image as a batch axis, so a pixel sees only the pixels of its own row. Each pixel looks
+    at the whole image: H and W must become one axis of tokens."""
+    pixels = rearrange(x, "B C H W -> B H W C")
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return rearrange(context, "B H W d_v -> B d_v H W")
+
+
+def attends_over_the_channels(x, W_q, W_k, W_v):
+    """Your tokens are the channels, each with H·W features: you mix feature maps and never move anything from one
+    place to another. Here the pixels are the tokens, and channels are their features."""
+    channels = rearrange(x, "B C H W -> B C (H W)")
+    context, _ = scaled_dot_product_attention(W_q @ channels, W_k @ channels, W_v @ channels)
+    return rearrange(context, "B d_v (H W) -> B d_v H W", H=x.shape[-2])
+
+
+def normalises_over_the_queries(x, W_q, W_k, W_v):
+    """Your softmax runs over the pixels that ask. It must run over those that are looked at, so that the context of
+    each pixel is an average with weights that sum to 1."""
+    pixels = rearrange(x, "B C H W -> B (H W) C")
+    scores = pixels @ W_q.mT @ (pixels @ W_k.mT).mT / math.sqrt(W_k.shape[0])
+    return rearrange(scores.softmax(1) @ pixels @ W_v.mT, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
+
+
+def swaps_the_matrices_of_queries_and_keys(x, W_q, W_k, W_v):
+    """You make the queries with W_k and the keys with W_q. That transposes every score: pixel j asks i what i should
+    have asked j."""
+    pixels = rearrange(x, "B C H W -> B (H W) C")
+    context, _ = scaled_dot_product_attention(pixels @ W_k.mT, pixels @ W_q.mT, pixels @ W_v.mT)
+    return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
+
+
+def mixes_the_pixels_themselves(x, W_q, W_k, W_v):
+    """You average the pixels as they came and never use W_v. What is mixed are the values, so the result has d_v
+    channels and not those of the image."""
+    pixels = rearrange(x, "B C H W -> B (H W) C")
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels)
+    return rearrange(context, "B (H W) C -> B C H W", H=x.shape[-2])
+
+
+def with_convolutions(x, W_q, W_k, W_v):
+    """The projections as 1×1 convolutions, and the algebra with the channels in front, as in EE-559's layer."""
+    q, k, v = (F.conv2d(x, W[:, :, None, None]).flatten(2) for W in (W_q, W_k, W_v))
+    weights = torch.softmax(q.transpose(1, 2) @ k / math.sqrt(k.shape[1]), dim=2)
+    return (v @ weights.transpose(1, 2)).view(x.shape[0], -1, *x.shape[2:])
+
+
+def with_places_as_two_axes(x, W_q, W_k, W_v):
+    """No flattening at all: einsum over places (h, w) that ask and places (i, j) that answer."""
+    q, k, v = (einsum(x, W, "b c h w, d c -> b d h w") for W in (W_q, W_k, W_v))
+    scores = einsum(q, k, "b d h w, b d i j -> b h w i j") / len(W_q) ** 0.5
+    shares = (scores - scores.detach().amax((-2, -1), keepdim=True)).exp()
+    weights = shares / shares.sum((-2, -1), keepdim=True)
+    return einsum(weights, v, "b h w i j, b d i j -> b d h w")
+
+
+def pixel_by_pixel(x, W_q, W_k, W_v):
+    """Loops over the images and the places of each, one query at a time."""
+    images = []
+    for image in x:
+        pixels = torch.stack([pixel for row in image.permute(1, 2, 0) for pixel in row])
+        contexts = []
+        for pixel in pixels:
+            scores = pixels @ W_k.T @ (W_q @ pixel) / math.sqrt(W_q.size(0))
+            contexts.append(scores.softmax(0) @ (pixels @ W_v.T))
+        images.append(torch.stack(contexts, 1).unflatten(1, image.shape[1:]))
+    return torch.stack(images)
+
+
+def fused_column_by_column(x, W_q, W_k, W_v):
+    """torch's fused kernel over the pixels column by column, and put back the same way."""
+    pixels = x.transpose(2, 3).flatten(2).transpose(1, 2)
+    context = F.scaled_dot_product_attention(F.linear(pixels, W_q), F.linear(pixels, W_k), F.linear(pixels, W_v))
+    return context.transpose(1, 2).unflatten(2, (x.shape[3], x.shape[2])).transpose(2, 3)
+
+
+WRONG = (
+    forgets_the_scale,
+    scales_by_the_number_of_channels,
+    flattens_column_by_column,
+    reshapes_without_permuting,
+    reshapes_without_permuting_back,
+    looks_at_the_whole_batch,
+    stays_within_the_row,
+    attends_over_the_channels,
+    normalises_over_the_queries,
+    swaps_the_matrices_of_queries_and_keys,
+    mixes_the_pixels_themselves,
+)
+RIGHT = (with_convolutions, with_places_as_two_axes, pixel_by_pixel, fused_column_by_column)
+
+
+def _image(draw: Draw, B: int, H: int, W: int, square: bool = False) -> Call:
+    C, d_k, d_v = draw.sizes(3)
+    d_k, d_v = (C, C) if square else (d_k, d_v)
+    return draw.normal(B, C, H, W), draw.normal(d_k, C, scale=0.7), draw.normal(d_k, C, scale=0.7), draw.normal(d_v, C)
+
+
+exercise = Exercise(
+    id="04.6",
+    title="Attention over the pixels of an image",
+    reference=attention_over_image,
+    properties=(
+        runs_on(lambda draw: [_image(draw, 2, 3, 5)]),
+        has_shape("An image of d_v channels, as high and as wide as before.", lambda draw: [_image(draw, 2, 3, 5)]),
+        Property("one pixel", "One pixel looks at itself: W_v x.", lambda draw: [_image(draw, 1, 1, 1)]),
+        Property(
+            "row",
+            "The pixels of one row attend to each other.",
+            lambda draw: [_image(draw, 1, 1, 4), _image(draw, 1, 4, 1)],
+            points=2,
+            needs=("one pixel",),
+        ),
+        Property(
+            "image",
+            "Every pixel attends to every other, and stays in its place.",
+            lambda draw: [_image(draw, 1, 2, 3), _image(draw, 1, 3, 3, square=True)],
+            points=2,
+            needs=("row",),
+        ),
+        Property(
+            "batch",
+            "Each image attends to itself alone.",
+            lambda draw: [_image(draw, 2, 2, 3), _image(draw, 3, 3, 3, square=True)],
+            needs=("image",),
+        ),
+        has_gradient(lambda draw: [_image(draw, 2, 2, 3)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_image(draw, 2, 2, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

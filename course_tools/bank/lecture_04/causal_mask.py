@@ -1,0 +1,163 @@
+"""Exercise 04.2, causal_mask: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.primitives import causal_mask
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+
+HINTS = (
+    (
+        "Draw the mask for three queries and three keys: row i is query i, column j is key j, and True says that this "
+        "query may look at this key. What does the first row look like, and what the last?"
+    ),
+    (
+        "You need the position of each key and the position of each query. With more keys than queries, the queries stand "
+        "at the *end* of the keys: the last query must see every key. By how much does that move query i?"
+    ),
+    (
+        "Compare two ranges of integers by broadcasting, the keys' positions along the columns and the queries' positions, "
+        "moved by T_k - T_q, along the rows; or keep the lower triangle of a matrix of True, with its diagonal moved by "
+        "that much. Make either on `device`."
+    ),
+)
+
+
+def forbids_the_own_position(T_q, T_k=None, device=None):
+    """Your queries see only what is strictly before them. A position may look at itself as well; in yours the first
+    one may look nowhere at all."""
+    T_k = T_q if T_k is None else T_k
+    return torch.arange(T_k, device=device) < torch.arange(T_q, device=device)[:, None] + T_k - T_q
+
+
+def lets_the_next_token_in(T_q, T_k=None, device=None):
+    """Your diagonal is one step too far to the right: each query also sees the token after it, which is just the one
+    a language model must predict."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q + 1)
+
+
+def looks_into_the_future(T_q, T_k=None, device=None):
+    """You kept the upper triangle: each query sees itself and what comes *later*. Rows are queries and columns are
+    keys, so the past lies on the left of the diagonal."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q)
+
+
+def marks_the_forbidden_keys(T_q, T_k=None, device=None):
+    """Your True marks the keys that are hidden, as some of torch's modules have it. In this course True means
+    "may look"."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q + 1)
+
+
+def aligns_the_first_query_with_the_first_key(T_q, T_k=None, device=None):
+    """You let query i stand at position i even when there are more keys than queries. In cached decoding the queries
+    are the last positions, so the last query must see every key."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril()
+
+
+def shifts_the_wrong_way(T_q, T_k=None, device=None):
+    """With more keys than queries, you move the diagonal to the left. The extra keys come before the queries, so each
+    query sees more keys than in the square mask and not fewer."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_q - T_k)
+
+
+def forgets_the_number_of_keys(T_q, T_k=None, device=None):
+    """Your mask always has T_q columns. It needs one column for each key, and T_k may be larger than T_q."""
+    position = torch.arange(T_q, device=device)
+    return position <= position[:, None]
+
+
+def puts_the_keys_in_the_rows(T_q, T_k=None, device=None):
+    """Your mask has a row for each key and a column for each query. Scores are (T_q, T_k), so queries belong in the
+    rows; turned around, a square mask shows the future and hides the past."""
+    T_k = T_q if T_k is None else T_k
+    return torch.arange(T_k, device=device)[:, None] <= torch.arange(T_q, device=device) + T_k - T_q
+
+
+def returns_ones_and_zeros(T_q, T_k=None, device=None):
+    """Your mask holds the numbers 1 and 0. It must be bool: only then do `~` and `&` mean "not" and "and", and
+    nothing in this course takes a mask of numbers."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, device=device).tril(T_k - T_q)
+
+
+def returns_what_to_add_to_the_scores(T_q, T_k=None, device=None):
+    """Your mask is made to be added to the scores, 0 where the query may look and -∞ where not. Here a mask is bool
+    with True = may look, and turning it into -∞ is the work of attention."""
+    T_k = T_q if T_k is None else T_k
+    return torch.full((T_q, T_k), -torch.inf, device=device).triu(T_k - T_q + 1)
+
+
+def as_a_lower_triangle(T_q, T_k=None, device=None):
+    """The lower triangle of a matrix of ones, its diagonal moved to the last key."""
+    T_k = T_k if T_k is not None else T_q
+    return torch.tril(torch.ones((T_q, T_k), device=device), diagonal=T_k - T_q).bool()
+
+
+def entry_by_entry(T_q, T_k=None, device=None):
+    """Two loops over queries and keys, each entry decided on its own."""
+    T_k = T_k if T_k is not None else T_q
+    mask = torch.zeros(T_q, T_k, dtype=torch.bool, device=device)
+    for i in range(T_q):
+        for j in range(T_k):
+            mask[i, j] = j - i <= T_k - T_q
+    return mask
+
+
+def as_the_last_rows_of_a_square(T_q, T_k=None, device=None):
+    """The square mask over all positions, of which only the last T_q rows and the last T_k columns are kept."""
+    T_k = T_k if T_k is not None else T_q
+    T = max(T_q, T_k)
+    position = torch.arange(T, device=device)
+    return position.unsqueeze(1).ge(position)[T - T_q :, T - T_k :]
+
+
+def from_an_additive_mask(T_q, T_k=None, device=None):
+    """The additive mask of many public implementations, -∞ above the diagonal, then asked where it is 0."""
+    T_k = T_k if T_k is not None else T_q
+    return torch.triu(torch.full((T_q, T_k), float("-inf"), device=device), diagonal=1 + T_k - T_q) == 0
+
+
+WRONG = (
+    forbids_the_own_position,
+    lets_the_next_token_in,
+    looks_into_the_future,
+    marks_the_forbidden_keys,
+    aligns_the_first_query_with_the_first_key,
+    shifts_the_wrong_way,
+    forgets_the_number_of_keys,
+    puts_the_keys_in_the_rows,
+    returns_ones_and_zeros,
+    returns_what_to_add_to_the_scores,
+)
+RIGHT = (as_a_lower_triangle, entry_by_entry, as_the_last_rows_of_a_square, from_an_additive_mask)
+
+
+def _square(draw: Draw) -> list[Call]:
+    return [(n,) for n in draw.sizes(3)]
+
+
+def _longer(draw: Draw) -> list[Call]:
+    """Fewer queries than keys, as in cached decoding; the last call has one query."""
+    T, more = draw.sizes(2)
+    return [(T, T + more), (1, T + 1)]
+
+
+exercise = Exercise(
+    id="04.2",
+    title="The causal mask",
+    reference=causal_mask,
+    properties=(
+        runs_on(_square),
+        has_shape("A bool for each pair of query and key.", _square),
+        Property("one", "The first token may look at itself.", lambda draw: [(1,)]),
+        Property("past", "Each token may look at itself and at what came before.", _square, points=2),
+        Property("cached", "Fewer queries than keys stand at the end of the keys.", _longer, points=2, needs=("past",)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

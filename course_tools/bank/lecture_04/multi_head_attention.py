@@ -1,0 +1,249 @@
+"""Exercise 04.5, multi_head_attention: what students answer, wrong and right."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from einops import einsum, rearrange
+
+from course_lib.attention import multi_head_attention
+from course_lib.attention.core import Attended, attend
+from course_lib.attention.dot_product import scaled_dot_product_attention
+from course_lib.attention.multihead import mask_per_head, merge_heads, split_heads
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Project, split into heads, attend, merge, project: write the shape behind each step before you write the step.",
+    (
+        "The matrices are stored (out, in), as `nn.Linear` stores them, and those of all heads stand below each other, so "
+        "one product projects for every head at once. The heads become one more batch axis; what does a mask "
+        "(*batch, T_q, T_k) lack against scores (*batch, n_heads, T_q, T_k)?"
+    ),
+    (
+        "`split_heads` the three projected inputs; attend with a mask that got an axis of size 1 before its last two; "
+        "`merge_heads` the context and project it by W_o; the weights go back as they came, one matrix for each head."
+    ),
+)
+
+
+def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You project the queries by W_k and the keys by W_q: in self-attention, that transposes every score."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_k), (keys, W_q), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You multiply by the matrices as they are stored, (out, in). A product from the right needs them as (in, out);
+    with square matrices nothing complains, and every projection is the wrong one."""
+    q, k, v = (split_heads(x @ W, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o, weights
+
+
+def forgets_the_output_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You stop after laying the heads side by side and never use W_o. Without it the heads' findings are not mixed,
+    and the result need not have the size d_model."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return merge_heads(context), weights
+
+
+def merges_without_transposing(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You reshape (n_heads, T_q, d_v) straight to (T_q, n_heads · d_v). The numbers keep their order in memory, so a
+    row of yours holds several positions of one head instead of all heads of one position."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return context.reshape(*queries.shape[:-1], -1) @ W_o.mT, weights
+
+
+def views_instead_of_splitting(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You reshape the projections straight to (n_heads, T, d). That cuts the sequence into pieces: a head of yours
+    sees all the features of some positions instead of its own features of every position."""
+    projected = (queries @ W_q.mT, keys @ W_k.mT, values @ W_v.mT)
+    q, k, v = (x.reshape(*x.shape[:-2], n_heads, x.shape[-2], -1) for x in projected)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+def lets_all_heads_share_one_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """Every head of yours projects by the rows of the first one. Each head has its own rows in W_q, W_k and W_v."""
+    firsts = (x @ W[: W.shape[0] // n_heads].mT for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    q, k, v = (torch.stack([first] * n_heads, -3) for first in firsts)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+def scales_by_d_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You scale the scores by √d_model. Each dot product runs over the features of one head only, so the scale is that
+    of a head's keys, whatever the size of the model."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = attend(q @ k.mT / math.sqrt(W_o.shape[0]), v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """Your mask never reaches the heads: every query looks at every key, the forbidden ones included."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v)
+    return merge_heads(context) @ W_o.mT, weights
+
+
+def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You give the mask (B, T_q, T_k) as it is to scores (B, n_heads, T_q, T_k): its batch axis meets the heads. Most
+    often that fails; where B = n_heads it runs, and head b is masked as sequence b should be."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask)
+    return merge_heads(context) @ W_o.mT, weights
+
+
+def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You attend with the heads in front of the batch, and then count the results off as if each sequence's heads
+    stood together: a sequence gets the contexts and weights of others."""
+    inputs = ((queries, W_q), (keys, W_k), (values, W_v))
+    attended = scaled_dot_product_attention(*(torch.stack((x @ W.mT).chunk(n_heads, -1)) for x, W in inputs), mask)
+    context, weights = (x.reshape(*queries.shape[:-2], n_heads, *x.shape[-2:]) for x in attended)
+    return merge_heads(context) @ W_o.mT, weights
+
+
+def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You give back the mean of the weights over the heads, as torch's module does by default. Here every head's
+    weights are asked for: heads look at different things, and the mean hides it."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights.mean(-3)
+
+
+def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """The matrices cut into heads instead of the projections, and every product an einsum with words."""
+    pairs = ((queries, W_q), (keys, W_k), (values, W_v))
+    q, k, v = (einsum(x, rearrange(W, "(h d) c -> h d c", h=n_heads), "... t c, h d c -> ... h t d") for x, W in pairs)
+    scores = einsum(q, k, "... q d, ... k d -> ... q k") / math.sqrt(q.shape[-1])
+    allowed = None if mask is None else torch.atleast_2d(mask)[..., None, :, :]
+    context, weights = attend(scores, v, allowed)
+    return einsum(context, rearrange(W_o, "m (h d) -> m h d", h=n_heads), "... h t d, m h d -> ... t m"), weights
+
+
+def head_by_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """A loop over the heads, each with its own blocks of the matrices; the projected heads are added up."""
+    blocks = zip(W_q.chunk(n_heads), W_k.chunk(n_heads), W_v.chunk(n_heads), W_o.chunk(n_heads, 1), strict=True)
+    output, weights = 0, []
+    for Q, K, V, O_ in blocks:
+        head = scaled_dot_product_attention(queries @ Q.mT, keys @ K.mT, values @ V.mT, mask)
+        output = output + head.context @ O_.mT
+        weights.append(head.weights)
+    return Attended(output, torch.stack(weights, -3))
+
+
+def with_linear_and_unflatten(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """F.linear for the projections, unflatten and transpose for the heads, the mask spread out over all of them."""
+    pairs = ((queries, W_q), (keys, W_k), (values, W_v))
+    q, k, v = (F.linear(x, W).unflatten(-1, (n_heads, -1)).transpose(-3, -2) for x, W in pairs)
+    if mask is not None:
+        mask = mask.expand(*queries.shape[:-1], keys.shape[-2]).unsqueeze(-3).expand(*q.shape[:-1], -1)
+    context, weights = scaled_dot_product_attention(q, k, v, mask)
+    return F.linear(context.transpose(-3, -2).flatten(-2), W_o), weights
+
+
+def folded_into_the_batch(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """Heads and batch as one axis, sequence by sequence, with a copy of the mask for each head."""
+    *batch, T_q, T_k = *queries.shape[:-1], keys.shape[-2]
+    projected = (queries @ W_q.T, keys @ W_k.T, values @ W_v.T)
+    q, k, v = (split_heads(x, n_heads).reshape(-1, x.shape[-2], x.shape[-1] // n_heads) for x in projected)
+    if mask is not None:
+        mask = mask.expand(*batch, T_q, T_k).reshape(-1, T_q, T_k).repeat_interleave(n_heads, 0)
+    context, weights = scaled_dot_product_attention(q, k, v, mask)
+    context, weights = (x.view(*batch, n_heads, T_q, -1) for x in (context, weights))
+    return Attended(merge_heads(context) @ W_o.T, weights)
+
+
+WRONG = (
+    swaps_the_matrices_of_queries_and_keys,
+    does_not_transpose_the_matrices,
+    forgets_the_output_projection,
+    merges_without_transposing,
+    views_instead_of_splitting,
+    lets_all_heads_share_one_projection,
+    scales_by_d_model,
+    does_not_give_the_mask_to_the_heads,
+    forgets_the_head_axis_of_the_mask,
+    deals_the_heads_to_other_sequences,
+    averages_the_weights_over_the_heads,
+)
+RIGHT = (with_matrices_per_head, head_by_head, with_linear_and_unflatten, folded_into_the_batch)
+
+
+def _weights(draw: Draw, n_heads: int, d_k: int, d_v: int, d_q: int, d_m: int, d_model: int) -> Call:
+    W_q, W_k = draw.normal(n_heads * d_k, d_q, scale=0.5), draw.normal(n_heads * d_k, d_m, scale=0.5)
+    return W_q, W_k, draw.normal(n_heads * d_v, d_m, scale=0.5), draw.normal(d_model, n_heads * d_v, scale=0.5), n_heads
+
+
+def _self(draw: Draw, n_heads: int, *batch: int) -> Call:
+    """Self-attention in which every matrix is square, as most people first meet it."""
+    T, d = draw.sizes(2)
+    x = draw.normal(*batch, T, n_heads * d)
+    return x, x.clone(), x.clone(), *_weights(draw, n_heads, d, d, n_heads * d, n_heads * d, n_heads * d)
+
+
+def _cross(draw: Draw, B: int = 1) -> Call:
+    """Attention to another sequence, with every size its own."""
+    T_q, T_k, d_q, d_m, d_k, d_v = draw.sizes(6)
+    q, k, v = draw.normal(B, T_q, d_q), draw.normal(B, T_k, d_m), draw.normal(B, T_k, d_m)
+    return q, k, v, *_weights(draw, 3, d_k, d_v, d_q, d_m, 4)
+
+
+def _masked(draw: Draw, B: int = 2, padding: bool = False) -> Call:
+    q, k, v, *rest = _cross(draw, B)
+    return q, k, v, *rest, draw.mask(B, 1 if padding else q.shape[1], k.shape[1])
+
+
+exercise = Exercise(
+    id="04.5",
+    title="Multi-head attention",
+    reference=multi_head_attention,
+    properties=(
+        runs_on(lambda draw: [_self(draw, 3, 2), _cross(draw, 2)]),
+        has_shape(
+            "A context of size d_model for each query, and weights for each head.",
+            lambda draw: [_self(draw, 3, 2), _cross(draw, 2)],
+        ),
+        Property("one head", "One head is attention between two products.", lambda draw: [_self(draw, 1, 1)], points=2),
+        Property(
+            "weights",
+            "Each head weighs by its own part of the queries and keys.",
+            lambda draw: [_self(draw, 2, 1), _self(draw, 3, 1)],
+            right_result(1),
+        ),
+        Property(
+            "heads",
+            "Each head mixes its own values, and the heads come out side by side.",
+            lambda draw: [_self(draw, 2, 1), _self(draw, 3, 1)],
+            needs=("one head", "weights"),
+        ),
+        Property(
+            "sizes", "Every size may differ, and keys may come from elsewhere.", lambda draw: [_cross(draw)], needs=("heads",)
+        ),
+        Property(
+            "mask",
+            "The mask holds for every head.",
+            lambda draw: [_masked(draw, 1), _masked(draw, 2), _masked(draw, 2, padding=True)],
+            points=2,
+            needs=("sizes",),
+        ),
+        Property(
+            "batch",
+            "Each sentence is its own, with any number of axes before it.",
+            lambda draw: [_self(draw, 2, 3), _cross(draw, 2), _self(draw, 2), _self(draw, 2, 2, 3)],
+            needs=("heads",),
+        ),
+        has_gradient(lambda draw: [_cross(draw, 2), _masked(draw)], needs=("mask",)),
+        leaves_inputs(lambda draw: [_cross(draw, 2), _masked(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+    forbids={
+        torch.nn.functional.multi_head_attention_forward: "split, attend and merge with the functions of this lecture.",
+    },
+)

@@ -1,0 +1,240 @@
+"""Exercise 04.1, scaled_dot_product_attention: what students answer, wrong and right."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.attention.core import Attended, attend
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Three steps: score every key against every query, normalise, mix. Start from the shapes: which product of `q` "
+        "(…, T_q, d_k) and `k` (…, T_k, d_k) gives scores (…, T_q, T_k)?"
+    ),
+    (
+        "The scores are all dot products of a query with a key, divided by one number that depends only on how long these "
+        "vectors are. The division comes before the softmax, and each *query's* row of weights sums to 1."
+    ),
+    (
+        "Multiply `q` by `k` with its last two axes exchanged, divide by the square root of the last size of `k`, and give "
+        "these scores to `attend` with the values and the mask: it does the softmax, the masking and the mixing."
+    ),
+)
+
+
+def forgets_the_scale(q, k, v, mask=None):
+    """Your scores are not divided by √d_k: dot products grow with the size of the vectors, so with long ones your
+    softmax puts nearly all its weight on a single key and passes hardly any gradient."""
+    return attend(q @ k.mT, v, mask)
+
+
+def divides_by_d_k(q, k, v, mask=None):
+    """You divide the scores by d_k itself. The spread of a dot product grows only like √d_k, so your scores become
+    too small and your weights too even."""
+    return attend(q @ k.mT / k.shape[-1], v, mask)
+
+
+def scales_by_the_size_of_the_values(q, k, v, mask=None):
+    """You scale by √d_v. The values take no part in the dot products, so their size says nothing about how far the
+    scores spread; it goes unnoticed only while d_v = d_k."""
+    return attend(q @ k.mT / math.sqrt(v.shape[-1]), v, mask)
+
+
+def scales_by_the_number_of_keys(q, k, v, mask=None):
+    """You scale by √T_k, the number of keys. The scale belongs to the number of terms in each dot product, which is
+    the size of a key and not how many keys there are."""
+    return attend(q @ k.mT / math.sqrt(k.shape[-2]), v, mask)
+
+
+def multiplies_by_the_scale(q, k, v, mask=None):
+    """You multiply the scores by √d_k. The scale is there to bring large scores down; yours spreads them further and
+    saturates the softmax sooner."""
+    return attend(q @ k.mT * math.sqrt(k.shape[-1]), v, mask)
+
+
+def scales_after_the_softmax(q, k, v, mask=None):
+    """You scale the weights and not the scores. The softmax has then already saturated, and each row of your weights
+    sums to 1/√d_k instead of 1."""
+    _, weights = attend(q @ k.mT, v, mask)
+    weights = weights / math.sqrt(k.shape[-1])
+    return Attended(weights @ v, weights)
+
+
+def normalises_over_the_queries(q, k, v, mask=None):
+    """Your softmax runs over the queries: for each key the weights sum to 1. It is each query that shares out its
+    attention, so a query's weights must sum to 1 over the keys."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-2).nan_to_num(0.0)
+    return weights @ v, weights
+
+
+def inverts_the_mask(q, k, v, mask=None):
+    """You take True in the mask for "hidden". In this course True means "may look", so your queries see exactly the
+    keys they must not see."""
+    return attend(q @ k.mT / math.sqrt(k.shape[-1]), v, None if mask is None else ~mask)
+
+
+def ignores_the_mask(q, k, v, mask=None):
+    """You never use the mask: every query looks at every key, the forbidden ones included."""
+    return attend(q @ k.mT / math.sqrt(k.shape[-1]), v)
+
+
+def masks_after_the_softmax(q, k, v, mask=None):
+    """You set the forbidden weights to 0 after the softmax. The forbidden keys have then already taken their share,
+    and what is left of a row no longer sums to 1."""
+    weights = (q @ k.mT / math.sqrt(k.shape[-1])).softmax(-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return Attended(weights @ v, weights)
+
+
+def masks_with_a_score_of_zero(q, k, v, mask=None):
+    """You give the forbidden keys a score of 0. That is a score like any other, and the softmax gives it a positive
+    weight because exp(0) = 1; the forbidden keys still take part."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, 0.0)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+def in_einsum(q, k, v, mask=None):
+    """Both products as einsum, the queries scaled before them, the masked softmax by hand."""
+    scores = torch.einsum("...qd,...kd->...qk", q * k.shape[-1] ** -0.5, k)
+    if mask is not None:
+        scores = torch.where(mask, scores, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return torch.einsum("...qk,...kv->...qv", weights, v), weights
+
+
+def query_by_query(q, k, v, mask=None):
+    """An explicit loop over the queries, with the exponentials and their sum written out."""
+    allowed = torch.ones(*q.shape[:-1], k.shape[-2], dtype=torch.bool, device=q.device)
+    allowed = allowed if mask is None else allowed & mask
+    contexts, rows = [], []
+    for i in range(q.shape[-2]):
+        scores = (q[..., i, None, :] * k).sum(-1) / math.sqrt(k.shape[-1])
+        scores = scores.masked_fill(~allowed[..., i, :], -torch.inf)
+        highest = scores.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(q.dtype).min)
+        shares = (scores - highest).exp()
+        row = shares / shares.sum(-1, keepdim=True).clamp(min=torch.finfo(q.dtype).tiny)
+        rows.append(row)
+        contexts.append((row[..., None] * v).sum(-2))
+    return Attended(torch.stack(contexts, -2), torch.stack(rows, -2))
+
+
+def fused_with_weights_by_hand(q, k, v, mask=None):
+    """The context by torch's fused kernel, and the weights beside it by hand."""
+    if mask is not None:
+        mask = mask.broadcast_to(*q.shape[:-1], k.shape[-2])
+    context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(mask.logical_not(), -torch.inf)
+    return context, F.softmax(scores, dim=-1).nan_to_num(0.0)
+
+
+def in_double_precision(q, k, v, mask=None):
+    """Computed in float64 and given back in it, whatever precision came in."""
+    q, k, v = q.double(), k.double(), v.double()
+    return attend(torch.matmul(q, k.transpose(-1, -2)) / k.size(-1) ** 0.5, v, mask)
+
+
+WRONG = (
+    forgets_the_scale,
+    divides_by_d_k,
+    scales_by_the_size_of_the_values,
+    scales_by_the_number_of_keys,
+    multiplies_by_the_scale,
+    scales_after_the_softmax,
+    normalises_over_the_queries,
+    inverts_the_mask,
+    ignores_the_mask,
+    masks_after_the_softmax,
+    masks_with_a_score_of_zero,
+)
+RIGHT = (in_einsum, query_by_query, fused_with_weights_by_hand, in_double_precision)
+
+
+def _inputs(draw: Draw, *batch: int, d_k: int | None = None, scale: float = 1.0) -> Call:
+    T_q, T_k, size, d_v = draw.sizes(4)
+    d_k = size if d_k is None else d_k
+    return draw.normal(*batch, T_q, d_k, scale=scale), draw.normal(*batch, T_k, d_k, scale=scale), draw.normal(*batch, T_k, d_v)
+
+
+def _masked(draw: Draw, *batch: int, d_k: int | None = None) -> Call:
+    q, k, v = _inputs(draw, *batch, d_k=d_k)
+    return q, k, v, draw.mask(*batch, q.shape[-2], k.shape[-2])
+
+
+def _broadcast(draw: Draw) -> list[Call]:
+    """A mask over the keys of each sentence, as padding is, and one mask for all sentences."""
+    q, k, v = _inputs(draw, 2, d_k=1)
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    return [(q, k, v, draw.mask(2, 1, T_k)), (q, k, v, draw.mask(T_q, T_k))]
+
+
+def _blind(draw: Draw, d_k: int | None = None) -> Call:
+    q, k, v, mask = _masked(draw, 2, d_k=d_k)
+    mask[0, 0] = mask[1, -1] = False
+    return q, k, v, mask
+
+
+exercise = Exercise(
+    id="04.1",
+    title="Scaled dot-product attention",
+    reference=scaled_dot_product_attention,
+    properties=(
+        runs_on(lambda draw: [_inputs(draw, 2)]),
+        has_shape("A context for each query, and a weight for each pair.", lambda draw: [_inputs(draw, 2)]),
+        Property("average", "Queries of 0 get the plain average of the values.", lambda draw: [_inputs(draw, 1, scale=0.0)]),
+        Property(
+            "softmax",
+            "The weights of each query are a softmax over the keys.",
+            lambda draw: [_inputs(draw, 1, d_k=1)],
+            needs=("average",),
+        ),
+        Property(
+            "scale",
+            "The scores are divided by √d_k.",
+            lambda draw: [_inputs(draw, 1), _inputs(draw, 1, d_k=17)],
+            points=2,
+            needs=("softmax",),
+        ),
+        Property(
+            "mask",
+            "A key that may not be looked at gets weight 0, and the others share the whole.",
+            lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw)],
+            points=2,
+            needs=("average",),
+        ),
+        Property(
+            "blind row",
+            "A query that may look nowhere has weights 0 and context 0.",
+            lambda draw: [_blind(draw, d_k=1)],
+            needs=("mask",),
+        ),
+        Property(
+            "large scores",
+            "Large scores do not overflow.",
+            lambda draw: [_inputs(draw, 1, scale=7.0), _inputs(draw, 1, scale=20.0)],
+            needs=("scale",),
+        ),
+        Property(
+            "batch",
+            "Each sentence, and each head, is its own.",
+            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3)],
+            needs=("scale",),
+        ),
+        has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("scale", "mask")),
+        leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

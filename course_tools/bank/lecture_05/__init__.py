@@ -1,0 +1,21 @@
+"""Exercises of lecture 05, The Transformer."""
+
+from course_tools.bank.lecture_05 import (
+    decoder_block,
+    encoder_block,
+    extend_beam,
+    feed_forward,
+    layer_norm,
+    pre_norm_encoder_block,
+    sinusoidal_positions,
+)
+
+EXERCISES = (
+    sinusoidal_positions.exercise,
+    layer_norm.exercise,
+    feed_forward.exercise,
+    encoder_block.exercise,
+    pre_norm_encoder_block.exercise,
+    decoder_block.exercise,
+    extend_beam.exercise,
+)

@@ -1,0 +1,204 @@
+"""Exercise 05.2, layer_norm: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import layer_norm
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Take two vectors of three features and normalise them by hand. How many means do you compute, and does the second "
+        "vector enter into that of the first?"
+    ),
+    (
+        "Every vector along the last axis has a mean and a variance of its own. Keep the reduced axis, so that they broadcast "
+        "back, and look at which variance it is: the mean of the squared deviations, over d and not d - 1."
+    ),
+    (
+        "Subtract the mean over the last axis (with `keepdim=True`), divide by the square root of the mean square of what is "
+        "left plus ε, and only then multiply by the gain and add the bias."
+    ),
+)
+
+
+def estimates_the_variance_of_a_sample(x, gain, bias, epsilon=1e-5):
+    """You divide the squared deviations by d - 1, as `torch.var` does unless told otherwise. The d features are not a sample
+    of anything: the variance here is over d, and yours is 0 / 0 for a single feature."""
+    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + epsilon).sqrt() * gain + bias
+
+
+def normalises_each_feature_over_the_batch(x, gain, bias, epsilon=1e-5):
+    """You average each feature over all the vectors: that is batch normalisation. A vector's result then depends on which
+    others stand beside it, and layer normalisation looks at one vector alone."""
+    rows = x.reshape(-1, x.shape[-1])
+    return (x - rows.mean(0)) / (rows.var(0, correction=0) + epsilon).sqrt() * gain + bias
+
+
+def averages_over_everything(x, gain, bias, epsilon=1e-5):
+    """You take one mean and one variance of the whole tensor. Each vector needs its own, or a long sentence elsewhere in the
+    batch changes all the others."""
+    return (x - x.mean()) / (x.var(correction=0) + epsilon).sqrt() * gain + bias
+
+
+def averages_over_the_positions_too(x, gain, bias, epsilon=1e-5):
+    """You average over the last two axes together, so that all positions of a sentence share one mean and one variance.
+    Each position is normalised by itself, over its own features only."""
+    mean = x.mean((-2, -1), keepdim=True)
+    variance = x.var((-2, -1), correction=0, keepdim=True)
+    return (x - mean) / (variance + epsilon).sqrt() * gain + bias
+
+
+def adds_epsilon_to_the_deviation(x, gain, bias, epsilon=1e-5):
+    """You add ε behind the root, to the standard deviation. It belongs to the variance, inside the root: for vectors that
+    hardly vary, your results are far too large."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (x.std(-1, correction=0, keepdim=True) + epsilon) * gain + bias
+
+
+def divides_by_the_variance(x, gain, bias, epsilon=1e-5):
+    """You divide by the variance and leave out its root. The result then still depends on the scale of the input: a vector
+    twice as long comes out half as long instead of the same."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + epsilon) * gain + bias
+
+
+def does_not_centre(x, gain, bias, epsilon=1e-5):
+    """You divide by the root of the mean square and never subtract the mean. That is RMS normalisation: what all features
+    have in common stays, and your result does not have mean 0."""
+    return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
+
+
+def scales_before_normalising(x, gain, bias, epsilon=1e-5):
+    """You multiply by the gain first and normalise then. The normalisation takes back much of what the gain did: doubling all
+    gains would change next to nothing."""
+    x = x * gain
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() + bias
+
+
+def exchanges_gain_and_bias(x, gain, bias, epsilon=1e-5):
+    """You multiply by the bias and add the gain. With the values they start from, a bias of 0 and a gain of 1, every input of
+    yours becomes the same vector of ones."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() * bias + gain
+
+
+def centres_the_input_in_place(x, gain, bias, epsilon=1e-5):
+    """You subtract the mean from the input itself. The caller's x is changed too, and the residual connection around the
+    layer then adds something that is no longer there; a tensor that gathers gradients refuses it."""
+    x -= x.mean(-1, keepdim=True)
+    return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
+
+
+def uses_an_epsilon_of_its_own(x, gain, bias, epsilon=1e-5):
+    """You leave ε at its usual value and ignore the one that was passed. It goes unnoticed until somebody asks for another,
+    as they do where variances are small or the precision is low."""
+    return F.layer_norm(x, x.shape[-1:], gain, bias)
+
+
+def forgets_epsilon(x, gain, bias, epsilon=1e-5):
+    """You never use ε. A vector whose features are all equal has variance 0, and yours comes out as 0 / 0, which is NaN and
+    spreads through everything behind it."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / centred.square().mean(-1, keepdim=True).sqrt() * gain + bias
+
+
+def with_torchs_own(x, gain, bias, epsilon=1e-5):
+    """torch's function, told that only the last axis is normalised."""
+    return F.layer_norm(x, (x.size(-1),), weight=gain, bias=bias, eps=epsilon)
+
+
+def by_mean_and_variance_together(x, gain, bias, epsilon=1e-5):
+    """Variance and mean from one call, a reciprocal root, and gain and bias in one operation."""
+    variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
+    return torch.addcmul(bias, (x - mean) * torch.rsqrt(variance + epsilon), gain)
+
+
+def vector_by_vector(x, gain, bias, epsilon=1e-5):
+    """A loop over all vectors, each normalised by sums over its own features."""
+    rows = x.reshape(-1, x.shape[-1])
+    normalised = torch.empty_like(rows)
+    for i, row in enumerate(rows):
+        deviation = row - row.sum() / len(row)
+        scale = (torch.dot(deviation, deviation) / len(row) + epsilon) ** -0.5
+        normalised[i] = gain * (deviation * scale) + bias
+    return normalised.reshape(x.shape)
+
+
+def by_a_projection(x, gain, bias, epsilon=1e-5):
+    """In float64: projected onto the vectors of mean 0, then divided by a length instead of a deviation."""
+    d = x.shape[-1]
+    onto = torch.eye(d, dtype=torch.float64, device=x.device) - 1 / d
+    centred = torch.einsum("...i,ij->...j", x.double(), onto)
+    squared_length = torch.einsum("...i,...i->...", centred, centred)[..., None]
+    return (d**0.5 * centred / torch.sqrt(squared_length + d * epsilon) * gain + bias).to(x.dtype)
+
+
+WRONG = (
+    estimates_the_variance_of_a_sample,
+    normalises_each_feature_over_the_batch,
+    averages_over_everything,
+    averages_over_the_positions_too,
+    adds_epsilon_to_the_deviation,
+    divides_by_the_variance,
+    does_not_centre,
+    scales_before_normalising,
+    exchanges_gain_and_bias,
+    centres_the_input_in_place,
+    uses_an_epsilon_of_its_own,
+    forgets_epsilon,
+)
+RIGHT = (with_torchs_own, by_mean_and_variance_together, vector_by_vector, by_a_projection)
+
+
+def _vectors(draw: Draw, *batch: int, offset: float = 3.0, scale: float = 2.0) -> Call:
+    d = draw.sizes(1)[0] + 3
+    return offset + draw.normal(*batch, d, scale=scale), draw.normal(d), draw.normal(d)
+
+
+def _plain(draw: Draw, *batch: int) -> Call:
+    """Gain 1 and bias 0: nothing but the normalisation."""
+    x, gain, bias = _vectors(draw, *batch)
+    return x, torch.ones_like(gain), torch.zeros_like(bias)
+
+
+def _batches(draw: Draw) -> list[Call]:
+    return [_vectors(draw, 2, 3), _vectors(draw, 5)]
+
+
+def _tiny(draw: Draw) -> list[Call]:
+    """Variance as small as ε, and another ε."""
+    return [_vectors(draw, 2, scale=3e-3), (*_vectors(draw, 2), 0.7)]
+
+
+exercise = Exercise(
+    id="05.2",
+    title="Layer normalisation",
+    reference=layer_norm,
+    properties=(
+        runs_on(_batches),
+        has_shape("A vector for each vector.", _batches),
+        Property("one vector", "A vector alone: mean 0, variance 1.", lambda draw: [_plain(draw), _plain(draw, 1)], points=2),
+        Property(
+            "each alone",
+            "Each vector has a mean and a variance of its own, whatever stands beside it.",
+            lambda draw: [_plain(draw, 3), _plain(draw, 2, 3), _plain(draw, 2, 1, 3)],
+            points=2,
+            needs=("one vector",),
+        ),
+        Property("gain and bias", "Then the gain multiplies and the bias is added.", _batches, needs=("one vector",)),
+        Property("epsilon", "ε stands beside the variance, under the root.", _tiny, needs=("gain and bias",)),
+        Property(
+            "constant",
+            "A vector of equal numbers becomes the bias.",
+            lambda draw: [(torch.full((2, 5), 4.0), draw.normal(5), draw.normal(5))],
+            needs=("gain and bias",),
+        ),
+        has_gradient(lambda draw: [_vectors(draw, 2, 3, offset=0.5, scale=1.0)], needs=("gain and bias",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

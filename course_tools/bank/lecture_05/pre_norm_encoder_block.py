@@ -1,0 +1,249 @@
+"""Exercise 05.5, pre_norm_encoder_block: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import multi_head_attention, scaled_dot_product_attention
+from course_lib.blocks import feed_forward, pre_norm, pre_norm_encoder_block
+from course_lib.primitives import layer_norm
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "If attention and network both gave 0, what should leave the block? Follow x from top to bottom: does anything but an "
+        "addition ever happen to it?"
+    ),
+    (
+        "Each half: normalise a copy, let the layer work on the copy, add what it says to the original. The second norm acts "
+        "on the sum as it stands by then, with the attention's part in it."
+    ),
+    (
+        "Give queries, keys and values all as `layer_norm(x, *norms[0])`, and add the context to x itself. Then add to that "
+        "sum what `feed_forward` makes of its `layer_norm(…, *norms[1])`; nothing stands behind it."
+    ),
+)
+
+
+def normalises_behind_each_sum(x, attention, network, norms, n_heads, mask=None):
+    """You normalise the sums, as in the original Transformer. In a pre-norm block the norms stand before the layers, and what
+    is added up is never normalised."""
+    x = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
+    return layer_norm(x + feed_forward(x, *network), *norms[1])
+
+
+def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=None):
+    """You overwrite x by its normalised form before each layer, and add to that. The input as it came is lost, and the path
+    of plain sums from the last layer to the first is cut by two norms in each block."""
+    x = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(x, x, x, *attention, n_heads, mask).context
+    x = layer_norm(x, *norms[1])
+    return x + feed_forward(x, *network)
+
+
+def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_heads, mask=None):
+    """Your first half is right, but the second adds the network's output to what the network saw, the normalised sum. It is
+    added to the sum as it stood before that norm."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    seen = layer_norm(x, *norms[1])
+    return seen + feed_forward(seen, *network)
+
+
+def normalises_only_the_queries(x, attention, network, norms, n_heads, mask=None):
+    """You give the attention normalised queries and raw keys and values. All three are the same sequence here, and the norm
+    stands before the whole layer."""
+    x = x + multi_head_attention(layer_norm(x, *norms[0]), x, x, *attention, n_heads, mask).context
+    return x + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+def shows_the_network_the_first_input(x, attention, network, norms, n_heads, mask=None):
+    """Your network sees the norm of the block's input, to which no attention was added yet. It then works on a word that has
+    not heard anything from the others."""
+    seen = layer_norm(x, *norms[0])
+    h = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return h + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+def normalises_the_result_too(x, attention, network, norms, n_heads, mask=None):
+    """You put one more norm behind the last sum. That one closes the whole stack, once, and has weights of its own; inside a
+    block it cuts the path of plain sums."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    x = x + feed_forward(layer_norm(x, *norms[1]), *network)
+    return layer_norm(x, *norms[1])
+
+
+def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
+    """You do not hand the mask on to the attention. Every word then looks at the padding as if it were part of the
+    sentence."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads).context
+    return x + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
+    """You normalise before both layers by the same gain and bias. The two norms have weights of their own, and those of the
+    second are never used."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return x + feed_forward(layer_norm(x, *norms[0]), *network)
+
+
+def forgets_the_norm_before_the_network(x, attention, network, norms, n_heads, mask=None):
+    """You normalise before the attention only; your network sees the bare sum. That sum grows from block to block, and each
+    half needs its own norm in front."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return x + feed_forward(x, *network)
+
+
+def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=None):
+    """You go on with the attention's output alone and never add x to it. A word then keeps nothing of itself, and the path of
+    plain sums ends at this block."""
+    seen = layer_norm(x, *norms[0])
+    h = multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return h + feed_forward(layer_norm(h, *norms[1]), *network)
+
+
+def normalises_what_each_layer_says(x, attention, network, norms, n_heads, mask=None):
+    """You normalise the output of each layer before it is added. The norm stands in front of the layer: it is the layer's
+    input that must not grow, and its output may be as small or as large as it likes."""
+    x = x + layer_norm(multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
+    return x + layer_norm(feed_forward(x, *network), *norms[1])
+
+
+def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None):
+    """You add the network's output to the block's own input instead of to the sum so far. What attention gathered then
+    reaches the output only through the network."""
+    seen = layer_norm(x, *norms[0])
+    h = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return x + feed_forward(layer_norm(h, *norms[1]), *network)
+
+
+def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
+    """torch's layer norm, linear layers and fused attention, and no function of the course."""
+    B, T, d_model = x.shape
+    W_q, W_k, W_v, W_o = attention
+    W_1, b_1, W_2, b_2 = network
+    seen = F.layer_norm(x, (d_model,), *norms[0])
+    q, k, v = (F.linear(seen, W).view(B, T, n_heads, -1).transpose(1, 2) for W in (W_q, W_k, W_v))
+    if mask is not None:
+        mask = mask.broadcast_to(B, T, T)[:, None]
+    context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(B, T, -1)
+    h = x + F.linear(context, W_o)
+    inner = F.relu(F.linear(F.layer_norm(h, (d_model,), *norms[1]), W_1, b_1))
+    return torch.add(F.linear(inner, W_2, b_2), h)
+
+
+def with_the_norms_inside_the_weights(x, attention, network, norms, n_heads, mask=None):
+    """Gains multiplied into the columns of the matrices behind them, biases turned into biases of the projections; what is
+    left of each norm has no weights."""
+    (gain_1, bias_1), (gain_2, bias_2) = norms
+    W_1, b_1, W_2, b_2 = network
+    bare = F.layer_norm(x, x.shape[-1:])
+    q, k, v = (bare @ (W * gain_1).mT + W @ bias_1 for W in attention[:3])
+    total = x
+    pieces = (q.tensor_split(n_heads, -1), k.tensor_split(n_heads, -1), v.tensor_split(n_heads, -1))
+    for q_h, k_h, v_h, W_o in zip(*pieces, attention[3].tensor_split(n_heads, -1), strict=True):
+        total = total + scaled_dot_product_attention(q_h, k_h, v_h, mask)[0] @ W_o.mT
+    bare = F.layer_norm(total, x.shape[-1:])
+    return total + feed_forward(bare, W_1 * gain_2, b_1 + W_1 @ bias_2, W_2, b_2)
+
+
+def by_add_and_norm_in_double_precision(x, attention, network, norms, n_heads, mask=None):
+    """Everything in float64, each half a function that the library's `pre_norm` wraps, and cast back at the end."""
+    attention, network = ([W.double() for W in weights] for weights in (attention, network))
+    first, second = ([w.double() for w in pair] for pair in norms)
+
+    def attend(y):
+        return multi_head_attention(y, y, y, *attention, n_heads, mask).context
+
+    h = pre_norm(x.double(), attend, lambda y: layer_norm(y, *first))
+    return pre_norm(h, lambda y: feed_forward(y, *network), lambda y: layer_norm(y, *second)).to(x.dtype)
+
+
+WRONG = (
+    normalises_behind_each_sum,
+    adds_to_the_normalised_input,
+    adds_the_network_to_its_normalised_input,
+    normalises_only_the_queries,
+    shows_the_network_the_first_input,
+    normalises_the_result_too,
+    forgets_the_mask,
+    uses_the_first_norm_twice,
+    forgets_the_norm_before_the_network,
+    adds_nothing_to_the_attention,
+    normalises_what_each_layer_says,
+    adds_the_first_input_twice,
+)
+RIGHT = (
+    with_torch_functions,
+    with_the_norms_inside_the_weights,
+    by_add_and_norm_in_double_precision,
+)
+
+
+def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
+
+
+def _block(draw: Draw, B: int, n_heads: int = 3, attends: float = 0.5, thinks: float = 0.5) -> Call:
+    """A block of random weights; `attends` and `thinks` say how large its two halves are, 0 = silent."""
+    T, d_head, d_ff = draw.sizes(3)
+    d = n_heads * d_head
+    attention = (*(draw.normal(d, d, scale=d**-0.5) for _ in range(3)), draw.normal(d, d, scale=attends))
+    network = draw.normal(d_ff, d, scale=0.5), draw.normal(d_ff), draw.normal(d, d_ff, scale=thinks), thinks * draw.normal(d)
+    return 0.5 + draw.normal(B, T, d), attention, network, (_pair(draw, d), _pair(draw, d)), n_heads
+
+
+def _whole(draw: Draw) -> list[Call]:
+    return [_block(draw, 2), _block(draw, 1, n_heads=2)]
+
+
+def _masked(draw: Draw) -> list[Call]:
+    x, *rest = _block(draw, 2)
+    T = x.shape[1]
+    return [(x, *rest, draw.mask(2, T, T)), (x, *rest, draw.mask(2, 1, T))]
+
+
+exercise = Exercise(
+    id="05.5",
+    title="An encoder block, pre-norm",
+    reference=pre_norm_encoder_block,
+    properties=(
+        runs_on(_whole),
+        has_shape("A vector for each vector.", _whole),
+        Property(
+            "silent",
+            "Where both halves say nothing, the input comes out as it was.",
+            lambda draw: [_block(draw, 1, attends=0.0, thinks=0.0)],
+            points=2,
+        ),
+        Property(
+            "tokens",
+            "The attention alone: a normalised input, and the sum as it is.",
+            lambda draw: [_block(draw, 1, thinks=0.0), _block(draw, 2, thinks=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "channels",
+            "The network alone, with its own norm and its own sum.",
+            lambda draw: [_block(draw, 1, attends=0.0), _block(draw, 2, attends=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "order",
+            "Each half sees a normalised input; what is added up is not normalised. The network sees what the attention added.",
+            _whole,
+            needs=("tokens", "channels"),
+        ),
+        Property("mask", "The mask says who may look.", _masked, needs=("order",)),
+        has_gradient(_whole, needs=("order",)),
+        leaves_inputs(_whole),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

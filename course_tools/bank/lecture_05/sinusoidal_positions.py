@@ -1,0 +1,211 @@
+"""Exercise 05.1, sinusoidal_positions: what students answer, wrong and right."""
+
+import math
+
+import torch
+
+from course_lib.primitives import sinusoidal_positions
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+
+HINTS = (
+    (
+        "Write down the first four features of position 1, with their angles. Which of them share an angle, and how many "
+        "different angles does a position with d_model features need?"
+    ),
+    (
+        "Make the angles first, one for each position and each pair of features. The exponent of pair i is 2i / d_model, and "
+        "2i is the index of the pair's sine among the features: 0, 2, 4, …"
+    ),
+    (
+        "Divide a column of positions by 10000 to the power of (0, 2, 4, …) / d_model. The sines go into every second column "
+        "from 0, the cosines into every second from 1; where d_model is odd there is one cosine less than there are sines."
+    ),
+)
+
+
+def gives_the_cosine_its_own_exponent(T, d_model, device=None):
+    """You put each feature's own index into the exponent, so the cosine beside a sine turns at another speed. The two share
+    one angle: only then is a step in position the same rotation everywhere."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(d_model, device=device) / d_model)
+    encoding = torch.empty(T, d_model, device=device)
+    encoding[:, 0::2] = angle[:, 0::2].sin()
+    encoding[:, 1::2] = angle[:, 1::2].cos()
+    return encoding
+
+
+def lists_the_sines_before_the_cosines(T, d_model, device=None):
+    """Your first half of the features holds all sines and the second half all cosines. In the formula they take turns: a
+    sine stands at 2i, and its cosine right behind it at 2i + 1."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    return torch.cat([angle.sin(), angle.cos()[:, : d_model // 2]], dim=1)
+
+
+def counts_positions_from_one(T, d_model, device=None):
+    """You begin at position 1, so every row is the one that belongs to the next position. The first position is 0: its sines
+    are 0 and its cosines 1."""
+    t = torch.arange(1, T + 1, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
+
+
+def halves_the_exponent(T, d_model, device=None):
+    """You put the number of the pair into the exponent, i, where 2i belongs. Your exponents end near 1/2
+    instead of 1, so the slowest feature turns about a hundred times too fast."""
+    t = torch.arange(T, device=device)[:, None]
+    pair = torch.arange((d_model + 1) // 2, device=device)
+    angle = t / 10_000 ** (pair / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
+
+
+def doubles_the_exponent_twice(T, d_model, device=None):
+    """You count the features in steps of 2 and then multiply by 2 once more. What you count is 2i already; your exponents run
+    to 2, and the later features hardly move at all."""
+    t = torch.arange(T, device=device)[:, None]
+    even = torch.arange(0, d_model, 2, device=device)
+    angle = t / 10_000 ** (2 * even / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
+
+
+def speeds_up_along_the_features(T, d_model, device=None):
+    """You multiply the position by the power of 10000 instead of dividing by it. Your later features jump by many turns from
+    one position to the next, where they should change slowly."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t * 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
+
+
+def lays_the_positions_along_the_columns(T, d_model, device=None):
+    """Your result has a row for each feature and a column for each position. It is added to embeddings, which have a row for
+    each position: (T, d_model)."""
+    t = torch.arange(T, device=device)
+    even = torch.arange(0, d_model, 2, device=device)[:, None]
+    angle = t / 10_000 ** (even / d_model)
+    encoding = torch.empty(d_model, T, device=device)
+    encoding[0::2] = angle.sin()
+    encoding[1::2] = angle.cos()[: d_model // 2]
+    return encoding
+
+
+def exchanges_sine_and_cosine(T, d_model, device=None):
+    """Your even features are cosines and your odd ones sines. Features are counted from 0, so the first of each pair is the
+    sine; position 0 begins with a 0."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)[:, :d_model]
+
+
+def wants_a_cosine_for_every_sine(T, d_model, device=None):
+    """You write as many cosines as sines. With an odd number of features the last sine has no column beside it, and your
+    cosines do not fit into the columns that are left."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    encoding = torch.zeros(T, d_model, device=device)
+    encoding[:, 0::2] = torch.sin(angle)
+    encoding[:, 1::2] = torch.cos(angle)
+    return encoding
+
+
+def rounds_the_exponent_down(T, d_model, device=None):
+    """You divide 2i by d_model in whole numbers. 2i is always the smaller of the two, so all your exponents are 0, and all
+    features turn at the speed of the first."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) // d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
+
+
+def adds_a_batch_axis(T, d_model, device=None):
+    """You put an axis of size 1 in front, (1, T, d_model). The encoding is the same for every sentence and broadcasts to
+    (B, T, d_model) as it is; the result asked for has two axes."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[None, :, :d_model]
+
+
+def entry_by_entry(T, d_model, device=None):
+    """Every entry by itself, in Python's own numbers."""
+    rows = []
+    for t in range(T):
+        row = []
+        for feature in range(d_model):
+            angle = t / 10_000 ** ((feature - feature % 2) / d_model)
+            row.append(math.cos(angle) if feature % 2 else math.sin(angle))
+        rows.append(row)
+    return torch.tensor(rows, dtype=torch.float32, device=device).reshape(T, d_model)
+
+
+def by_the_logarithm_of_the_frequencies(T, d_model, device=None):
+    """Frequencies as an exponential, angles as an outer product, written into a matrix of zeros."""
+    n_pairs = (d_model + 1) // 2
+    rate = torch.exp(torch.arange(n_pairs, device=device) * (-2 * math.log(10_000) / max(d_model, 1)))
+    angle = torch.outer(torch.arange(T, dtype=torch.float32, device=device), rate)
+    encoding = torch.zeros(T, d_model, device=device)
+    encoding[:, ::2] = torch.sin(angle)
+    if d_model > 1:
+        encoding[:, 1::2] = torch.cos(angle[:, : d_model // 2])
+    return encoding
+
+
+def as_shifted_sines(T, d_model, device=None):
+    """One sine for all features, in float64: a cosine is a sine that is a quarter turn ahead."""
+    feature = torch.arange(d_model, dtype=torch.float64, device=device)
+    odd = feature.remainder(2)
+    rate = torch.pow(10_000.0, (odd - feature) / d_model)
+    position = torch.arange(T, dtype=torch.float64, device=device).unsqueeze(1)
+    return torch.sin(position * rate + odd * (math.pi / 2)).float()
+
+
+def as_turning_hands(T, d_model, device=None):
+    """Complex numbers of length 1, turned by one more step at each position; a hand's two coordinates are the pair."""
+    even = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
+    rate = 10_000.0 ** (-even / d_model)
+    turn = torch.polar(torch.ones_like(rate), rate)
+    hands = turn.expand(T, -1).cumprod(0) / turn
+    return torch.stack([hands.imag, hands.real], dim=-1).reshape(T, -1)[:, :d_model].to(torch.float32)
+
+
+WRONG = (
+    gives_the_cosine_its_own_exponent,
+    lists_the_sines_before_the_cosines,
+    counts_positions_from_one,
+    halves_the_exponent,
+    doubles_the_exponent_twice,
+    speeds_up_along_the_features,
+    lays_the_positions_along_the_columns,
+    exchanges_sine_and_cosine,
+    wants_a_cosine_for_every_sine,
+    rounds_the_exponent_down,
+    adds_a_batch_axis,
+)
+RIGHT = (entry_by_entry, by_the_logarithm_of_the_frequencies, as_shifted_sines, as_turning_hands)
+
+
+def _sizes(draw: Draw) -> list[Call]:
+    T, d_model = sorted(draw.sizes(2))
+    return [(T, 2 * d_model), (d_model + 1, 2 * T)]
+
+
+exercise = Exercise(
+    id="05.1",
+    title="Sinusoidal positions",
+    reference=sinusoidal_positions,
+    properties=(
+        runs_on(_sizes),
+        has_shape("One vector of d_model features for each position.", _sizes),
+        Property("origin", "Position 0 comes first: all its sines are 0, all its cosines 1.", lambda draw: [(1, 4), (1, 10)]),
+        Property("one hand", "With two features, position t is (sin t, cos t).", lambda draw: [(2, 2), (5, 2)], points=2),
+        Property(
+            "frequencies",
+            "Sine and cosine of a pair share a frequency, which falls from 1 towards 1/10000.",
+            lambda draw: [(2, 4), (3, 6), *_sizes(draw)],
+            points=3,
+            needs=("one hand",),
+        ),
+        Property("far", "A position far away is like any other.", lambda draw: [(500, 8)], needs=("frequencies",)),
+        Property("odd", "With an odd number of features, the last sine has no cosine.", lambda draw: [(3, 5), (4, 1)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,234 @@
+"""Exercise 06.5, adaptive_step: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import adaptive_step
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Three words have the past probabilities (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them takes a "
+        "step now, and what are the states of the others behind it? What if there is no past yet?"
+    ),
+    (
+        "First the decision, from the sum of the h so far; then the states, y or x for each word by itself; then the halting "
+        "unit, which reads the states *behind* the step and adds one column to h, for all words."
+    ),
+    (
+        "`h.sum(-1, keepdim=True) < 1 - epsilon` is (B, T, 1), and a sum of nothing is 0. `torch.where` chooses "
+        "between y and x; `torch.sigmoid(states @ w + b)` has one number a word and needs `[..., None]` before `torch.cat`."
+    ),
+)
+
+
+def _thinks(h, epsilon):
+    """Who still thinks, (B, T, 1)."""
+    return h.sum(-1, keepdim=True) < 1 - epsilon
+
+
+def _asked(states, halt, h, seen=None):
+    """States, and h with the answer of the halting unit to what it has seen."""
+    w, b = halt
+    seen = states if seen is None else seen
+    return states, torch.cat([h, torch.sigmoid(seen @ w + b)[..., None]], dim=-1)
+
+
+def lets_everyone_think_on(x, y, halt, h, epsilon=0.01):
+    """You take y for every word. Who has halted must stand still: its state stays what it was, so that the others can go on
+    looking at it."""
+    return _asked(y, halt, h)
+
+
+def lets_the_halted_think(x, y, halt, h, epsilon=0.01):
+    """You give y to those who have halted, and the others stand still. A word thinks while its sum is *below* 1 - ε."""
+    return _asked(torch.where(_thinks(h, epsilon), x, y), halt, h)
+
+
+def looks_at_the_last_probability(x, y, halt, h, epsilon=0.01):
+    """You compare only the newest h with 1 - ε. Halting adds up: a word that is half sure twice has halted too. It is the sum
+    over all steps so far that counts."""
+    last = F.pad(h, (1, 0))[..., -1:]
+    return _asked(torch.where(last < 1 - epsilon, y, x), halt, h)
+
+
+def averages_the_probabilities(x, y, halt, h, epsilon=0.01):
+    """You take the mean of the h so far. It hardly ever reaches 1 - ε, and your words think on and on; at the first step it is
+    a mean of nothing. Take the sum."""
+    return _asked(torch.where(h.mean(-1, keepdim=True) < 1 - epsilon, y, x), halt, h)
+
+
+def forgets_epsilon(x, y, halt, h, epsilon=0.01):
+    """You let a word think until its sum reaches 1 itself. It has halted from 1 - ε on; without the ε even a word that is sure
+    would take another step."""
+    return _asked(torch.where(_thinks(h, 0.0), y, x), halt, h)
+
+
+def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
+    """You let all words of a sentence think as long as one of them does. Each word halts for itself: that is what makes the
+    depth adaptive."""
+    thinks = (h.sum(-1, keepdim=True) < 1 - epsilon).any(1, keepdim=True)
+    states, (w, b) = torch.where(thinks, y, x), halt
+    return states, torch.cat([h, torch.sigmoid(states @ w + b)[..., None]], dim=-1)
+
+
+def wipes_out_the_halted(x, y, halt, h, epsilon=0.01):
+    """You write zeros into the states of words that have halted. Then the others find nothing where they look at them; who has
+    halted stands still and keeps its x."""
+    return _asked(torch.where(_thinks(h, epsilon), y, 0.0), halt, h)
+
+
+def asks_before_the_step(x, y, halt, h, epsilon=0.01):
+    """You let the halting unit read x, the states before the step. It should judge what thinking has made of a word: it reads
+    the new states."""
+    return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=x)
+
+
+def asks_what_was_not_taken(x, y, halt, h, epsilon=0.01):
+    """You let the halting unit read y for every word. Who stands still has not become y; the unit reads the state that the word
+    really has behind the step."""
+    return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=y)
+
+
+def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
+    """You add the new h to the sum before you decide who thinks. Who passes 1 - ε by it then loses the very step behind which
+    it was asked; decide by the steps before."""
+    _, longer = _asked(y, halt, h)
+    return _asked(torch.where(_thinks(longer, epsilon), y, x), halt, h)
+
+
+def forgets_the_sigmoid(x, y, halt, h, epsilon=0.01):
+    """You put w · state + b behind h as it is. That is any number, and not a probability: the sum may fall, and nobody knows
+    when it is enough."""
+    states = torch.where(_thinks(h, epsilon), y, x)
+    return states, torch.cat([h, (states @ halt[0] + halt[1])[..., None]], dim=-1)
+
+
+def returns_the_new_probability_only(x, y, halt, h, epsilon=0.01):
+    """You return the newest h alone. The next step needs the sum of all, so the new one goes behind those that are there."""
+    states, longer = _asked(torch.where(_thinks(h, epsilon), y, x), halt, h)
+    return states, longer[..., -1:]
+
+
+def silences_the_halted(x, y, halt, h, epsilon=0.01):
+    """You write h = 0 for words that have halted. The unit is asked for every word, and what stands behind the halting step
+    does no harm: the distribution cuts it off."""
+    thinks = _thinks(h, epsilon)
+    states, longer = _asked(torch.where(thinks, y, x), halt, h)
+    return states, torch.cat([h, torch.where(thinks, longer[..., -1:], 0.0)], dim=-1)
+
+
+def by_arithmetic(x, y, halt, h, epsilon=0.01):
+    """0 and 1 as numbers that weigh x and y; the halting unit as a linear layer with one output."""
+    w, b = halt
+    thinks = (torch.einsum("btn->bt", h) < 1 - epsilon).to(x.dtype).unsqueeze(-1)
+    states = thinks * y + (1 - thinks) * x
+    return states, torch.cat((h, F.linear(states, w[None], b[None]).sigmoid()), dim=2)
+
+
+def by_writing_into_copies(x, y, halt, h, epsilon=0.01):
+    """A clone of x that takes y where somebody thinks, and an empty h with one column more, filled in two parts."""
+    w, b = halt
+    thinking = ~(h.sum(dim=2) >= 1 - epsilon)
+    states = x.clone()
+    states[thinking] = y[thinking]
+    longer = h.new_empty(*h.shape[:2], h.shape[2] + 1)
+    longer[..., :-1] = h
+    longer[..., -1] = 1 / (1 + torch.exp(-((states * w).sum(-1) + b)))
+    return states, longer
+
+
+def word_by_word(x, y, halt, h, epsilon=0.01):
+    """Two loops, each word with its own decision and its own question."""
+    (B, T, d), (w, b) = x.shape, halt
+    states, rows = [], []
+    for i in range(B * T):
+        at = divmod(i, T)
+        state = y[at] if sum(h[at].tolist()) < 1 - epsilon else x[at]
+        states.append(state)
+        rows.append(torch.hstack([h[at], torch.sigmoid(torch.dot(w, state) + b)]))
+    return torch.stack(states).reshape(B, T, d), torch.stack(rows).reshape(B, T, -1)
+
+
+WRONG = (
+    lets_everyone_think_on,
+    lets_the_halted_think,
+    looks_at_the_last_probability,
+    averages_the_probabilities,
+    forgets_epsilon,
+    halts_the_whole_sentence,
+    wipes_out_the_halted,
+    asks_before_the_step,
+    asks_what_was_not_taken,
+    counts_the_new_probability_first,
+    forgets_the_sigmoid,
+    returns_the_new_probability_only,
+    silences_the_halted,
+)
+RIGHT = (by_arithmetic, by_writing_into_copies, word_by_word)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(0, most + 1, *shape) / 16
+
+
+def _step(draw: Draw, B: int, n: int, most: int = 8) -> Call:
+    T, d = draw.sizes(2)
+    halt = draw.normal(d), draw.normal(1).sum()
+    return draw.normal(B, T, d), draw.normal(B, T, d), halt, _chances(draw, B, T, n, most=most)
+
+
+def _first(draw: Draw) -> list[Call]:
+    return [_step(draw, 1, 0), _step(draw, 3, 0)]
+
+
+def _later(draw: Draw) -> list[Call]:
+    """In the first sentence some have halted, one by its last h alone, and some have not; the last has halted whole."""
+    x, y, halt, h = _step(draw, 3, 3)
+    h[:, 0], h[:, -1], h[0, 0, -1], h[-1] = 0.375, 0.0625, 1.0, 0.375
+    return [(x, y, halt, h), _step(draw, 1, 5)]
+
+
+def _sure(draw: Draw) -> list[Call]:
+    """Sums just below 1, and h = 1."""
+    x, y, halt, h = _step(draw, 2, 2)
+    h[:, 0], h[:, -1] = torch.tensor([0.5, 0.495]), torch.tensor([1.0, 0.0])
+    return [(x, y, halt, h)]
+
+
+def _epsilon(draw: Draw) -> list[Call]:
+    """With ε = 0.3 a sum of 0.75 has halted, and one of 0.6875 has not; with ε = 0.25, one of 0.75 just has."""
+    x, y, halt, h = _step(draw, 2, 2)
+    h[:, 0], h[:, -1] = torch.tensor([0.5, 0.25]), torch.tensor([0.5, 0.1875])
+    return [(x, y, halt, h, 0.3), (x, y, halt, h, 0.25)]
+
+
+exercise = Exercise(
+    id="06.5",
+    title="A step for those who still think",
+    reference=adaptive_step,
+    properties=(
+        runs_on(_later),
+        has_shape("A state for each position, and one probability more.", lambda draw: [*_first(draw), *_later(draw)]),
+        Property("first step", "At the first step everyone takes y.", _first, right_result(0)),
+        Property("who moves", "Who still thinks takes y; who has halted stands still.", _later, right_result(0), points=2),
+        Property("sure", "Within ε of 1 is halted.", _sure, right_result(0), needs=("who moves",)),
+        Property(
+            "epsilon", "ε says how near to 1 is near enough; 1 - ε itself is.", _epsilon, right_result(0), needs=("who moves",)
+        ),
+        Property(
+            "asked",
+            "Each is asked behind the step, by the state it then has; the answer is put behind the others.",
+            lambda draw: [*_first(draw), *_later(draw)],
+            points=2,
+            needs=("first step", "who moves"),
+        ),
+        has_gradient(lambda draw: [*_first(draw), *_later(draw)], needs=("asked",)),
+        leaves_inputs(_later),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,239 @@
+"""Exercise 06.2, halting_distribution: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import halting_distribution
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Take h = (0.3, 0.5, 0.4, 0.9) and ε = 0.01. After which step has the sum reached 0.99, and what is still missing to 1 "
+        "before that step? Write the four p down. What changes if the third h is 0.1 and the fourth 0?"
+    ),
+    (
+        "Everything follows from the sum of all h *before* each step. A step is still taken where this sum is below 1 - ε; the "
+        "last step that is taken is N. Before N the share is h, at N it is 1 minus that sum, behind it is 0."
+    ),
+    (
+        "`before = h.cumsum(-1) - h` and `thinks = before < 1 - epsilon`. A step is N where it is taken and the next one is "
+        "not; the last column has no next one, so there nobody goes on. Two nested `torch.where` do the rest."
+    ),
+)
+
+
+def _before(h):
+    """The sum of the probabilities before each step, exactly 0 before the first."""
+    return F.pad(h.cumsum(-1)[..., :-1], (1, 0))
+
+
+def _shares(h, thinks, last, before=None):
+    """h before the last step taken, what is missing to 1 at it, 0 behind."""
+    goes_on = F.pad(thinks[..., 1:], (0, 1))
+    return torch.where(goes_on, h, torch.where(thinks, last, 0.0))
+
+
+def forgets_the_remainder(h, epsilon=0.01):
+    """You leave h at the step at which the position halts. Your shares then do not sum to 1; that step gets what is missing,
+    1 - Σ h of the steps before."""
+    return torch.where(_before(h) < 1 - epsilon, h, 0.0)
+
+
+def never_halts(h, epsilon=0.01):
+    """You go on to the end: every step keeps its h, and the last gets the rest, which may be negative. As soon as the sum
+    reaches 1 - ε the position halts, and all steps behind get 0."""
+    return torch.cat([h[..., :-1], 1 - h[..., :-1].sum(-1, keepdim=True)], dim=-1)
+
+
+def forgets_epsilon(h, epsilon=0.01):
+    """You wait until the sum reaches 1 itself. A sigmoid hardly ever gets there, so your positions take one step more than they
+    need; with 1 - ε, one sure step is enough."""
+    before = _before(h)
+    return _shares(h, before < 1, 1 - before)
+
+
+def types_epsilon_in(h, epsilon=0.01):
+    """You write 0.99 instead of 1 - ε. That is the default only: whoever asks for another ε is not heard."""
+    before = _before(h)
+    return _shares(h, before < 0.99, 1 - before)
+
+
+def breaks_a_stick(h, epsilon=0.01):
+    """You take h as the chance to halt *given* that the position has not halted before: h_n times all 1 - h before. That is
+    another model of halting; here the h themselves are the shares, until they fill up 1."""
+    going_on = F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
+    return torch.cat([(h * going_on)[..., :-1], going_on[..., -1:]], dim=-1)
+
+
+def breaks_a_stick_and_keeps_the_rest(h, epsilon=0.01):
+    """You multiply each h by all 1 - h before it: the chance that a position halts just here. That is another model of halting,
+    and something is left over behind the last step; here h itself is the share, until the h fill up 1."""
+    return h * F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
+
+
+def stops_when_the_stick_is_short(h, epsilon=0.01):
+    """You take h_n times all 1 - h before as the share, and halt where these shares reach 1 - ε. With your product a position
+    halts much later than it should; it is the h themselves that are added up, and that are the shares before N."""
+    going_on = F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
+    return _shares(h * going_on, going_on > epsilon, going_on)
+
+
+def divides_by_the_sum(h, epsilon=0.01):
+    """You cut off what is behind N and divide by the sum. The shares sum to 1, but those before N are no longer h; only the
+    last step changes."""
+    p = torch.where(_before(h) < 1 - epsilon, h, 0.0)
+    return p / p.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+def gives_the_rest_to_the_very_end(h, epsilon=0.01):
+    """You give what is missing to 1 to the last of all steps, though the position has halted long before. The rest belongs to
+    N, the last step that is taken."""
+    goes_on = F.pad((_before(h) < 1 - epsilon)[..., 1:], (0, 1))
+    p = torch.where(goes_on, h, 0.0)
+    return torch.cat([p[..., :-1], 1 - p[..., :-1].sum(-1, keepdim=True)], dim=-1)
+
+
+def adds_the_remainder_to_h(h, epsilon=0.01):
+    """You give the halting step its h and the remainder besides. The remainder alone fills up to 1; with you the shares sum to
+    more."""
+    before = _before(h)
+    return _shares(h, before < 1 - epsilon, 1 - before + h)
+
+
+def halts_one_step_too_late(h, epsilon=0.01):
+    """You let the step that passes 1 - ε keep its h and give the rest to the one behind it. The sum is over 1 by then, and your
+    rest negative; the step that passes 1 - ε is N itself."""
+    reached = h.cumsum(-1)
+    thinks = F.pad((_before(h) < 1 - epsilon)[..., :-1], (1, 0), value=True)
+    return _shares(h, thinks, 1 - reached + h)
+
+
+def halts_all_at_once(h, epsilon=0.01):
+    """You stop only when every position of the batch has reached 1 - ε. Each halts for itself; with you the quick ones go on
+    thinking, and their last share is negative."""
+    before = _before(h)
+    thinks = (before < 1 - epsilon).reshape(-1, h.shape[-1]).any(0).expand_as(h)
+    return _shares(h, thinks, 1 - before)
+
+
+def leaves_the_undecided_open(h, epsilon=0.01):
+    """You look for a step at which the sum reaches 1 - ε, and where there is none you keep all h as they are. At the last step
+    everyone halts: it gets the rest."""
+    before = _before(h)
+    halts = (before < 1 - epsilon) & (before + h >= 1 - epsilon)
+    return torch.where(halts, 1 - before, torch.where(before < 1 - epsilon, h, 0.0))
+
+
+def chooses_one_step(h, epsilon=0.01):
+    """You give everything to the step at which the position halts. The states of the steps before count too, by their h; and
+    your 0s and 1s pass no gradient on to the halting unit."""
+    thinks = _before(h) < 1 - epsilon
+    return F.one_hot(thinks.sum(-1) - 1, h.shape[-1]).to(h.dtype)
+
+
+def step_by_step(h, epsilon=0.01):
+    """A loop over the steps that keeps what is left of 1, and who is still thinking."""
+    left, thinks, p = torch.ones_like(h[..., 0]), torch.ones_like(h[..., 0], dtype=torch.bool), []
+    for n in range(h.shape[-1]):
+        halts = thinks & (1 - left + h[..., n] >= 1 - epsilon) if n < h.shape[-1] - 1 else thinks
+        p.append(torch.where(halts, left, torch.where(thinks, h[..., n], torch.zeros_like(left))))
+        left, thinks = left - p[-1], thinks & ~halts
+    return torch.stack(p, dim=-1)
+
+
+def by_the_index_of_the_step(h, epsilon=0.01):
+    """N from argmax, masks by comparing indices with it, and the rest added at N; in float64."""
+    n_steps = h.shape[-1]
+    reached = h.double().cumsum(-1) >= 1 - epsilon
+    reached[..., -1] = True
+    N = reached.int().argmax(-1, keepdim=True)
+    kept = h.double() * (torch.arange(n_steps) < N)
+    return kept.scatter(-1, N, 1 - kept.sum(-1, keepdim=True)).to(h.dtype)
+
+
+def by_capping_the_sum(h, epsilon=0.01):
+    """The sum jumps to 1 where it reaches 1 - ε or the steps end; the shares are its differences."""
+    total = h.cumsum(dim=-1)
+    ends = torch.arange(h.shape[-1]) == h.shape[-1] - 1
+    total = torch.where((total >= 1 - epsilon) | ends, torch.ones_like(total), total)
+    return total.diff(dim=-1, prepend=torch.zeros_like(total[..., :1]))
+
+
+WRONG = (
+    forgets_the_remainder,
+    never_halts,
+    forgets_epsilon,
+    types_epsilon_in,
+    breaks_a_stick,
+    breaks_a_stick_and_keeps_the_rest,
+    stops_when_the_stick_is_short,
+    divides_by_the_sum,
+    gives_the_rest_to_the_very_end,
+    adds_the_remainder_to_h,
+    halts_one_step_too_late,
+    halts_all_at_once,
+    leaves_the_undecided_open,
+    chooses_one_step,
+)
+RIGHT = (step_by_step, by_the_index_of_the_step, by_capping_the_sum)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(0, most + 1, *shape) / 16
+
+
+def _batches(draw: Draw) -> list[Call]:
+    B, T = draw.sizes(2)
+    return [(_chances(draw, B, T, 7),), (_chances(draw, T, 5),)]
+
+
+def _sums_of(*rows: tuple[float, ...]) -> list[Call]:
+    return [(torch.tensor(row),) for row in rows]
+
+
+def _reached(draw: Draw) -> list[Call]:
+    """One position that halts on its way: two steps keep their h, the third gets the rest, two come too late."""
+    first = draw.integers(3, 8, 2) / 16
+    return [(torch.cat([first, torch.tensor([0.625, 0.125]), draw.integers(1, 8, 1) / 16]),)]
+
+
+exercise = Exercise(
+    id="06.2",
+    title="When to halt",
+    reference=halting_distribution,
+    properties=(
+        runs_on(_batches),
+        has_shape("A share for each step.", _batches),
+        Property("one halt", "h before the halt, the rest at it, 0 behind it.", _reached, points=2),
+        Property(
+            "never sure",
+            "Who never reaches 1 - ε halts at the last step, which gets the rest.",
+            lambda draw: [(_chances(draw, 5, most=3),), (torch.full((3,), 0.125),)],
+            points=2,
+        ),
+        Property(
+            "sure at once",
+            "A first h within ε of 1 is enough: all the share is there. So it is with a single step.",
+            lambda _: _sums_of((1.0, 0.5, 0.5), (0.995, 0.25, 0.5, 0.25), (0.5,)),
+            needs=("one halt",),
+        ),
+        Property(
+            "epsilon",
+            "ε says how near to 1 is near enough; 1 - ε itself is.",
+            lambda draw: [(*_batches(draw)[0], 0.3), (torch.tensor([0.25, 0.25, 0.125, 0.5]), 0.5)],
+            needs=("one halt", "never sure"),
+        ),
+        Property(
+            "each alone",
+            "Each position halts for itself, however many axes stand before the steps.",
+            lambda draw: [*_batches(draw), (_chances(draw, 2, 3, 2, 5),)],
+            needs=("one halt", "never sure"),
+        ),
+        has_gradient(_batches, needs=("each alone",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,208 @@
+"""Exercise 06.6, mix_states: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import halting_distribution, mix_states
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "A word halts at its second of three steps, with h = (0.3, 0.9, 0.5). How much of each of its three states is in the "
+        "result? Who would otherwise tell the halting unit that it was better to think on?"
+    ),
+    (
+        "The shares come from `halting_distribution`, one for each step, and sum to 1. Each state is multiplied by its share, "
+        "and the axis of the steps, the last but one of the states, is summed away."
+    ),
+    (
+        "`p = halting_distribution(h, epsilon)` has the shape of h; `p[..., None]` broadcasts over the features. "
+        "`(p[..., None] * states).sum(-2)` keeps every axis in front and the features; no detach anywhere."
+    ),
+)
+
+
+def _mixed(p, states):
+    """Each state by its share, (*batch, d)."""
+    return (p[..., None] * states).sum(-2)
+
+
+def takes_the_last_state(states, h, epsilon=0.01):
+    """You return the state behind the last of all steps. Who halts earlier has its answer from the steps it took, and the
+    halting unit gets no gradient from yours."""
+    return states[..., -1, :]
+
+
+def takes_the_state_at_the_halt(states, h, epsilon=0.01):
+    """You return the state of step N alone. The states before it count too, by their h; a choice of one step has no gradient
+    with respect to h."""
+    N = (halting_distribution(h, epsilon) > 0).sum(-1)
+    last = F.one_hot(N - 1, h.shape[-1]).to(h.dtype)
+    return _mixed(last, states)
+
+
+def weighs_by_h(states, h, epsilon=0.01):
+    """You weigh the states by h itself. These do not sum to 1, and steps behind the halt count with you; h is first turned into
+    shares."""
+    return _mixed(h, states)
+
+
+def divides_by_the_sum_of_h(states, h, epsilon=0.01):
+    """You divide h by its sum and weigh by that. The states behind the halt are still in your mixture, and the last step that
+    is taken does not get what is left of 1."""
+    return _mixed(h / h.sum(-1, keepdim=True), states)
+
+
+def averages_all_states(states, h, epsilon=0.01):
+    """You average over all steps alike and never look at h. The word itself decides by h how much each step counts."""
+    return states.mean(-2)
+
+
+def averages_until_the_halt(states, h, epsilon=0.01):
+    """You average over the steps that were taken. You cut in the right place, but the states before the halt count by h, and
+    the last by what is left."""
+    taken = (halting_distribution(h, epsilon) > 0).to(h.dtype)
+    return _mixed(taken / taken.sum(-1, keepdim=True), states)
+
+
+def takes_a_softmax(states, h, epsilon=0.01):
+    """You take the softmax of h. It sums to 1, but no step ever gets 0, not even those behind the halt; and h are
+    probabilities, not logits."""
+    return _mixed(h.softmax(-1), states)
+
+
+def types_epsilon_in(states, h, epsilon=0.01):
+    """You do not hand epsilon on, so the halting distribution takes its default, 0.01. Whoever asks for another ε is not
+    heard."""
+    return _mixed(halting_distribution(h), states)
+
+
+def takes_the_shares_from_the_graph(states, h, epsilon=0.01):
+    """You detach the shares. Your result is right, but the halting unit never learns from a wrong answer that it should have
+    thought longer; only the cost of thinking reaches it."""
+    return _mixed(halting_distribution(h, epsilon).detach(), states)
+
+
+def mixes_as_it_goes(states, h, epsilon=0.01):
+    """You mix as you go: at each step p of the new state and 1 - p of what was there. Each later step then shrinks the earlier
+    ones once more; a plain sum needs no 1 - p, for the shares sum to 1 already."""
+    mixed = torch.zeros_like(states[..., 0, :])
+    for p, state in zip(halting_distribution(h, epsilon).unbind(-1), states.unbind(-2), strict=True):
+        mixed = p[..., None] * state + (1 - p[..., None]) * mixed
+    return mixed
+
+
+def keeps_the_axis_of_steps(states, h, epsilon=0.01):
+    """You leave an axis of size 1 where the steps were, (…, 1, d). The product of a row with a matrix has it; squeeze it away,
+    for the result is one state a word."""
+    return halting_distribution(h, epsilon)[..., None, :] @ states
+
+
+def chooses_the_largest_share(states, h, epsilon=0.01):
+    """You take the state with the largest share. A hard choice throws the others away and passes no gradient to h; they are
+    all added up, each by its share."""
+    best = halting_distribution(h, epsilon).argmax(-1)
+    return _mixed(F.one_hot(best, h.shape[-1]).to(h.dtype), states)
+
+
+def by_einsum(states, h, epsilon=0.01):
+    """One einsum over shares and states."""
+    return torch.einsum("...n,...nd->...d", halting_distribution(h, epsilon), states)
+
+
+def step_by_step(states, h, epsilon=0.01):
+    """A running sum over the steps, the shares worked out on the way."""
+    mixed, left = torch.zeros_like(states[..., 0, :]), torch.ones_like(h[..., 0])
+    used, thinks = torch.zeros_like(left), torch.ones_like(left, dtype=torch.bool)
+    for n in range(h.shape[-1]):
+        used = used + h[..., n]
+        halts = (used >= 1 - epsilon) | torch.tensor(n == h.shape[-1] - 1)
+        p = torch.where(thinks, torch.where(halts, left, h[..., n]), 0.0)
+        mixed, left, thinks = mixed + p[..., None] * states[..., n, :], left - p, thinks & ~halts
+    return mixed
+
+
+def by_what_each_step_changes(states, h, epsilon=0.01):
+    """The first state, plus every change from step to step times the share that is still to come."""
+    to_come = halting_distribution(h, epsilon).flip(-1).cumsum(-1).flip(-1)
+    changes = states.diff(dim=-2)
+    return states[..., 0, :] + (to_come[..., 1:, None] * changes).sum(dim=-2)
+
+
+def as_a_batch_of_columns(states, h, epsilon=0.01):
+    """All batch axes folded into one, features in front, a batched product with columns of shares, in float64."""
+    n_steps, d = states.shape[-2:]
+    columns = halting_distribution(h, epsilon).double().reshape(-1, n_steps, 1)
+    mixed = torch.bmm(states.double().reshape(-1, n_steps, d).transpose(1, 2), columns)
+    return mixed.reshape(*states.shape[:-2], d).to(states.dtype)
+
+
+WRONG = (
+    takes_the_last_state,
+    takes_the_state_at_the_halt,
+    weighs_by_h,
+    divides_by_the_sum_of_h,
+    averages_all_states,
+    averages_until_the_halt,
+    takes_a_softmax,
+    types_epsilon_in,
+    takes_the_shares_from_the_graph,
+    mixes_as_it_goes,
+    keeps_the_axis_of_steps,
+    chooses_the_largest_share,
+)
+RIGHT = (by_einsum, step_by_step, by_what_each_step_changes, as_a_batch_of_columns)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(0, most + 1, *shape) / 16
+
+
+def _thought(draw: Draw, *batch: int, most: int = 8) -> Call:
+    n_steps, d = draw.sizes(2)
+    n_steps += 3
+    return draw.normal(*batch, n_steps, d), _chances(draw, *batch, n_steps, most=most)
+
+
+def _batches(draw: Draw) -> list[Call]:
+    return [_thought(draw, 2, 5), _thought(draw, 7)]
+
+
+exercise = Exercise(
+    id="06.6",
+    title="What comes out",
+    reference=mix_states,
+    properties=(
+        runs_on(_batches),
+        has_shape("One state for each position.", _batches),
+        Property(
+            "sure at once",
+            "Who halts at the first step gets the first state. So it is with a single step.",
+            lambda draw: [(draw.normal(3, 5), torch.tensor([1.0, 0.5, 0.5])), (draw.normal(1, 5), torch.tensor([0.25]))],
+        ),
+        Property(
+            "one position",
+            "The states of the steps that were taken, each by its share.",
+            lambda draw: [_thought(draw), _thought(draw, most=2)],
+            points=2,
+        ),
+        Property(
+            "epsilon",
+            "ε says how near to 1 is near enough.",
+            lambda draw: [(draw.normal(4, 5), torch.tensor([0.25, 0.5, 0.125, 0.5]), 0.3), (*_thought(draw, 3), 0.3)],
+            needs=("one position",),
+        ),
+        Property(
+            "each alone",
+            "Each position has its own mixture, however many axes stand before the steps.",
+            lambda draw: [*_batches(draw), _thought(draw, 2, 3, 2), _thought(draw, 1)],
+            needs=("one position",),
+        ),
+        has_gradient(_batches, points=2, needs=("each alone",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,228 @@
+"""Exercise 06.3, ponder_cost: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import halting_distribution, ponder_cost
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "A position has h = (0.3, 0.5, 0.4). How many steps does it take, and how much of 1 is left for the last of them? And "
+        "another with h = (1, 0.5, 0.4): why does that one cost 2?"
+    ),
+    (
+        "N counts the steps before which the sum of h is still below 1 - ε, and R is 1 minus the sum of h before the last of "
+        "them. A count has no gradient; R is what the halting unit learns from, so it must stay in the graph."
+    ),
+    (
+        "`before = h.cumsum(-1) - h` and `thinks = before < 1 - epsilon`; N is `thinks.sum(-1)`. Every h at a step that is "
+        "taken, but for the last, is subtracted from 1: `before.gather(-1, N[..., None] - 1)` finds their sum."
+    ),
+)
+
+
+def _before(h):
+    """The sum of the probabilities before each step, exactly 0 before the first."""
+    return F.pad(h.cumsum(-1)[..., :-1], (1, 0))
+
+
+def _N(h, epsilon):
+    """How many steps are taken."""
+    return (_before(h) < 1 - epsilon).sum(-1)
+
+
+def _R(h, N):
+    """What is left of 1 for step N."""
+    return 1 - _before(h).gather(-1, N[..., None] - 1)[..., 0]
+
+
+def counts_the_steps_only(h, epsilon=0.01):
+    """You return N alone. A count does not move when h moves a little, so no gradient comes from it and nobody learns to halt;
+    the remainder is added for that."""
+    return _N(h, epsilon).to(h.dtype)
+
+
+def takes_the_remainder_only(h, epsilon=0.01):
+    """You return R alone. Its gradient is right, but it says nothing of how long a position thought: the cost is the number of
+    steps and the remainder."""
+    return _R(h, _N(h, epsilon))
+
+
+def counts_from_zero(h, epsilon=0.01):
+    """You take the index of the halting step for the number of steps. Indices begin at 0, so you count one too few: who halts
+    at once has taken one step."""
+    N = _N(h, epsilon)
+    return N - 1 + _R(h, N)
+
+
+def expects_the_number_of_steps(h, epsilon=0.01):
+    """You weigh the number of each step by its share, Σ n · p. That is the mean of the steps that are mixed; the position has
+    computed all N of them, and pays for all."""
+    return halting_distribution(h, epsilon) @ torch.arange(1.0, h.shape[-1] + 1)
+
+
+def adds_up_all_h(h, epsilon=0.01):
+    """You put the sum of all h in place of the remainder. Steps behind N are never taken, and R falls where h grows; yours
+    grows."""
+    return _N(h, epsilon) + h.sum(-1)
+
+
+def subtracts_the_last_step_too(h, epsilon=0.01):
+    """You subtract the h of step N from 1 as well. What is left for N is reckoned before it: 1 - Σ h of the steps up to N - 1;
+    yours is near 0, and may be below."""
+    N = _N(h, epsilon)
+    return N + _R(h, N) - h.gather(-1, N[..., None] - 1)[..., 0]
+
+
+def takes_the_remainder_from_the_graph(h, epsilon=0.01):
+    """You cut the remainder out of the graph. The number is right, but R is the only part with a gradient: with yours, thinking
+    costs something and nobody learns to think less."""
+    N = _N(h, epsilon)
+    return N + _R(h.detach(), N)
+
+
+def subtracts_the_remainder(h, epsilon=0.01):
+    """You subtract R. Gradients then turn round, and who makes your cost smaller makes h smaller in the early steps and the
+    thinking longer."""
+    N = _N(h, epsilon)
+    return N - _R(h, N)
+
+
+def averages_over_the_batch(h, epsilon=0.01):
+    """You return one mean for the whole batch. Each position has a cost of its own; whoever trains averages them later, and
+    leaves out the padding."""
+    N = _N(h, epsilon)
+    return (N + _R(h, N)).mean()
+
+
+def forgets_epsilon(h, epsilon=0.01):
+    """You wait until the sum reaches 1 itself. Halting begins at 1 - ε; otherwise a position that is sure at its first step
+    would still pay for two."""
+    N = _N(h, 0.0)
+    return N + _R(h, N)
+
+
+def lets_all_take_every_step(h, epsilon=0.01):
+    """You take n_steps for N, and what is missing to 1 before the last of them for R. That is the cost of someone who never
+    halts early; each position stops where its own sum reaches 1 - ε."""
+    return h.shape[-1] + 1 - h[..., :-1].sum(-1)
+
+
+def step_by_step(h, epsilon=0.01):
+    """A loop over the steps: who has not yet halted pays 1 more, and what was left becomes smaller."""
+    n_steps = h.shape[-1]
+    left = torch.ones_like(h[..., 0])
+    cost, thinks = torch.zeros_like(left), torch.ones_like(left, dtype=torch.bool)
+    for n in range(n_steps):
+        cost = cost + thinks
+        goes_on = thinks & (1 - left + h[..., n] < 1 - epsilon) & (n < n_steps - 1)
+        left = torch.where(goes_on, left - h[..., n], left)
+        thinks = goes_on
+    return cost + left
+
+
+def by_masking_what_comes_before(h, epsilon=0.01):
+    """Who goes on behind each step is a mask: N is 1 more than its sum, R is 1 less the sum of h under it."""
+    goes_on = (h.cumsum(dim=-1) < 1 - epsilon)[..., :-1]
+    return 2 + torch.where(goes_on, 1 - h[..., :-1], 0.0).sum(dim=-1)
+
+
+def position_by_position(h, epsilon=0.01):
+    """Each position by itself, with a while loop in Python, in float64."""
+    costs = []
+    for p in h.double().reshape(-1, h.shape[-1]):
+        n, used = 1, p[:0].sum()
+        while n < len(p) and used + p[n - 1] < 1 - epsilon:
+            used = used + p[n - 1]
+            n += 1
+        costs.append(n + 1 - used)
+    return torch.stack(costs).reshape(h.shape[:-1]).to(h.dtype)
+
+
+def from_the_shares(h, epsilon=0.01):
+    """N from a search in the sums, and R as the share of step N in the halting distribution."""
+    n_before = torch.count_nonzero(h.detach().cumsum(-1)[..., :-1] < 1 - epsilon, dim=-1)
+    here = F.one_hot(n_before, h.shape[-1]).bool()
+    R = halting_distribution(h, epsilon).masked_fill(~here, 0.0).sum(-1)
+    return R + n_before + 1
+
+
+def by_counting_the_shares(h, epsilon=0.01):
+    """N as the number of shares above 0, as sigmoids never give an h of 0; R as what the shares before the last leave of 1."""
+    shares = halting_distribution(h, epsilon)
+    N = (shares > 0).sum(-1)
+    before = torch.arange(h.shape[-1]) < N[..., None] - 1
+    return N + 1 - (shares * before).sum(-1)
+
+
+WRONG = (
+    counts_the_steps_only,
+    takes_the_remainder_only,
+    counts_from_zero,
+    expects_the_number_of_steps,
+    adds_up_all_h,
+    subtracts_the_last_step_too,
+    takes_the_remainder_from_the_graph,
+    subtracts_the_remainder,
+    averages_over_the_batch,
+    forgets_epsilon,
+    lets_all_take_every_step,
+)
+RIGHT = (step_by_step, by_masking_what_comes_before, position_by_position, from_the_shares, by_counting_the_shares)
+
+
+def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
+    """Probabilities in sixteenths, never 0, as sigmoids are: their sums are exact, and stay away from 1 - ε."""
+    return draw.integers(1, most + 1, *shape) / 16
+
+
+def _batches(draw: Draw) -> list[Call]:
+    B, T = draw.sizes(2)
+    return [(_chances(draw, B, T, 7),), (_chances(draw, T, 5),)]
+
+
+def _reached(draw: Draw) -> list[Call]:
+    """One position that halts at the third of five steps."""
+    first = draw.integers(3, 8, 2) / 16
+    return [(torch.cat([first, torch.tensor([0.625]), draw.integers(1, 8, 2) / 16]),)]
+
+
+exercise = Exercise(
+    id="06.3",
+    title="The ponder cost",
+    reference=ponder_cost,
+    properties=(
+        runs_on(_batches),
+        has_shape("One number for each position.", _batches),
+        Property(
+            "sure at once",
+            "One step, and nothing before it: the cost is 2. So it is with a single step.",
+            lambda _: [(torch.tensor([1.0, 0.5, 0.5]),), (torch.tensor([0.995, 0.25, 0.5, 0.25]),), (torch.tensor([0.5]),)],
+        ),
+        Property("one halt", "The number of steps, and what is left of 1 for the last of them.", _reached, points=2),
+        Property(
+            "never sure",
+            "Who never reaches 1 - ε has taken all the steps.",
+            lambda draw: [(_chances(draw, 5, most=3),), (torch.full((3,), 0.125),)],
+            needs=("one halt",),
+        ),
+        Property(
+            "epsilon",
+            "ε says how near to 1 is near enough; 1 - ε itself is.",
+            lambda draw: [(*_batches(draw)[0], 0.3), (torch.tensor([0.25, 0.25, 0.125, 0.5]), 0.5)],
+            needs=("one halt", "never sure"),
+        ),
+        Property(
+            "each alone",
+            "Each position pays for itself, however many axes stand before the steps.",
+            lambda draw: [*_batches(draw), (_chances(draw, 2, 3, 2, 5),), (_chances(draw, 3, 1, 5),)],
+            needs=("one halt", "never sure"),
+        ),
+        has_gradient(_batches, points=2, needs=("each alone",)),
+        leaves_inputs(_batches),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,219 @@
+"""Exercise 06.4, shared_encoder: what students answer, wrong and right."""
+
+from collections.abc import Callable
+from functools import reduce
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import multi_head_attention
+from course_lib.blocks import encoder_block, feed_forward
+from course_lib.models import shared_encoder, step_encoding
+from course_lib.primitives import layer_norm, sinusoidal_positions
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Draw two steps below each other: states, an addition, the block, states, an addition, the block. Which of these boxes "
+        "have weights, and are they the same? What is different in the second addition?"
+    ),
+    (
+        "It is one loop over the steps 1 … n_steps. In each, add the encoding of *this* step to the states as they are now, "
+        "and give the sum to the block; what it returns are the states of the next step."
+    ),
+    (
+        "`for step in range(1, n_steps + 1):` the new x is `encoder_block(x + step_encoding(T, d_model, step), attention, "
+        "network, norms, n_heads, mask)`, with T and d_model from the shape of x. Write a sum, not `+=`."
+    ),
+)
+
+
+def _encoding(x, step):
+    """The encoding of a step for these states."""
+    return step_encoding(x.shape[1], x.shape[2], step)
+
+
+def encodes_once(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You add the encoding before the first step only. In a Universal Transformer every step is told anew where each token
+    stands and which step it is; your later steps cannot tell."""
+    for step in range(1, n_steps + 1):
+        x = encoder_block(x + _encoding(x, 1) if step == 1 else x, attention, network, norms, n_heads, mask)
+    return x
+
+
+def never_encodes(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You apply the block n_steps times and tell it nothing. It knows neither the order of the words nor which step it is."""
+    for _ in range(n_steps):
+        x = encoder_block(x, attention, network, norms, n_heads, mask)
+    return x
+
+
+def tells_the_place_only(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You add the sinusoids of the positions before each step, but not those of the step. Your block is the same function each
+    time and cannot know how far it has come."""
+    for _ in range(n_steps):
+        x = encoder_block(x + sinusoidal_positions(*x.shape[1:]), attention, network, norms, n_heads, mask)
+    return x
+
+
+def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """Your steps run from 0 to n_steps - 1, as `range(n_steps)` gives them. They are counted from 1, so each of yours gets the
+    encoding of the one before."""
+    for step in range(n_steps):
+        x = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask)
+    return x
+
+
+def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You add the encoding to what the block returns. The first step then works without one, and the last encoding stands in
+    the result; it is added before the block."""
+    for step in range(1, n_steps + 1):
+        x = encoder_block(x, attention, network, norms, n_heads, mask) + _encoding(x, step)
+    return x
+
+
+def begins_anew_each_time(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You give the block the first states at every step, only with another encoding. What the steps before have made is lost,
+    and only the last one counts; go on with what came out."""
+    y = x
+    for step in range(1, n_steps + 1):
+        y = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask)
+    return y
+
+
+def adds_a_second_residual(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You add what the block returns to the states. The block has its residual connections inside; the states behind a step
+    are its output alone."""
+    for step in range(1, n_steps + 1):
+        x = x + encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask)
+    return x
+
+
+def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You do not hand the mask on to the block. At every step each word looks at the padding as if it were part of the
+    sentence."""
+    for step in range(1, n_steps + 1):
+        x = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads)
+    return x
+
+
+def cuts_the_graph_between_steps(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You detach the states behind each step but the last. Your numbers are right, but the shared weights learn from the last
+    step alone, and nothing reaches the input."""
+    for step in range(1, n_steps + 1):
+        x = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask)
+        x = x.detach() if step < n_steps else x
+    return x
+
+
+def overwrites_the_states(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You add the encoding with `+=` in place. At the first step x is still the caller's own tensor, and it comes back
+    changed."""
+    for step in range(1, n_steps + 1):
+        x += _encoding(x, step)
+        x = encoder_block(x, attention, network, norms, n_heads, mask)
+    return x
+
+
+def by_recursion(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """The states behind n steps are one step from those behind n - 1."""
+    if n_steps == 0:
+        return x
+    before = by_recursion(x, attention, network, norms, n_heads, n_steps - 1, mask)
+    encoding = step_encoding(x.shape[1], x.shape[2], n_steps)
+    return encoder_block(before + encoding, attention, network, norms, n_heads, mask)
+
+
+def as_a_fold(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """All encodings made beforehand, positions and steps from one table, and folded into the states one by one."""
+    T, d_model = x.shape[1:]
+    table = sinusoidal_positions(T + n_steps + 1, d_model)
+    encodings = table[:T] + table[1 : n_steps + 1, None]
+    return reduce(lambda h, P: encoder_block(h + P, attention, network, norms, n_heads, mask), encodings, x)
+
+
+def with_the_block_written_out(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """The two halves of the block in the loop, every step ending in torch's own norm."""
+    step = 0
+    while step < n_steps:
+        step += 1
+        h = x + _encoding(x, step)[None]
+        h = layer_norm(h + multi_head_attention(h, h, h, *attention, n_heads, mask).context, *norms[0])
+        x = F.layer_norm(feed_forward(h, *network) + h, x.shape[-1:], *norms[1])
+    return x
+
+
+def in_double_precision(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """Everything in float64, with an iterator of encodings."""
+    weights = [tuple(w.double() for w in group) for group in (attention, network, *norms)]
+    states = x.double()
+    for encoding in (_encoding(x, step).double() for step in range(1, n_steps + 1)):
+        states = encoder_block(states.add(encoding), weights[0], weights[1], (weights[2], weights[3]), n_heads, mask)
+    return states.to(x.dtype)
+
+
+WRONG = (
+    encodes_once,
+    never_encodes,
+    tells_the_place_only,
+    counts_steps_from_zero,
+    encodes_behind_the_block,
+    begins_anew_each_time,
+    adds_a_second_residual,
+    forgets_the_mask,
+    cuts_the_graph_between_steps,
+    overwrites_the_states,
+)
+RIGHT = (by_recursion, as_a_fold, with_the_block_written_out, in_double_precision)
+
+
+def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
+
+
+def _stack(draw: Draw, B: int, n_steps: int, n_heads: int = 2) -> Call:
+    T, half, d_ff = draw.sizes(3)
+    d = n_heads * half
+    attention = (*(draw.normal(d, d, scale=d**-0.5) for _ in range(3)), draw.normal(d, d, scale=0.5))
+    network = draw.normal(d_ff, d, scale=0.5), draw.normal(d_ff), draw.normal(d, d_ff, scale=0.5), 0.5 * draw.normal(d)
+    return 0.5 + draw.normal(B, T, d), attention, network, (_pair(draw, d), _pair(draw, d)), n_heads, n_steps
+
+
+def _stacks(*n_steps: int) -> Callable[[Draw], list[Call]]:
+    return lambda draw: [_stack(draw, 1 + i, n) for i, n in enumerate(n_steps)]
+
+
+_MANY = _stacks(5, 3)
+
+
+def _masked(draw: Draw) -> list[Call]:
+    x, *rest = _stack(draw, 2, 3)
+    T = x.shape[1]
+    return [(x, *rest, draw.mask(2, T, T)), (x, *rest, draw.mask(2, 1, T))]
+
+
+exercise = Exercise(
+    id="06.4",
+    title="Again and again",
+    reference=shared_encoder,
+    properties=(
+        runs_on(_MANY),
+        has_shape("A vector for each vector.", _MANY),
+        Property("no step", "No step at all gives back what came in.", _stacks(0)),
+        Property("one step", "One step: the encoding of step 1 is added, then comes the block.", _stacks(1, 1), points=2),
+        Property(
+            "two steps",
+            "The second step goes on from the first, with the same weights and the encoding of step 2.",
+            _stacks(2, 2),
+            points=2,
+            needs=("one step",),
+        ),
+        Property("many", "So it goes on, as often as asked for.", _MANY, needs=("two steps",)),
+        Property("mask", "The mask says at every step who may look.", _masked, needs=("two steps",)),
+        has_gradient(_stacks(3, 2), needs=("two steps",)),
+        leaves_inputs(_stacks(2, 1)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

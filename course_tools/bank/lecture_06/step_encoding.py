@@ -1,0 +1,188 @@
+"""Exercise 06.1, step_encoding: what students answer, wrong and right."""
+
+import math
+
+import torch
+
+from course_lib.models import step_encoding
+from course_lib.primitives import sinusoidal_positions
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+
+HINTS = (
+    (
+        "Write down the first two features of place 0 at step 1, and of place 1 at step 1. How much of each comes from the "
+        "place, and how much from the step? Which of the two is the same for every row?"
+    ),
+    (
+        "The step is put into the same sines and cosines as a position, which gives one row of d_model numbers. This row is "
+        "added to every row of the positions."
+    ),
+    (
+        "`sinusoidal_positions(step + 1, d_model)[step]` is the row of the step, since rows are counted from 0. Add it to "
+        "`sinusoidal_positions(T, d_model)`; broadcasting does the rest."
+    ),
+)
+
+
+def _row(step, d_model, device=None):
+    """The sinusoids of one step, (d_model,)."""
+    return sinusoidal_positions(step + 1, d_model, device=device)[step]
+
+
+def knows_no_step(T, d_model, step, device=None):
+    """You encode the position only. The weights are shared by all steps, so with your encoding a step cannot tell which one it
+    is."""
+    return sinusoidal_positions(T, d_model, device=device)
+
+
+def knows_no_position(T, d_model, step, device=None):
+    """You encode the step only, the same row for every position. Attention knows no order, so your words are a bag at every
+    step."""
+    return _row(step, d_model, device).expand(T, d_model)
+
+
+def counts_steps_from_zero(T, d_model, step, device=None):
+    """You take the row of step - 1. Steps count from 1, and the first of them has the sinusoids of 1; rows count from 0, so the
+    row of step t has the index t."""
+    return sinusoidal_positions(T, d_model, device=device) + _row(step - 1, d_model, device)
+
+
+def counts_one_step_too_far(T, d_model, step, device=None):
+    """You take the row of step + 1. To have the row of a step you need step + 1 rows, but its index is the step itself."""
+    return sinusoidal_positions(T, d_model, device=device) + _row(step + 1, d_model, device)
+
+
+def encodes_the_sum(T, d_model, step, device=None):
+    """You add the step to the position and take the sinusoids of the sum. Place 3 at step 1 then looks just like place 2 at
+    step 2; encode both for themselves, and add the encodings."""
+    return sinusoidal_positions(T + step, d_model, device=device)[step:]
+
+
+def multiplies_the_two(T, d_model, step, device=None):
+    """You multiply the two encodings. Where either is 0 the other is lost, as at place 0, whose sines are 0; the two are
+    added."""
+    return sinusoidal_positions(T, d_model, device=device) * _row(step, d_model, device)
+
+
+def subtracts_the_step(T, d_model, step, device=None):
+    """You subtract the encoding of the step. It is added, as the encoding of the position is added to the word."""
+    return sinusoidal_positions(T, d_model, device=device) - _row(step, d_model, device)
+
+
+def averages_the_two(T, d_model, step, device=None):
+    """You take the mean of the two encodings, half of what is asked for. They are added, and values in -2…2 do no harm."""
+    return (sinusoidal_positions(T, d_model, device=device) + _row(step, d_model, device)) / 2
+
+
+def joins_the_two(T, d_model, step, device=None):
+    """You put the two encodings side by side, 2 · d_model features wide. The result is added to states of d_model features:
+    add one encoding to the other."""
+    of_step = _row(step, d_model, device).expand(T, d_model)
+    return torch.cat([sinusoidal_positions(T, d_model, device=device), of_step], dim=1)
+
+
+def moves_the_step_along_the_places(T, d_model, step, device=None):
+    """You take another step for each place: `step` for the first, the next for the second, and so on. All places are at the
+    same step at the same time; one row is added to all."""
+    return sinusoidal_positions(T, d_model, device=device) + sinusoidal_positions(T + step, d_model, device=device)[step:]
+
+
+def lists_the_sines_before_the_cosines(T, d_model, step, device=None):
+    """Your first half of the features holds all sines and the second half all cosines. As in lecture 05 they take turns: a
+    sine at 2i, its cosine right behind it at 2i + 1."""
+    right = sinusoidal_positions(T, d_model, device=device) + _row(step, d_model, device)
+    return torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
+
+
+def adds_the_bare_step(T, d_model, step, device=None):
+    """You add the number of the step itself to every feature. It grows without end and drowns the words; the step goes through
+    the same sines and cosines as a position."""
+    return sinusoidal_positions(T, d_model, device=device) + step
+
+
+def entry_by_entry(T, d_model, step, device=None):
+    """Every entry by itself, in Python's own numbers."""
+    encoding = torch.empty(T, d_model, device=device)
+    for i in range(T):
+        for j in range(d_model):
+            speed = 10_000 ** -((j - j % 2) / d_model)
+            f = math.cos if j % 2 else math.sin
+            encoding[i, j] = f(i * speed) + f(step * speed)
+    return encoding
+
+
+def from_one_table(T, d_model, step, device=None):
+    """One table, long enough for positions and step; the step's row is repeated."""
+    table = sinusoidal_positions(max(T, step + 1), d_model, device=device)
+    return table[:T] + table[[step] * T]
+
+
+def by_sums_of_angles(T, d_model, step, device=None):
+    """sin a + sin b = 2 sin((a+b)/2) cos((a-b)/2), and cos a + cos b alike, in float64."""
+    speed = 10_000 ** -(torch.arange(0, d_model, 2, dtype=torch.float64, device=device) / d_model)
+    place = torch.arange(T, dtype=torch.float64, device=device)[:, None]
+    middle, apart = (place + step) / 2 * speed, (place - step) / 2 * speed
+    pairs = torch.stack([middle.sin(), middle.cos()], dim=-1) * (2 * apart.cos()[..., None])
+    return pairs.reshape(T, d_model).float()
+
+
+def by_complex_numbers(T, d_model, step, device=None):
+    """e^(i · angle) of places and step added; imaginary parts are the sines, real parts the cosines."""
+    speed = torch.exp(torch.arange(0, d_model, 2, device=device) * (-math.log(10_000) / d_model))
+    angle = torch.outer(torch.arange(T, device=device).float(), speed)
+    z = torch.polar(torch.ones_like(angle), angle) + torch.polar(torch.ones_like(speed), step * speed)
+    return torch.view_as_real(z).flip(-1).flatten(1)
+
+
+WRONG = (
+    knows_no_step,
+    knows_no_position,
+    counts_steps_from_zero,
+    counts_one_step_too_far,
+    encodes_the_sum,
+    multiplies_the_two,
+    subtracts_the_step,
+    averages_the_two,
+    joins_the_two,
+    moves_the_step_along_the_places,
+    lists_the_sines_before_the_cosines,
+    adds_the_bare_step,
+)
+RIGHT = (entry_by_entry, from_one_table, by_sums_of_angles, by_complex_numbers)
+
+
+def _sizes(draw: Draw) -> list[Call]:
+    T, half, step = draw.sizes(3)
+    return [(T, 2 * half, step), (2 * half + 1, 2 * T, step + 1)]
+
+
+def _steps(T: int, d_model: int) -> list[Call]:
+    return [(T, d_model, step) for step in (1, 2, 6)]
+
+
+exercise = Exercise(
+    id="06.1",
+    title="Where and when",
+    reference=step_encoding,
+    properties=(
+        runs_on(_sizes),
+        has_shape("One vector of d_model features for each position.", _sizes),
+        Property(
+            "first place",
+            "At place 0 the step alone speaks: its sinusoids, and 1 more in every cosine.",
+            lambda _: _steps(1, 6),
+        ),
+        Property(
+            "one hand",
+            "With two features, place i at step t is (sin i + sin t, cos i + cos t).",
+            lambda _: _steps(5, 2),
+            points=2,
+            needs=("first place",),
+        ),
+        Property("all features", "So it is at every frequency.", _sizes, points=2, needs=("one hand",)),
+        Property("far", "A place and a step far away are like any other.", lambda _: [(300, 8, 40)], needs=("all features",)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,223 @@
+"""Exercise 07.4, cached_step: what students answer, wrong and right."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+
+from course_lib.attention import CachedStep, cached_step
+from course_lib.attention.core import attend
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "A text has T tokens behind it and one new one. Which rows of the queries, keys and values would change if you "
+        "computed everything anew? How many queries must then be made, and how many keys does that one look at?"
+    ),
+    (
+        "Project the new token three times and part each result into heads, every one with a time axis of 1 like the cache. "
+        "Put its key and value behind the past first; then attend, join the heads and apply W_o."
+    ),
+    (
+        "Each projection is `x @ W.mT`, rearranged from B (h d) to B h 1 d; `torch.cat` along axis 2 makes the new cache. The "
+        "scores are `q @ keys.mT / math.sqrt(d_k)`; the context goes from B h 1 d_v to B (h d_v), and through W_o."
+    ),
+)
+
+
+def _of_the_token(x, W_q, W_k, W_v, h):
+    """Query, key and value of the new token, (B, h, 1, d) each."""
+    return [rearrange(x @ W.mT, "B (h d) -> B h 1 d", h=h) for W in (W_q, W_k, W_v)]
+
+
+def _grown(x, keys, values, W_q, W_k, W_v):
+    """The query, and keys and values with the new token behind."""
+    q, k, v = _of_the_token(x, W_q, W_k, W_v, keys.shape[1])
+    return q, torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+
+
+def _heads(q, keys, values, scale=None, mask=None):
+    """What all heads give, (B, h, 1, d_v)."""
+    return attend(q @ keys.mT / (math.sqrt(keys.shape[-1]) if scale is None else scale), values, mask).context
+
+
+def _out(q, keys, values, W_o, scale=None, mask=None):
+    return _heads(q, keys, values, scale, mask).flatten(1) @ W_o.mT
+
+
+def looks_only_at_the_past(x, keys, values, W_q, W_k, W_v, W_o):
+    """You attend first and append afterwards. Your new token sees the past and not itself, and the very first token sees
+    nothing at all; in causal attention each token looks at itself too."""
+    q, *cache = _grown(x, keys, values, W_q, W_k, W_v)
+    return CachedStep(_out(q, keys, values, W_o), *cache)
+
+
+def puts_the_new_token_in_front(x, keys, values, W_q, W_k, W_v, W_o):
+    """You put the new key and value in front of the past. Attention does not notice, for it knows no order; but your cache now
+    runs backwards, and whoever reads it takes the newest token for the oldest."""
+    q, k, v = _of_the_token(x, W_q, W_k, W_v, keys.shape[1])
+    keys, values = torch.cat([k, keys], dim=2), torch.cat([v, values], dim=2)
+    return CachedStep(_out(q, keys, values, W_o), keys, values)
+
+
+def forgets_the_scale(x, keys, values, W_q, W_k, W_v, W_o):
+    """You do not divide the scores by √d_k. Your weights are then sharper than those the model was trained with, and one step
+    no longer gives what attention over the whole text gives."""
+    q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
+    return CachedStep(_out(q, keys, values, W_o, scale=1.0), keys, values)
+
+
+def scales_by_all_heads_together(x, keys, values, W_q, W_k, W_v, W_o):
+    """You divide by the root of h · d_k, the width of all heads together. Each head's dot product has only d_k terms, so your
+    scores are too small and your weights too even; a single head hides this."""
+    q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
+    return CachedStep(_out(q, keys, values, W_o, scale=math.sqrt(W_k.shape[0])), keys, values)
+
+
+def parts_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
+    """You part the projections as if the features of all heads lay interleaved. Each head owns rows that stand next to each
+    other; yours takes one from every head, and its query does not fit the keys in the cache."""
+    interleaved = (rearrange(W, "(d h) d_in -> (h d) d_in", h=keys.shape[1]) for W in (W_q, W_k, W_v))
+    q, keys, values = _grown(x, keys, values, *interleaved)
+    return CachedStep(_out(q, keys, values, W_o), keys, values)
+
+
+def joins_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
+    """You join the heads feature by feature, the first of every head, then the second. W_o expects one head behind the other,
+    so its columns meet features that are not theirs."""
+    q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
+    context = _heads(q, keys, values)
+    return CachedStep(rearrange(context, "B h 1 d_v -> B (d_v h)") @ W_o.mT, keys, values)
+
+
+def returns_the_old_cache(x, keys, values, W_q, W_k, W_v, W_o):
+    """You give the cache back as it came in. Your output is right this once, but the next token will not find this one: the
+    new key and value must stand in what you return."""
+    return CachedStep(_out(*_grown(x, keys, values, W_q, W_k, W_v), W_o), keys, values)
+
+
+def stores_the_query_as_key(x, keys, values, W_q, W_k, W_v, W_o):
+    """You put the new token's query into the cache, where its key belongs. Both have the same size, so nothing fails; but what
+    a token looks for is not what it offers to others."""
+    q, keys, values = _grown(x, keys, values, W_q, W_q, W_v)
+    return CachedStep(_out(q, keys, values, W_o), keys, values)
+
+
+def overwrites_the_last_place(x, keys, values, W_q, W_k, W_v, W_o):
+    """You write the new key and value over the newest ones of the past, in the caller's own tensors. A token is lost with each
+    step and the cache never grows; at the start it has no place to write to."""
+    q, k, v = _of_the_token(x, W_q, W_k, W_v, keys.shape[1])
+    with torch.no_grad():
+        keys[:, :, -1:], values[:, :, -1:] = k, v
+    return CachedStep(_out(q, keys, values, W_o), keys, values)
+
+
+def masks_as_if_it_stood_first(x, keys, values, W_q, W_k, W_v, W_o):
+    """You add a causal mask of one row, the first of the triangle: it lets your query see the oldest key alone. The new token
+    is the last one; all keys are in its past, and no mask is needed."""
+    q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
+    causal = torch.ones(1, keys.shape[2], dtype=torch.bool).tril()
+    return CachedStep(_out(q, keys, values, W_o, mask=causal), keys, values)
+
+
+def head_by_head(x, keys, values, W_q, W_k, W_v, W_o):
+    """A loop over the heads, each with its rows of the weights and its columns of W_o; their outputs are added."""
+    d_k, d_v, output, all_keys, all_values = keys.shape[-1], values.shape[-1], 0.0, [], []
+    for i in range(keys.shape[1]):
+        of_k, of_v = slice(i * d_k, (i + 1) * d_k), slice(i * d_v, (i + 1) * d_v)
+        head_keys = torch.cat([keys[:, i], F.linear(x, W_k[of_k])[:, None]], dim=1)
+        head_values = torch.cat([values[:, i], F.linear(x, W_v[of_v])[:, None]], dim=1)
+        weights = ((head_keys @ F.linear(x, W_q[of_k])[:, :, None]) * d_k**-0.5).softmax(1)
+        output = output + F.linear((weights * head_values).sum(1), W_o[:, of_v])
+        all_keys.append(head_keys)
+        all_values.append(head_values)
+    return output, torch.stack(all_keys, 1), torch.stack(all_values, 1)
+
+
+def in_einsum(x, keys, values, W_q, W_k, W_v, W_o):
+    """Weights with an axis for the heads, every product an einsum, the softmax written out."""
+    W_q, W_k, W_v = (rearrange(W, "(h d) d_in -> h d d_in", h=keys.shape[1]) for W in (W_q, W_k, W_v))
+    q, k, v = (torch.einsum("bi,hdi->bhd", x, W) for W in (W_q, W_k, W_v))
+    keys, values = torch.cat((keys, k.unsqueeze(2)), 2), torch.cat((values, v.unsqueeze(2)), 2)
+    scores = torch.einsum("bhd,bhtd->bht", q / keys.shape[-1] ** 0.5, keys)
+    shares = (scores - scores.amax(-1, keepdim=True)).exp()
+    context = torch.einsum("bht,bhtd->bhd", shares / shares.sum(-1, keepdim=True), values)
+    return torch.einsum("bhd,ohd->bo", context, rearrange(W_o, "o (h d) -> o h d", h=keys.shape[1])), keys, values
+
+
+def fused_on_a_padded_cache(x, keys, values, W_q, W_k, W_v, W_o):
+    """The cache made one longer by padding, the new token written there, and torch's fused attention."""
+    q, k, v = ((x @ W.mT).unflatten(-1, (keys.shape[1], -1)).unsqueeze(2) for W in (W_q, W_k, W_v))
+    keys, values = F.pad(keys, (0, 0, 0, 1)), F.pad(values, (0, 0, 0, 1))
+    keys[:, :, -1:], values[:, :, -1:] = k, v
+    return F.scaled_dot_product_attention(q, keys, values).flatten(1) @ W_o.mT, keys, values
+
+
+WRONG = (
+    looks_only_at_the_past,
+    puts_the_new_token_in_front,
+    forgets_the_scale,
+    scales_by_all_heads_together,
+    parts_the_heads_the_wrong_way,
+    joins_the_heads_the_wrong_way,
+    returns_the_old_cache,
+    stores_the_query_as_key,
+    overwrites_the_last_place,
+    masks_as_if_it_stood_first,
+)
+RIGHT = (head_by_head, in_einsum, fused_on_a_padded_cache)
+
+
+def _step(draw: Draw, B: int, T: int, h: int = 3) -> Call:
+    """A past of T tokens and one more, all sizes different, scores large enough that the scale matters."""
+    d_k, d_v, d_in, d_model = (size + (size == h) for size in draw.sizes(4))
+    sizes = ((h * d_k, d_in), (h * d_k, d_in), (h * d_v, d_in), (d_model, h * d_v))
+    W = [draw.normal(*size, scale=0.7) for size in sizes]
+    return draw.normal(B, d_in), draw.normal(B, h, T, d_k), draw.normal(B, h, T, d_v), *W
+
+
+exercise = Exercise(
+    id="07.4",
+    title="One step with a cache",
+    reference=cached_step,
+    properties=(
+        runs_on(lambda draw: [_step(draw, 2, 5)]),
+        has_shape("An output, and caches one token longer.", lambda draw: [_step(draw, 2, 5), _step(draw, 1, 0)]),
+        Property(
+            "keys", "The new key stands behind the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(1), points=2
+        ),
+        Property("values", "The new value stands behind the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(2)),
+        Property(
+            "first",
+            "The first token of a text sees itself alone.",
+            lambda draw: [_step(draw, 2, 0)],
+            right_result(0),
+        ),
+        Property(
+            "one head",
+            "With one head, the new token attends to the past and to itself, scaled by √d_k.",
+            lambda draw: [_step(draw, 1, 5, h=1)],
+            right_result(0),
+            points=2,
+            needs=("first",),
+        ),
+        Property(
+            "output",
+            "The output is the last row of causal multi-head attention over the whole text.",
+            lambda draw: [_step(draw, 1, 5), _step(draw, 1, 7, h=5)],
+            right_result(0),
+            points=2,
+            needs=("one head",),
+        ),
+        Property(
+            "batch", "Each text has a past of its own.", lambda draw: [_step(draw, 3, 5)], needs=("keys", "values", "output")
+        ),
+        has_gradient(lambda draw: [_step(draw, 2, 5), _step(draw, 2, 0)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_step(draw, 2, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,249 @@
+"""Exercise 07.6, few_shot_prompt: what students answer, wrong and right."""
+
+from itertools import accumulate
+
+from course_lib.generation import few_shot_prompt
+from course_tools.checks.comparisons import Miss, same_shapes
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.outcome import Outcome
+
+HINTS = (
+    "Write the prompt of the example out and mark every space and line break. What stands last? And first, without a task?",
+    "Make three parts: the task and its line break, or nothing; each shot as two lines; the question. Only shots are left out.",
+    "While there are shots and the prompt is longer than `room`, drop the first (`solved[1:]`); 0 is a limit too, None is not.",
+)
+
+
+def _parts(shots, question, names, task):
+    """What stands before the shots, the shots, and what stands behind them."""
+    solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
+    return f"{task}\n" if task else "", solved, f"{names[0]}: {question}\n{names[1]}:"
+
+
+def _shortened(before, solved, behind, room, left=slice(1, None)):
+    """Leave out the oldest until all fits; `left` are those that stay each time."""
+    while solved and room is not None and len(before + "".join(solved) + behind) > room:
+        solved = solved[left]
+    return before + "".join(solved) + behind
+
+
+def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="", room=None):
+    """Your prompt ends with a space behind the last colon. Most vocabularies hold words with the space before them, so the
+    model must now go on from a lone space, which no text has at this place; end with the colon."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, solved, behind + " ", room)
+
+
+def ends_with_a_line_break(shots, question, names=("Input", "Output"), task="", room=None):
+    """You close the last line too, but the answer belongs on it, behind the colon, as in the examples: end with the colon."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, solved, behind + "\n", room)
+
+
+def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output"), task="", room=None):
+    """You write what is given and the answers right behind their colons. A space stands between, everywhere but at the end."""
+    whole = [(f"{names[0]}:{given}\n", f"{names[1]}:{answer}\n") for given, answer in shots]
+    return _shortened(f"{task}\n" if task else "", [*map("".join, whole)], f"{names[0]}:{question}\n{names[1]}:", room)
+
+
+def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="", room=None):
+    """You write the line break of the task even where there is no task. Your prompt then begins with an empty line, which
+    says nothing and takes up room."""
+    _, solved, behind = _parts(shots, question, names, task)
+    return _shortened(f"{task}\n", solved, behind, room)
+
+
+def parts_the_shots_by_empty_lines(shots, question, names=("Input", "Output"), task="", room=None):
+    """You put an empty line behind each shot. It may look tidy, but the form that was asked for has none: each shot is two
+    lines, and the next follows at once."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, [shot + "\n" for shot in solved], behind, room)
+
+
+def always_says_input_and_output(shots, question, names=("Input", "Output"), task="", room=None):
+    """You write "Input" and "Output" whatever `names` says. These two only stand there by default: words such as "English" and
+    "French" tell the model a good deal."""
+    return _shortened(*_parts(shots, question, ("Input", "Output"), task), room)
+
+
+def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", room=None):
+    """You make room by leaving out the last shots. Those stand nearest to the question and stay; it is the oldest, at the
+    front of the list, that go first."""
+    return _shortened(*_parts(shots, question, names, task), room, slice(-1))
+
+
+def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
+    """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the limit
+    is for the whole prompt, its open end included."""
+    before, solved, behind = _parts(shots, question, names, task)
+    return _shortened(before, solved, "", room) + behind
+
+
+def never_fills_the_room(shots, question, names=("Input", "Output"), task="", room=None):
+    """You leave out a shot even where the prompt is exactly `room` characters long. That many it may have: a prompt that fills
+    the room still fits."""
+    return _shortened(*_parts(shots, question, names, task), None if room is None else room - 1)
+
+
+def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", room=None):
+    """You cut the finished prompt off at the front. The task goes first, then a shot is cut in two, and at last the question;
+    shots are left out whole, and task and question stay in any case."""
+    before, solved, behind = _parts(shots, question, names, task)
+    prompt = before + "".join(solved) + behind
+    return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
+
+
+def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
+    """You pass over a shot that does not fit and go on with older ones that do. Your shots then have a gap among them; if one
+    does not fit, all that are older than it go too."""
+    before, solved, behind = _parts(shots, question, names, task)
+    middle = ""
+    for shot in reversed(solved):
+        if room is None or len(before + shot + middle + behind) <= room:
+            middle = shot + middle
+    return before + middle + behind
+
+
+def takes_no_room_for_no_limit(shots, question, names=("Input", "Output"), task="", room=None):
+    """You ask whether `room` is true. None is not, but neither is 0: with no room at all your prompt has every shot, where it
+    should have none."""
+    return _shortened(*_parts(shots, question, names, task), room or None)
+
+
+def takes_shots_off_the_list(shots, question, names=("Input", "Output"), task="", room=None):
+    """You remove the oldest shots from the list that was handed to you. It belongs to whoever called, and has fewer shots for
+    the next question; a tuple cannot be shortened at all."""
+    while shots and room is not None and len("".join(map("".join, _parts(shots, question, names, task)))) > room:
+        shots.pop(0)
+    return "".join(map("".join, _parts(shots, question, names, task)))
+
+
+def from_the_newest_backwards(shots, question, names=("Input", "Output"), task="", room=None):
+    """Begins with the bare question and puts shot after shot before it, the newest first, until one is too much."""
+    head, prompt = task + "\n" * bool(task), f"{names[0]}: {question}\n{names[1]}:"
+    for given, answer in reversed(shots):
+        longer = f"{names[0]}: {given}\n{names[1]}: {answer}\n{prompt}"
+        if room is not None and len(head) + len(longer) > room:
+            break
+        prompt = longer
+    return head + prompt
+
+
+def line_by_line(shots, question, names=("Input", "Output"), task="", room=None):
+    """A list of lines joined at the end, and a new attempt with every number of shots left out."""
+    for first in range(len(shots) + 1):
+        lines = [f"{name}: {text}" for shot in shots[first:] for name, text in zip(names, shot, strict=True)]
+        prompt = "\n".join([task] * bool(task) + lines + [names[0] + ": " + question, names[1] + ":"])
+        if room is None or len(prompt) <= room:
+            return prompt
+    return prompt
+
+
+def by_lengths_alone(shots, question, names=("Input", "Output"), task="", room=None):
+    """Sums of the lengths from the newest shot on say how many fit, before any string is joined."""
+    solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
+    ends = [task + "\n"] * (task != ""), [f"{names[0]}: {question}\n{names[1]}:"]
+    taken = sum(map(len, ends[0] + ends[1]))
+    n = len(solved) if room is None else sum(taken + s <= room for s in accumulate(map(len, reversed(solved))))
+    return "".join(ends[0] + solved[len(solved) - n :] + ends[1])
+
+
+WRONG = (
+    leaves_a_space_at_the_end,
+    ends_with_a_line_break,
+    leaves_no_space_behind_the_colons,
+    begins_with_an_empty_line,
+    parts_the_shots_by_empty_lines,
+    always_says_input_and_output,
+    leaves_out_the_newest,
+    forgets_the_question_in_the_count,
+    never_fills_the_room,
+    cuts_through_a_shot,
+    jumps_over_a_long_shot,
+    takes_no_room_for_no_limit,
+    takes_shots_off_the_list,
+)
+RIGHT = (from_the_newest_backwards, line_by_line, by_lengths_alone)
+
+WORDS = ("otter", "mint", "plush giraffe", "cheese", "sea", "a long word or two", "tea", "snow")
+LONG = ([("a", "b"), ("c", "d" * 50), ("e", "f")], "g", ("In", "Out"), "", 45)
+"""A shot that does not fit, with a short one before it: what is left out is left out from the oldest on."""
+
+
+def _shots(draw: Draw, n: int) -> tuple[list[tuple[str, str]], str]:
+    """Draw n solved examples of different lengths, and a question."""
+    words = [WORDS[i] for i in draw.integers(0, len(WORDS), 2 * n + 1).tolist()]
+    return [(f"{given} {i}", f"{words[n + i]}!") for i, given in enumerate(words[:n])], words[-1]
+
+
+def _rooms(draw: Draw, *more: int, task: str = "") -> list[Call]:
+    """Rooms that hold the last 4, 3, 2, 1 shots and so many characters more, of the dozen that another shot has at least."""
+    (shots, question), names = _shots(draw, 4), ("Word", "Mot")
+    lengths = [len(few_shot_prompt(shots[i:], question, names, task)) for i in range(len(shots))]
+    return [(shots, question, names, task, length + m) for length in lengths for m in more]
+
+
+def _same_but_for_the_ends(expected: Outcome, got: Outcome) -> Miss | None:
+    """Hold where the text is right but for spaces and line breaks before and behind it."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    want, have = expected.results[0], got.results[0]
+    return None if want == have.strip() else Miss("The result is wrong.", f"Expected {want!r}, got {have!r}.")
+
+
+exercise = Exercise(
+    id="07.6",
+    title="A prompt with examples",
+    reference=few_shot_prompt,
+    properties=(
+        runs_on(lambda draw: [_shots(draw, 2)]),
+        has_shape("One text.", lambda draw: [_shots(draw, 2)]),
+        Property("zero-shot", "Without examples, the question stands alone, and open.", lambda draw: [([], "3"), ((), "tea")]),
+        Property(
+            "few-shot",
+            "Each example is two lines; the next one follows at once, in the order given.",
+            lambda draw: [_shots(draw, 1), _shots(draw, 3)],
+            _same_but_for_the_ends,
+            points=2,
+        ),
+        Property(
+            "names",
+            "What is given and what is answered go by their names.",
+            lambda draw: [(*_shots(draw, 2), ("English", "French"))],
+            _same_but_for_the_ends,
+            needs=("few-shot",),
+        ),
+        Property(
+            "task",
+            "A task stands first, on a line of its own.",
+            lambda draw: [(*_shots(draw, 2), ("Input", "Output"), "Translate."), ([], "tea", ("Input", "Output"), "Answer.")],
+            _same_but_for_the_ends,
+            needs=("few-shot",),
+        ),
+        Property(
+            "newest",
+            "Where not all fit, the newest examples stay, whole.",
+            lambda draw: [*_rooms(draw, 5), LONG],
+            _same_but_for_the_ends,
+            points=3,
+            needs=("names",),
+        ),
+        Property(
+            "fills",
+            "A prompt of exactly `room` characters fits, one more does not.",
+            lambda draw: _rooms(draw, -1, 0, 1, task="Translate."),
+            points=2,
+            needs=("zero-shot", "task", "newest"),
+        ),
+        Property(
+            "stays",
+            "Task and question stay in any case.",
+            lambda draw: [*_rooms(draw, 5, task="Translate."), (*_shots(draw, 2), ("Q", "A"), "Answer.", 0)],
+            needs=("zero-shot", "task", "newest"),
+        ),
+        leaves_inputs(lambda draw: [(*_shots(draw, 3), ("Q", "A"), "", 30)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

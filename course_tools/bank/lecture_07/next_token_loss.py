@@ -1,0 +1,227 @@
+"""Exercise 07.1, next_token_loss: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.losses import next_token_loss
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Write down a text of four tokens, and below each token what the model has read there and which token it is asked "
+        "for. Which logits speak about nothing? Which token is never asked for? And which of the two does `counts` mark?"
+    ),
+    (
+        "Cut the last position off the logits and the first off the tokens and off `counts`, before anything is flattened. "
+        "Then throw away the places that are not asked for, and average over all that are left in the batch at once."
+    ),
+    (
+        "A bool tensor (B, T - 1) as an index picks logits (N, n_tokens) and tokens (N,) at the same N places; "
+        "`F.cross_entropy` of these two is the mean. Without `counts`, flatten the first two axes instead."
+    ),
+)
+
+
+def asks_for_the_token_just_read(logits, tokens, counts=None):
+    """You compare each position with the token that stands there. The model has just read it and need only repeat it: your
+    loss falls quickly, and nothing is learnt about what comes next."""
+    if counts is None:
+        return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+    return F.cross_entropy(logits[counts], tokens[counts])
+
+
+def asks_for_the_token_before(logits, tokens, counts=None):
+    """You shift by one to the wrong side: each position is asked for the token before the one it has just read. That token
+    is in the model's past; it is the next one that it should foretell."""
+    predictions, targets = logits[:, 1:], tokens[:, :-1]
+    if counts is None:
+        return F.cross_entropy(predictions.mT, targets)
+    return F.cross_entropy(predictions[counts[:, :-1]], targets[counts[:, :-1]])
+
+
+def shifts_after_flattening(logits, tokens, counts=None):
+    """You join all rows of the batch into one long text and shift then. The end of each text is now asked for the first token
+    of the next one, which has nothing to do with it; one text alone hides this."""
+    predictions, targets = logits.flatten(0, 1)[:-1], tokens.flatten()[1:]
+    if counts is not None:
+        asked = counts.flatten()[1:]
+        predictions, targets = predictions[asked], targets[asked]
+    return F.cross_entropy(predictions, targets)
+
+
+def takes_counts_from_the_reader(logits, tokens, counts=None):
+    """You look up `counts` at the token that is read, one place too early. It says of each token whether *it* is asked for:
+    yours leaves out the first word behind a prompt, and still asks for the first padding."""
+    predictions, targets = logits[:, :-1], tokens[:, 1:]
+    if counts is None:
+        return F.cross_entropy(predictions.mT, targets)
+    return F.cross_entropy(predictions[counts[:, :-1]], targets[counts[:, :-1]])
+
+
+def asks_for_every_token(logits, tokens, counts=None):
+    """You never use `counts`. Padding and prompt are asked for like everything else, so the model is paid for saying padding
+    after padding, and the loss depends on how far the batch is padded."""
+    return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:])
+
+
+def takes_counts_for_padding(logits, tokens, counts=None):
+    """You leave out the tokens at which `counts` is True, as if it marked the padding. True means that a token counts; you
+    average over just those that do not."""
+    predictions, targets = logits[:, :-1], tokens[:, 1:]
+    if counts is None:
+        return F.cross_entropy(predictions.mT, targets)
+    return F.cross_entropy(predictions[~counts[:, 1:]], targets[~counts[:, 1:]])
+
+
+def divides_by_all_places(logits, tokens, counts=None):
+    """You set the loss of a token that does not count to 0 and divide by the number of all places. Nothing is added there,
+    but it is still counted: the more padding a batch has, the better it looks."""
+    losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
+    return losses.mean() if counts is None else losses.where(counts[:, 1:], 0.0).mean()
+
+
+def averages_the_averages(logits, tokens, counts=None):
+    """You average each text first, and then these averages. A token of a text in which few are asked for weighs more than
+    one of a text in which many are; every token asked for should weigh the same."""
+    losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
+    asked = torch.ones_like(tokens[:, 1:]) if counts is None else counts[:, 1:]
+    return ((losses * asked).sum(1) / asked.sum(1)).mean()
+
+
+def adds_the_losses_up(logits, tokens, counts=None):
+    """You add the losses of all tokens and do not divide. Your number grows with the batch and with the length of its texts,
+    and so does each step of training; asked for is the loss of one token."""
+    losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
+    return losses.sum() if counts is None else losses[counts[:, 1:]].sum()
+
+
+def takes_the_softmax_twice(logits, tokens, counts=None):
+    """You make probabilities of the logits before the cross-entropy, which begins with a softmax of its own. Its second
+    softmax sees only numbers from 0 to 1, so that even a perfect model keeps a large loss."""
+    predictions, targets = logits[:, :-1].softmax(-1), tokens[:, 1:]
+    if counts is None:
+        return F.cross_entropy(predictions.flatten(0, 1), targets.flatten())
+    return F.cross_entropy(predictions[counts[:, 1:]], targets[counts[:, 1:]])
+
+
+def reshapes_to_move_the_classes(logits, tokens, counts=None):
+    """You bring the vocabulary to axis 1 by a reshape. That keeps the numbers in their order and cuts them up anew, so that
+    logits of different words and positions are mixed; to exchange two axes, transpose."""
+    predictions = logits[:, :-1]
+    B, T, n_tokens = predictions.shape
+    losses = F.cross_entropy(predictions.reshape(B, n_tokens, T), tokens[:, 1:], reduction="none")
+    return losses.mean() if counts is None else losses[counts[:, 1:]].mean()
+
+
+def calls_nothing_perfect(logits, tokens, counts=None):
+    """You return 0 where no token is asked for, perhaps to avoid a division by 0. A loss of 0 says that the model foretold
+    everything; a mean of nothing is not known, and NaN says so."""
+    losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
+    asked = torch.ones_like(losses, dtype=torch.bool) if counts is None else counts[:, 1:]
+    return losses[asked].sum() / asked.sum().clamp(min=1)
+
+
+def by_ignored_targets(logits, tokens, counts=None):
+    """Tokens that do not count replaced by the index that the cross-entropy ignores; the vocabulary on axis 1."""
+    targets = tokens[:, 1:]
+    if counts is not None:
+        targets = targets.masked_fill(~counts[:, 1:], -100)
+    return F.cross_entropy(logits[:, :-1].mT, targets)
+
+
+def by_the_places_that_count(logits, tokens, counts=None):
+    """The places (b, t) that are asked for as lists of indices, the log-softmax looked up there."""
+    asked = torch.ones_like(tokens, dtype=torch.bool) if counts is None else counts
+    b, t = asked[:, 1:].nonzero(as_tuple=True)
+    return -logits[b, t].log_softmax(-1)[torch.arange(len(b)), tokens[b, t + 1]].mean()
+
+
+def token_by_token(logits, tokens, counts=None):
+    """Two loops, logsumexp minus the logit of the next token, the sum divided by the number of terms."""
+    total, n = logits[:0].sum(), 0
+    for b, text in enumerate(tokens.tolist()):
+        for t, token in enumerate(text[1:]):
+            if counts is None or counts[b, t + 1]:
+                total = total + logits[b, t].logsumexp(-1) - logits[b, t, token]
+                n += 1
+    return total / n
+
+
+def in_double_precision(logits, tokens, counts=None):
+    """In float64: all log-probabilities, that of each next token gathered, and the mean of those that count."""
+    log_p = logits[:, :-1].double().log_softmax(-1)
+    picked = log_p.gather(2, tokens[:, 1:].unsqueeze(2)).squeeze(2)
+    return -(picked if counts is None else picked[counts[:, 1:]]).mean()
+
+
+WRONG = (
+    asks_for_the_token_just_read,
+    asks_for_the_token_before,
+    shifts_after_flattening,
+    takes_counts_from_the_reader,
+    asks_for_every_token,
+    takes_counts_for_padding,
+    divides_by_all_places,
+    averages_the_averages,
+    adds_the_losses_up,
+    takes_the_softmax_twice,
+    reshapes_to_move_the_classes,
+    calls_nothing_perfect,
+)
+RIGHT = (by_ignored_targets, by_the_places_that_count, token_by_token, in_double_precision)
+
+
+def _texts(draw: Draw, B: int, T: int, n_tokens: int = 7) -> Call:
+    """Texts of which every token but the first is asked for."""
+    return draw.normal(B, T, n_tokens, scale=2.0), draw.integers(0, n_tokens, B, T)
+
+
+def _asked(draw: Draw, rows: list[str], n_tokens: int = 7) -> Call:
+    """Texts of which a part is asked for: a row for each text, x where a token counts."""
+    counts = torch.tensor([[sign == "x" for sign in row] for row in rows])
+    return *_texts(draw, *counts.shape, n_tokens), counts
+
+
+def _sure(draw: Draw) -> list[Call]:
+    logits, tokens = _texts(draw, 2, 5)
+    return [(logits * 100.0, tokens)]
+
+
+exercise = Exercise(
+    id="07.1",
+    title="The next-token loss",
+    reference=next_token_loss,
+    properties=(
+        runs_on(lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])]),
+        has_shape("One number.", lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])]),
+        Property("one token", "One prediction costs minus the log of its probability.", lambda draw: [_texts(draw, 1, 2)]),
+        Property(
+            "shift",
+            "The logits at t are about the token at t + 1.",
+            lambda draw: [_texts(draw, 1, 5)],
+            points=2,
+            needs=("one token",),
+        ),
+        Property("mean", "The loss is the mean over the batch's tokens.", lambda draw: [_texts(draw, 3, 5)], needs=("shift",)),
+        Property(
+            "counts",
+            "A token that does not count is not asked for, and the others are.",
+            lambda draw: [_asked(draw, ["..xx."]), _asked(draw, ["x...x"])],
+            points=2,
+            needs=("shift",),
+        ),
+        Property(
+            "same weight",
+            "Every token asked for weighs the same, whichever text it stands in.",
+            lambda draw: [_asked(draw, ["xxxxxxx", "..x....", ".xx...x"])],
+            needs=("mean", "counts"),
+        ),
+        Property("nothing", "The mean of nothing is NaN.", lambda draw: [_asked(draw, ["x...", "...."])], needs=("counts",)),
+        Property("sure", "A model that is sure and wrong pays a large, finite price.", _sure, needs=("mean",)),
+        has_gradient(lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])], needs=("same weight",)),
+        leaves_inputs(lambda draw: [_asked(draw, ["x.xx.", "..xx."])]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

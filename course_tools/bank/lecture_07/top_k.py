@@ -1,0 +1,228 @@
+"""Exercise 07.2, top_k: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.generation import top_k
+from course_tools.checks.comparisons import Miss, same_shapes
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.outcome import Outcome
+
+HINTS = (
+    (
+        "Take the logits 2, 5, 1, 3 and k = 2 and write the result down by hand. Which number must stand at the words that "
+        "are out, so that a softmax gives them exactly 0? And what should happen when k is 9?"
+    ),
+    (
+        "`torch.topk` over the last axis gives, row by row, the k largest values and the places they came from; k must not be "
+        "more than there are words. Begin with a tensor in which every word is out, and let the k back in at their places."
+    ),
+    (
+        "With the values and indices of `logits.topk(min(k, n), dim=-1)`, take a `full_like` of -inf and `scatter` the values "
+        "into it along the last axis, at the indices."
+    ),
+)
+
+
+def _kept(logits, n):
+    """Keep the n largest of each row."""
+    best = logits.topk(n, dim=-1)
+    return torch.full_like(logits, -torch.inf).scatter(-1, best.indices, best.values)
+
+
+def gives_probabilities(logits, k):
+    """You finish with a softmax. Asked for are logits, so that a temperature or the nucleus can still come behind; who then
+    takes the softmax once more gets probabilities that are much too even."""
+    return _kept(logits, min(k, logits.shape[-1])).softmax(-1)
+
+
+def normalises_what_is_left(logits, k):
+    """You take the log-softmax of what is left, so that the kept words sum to 1. The k largest logits should stay just as they
+    are: the softmax of whoever draws a word will do this."""
+    return _kept(logits, min(k, logits.shape[-1])).log_softmax(-1)
+
+
+def sets_the_others_to_zero(logits, k):
+    """You set the other logits to 0. A logit of 0 is a word like any other, with exp(0) = 1 before normalising; where the
+    kept logits are negative, your forbidden words are even the likeliest. Only -inf has probability 0."""
+    best = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    return torch.zeros_like(logits).scatter(-1, best.indices, best.values)
+
+
+def takes_a_very_small_logit(logits, k):
+    """You push the others down to -10⁹. That is still a finite logit: they are not taken out, as -inf would do, and who counts
+    the words that are left finds all of them."""
+    best = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    return torch.full_like(logits, -1e9).scatter(-1, best.indices, best.values)
+
+
+def keeps_the_unlikely(logits, k):
+    """You keep the k smallest logits, those of the least likely words, because your order is a rising one. The likeliest words
+    are those with the largest logits."""
+    return logits.masked_fill(logits.argsort(-1).argsort(-1) >= k, -torch.inf)
+
+
+def keeps_one_too_few(logits, k):
+    """You keep only what lies strictly above the k-th largest logit. That leaves k - 1 words, and with k = 1 none at all: the
+    k-th belongs to those that stay."""
+    border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return logits.masked_fill(logits <= border, -torch.inf)
+
+
+def keeps_one_too_many(logits, k):
+    """You compare with the logit at index k of the sorted row. Indices begin at 0, so this is already the first word that
+    should be out, and you keep k + 1."""
+    border = logits.sort(dim=-1, descending=True).values[..., min(k, logits.shape[-1] - 1), None]
+    return logits.masked_fill(logits < border, -torch.inf)
+
+
+def keeps_all_that_are_equal(logits, k):
+    """You keep every logit that is no smaller than the k-th. Where several are equal to it, more than k stay, and with k = 1
+    the choice is no longer greedy; exactly k are asked for, whichever of the equal ones."""
+    border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return logits.masked_fill(logits < border, -torch.inf)
+
+
+def ranks_the_whole_batch(logits, k):
+    """You look for the k largest logits of the whole batch. Then one row keeps several words and another none, and each row
+    depends on its neighbours; every row should keep k of its own."""
+    return _kept(logits.flatten(), min(k, logits.numel())).view_as(logits)
+
+
+def gives_the_k_alone(logits, k):
+    """You return the k largest logits and nothing else. Your row is sorted and k long, so nobody can tell which words these
+    were; the result has a place for every word of the vocabulary."""
+    return logits.topk(min(k, logits.shape[-1]), dim=-1).values
+
+
+def moves_them_to_the_front(logits, k):
+    """You put the k largest logits on the first k places, in falling order. The place of a logit says which word it belongs
+    to, so you have given them to the first words of the vocabulary; they must stay where they were."""
+    k = min(k, logits.shape[-1])
+    out = torch.full_like(logits, -torch.inf)
+    out[..., :k] = logits.topk(k, dim=-1).values
+    return out
+
+
+def asks_for_more_than_there_are(logits, k):
+    """You hand k to the search as it is, and that fails where k is larger than the vocabulary. Who asks for more words than
+    there are gets all of them."""
+    return _kept(logits, k)
+
+
+def overwrites_the_logits(logits, k):
+    """You write -inf into the logits that were handed to you. Whoever called still needs them, to draw again with another k or
+    to compute a loss, and finds them spoilt; fill a new tensor."""
+    ranks = logits.argsort(-1, descending=True).argsort(-1)
+    with torch.no_grad():
+        return logits.masked_fill_(ranks >= k, -torch.inf)
+
+
+def by_rank(logits, k):
+    """The rank of each word in its row by sorting the sorted order, and those of rank below k."""
+    ranks = logits.argsort(dim=-1, descending=True).argsort(dim=-1)
+    return torch.where(ranks < k, logits, -torch.inf)
+
+
+def by_taking_out_the_rest(logits, k):
+    """From the other end: -inf put into a copy at the n - k smallest."""
+    rest = logits.topk(max(logits.shape[-1] - k, 0), dim=-1, largest=False).indices
+    return logits.scatter(-1, rest, -torch.inf)
+
+
+def row_by_row(logits, k):
+    """Python sorts the places of each row by their logits, and the first k are let in."""
+    rows = []
+    for row in logits.reshape(-1, logits.shape[-1]):
+        places = sorted(range(len(row)), key=row.tolist().__getitem__, reverse=True)[:k]
+        rows.append(torch.stack([row[i] if i in places else row.new_tensor(-torch.inf) for i in range(len(row))]))
+    return torch.stack(rows).reshape(logits.shape)
+
+
+def one_after_the_other(logits, k):
+    """k times the likeliest of the words that are not yet kept."""
+    kept = torch.zeros_like(logits, dtype=torch.bool)
+    for _ in range(min(k, logits.shape[-1])):
+        best = logits.masked_fill(kept, -torch.inf).argmax(-1, keepdim=True)
+        kept = kept.scatter(-1, best, True)
+    return logits.masked_fill(~kept, -torch.inf)
+
+
+WRONG = (
+    gives_probabilities,
+    normalises_what_is_left,
+    sets_the_others_to_zero,
+    takes_a_very_small_logit,
+    keeps_the_unlikely,
+    keeps_one_too_few,
+    keeps_one_too_many,
+    keeps_all_that_are_equal,
+    ranks_the_whole_batch,
+    gives_the_k_alone,
+    moves_them_to_the_front,
+    asks_for_more_than_there_are,
+    overwrites_the_logits,
+)
+RIGHT = (by_rank, by_taking_out_the_rest, row_by_row, one_after_the_other)
+
+
+def _logits(draw: Draw, k: int, *batch: int, n: int = 7) -> Call:
+    """Logits on both sides of 0, no two equal."""
+    return draw.normal(*batch, n, scale=3.0), k
+
+
+def _equal(draw: Draw, k: int) -> Call:
+    """Logits of which several are as large as the k-th."""
+    order = draw.uniform(5, 7).argsort(-1)
+    return torch.tensor([2.5, 1.5, 1.5, 1.5, 1.5, -0.5, -3.0])[order], k
+
+
+def _as_many_of_each(expected: Outcome, got: Outcome) -> Miss | None:
+    """Hold where each row has the same logits as it should, at whatever places."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    want, have = (outcome.results[0].sort(dim=-1).values for outcome in (expected, got))
+    return None if torch.equal(want, have) else Miss("The result is wrong.", "A row has more or fewer logits left than k.")
+
+
+exercise = Exercise(
+    id="07.2",
+    title="Top-k",
+    reference=top_k,
+    properties=(
+        runs_on(lambda draw: [_logits(draw, 3, 5)]),
+        has_shape("A logit for each word.", lambda draw: [_logits(draw, 3, 5), _logits(draw, 2)]),
+        Property("greedy", "With k = 1 the likeliest word alone is left.", lambda draw: [_logits(draw, 1)]),
+        Property(
+            "kept",
+            "The k largest logits stay as they are, the others are -inf.",
+            lambda draw: [_logits(draw, 3), _logits(draw, 5, n=11)],
+            points=2,
+            needs=("greedy",),
+        ),
+        Property(
+            "batch",
+            "Each row keeps its own k.",
+            lambda draw: [_logits(draw, 3, 5), _logits(draw, 2, 2, 3)],
+            points=2,
+            needs=("kept",),
+        ),
+        Property(
+            "all",
+            "All words stay where k is as large as the vocabulary, or larger.",
+            lambda draw: [_logits(draw, 7, 2), _logits(draw, 9, 2)],
+            needs=("kept",),
+        ),
+        Property(
+            "equal",
+            "Of equal logits at the border as many stay as make k; which of them is free.",
+            lambda draw: [_equal(draw, 2), _equal(draw, 4)],
+            _as_many_of_each,
+            needs=("batch",),
+        ),
+        has_gradient(lambda draw: [_logits(draw, 3, 5)], needs=("batch",)),
+        leaves_inputs(lambda draw: [_logits(draw, 3, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

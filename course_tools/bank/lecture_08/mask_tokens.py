@@ -1,0 +1,250 @@
+"""Exercise 08.2, corrupt: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.losses import Masked, corrupt
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Follow one word: first it is chosen or not, then a chosen one meets one of three fates. Which of the three tensors of "
+        "chance decides what? And of a chosen word that stays as it is: is the model asked for it?"
+    ),
+    (
+        "`chosen` needs two conditions at once, eligible and `choice` below the rate. Then write down what the text would be "
+        "if every word were chosen, and let it in only where one is."
+    ),
+    (
+        "`torch.where(condition, a, b)` nests: where fate < 0.8 take `mask`, else where fate < 0.9 the replacement, else the "
+        "word. A last `where` with `chosen` puts this beside the untouched words."
+    ),
+)
+
+
+def _fates(tokens, mask, fate, replacements):
+    """What would stand at each place if it were chosen."""
+    return torch.where(fate < 0.8, mask, torch.where(fate < 0.9, replacements, tokens))
+
+
+def always_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You turn every chosen word into [MASK]. Later tasks hold no [MASK], so the model would learn to work only where it sees
+    one; that is why a tenth become another word and a tenth stay."""
+    chosen = eligible & (choice < rate)
+    return Masked(torch.where(chosen, mask, tokens), chosen)
+
+
+def does_not_ask_for_the_words_that_stay(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You take the words that stay out of `chosen`. Your text is right, but the model is asked for these words too: otherwise
+    it would learn that a word it can see is never in question."""
+    chosen = eligible & (choice < rate)
+    return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.9))
+
+
+def asks_only_for_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You call a word chosen only where [MASK] stands. The words that were exchanged or stayed count too: the model shall
+    doubt every word it reads."""
+    chosen = eligible & (choice < rate)
+    return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.8))
+
+
+def takes_out_special_tokens_too(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You never look at `eligible`. Now and then a [CLS], a [SEP] or padding is chosen, which the model can guess without
+    reading; these must stay."""
+    chosen = choice < rate
+    return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
+
+
+def reads_eligible_the_other_way(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You choose among the words that are not eligible. True says that a word may be chosen; yours are just those that must
+    stay."""
+    chosen = ~eligible & (choice < rate)
+    return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
+
+
+def corrupts_the_whole_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You let fate fall on every word, chosen or not. Nine tenths of your text are gone; the 80, 10 and 10 percent are shares
+    of the chosen words only."""
+    chosen = eligible & (choice < rate)
+    return Masked(_fates(tokens, mask, fate, replacements), chosen)
+
+
+def chooses_above_the_rate(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You choose where `choice` lies above the rate. That is most of the text; the share that lies below a rate of 0.15 is
+    15 %."""
+    chosen = eligible & (choice > rate)
+    return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
+
+
+def types_the_rate_in(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You write 0.15 instead of `rate`. It is only the default: whoever asks for another share still gets 15 %."""
+    chosen = eligible & (choice < 0.15)
+    return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
+
+
+def exchanges_replaced_and_kept(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """Your words stay for a fate in 0.8…0.9 and are replaced from 0.9 on. The shares are right, but the two are exchanged: the
+    replacement comes first."""
+    chosen = eligible & (choice < rate)
+    corrupted = torch.where(fate < 0.8, mask, torch.where(fate < 0.9, tokens, replacements))
+    return Masked(torch.where(chosen, corrupted, tokens), chosen)
+
+
+def replaces_over_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You write the masks first and then a replacement wherever fate < 0.9. That condition holds for the masked words too, so
+    no [MASK] is left; ask for 0.8 ≤ fate as well."""
+    chosen = eligible & (choice < rate)
+    corrupted = torch.where(chosen & (fate < 0.8), mask, tokens)
+    return Masked(torch.where(chosen & (fate < 0.9), replacements, corrupted), chosen)
+
+
+def uses_one_draw_for_both(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You look at `choice` again for the fate. A chosen word has a choice below the rate, hence below 0.8, and always becomes
+    [MASK]. The fate needs a draw of its own, which does not depend on the first."""
+    chosen = eligible & (choice < rate)
+    return Masked(torch.where(chosen, _fates(tokens, mask, choice, replacements), tokens), chosen)
+
+
+def overwrites_the_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You write into the text that was handed to you. The true words are gone then, and the loss has nothing left to compare
+    with; make a new tensor."""
+    chosen = eligible & (choice < rate)
+    tokens[chosen] = _fates(tokens, mask, fate, replacements)[chosen]
+    return Masked(tokens, chosen)
+
+
+def by_writing_into_a_copy(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """A clone, and two masked assignments."""
+    text, asked = tokens.clone(), torch.logical_and(eligible, choice.lt(rate))
+    exchanged = asked & (fate >= 0.8) & (fate < 0.9)
+    text[asked & (fate < 0.8)] = mask
+    text[exchanged] = replacements[exchanged]
+    return text, asked
+
+
+def word_by_word(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """Two loops in Python, one decision after the other."""
+    text, asked = torch.empty_like(tokens), torch.empty_like(eligible)
+    for b in range(tokens.shape[0]):
+        for t in range(tokens.shape[1]):
+            asked[b, t] = bool(eligible[b, t]) and bool(choice[b, t] < rate)
+            text[b, t] = tokens[b, t]
+            if asked[b, t] and fate[b, t] < 0.8:
+                text[b, t] = mask
+            elif asked[b, t] and fate[b, t] < 0.9:
+                text[b, t] = replacements[b, t]
+    return [text, asked]
+
+
+def at_the_chosen_places(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """The chosen words as one long row, their fates looked up among three candidates, and scattered back."""
+    asked = (choice < rate).masked_fill(~eligible, False)
+    words = tokens[asked]
+    candidates = torch.stack([torch.full_like(words, mask), replacements[asked], words])
+    which = (fate[asked] >= 0.8).long() + (fate[asked] >= 0.9).long()
+    return Masked(tokens.masked_scatter(asked, candidates.gather(0, which[None])[0]), asked)
+
+
+WRONG = (
+    always_masks,
+    does_not_ask_for_the_words_that_stay,
+    asks_only_for_the_masks,
+    takes_out_special_tokens_too,
+    reads_eligible_the_other_way,
+    corrupts_the_whole_text,
+    chooses_above_the_rate,
+    types_the_rate_in,
+    exchanges_replaced_and_kept,
+    replaces_over_the_masks,
+    uses_one_draw_for_both,
+    overwrites_the_text,
+)
+RIGHT = (by_writing_into_a_copy, word_by_word, at_the_chosen_places)
+
+
+N_TOKENS = 19
+
+
+def _fate(draw: Draw, kind: str, *shape: int) -> torch.Tensor:
+    """Fates of one kind each: m masked, r replaced, s stays; "?" is any of them, as the shares have it."""
+    low, high = {"m": (0.0, 0.79), "r": (0.81, 0.89), "s": (0.91, 1.0), "?": (0.0, 1.0)}[kind]
+    return low + (high - low) * draw.uniform(*shape)
+
+
+def _called(draw: Draw, kinds: str = "?", B: int = 2, T: int = 7, *rate: float, some: bool = False) -> Call:
+    """A text and a [MASK] that no word is; fates of its rows are of these kinds, in turn; `some` words are not eligible."""
+    eligible = draw.mask(B, T) if some else torch.ones(B, T, dtype=torch.bool)
+    choice = draw.uniform(B, T)
+    if not rate:
+        choice = choice * torch.where(draw.uniform(B, T) < 0.5, 0.14, 1.0)
+    fate = torch.stack([_fate(draw, kinds[b % len(kinds)], T) for b in range(B)])
+    words, others = draw.integers(4, N_TOKENS, B, T), draw.integers(4, N_TOKENS, B, T)
+    return words, eligible, int(draw.integers(0, 4, 1)), choice, fate, others, *rate
+
+
+def _every_fate(draw: Draw) -> list[Call]:
+    return [_called(draw, "mrs", 3, 13), _called(draw, "?", 2, 31)]
+
+
+def _all_chosen(draw: Draw, kind: str) -> list[Call]:
+    """Every word is chosen, and all meet one fate."""
+    calls = []
+    for B, T in ((1, 3), (2, 5)):
+        *text, choice, fate, other = _called(draw, kind, B, T)
+        calls.append((*text, choice * 0.1, fate, other))
+    return calls
+
+
+def _none_chosen(draw: Draw) -> list[Call]:
+    *text, choice, fate, other = _called(draw, "mrs", 3, 5)
+    return [(*text, 0.2 + 0.8 * choice, fate, other)]
+
+
+def _borders(draw: Draw) -> list[Call]:
+    """Draws that lie exactly at the rate, and fates exactly at 0.8."""
+    *text, _, fate, other = _called(draw, "m", 2, 3)
+    at_rate = torch.tensor([[0.25, 0.1, 0.25], [0.2, 0.25, 0.3]], dtype=fate.dtype)
+    return [(*text, at_rate, fate, other, 0.25), (*text, at_rate, torch.full_like(fate, 0.8), other, 0.5)]
+
+
+exercise = Exercise(
+    id="08.2",
+    title="Mask tokens: 15 %, then 80/10/10",
+    reference=corrupt,
+    properties=(
+        runs_on(_every_fate),
+        has_shape("A text and, in True and False, which words were chosen, (B, T) each.", _every_fate),
+        Property("stays", "A word that is not chosen stays as it is.", _none_chosen),
+        Property("chosen", "A word is chosen where its draw lies below the rate.", _every_fate, right_result(1), points=2),
+        Property("masked", "Below 0.8 a chosen word becomes [MASK].", lambda draw: _all_chosen(draw, "m"), right_result(0)),
+        Property("replaced", "From 0.8 to 0.9 it is replaced.", lambda draw: _all_chosen(draw, "r"), right_result(0), 2),
+        Property("kept", "From 0.9 on it stays, and is asked for.", lambda draw: _all_chosen(draw, "s"), needs=("masked",)),
+        Property(
+            "text",
+            "Chosen words meet their fates, all others stay.",
+            _every_fate,
+            right_result(0),
+            points=3,
+            needs=("stays", "masked", "replaced", "kept"),
+        ),
+        Property(
+            "eligible",
+            "A word that is not eligible stays and is never chosen.",
+            lambda draw: [_called(draw, "m", 2, 5, 0.9, some=True), _called(draw, "m", 3, 7, 0.5, some=True)],
+            points=2,
+            needs=("masked",),
+        ),
+        Property(
+            "rate",
+            "The rate says how many are chosen; 0.15 is what it is by default.",
+            lambda draw: [_called(draw, "?", 2, 11, 0.5), _called(draw, "?", 2, 11, 0.02), _called(draw, "m", 3, 13, 1.0)],
+            right_result(1),
+            needs=("chosen",),
+        ),
+        Property("borders", "Exactly at the rate is not chosen; exactly 0.8 is replaced.", _borders, needs=("text",)),
+        leaves_inputs(lambda draw: [*_every_fate(draw), *_all_chosen(draw, "m")]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,234 @@
+"""Exercise 08.5, nsp_pairs: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.losses import SentencePairs, nsp_pairs
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Take the documents (7, 7, 7, 4, 9, 9) and write down which sentences have one behind them. For the pair that begins "
+        "with sentence 4, which sentences may be the stranger, and which of them is number 3?"
+    ),
+    (
+        "First find all `first`, so that coins and picks have a pair each. Of a document with `own` sentences of n, there are "
+        "M = n - own strangers. Those before the document keep their number as their index; what about those behind?"
+    ),
+    (
+        "Per pair, `others = (document != document[i]).nonzero()[:, 0]` lists the strangers in order, so the wanted one is "
+        "`others[min(int(pick * len(others)), len(others) - 1)]`. Without a loop: add `own` to numbers from the start of the "
+        "document on."
+    ),
+)
+
+
+def _number(pick, M):
+    """⌊pick · M⌋, at most M - 1."""
+    return min(int(pick * M), M - 1)
+
+
+def _others(document, i):
+    """The sentences of the other documents."""
+    return (document != document[i]).nonzero()[:, 0].tolist()
+
+
+def _pairs(document, coins, picks, stranger, follows=None, first=None):
+    """True pairs where `follows` says so, else with the sentence that `stranger(i, pick)` finds."""
+    first = (document[1:] == document[:-1]).nonzero()[:, 0] if first is None else first
+    follows = coins < 0.5 if follows is None else follows
+    found = [stranger(i, pick) for i, pick in zip(first.tolist(), picks.tolist(), strict=True)]
+    return SentencePairs(first, torch.where(follows, first + 1, torch.tensor(found, dtype=torch.long)), follows)
+
+
+def _right(document, rounded=int):
+    """Finds the stranger of a pair as it should be."""
+
+    def stranger(i, pick):
+        others = _others(document, i)
+        return others[min(rounded(pick * len(others)), len(others) - 1)]
+
+    return stranger
+
+
+def takes_strangers_from_the_whole_text(document, coins, picks):
+    """You draw the stranger from all sentences. Now and then it comes from the same document, or is the very sentence that
+    follows, and the pair is called false all the same."""
+    return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(document)))
+
+
+def takes_the_number_for_the_index(document, coins, picks):
+    """You count M strangers rightly and then use the number as an index into the text. From the pair's own document on, the
+    two differ: its sentences must be stepped over."""
+    return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(_others(document, i))))
+
+
+def always_steps_over_the_document(document, coins, picks):
+    """You add the size of the own document to every number. Only the strangers behind the document move by that much; those
+    before it keep their number, and with you they are never drawn."""
+
+    def stranger(i, pick):
+        M = len(_others(document, i))
+        return _number(pick, M) + len(document) - M
+
+    return _pairs(document, coins, picks, stranger)
+
+
+def pairs_across_documents(document, coins, picks):
+    """You begin a pair with every sentence from the start on, one for each coin. The last sentence of a document has nothing
+    of its own behind it; your pair reaches into the next one, and the pairs at the end are missing."""
+    return _pairs(document, coins, picks, _right(document), first=torch.arange(len(coins)))
+
+
+def turns_the_coin_round(document, coins, picks):
+    """You take the next sentence where the coin is ½ or more. It is below ½ that the pair is a true one."""
+    return _pairs(document, coins, picks, _right(document), coins >= 0.5)
+
+
+def names_the_false_pairs(document, coins, picks):
+    """You make the right pairs and return True for those with a stranger. `follows` is True where the second sentence really
+    follows the first."""
+    pairs = _pairs(document, coins, picks, _right(document))
+    return pairs._replace(follows=~pairs.follows)
+
+
+def makes_true_pairs_only(document, coins, picks):
+    """You pair every sentence with the next one, whatever the coin says. Without strangers there is nothing to tell apart."""
+    return _pairs(document, coins, picks, lambda i, pick: i + 1)
+
+
+def rounds_to_the_nearest(document, coins, picks):
+    """You round pick · M to the nearest number. The first stranger then has half the chance of the others and the last one
+    more; ⌊ ⌋ rounds down."""
+    return _pairs(document, coins, picks, _right(document, round))
+
+
+def runs_past_the_last_stranger(document, coins, picks):
+    """You take ⌊pick · M⌋ as it is. Where pick is 1 this is M, and the last stranger is number M - 1: there is none of your
+    number."""
+    return _pairs(document, coins, picks, lambda i, pick: _others(document, i)[int(pick * len(_others(document, i)))])
+
+
+def exchanges_the_first_sentence(document, coins, picks):
+    """You put the stranger in front of the pair, in the place of the first sentence. The first one stays; it is what comes
+    second that may be a stranger."""
+    first, stranger, _ = _pairs(document, coins, picks, _right(document), coins < 0)
+    return SentencePairs(torch.where(coins < 0.5, first, stranger), first + 1, coins < 0.5)
+
+
+def pair_by_pair(document, coins, picks):
+    """Python lists and a list of strangers for each pair."""
+    ids, rows = document.tolist(), []
+    for i in (i for i in range(len(ids) - 1) if ids[i] == ids[i + 1]):
+        others = [j for j, other in enumerate(ids) if other != ids[i]]
+        follows = bool(coins[len(rows)] < 0.5)
+        rows.append((i, i + 1 if follows else others[min(int(picks[len(rows)] * len(others)), len(others) - 1)], follows))
+    first, second, follows = zip(*rows, strict=True) if rows else ((), (), ())
+    whole = {"dtype": torch.long}
+    return torch.tensor(first, **whole), torch.tensor(second, **whole), torch.tensor(follows, dtype=torch.bool)
+
+
+def by_a_table_of_strangers(document, coins, picks):
+    """A matrix of pairs and sentences, True for strangers; running counts find the one of the wanted number."""
+    first = torch.where(document.diff() == 0)[0]
+    stranger = document[first][:, None] != document
+    M = stranger.sum(1)
+    number = (picks * M).floor().long().clamp(max=M - 1)
+    wanted = stranger & (stranger.cumsum(1) == number[:, None] + 1)
+    true = coins < 0.5
+    return SentencePairs(first, torch.where(true, first + 1, wanted.long().argmax(1)), true)
+
+
+def by_sorting_strangers_first(document, coins, picks):
+    """A stable sort that puts the own document last, and a look-up in each row."""
+    is_first = torch.cat([document[1:] == document[:-1], torch.zeros(1, dtype=torch.bool)])
+    first = torch.arange(len(document))[is_first]
+    own = document[first, None] == document[None, :]
+    order = own.int().argsort(dim=1, stable=True)
+    M = len(document) - own.sum(1)
+    number = torch.minimum((picks * M).long(), M - 1)
+    second = order.gather(1, number[:, None]).flatten()
+    return first, torch.where(coins >= 0.5, second, first + 1), coins < 0.5
+
+
+WRONG = (
+    takes_strangers_from_the_whole_text,
+    takes_the_number_for_the_index,
+    always_steps_over_the_document,
+    pairs_across_documents,
+    turns_the_coin_round,
+    names_the_false_pairs,
+    makes_true_pairs_only,
+    rounds_to_the_nearest,
+    runs_past_the_last_stranger,
+    exchanges_the_first_sentence,
+)
+RIGHT = (pair_by_pair, by_a_table_of_strangers, by_sorting_strangers_first)
+
+
+def _text(draw: Draw, sizes: list[int], coins: str = "?") -> Call:
+    """Documents of these sizes, their ids in no order; "t" makes a pair true, "f" gives it a stranger, "?" leaves it to chance.
+
+    No pick lies near an edge at which the number of its stranger changes.
+    """
+    ids = (draw.uniform(10 * len(sizes)).argsort()[: len(sizes)] - 5).tolist()
+    document = torch.tensor([id for id, n in zip(ids, sizes, strict=True) for _ in range(n)])
+    own = torch.tensor([n for n in sizes for _ in range(n - 1)])
+    low = {"t": 0.0, "f": 0.5, "?": 0.0}[coins]
+    high = {"t": 0.5, "f": 1.0, "?": 1.0}[coins]
+    M = len(document) - own
+    picks = ((draw.uniform(len(own)) * M).floor() + 0.1 + 0.8 * draw.uniform(len(own))) / M
+    return document, low + (high - low) * 0.98 * draw.uniform(len(own)), picks
+
+
+def _texts(draw: Draw, coins: str = "?") -> list[Call]:
+    return [_text(draw, [3, 2], coins), _text(draw, [5, 1, 3, 7, 2], coins), _text(draw, [2, 1, 1, 11, 3], coins)]
+
+
+def _lasts(draw: Draw) -> list[Call]:
+    """Every pick is 1: the last stranger, which for the last document stands before it."""
+    return [(document, coins, torch.ones_like(picks)) for document, coins, picks in _texts(draw, "f")]
+
+
+def _coin_at_half(draw: Draw) -> list[Call]:
+    document, coins, picks = _text(draw, [3, 5])
+    return [(document, torch.full_like(coins, 0.5), picks), (document, torch.zeros_like(coins), picks)]
+
+
+exercise = Exercise(
+    id="08.5",
+    title="Pairs for next-sentence prediction",
+    reference=nsp_pairs,
+    properties=(
+        runs_on(_texts),
+        has_shape("One number for each pair: first, second, and whether it follows.", _texts),
+        Property(
+            "first", "Every sentence with one of its document behind it begins a pair.", _texts, right_result(0), points=2
+        ),
+        Property("coin", "A pair is true where its coin lies below ½.", _texts, right_result(2)),
+        Property(
+            "true pairs", "The second of a true pair is the next sentence.", lambda draw: _texts(draw, "t"), needs=("first",)
+        ),
+        Property(
+            "strangers",
+            "The second of a false pair is number ⌊pick · M⌋ of the sentences of all other documents.",
+            lambda draw: _texts(draw, "f"),
+            right_result(1),
+            points=3,
+            needs=("first",),
+        ),
+        Property("mixed", "Each pair has its own coin and its own pick.", _texts, needs=("coin", "true pairs", "strangers")),
+        Property("last", "Where the pick is 1, the last stranger comes.", _lasts, needs=("strangers",)),
+        Property("half", "A coin of exactly ½ asks for a stranger.", _coin_at_half, needs=("strangers", "true pairs")),
+        Property(
+            "lone",
+            "A document of one sentence begins no pair, and can be a stranger.",
+            lambda draw: [_text(draw, [1, 3, 1, 1], "f"), _text(draw, [1, 1, 1])],
+            needs=("strangers",),
+        ),
+        leaves_inputs(_texts),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

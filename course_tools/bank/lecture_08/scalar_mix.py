@@ -1,0 +1,187 @@
+"""Exercise 08.1, scalar_mix: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.models import scalar_mix
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Take two layers of one word, (1, 0) and (0, 4), with w = (0, 0) and γ = 3, and work the result out by hand. How many "
+        "numbers does it have, and how much of each layer is in it?"
+    ),
+    (
+        "There is one weight for each layer, the same for all words and all features, and the weights sum to 1 before γ comes "
+        "in. Count the axes from the end: of the layers' axes, the last but one must go."
+    ),
+    (
+        "`w.softmax(0)` is a row of n_layers numbers; `@ layers` multiplies it with the last two axes, (n_layers, d), and "
+        "keeps every axis in front. Multiply what comes out by γ."
+    ),
+)
+
+
+def takes_the_weights_as_they_are(layers, w, gamma):
+    """You weigh the layers by w itself. These numbers may be negative and sum to anything; only their softmax is a mixture,
+    with shares above 0 that sum to 1."""
+    return gamma * (w @ layers)
+
+
+def normalises_without_exp(layers, w, gamma):
+    """You divide w by its sum. Where some w are negative your shares are too, and where they nearly cancel your result
+    explodes; the softmax takes exp first, and no share can leave 0…1."""
+    return gamma * (w / w.sum() @ layers)
+
+
+def takes_a_sigmoid(layers, w, gamma):
+    """You put each weight through a sigmoid of its own. Your shares lie in 0…1, but they do not sum to 1: the layers do not
+    compete, and the sum grows with their number."""
+    return gamma * (w.sigmoid() @ layers)
+
+
+def forgets_gamma(layers, w, gamma):
+    """You leave γ out. The mixture is then never longer than the longest layer; γ lets the task scale it to what its own
+    network expects."""
+    return w.softmax(0) @ layers
+
+
+def puts_gamma_into_the_softmax(layers, w, gamma):
+    """You multiply w by γ before the softmax. There it works as a temperature, which makes the choice of layers sharper or
+    softer; γ should scale the vector that comes out."""
+    return (gamma * w).softmax(0) @ layers
+
+
+def averages_the_layers(layers, w, gamma):
+    """You give every layer the same share and never look at w. Which layers are worth more differs from task to task, and w
+    is how the task learns it."""
+    return gamma * layers.mean(-2)
+
+
+def takes_the_top_layer(layers, w, gamma):
+    """You take the last layer alone. That was done before ELMo; here the lower layers count too, each with its own share."""
+    return gamma * layers[..., -1, :]
+
+
+def takes_the_favourite_layer(layers, w, gamma):
+    """You take only the layer with the largest weight. A hard choice throws the others away and passes no gradient to w; the
+    softmax lets every layer in by its share."""
+    return gamma * layers[..., int(w.argmax()), :]
+
+
+def turns_the_features_into_shares(layers, w, gamma):
+    """You take the softmax of the layers, over the features, and not of w. What the layers say must be mixed unchanged; it is
+    the weights w that are normalised."""
+    return gamma * (w @ layers.softmax(-1))
+
+
+def averages_after_weighing(layers, w, gamma):
+    """You take the mean of the weighed layers. The shares sum to 1 already, so the weighed sum is an average; yours is smaller
+    by a factor of n_layers."""
+    return gamma * (w.softmax(0)[:, None] * layers).mean(-2)
+
+
+def adds_up_the_features(layers, w, gamma):
+    """You sum over the last axis, the features, where the layers should be summed. One number is left for each layer of each
+    word, instead of one vector for each word."""
+    return gamma * (w.softmax(0)[:, None] * layers).sum(-1)
+
+
+def lays_the_layers_side_by_side(layers, w, gamma):
+    """You weigh the layers and join them end to end, n_layers · d features long. The sum in the formula adds them up, and the
+    result is as wide as one layer."""
+    return gamma * (w.softmax(0)[:, None] * layers).flatten(-2)
+
+
+def by_einsum(layers, w, gamma):
+    """One einsum over layers and shares, γ scaling the shares beforehand."""
+    return torch.einsum("...ld,l->...d", layers, gamma * F.softmax(w, dim=0))
+
+
+def layer_by_layer(layers, w, gamma):
+    """exp and sum by hand, largest weight taken off first; a running sum over the layers."""
+    e = torch.exp(w - w.max())
+    mixed = torch.zeros_like(layers[..., 0, :])
+    for j in range(len(w)):
+        mixed = mixed + e[j] * layers[..., j, :]
+    return mixed * gamma / e.sum()
+
+
+def with_the_layers_in_front(layers, w, gamma):
+    """The axis of the layers moved to the front, a tensordot over it, in float64."""
+    shares = w.double().softmax(0)
+    return (gamma.double() * torch.tensordot(shares, layers.double().movedim(-2, 0), dims=1)).to(layers.dtype)
+
+
+def as_one_long_matrix(layers, w, gamma):
+    """All batch axes folded into one and unfolded behind the product with features in front."""
+    flat = layers.reshape(-1, *layers.shape[-2:])
+    return (flat.transpose(1, 2) @ w.softmax(dim=-1) * gamma).reshape(*layers.shape[:-2], layers.shape[-1])
+
+
+WRONG = (
+    takes_the_weights_as_they_are,
+    normalises_without_exp,
+    takes_a_sigmoid,
+    forgets_gamma,
+    puts_gamma_into_the_softmax,
+    averages_the_layers,
+    takes_the_top_layer,
+    takes_the_favourite_layer,
+    turns_the_features_into_shares,
+    averages_after_weighing,
+    adds_up_the_features,
+    lays_the_layers_side_by_side,
+)
+RIGHT = (by_einsum, layer_by_layer, with_the_layers_in_front, as_one_long_matrix)
+
+
+def _layers(draw: Draw, *batch: int, n_layers: int, d: int) -> Call:
+    """Layers of words, weights of either sign and a scale far from 1."""
+    return draw.normal(*batch, n_layers, d), draw.normal(n_layers, scale=1.5), draw.uniform(1)[0] + 1.5
+
+
+def _words(draw: Draw) -> list[Call]:
+    B, T, n_layers, d = draw.sizes(4)
+    return [_layers(draw, B, T, n_layers=n_layers, d=d), _layers(draw, 2, 2, n_layers=3, d=5)]
+
+
+def _one_word(draw: Draw) -> list[Call]:
+    return [_layers(draw, n_layers=2, d=3), _layers(draw, n_layers=5, d=3)]
+
+
+def _plain(draw: Draw) -> list[Call]:
+    """Weights that are all the same, and γ = 1: the mean of the layers, whatever the weights are."""
+    layers, w, gamma = _layers(draw, n_layers=3, d=2)
+    return [(layers, 0 * w, gamma / gamma), (layers, 0 * w + 0.5, gamma / gamma)]
+
+
+def _scaled(draw: Draw) -> list[Call]:
+    layers, w, gamma = _layers(draw, n_layers=3, d=2)
+    return [(layers, 0 * w, gamma)]
+
+
+def _unequal(draw: Draw) -> list[Call]:
+    drawn = [_layers(draw, n_layers=n, d=3) for n in (2, 5)]
+    return [(layers, w, gamma / gamma) for layers, w, gamma in drawn]
+
+
+exercise = Exercise(
+    id="08.1",
+    title="The mixture of layers",
+    reference=scalar_mix,
+    properties=(
+        runs_on(_one_word),
+        has_shape("One vector of d features for each word.", lambda draw: [*_one_word(draw), *_words(draw)]),
+        Property("even", "Weights that are all the same make the plain mean.", _plain),
+        Property("shares", "The layers weigh softmax(w).", _unequal, points=2, needs=("even",)),
+        Property("scale", "γ multiplies the mixture.", _scaled, needs=("even",)),
+        Property("mixture", "γ times the mixture by softmax(w).", _one_word, points=2, needs=("shares", "scale")),
+        Property("batch", "Every word is mixed for itself, by the same shares.", _words, needs=("mixture",)),
+        has_gradient(_words, needs=("batch",)),
+        leaves_inputs(lambda draw: [*_one_word(draw), *_words(draw)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,250 @@
+"""Exercise 08.4, segment_input: what students answer, wrong and right."""
+
+from functools import partial
+
+import torch
+
+from course_lib.losses import segment_input
+from course_tools.checks.comparisons import Miss, right_result, runs
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.outcome import Outcome, tensors_in
+
+HINTS = (
+    (
+        "Write tokens and segments of the sentences (7, 8) and (9) below each other, with [CLS] = 1 and [SEP] = 2. To which "
+        "sentence does each [SEP] belong? And what is there if the second sentence is there but has no words?"
+    ),
+    "Build it from two stretches: [CLS] first [SEP] with segment 0, and second [SEP] with segment 1, but not where it is None.",
+    (
+        "`torch.cat` joins `first.new_tensor([begin])`, `first`, `first.new_tensor([separate])`. The segments come from the "
+        "lengths of the two stretches, never from looking for a [SEP] among the tokens: `zeros_like` and `ones_like` of each."
+    ),
+)
+
+
+def _tokens(*pieces):
+    """Sentences and special tokens in one row, and its beginning with 0 for each token."""
+    return torch.cat([torch.as_tensor(piece, dtype=torch.long).reshape(-1) for piece in pieces])
+
+
+def _laid_out(head, tail):
+    """Two stretches, the second of which may be missing; segments by their lengths."""
+    if tail is None:
+        return head, torch.zeros_like(head)
+    return torch.cat([head, tail]), torch.cat([torch.zeros_like(head), torch.ones_like(tail)])
+
+
+def leaves_the_end_open(first, second, begin, separate):
+    """You put a [SEP] between two sentences and none at the end. Every sentence has one behind it, the last one too, and a
+    lone sentence as well."""
+    if second is None:
+        return _laid_out(_tokens(begin, first), None)
+    return _laid_out(_tokens(begin, first, separate), _tokens(second))
+
+
+def runs_the_sentences_together(first, second, begin, separate):
+    """You put one [SEP] at the very end and none between the two sentences. Only the segments then say where one ends; the
+    first sentence has its own [SEP]."""
+    if second is None:
+        return _laid_out(_tokens(begin, first, separate), None)
+    return _laid_out(_tokens(begin, first), _tokens(second, separate))
+
+
+def begins_twice(first, second, begin, separate):
+    """You put a [CLS] before each sentence. There is one for the whole input, at its very beginning: there the model gathers
+    what it says about both."""
+    return _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(begin, second, separate))
+
+
+def forgets_the_beginning(first, second, begin, separate):
+    """You leave [CLS] out. Whoever classifies the input reads its first token, and with you that is the first word of the
+    sentence, or a [SEP]."""
+    return _laid_out(_tokens(first, separate), None if second is None else _tokens(second, separate))
+
+
+def gives_the_first_separator_away(first, second, begin, separate):
+    """You count the [SEP] between the sentences to the second. Your tokens are right, but this [SEP] closes the first sentence
+    and has its segment, 0."""
+    if second is None:
+        return _laid_out(_tokens(begin, first, separate), None)
+    return _laid_out(_tokens(begin, first), _tokens(separate, second, separate))
+
+
+def gives_every_separator_to_the_first(first, second, begin, separate):
+    """You give segment 1 to the words of the second sentence only; its [SEP] gets a 0. It closes the second sentence and
+    belongs to it."""
+    tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
+    if second is not None:
+        segments[-1] = 0
+    return tokens, segments
+
+
+def looks_for_the_separator(first, second, begin, separate):
+    """You look for the first [SEP] among the tokens and let segment 1 begin behind it. Where the first sentence itself holds
+    this token, that is too early; the length of the first sentence says where it ends."""
+    marks = first.new_tensor([begin]), first.new_tensor([separate])
+    tokens = torch.cat([marks[0], first, marks[1], *(() if second is None else (second, marks[1]))])
+    end = (tokens == separate).nonzero()[0]
+    return tokens, (torch.arange(len(tokens)) > end).long()
+
+
+def counts_the_separators(first, second, begin, separate):
+    """You number the segments by how many [SEP] stand before each token. A sentence that holds this token itself is then cut
+    in two, and a third segment turns up; the model knows only 0 and 1."""
+    tokens, _ = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
+    is_separator = (tokens == separate).long()
+    return tokens, is_separator.cumsum(0) - is_separator
+
+
+def counts_segments_from_one(first, second, begin, separate):
+    """You call the segments 1 and 2. They are the rows of a table of two, which are counted from 0."""
+    tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
+    return tokens, segments + 1
+
+
+def knows_one_segment_only(first, second, begin, separate):
+    """You give every token segment 0. The second sentence and its [SEP] have segment 1: it is how the model tells the two
+    sentences apart."""
+    tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
+    return tokens, torch.zeros_like(segments)
+
+
+def closes_a_sentence_that_is_not_there(first, second, begin, separate):
+    """You take None for a sentence without words, and close it with a [SEP] of segment 1. Without a second sentence the input
+    ends behind the first [SEP]."""
+    return _laid_out(_tokens(begin, first, separate), _tokens([] if second is None else second, separate))
+
+
+def makes_segments_of_floats(first, second, begin, separate):
+    """Your segments are floating-point numbers. Only integers pick rows of a table: take `zeros_like` of the tokens."""
+    tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
+    return tokens, segments.float()
+
+
+def asks_whether_a_sentence_is_true(first, second, begin, separate):
+    """You ask `if second`. A tensor of several words is neither true nor false, so this fails; ask `second is None`."""
+    return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if second else None)
+
+
+def drops_an_empty_sentence(first, second, begin, separate):
+    """You treat an empty second sentence as if there were none. It is there, only without words: its [SEP] of segment 1 still
+    follows. Ask for `second is None`."""
+    there = second is not None and len(second) > 0
+    return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if there else None)
+
+
+def by_python_lists(first, second, begin, separate):
+    """Python lists, turned into tensors at the end."""
+    words = [begin, *first.tolist(), separate]
+    n_first = len(words)
+    if second is not None:
+        words += [*second.tolist(), separate]
+    segments = [0] * n_first + [1] * (len(words) - n_first)
+    return torch.tensor(words, dtype=torch.long), torch.tensor(segments, dtype=torch.long)
+
+
+def by_filling_in(first, second, begin, separate):
+    """A row full of separators, into which the other tokens are written; segments by comparing positions."""
+    end = len(first) + 2
+    T = end if second is None else end + len(second) + 1
+    tokens = first.new_full((T,), separate)
+    tokens[0] = begin
+    tokens[1 : end - 1] = first
+    if second is not None:
+        tokens[end:-1] = second
+    return tokens, (torch.arange(T) >= end).to(torch.int64)
+
+
+def sentence_by_sentence(first, second, begin, separate):
+    """A loop over the sentences that are there, each with its number as its segment."""
+    tokens, segments = [torch.tensor([begin])], [torch.tensor([0])]
+    for i, sentence in enumerate(s for s in (first, second) if s is not None):
+        closed = torch.nn.functional.pad(sentence, (0, 1), value=separate)
+        tokens.append(closed)
+        segments.append(torch.full_like(closed, i))
+    return torch.hstack(tokens), torch.hstack(segments)
+
+
+WRONG = (
+    leaves_the_end_open,
+    runs_the_sentences_together,
+    begins_twice,
+    forgets_the_beginning,
+    gives_the_first_separator_away,
+    gives_every_separator_to_the_first,
+    looks_for_the_separator,
+    counts_the_separators,
+    counts_segments_from_one,
+    knows_one_segment_only,
+    closes_a_sentence_that_is_not_there,
+    makes_segments_of_floats,
+    asks_whether_a_sentence_is_true,
+    drops_an_empty_sentence,
+)
+RIGHT = (by_python_lists, by_filling_in, sentence_by_sentence)
+
+
+def _call(draw: Draw, n_first: int, n_second: int | None) -> Call:
+    """Sentences of these lengths, and two marks that do not occur in them."""
+    begin, separate = (draw.uniform(6).argsort()[:2]).tolist()
+    sentences = (None if n is None else draw.integers(6, 90, n) for n in (n_first, n_second))
+    return *sentences, begin, separate
+
+
+def _marked(draw: Draw, n_first: int, n_second: int | None) -> Call:
+    """Sentences that hold the two marks as words of their own."""
+    first, second, begin, separate = _call(draw, n_first, n_second)
+    first[1], first[-1] = separate, begin
+    if second is not None:
+        second[0], second[-2] = separate, begin
+    return first, second, begin, separate
+
+
+def _pairs(draw: Draw) -> list[Call]:
+    n, m, *_ = draw.sizes(6)
+    return [_call(draw, 1, 2), _call(draw, n, m)]
+
+
+def _lone(draw: Draw) -> list[Call]:
+    return [_call(draw, 1, None), _call(draw, draw.sizes(1)[0], None)]
+
+
+def _same_tokens(expected: Outcome, got: Outcome, but_marks: bool = False) -> Miss | None:
+    """Hold where the tokens are right, whatever the segments are; `but_marks` looks at the words alone."""
+    if (failure := runs(expected, got)) is not None:
+        return failure
+    want, have = (next(tensors_in(o.results), torch.empty(0)).flatten().tolist() for o in (expected, got))
+    marks = (want[0], want[-1]) if but_marks else ()
+    same = [token for token in want if token not in marks] == [token for token in have if token not in marks]
+    return None if same else Miss("tokens is wrong.")
+
+
+exercise = Exercise(
+    id="08.4",
+    title="One sentence or two, as BERT reads them",
+    reference=segment_input,
+    properties=(
+        runs_on(lambda draw: [*_lone(draw), *_pairs(draw)]),
+        has_shape("Tokens and segments, integers, as many of one as of the other.", _pairs),
+        Property("words", "All words of both, in order.", _pairs, partial(_same_tokens, but_marks=True), needs=("runs",)),
+        Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, _same_tokens, 2, needs=("words",)),
+        Property("segments", "0 from [CLS] to the first [SEP], 1 behind it to the end.", _pairs, right_result(1), points=4),
+        Property("alone", "A sentence alone: [CLS] first [SEP], all of segment 0.", _lone, points=2, needs=("runs",)),
+        Property(
+            "marks",
+            "The marks may occur inside the sentences too.",
+            lambda draw: [_marked(draw, 3, 2), _marked(draw, 5, None), _marked(draw, 5, 7)],
+            needs=("tokens", "segments"),
+        ),
+        Property(
+            "empty",
+            "A sentence without words is still a sentence.",
+            lambda draw: [_call(draw, 0, None), _call(draw, 2, 0), _call(draw, 0, 3), _call(draw, 0, 0)],
+            needs=("tokens", "segments", "alone"),
+        ),
+        leaves_inputs(lambda draw: [*_lone(draw), *_pairs(draw)], needs=("words",)),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

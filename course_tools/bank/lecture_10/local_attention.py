@@ -1,0 +1,248 @@
+"""Exercise 10.4, local_attention: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import Attended, attend, local_attention, relative_logits
+from course_lib.primitives import local_windows, window_mask
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "For one pixel this is attention with a single query and size² keys. Which tensor holds these keys, which the values, "
+        "and what must happen at a corner, where five of nine keys do not exist?"
+    ),
+    (
+        "The windows of k are (*batch, H_q, W_q, size², d_k) and q lacks the axis of the window: give it one of 1, multiply, "
+        "and take it away. Add the relative logits, mask, and only then normalise over the window."
+    ),
+    (
+        "`(local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)` are the scores. "
+        "`attend` wants an axis of queries: `unsqueeze(-2)` on scores and mask, `squeeze(-2)` on both results."
+    ),
+)
+
+
+def _content(q, k, size, stride):
+    return (local_windows(k, size, stride) * q.unsqueeze(-2)).sum(-1)
+
+
+def _scores(q, k, rows, columns, stride):
+    return _content(q, k, rows.shape[-2], stride) + relative_logits(q, rows, columns)
+
+
+def _mask(k, rows, stride):
+    return window_mask(*k.shape[-3:-1], rows.shape[-2], stride)
+
+
+def _mixed(weights, v, rows, stride):
+    windows = local_windows(v, rows.shape[-2], stride)
+    return Attended((weights.unsqueeze(-2) @ windows).squeeze(-2), weights)
+
+
+def _inside(scores, k, v, rows, stride):
+    """Normalise over the places inside, and mix."""
+    return _mixed(scores.masked_fill(~_mask(k, rows, stride), -torch.inf).softmax(-1), v, rows, stride)
+
+
+def looks_outside(q, k, v, rows, columns, stride=1):
+    """You do not mask. The zeros outside the picture have scores like any others and take their share of the weight, so that
+    the context fades towards the border."""
+    size = rows.shape[-2]
+    scores = (local_windows(k, size, stride) * q.unsqueeze(-2)).sum(-1) + relative_logits(q, rows, columns)
+    weights = scores.softmax(-1)
+    return Attended((weights.unsqueeze(-2) @ local_windows(v, size, stride)).squeeze(-2), weights)
+
+
+def cuts_off_behind_the_softmax(q, k, v, rows, columns, stride=1):
+    """You normalise first and set the weights outside to 0. Then those of a border pixel no longer sum to 1: forbidden scores
+    must be -∞ before the softmax."""
+    return _mixed(_scores(q, k, rows, columns, stride).softmax(-1) * _mask(k, rows, stride), v, rows, stride)
+
+
+def sets_forbidden_scores_to_zero(q, k, v, rows, columns, stride=1):
+    """You set the scores outside to 0. A score of 0 is like any other, with e⁰ = 1 in the softmax; only -∞ gives a weight of
+    0."""
+    scores = _scores(q, k, rows, columns, stride) * _mask(k, rows, stride)
+    return _mixed(scores.softmax(-1), v, rows, stride)
+
+
+def looks_only_outside(q, k, v, rows, columns, stride=1):
+    """You forbid what lies inside. True in the mask means "inside, may be looked at"; your pixels look at the padding, and
+    those in the middle at nothing."""
+    scores, mask = _scores(q, k, rows, columns, stride), ~_mask(k, rows, stride)
+    context, weights = attend(scores.unsqueeze(-2), local_windows(v, rows.shape[-2], stride), mask.unsqueeze(-2))
+    return Attended(context.squeeze(-2), weights.squeeze(-2))
+
+
+def forgets_the_places(q, k, v, rows, columns, stride=1):
+    """You score by content alone. Without the relative logits a pixel does not know left from right in its window: any
+    shuffling of its neighbours gives the same."""
+    return _inside(_content(q, k, rows.shape[-2], stride), k, v, rows, stride)
+
+
+def adds_the_places_to_the_weights(q, k, v, rows, columns, stride=1):
+    """You add the relative logits behind the softmax. They are logits: beside those of the content, before it, or the weights
+    no longer sum to 1."""
+    weights = _inside(_content(q, k, rows.shape[-2], stride), k, v, rows, stride).weights
+    return _mixed(weights + relative_logits(q, rows, columns) * _mask(k, rows, stride), v, rows, stride)
+
+
+def divides_by_the_root(q, k, v, rows, columns, stride=1):
+    """You divide by √d_k. Scaled dot-product attention does that; this paper uses the scores as they are."""
+    return _inside(_scores(q, k, rows, columns, stride) / k.shape[-1] ** 0.5, k, v, rows, stride)
+
+
+def mirrors_the_values(q, k, v, rows, columns, stride=1):
+    """You number the values of a window column by column and the keys row by row. The weight of the place above then goes to
+    the value of the place to the left."""
+    weights, size = _inside(_scores(q, k, rows, columns, stride), k, v, rows, stride).weights, rows.shape[-2]
+    windows = local_windows(v, size, stride).unflatten(-2, (size, size)).transpose(-3, -2).flatten(-3, -2)
+    return Attended((weights.unsqueeze(-1) * windows).sum(-2), weights)
+
+
+def thins_out_the_keys(q, k, v, rows, columns, stride=1):
+    """You keep only every stride-th key and value. The stride is between queries; each of them sees all its neighbours, and
+    yours sees pixels further away, with gaps between."""
+    k, v = k[..., ::stride, ::stride, :], v[..., ::stride, ::stride, :]
+    return _inside(_scores(q, k, rows, columns, 1), k, v, rows, 1)
+
+
+def keeps_the_axis_of_the_query(q, k, v, rows, columns, stride=1):
+    """You leave the axis of 1, which you gave the query, in both results. Each pixel has one context and one row of weights:
+    squeeze it out."""
+    scores, mask = _scores(q, k, rows, columns, stride), _mask(k, rows, stride)
+    return attend(scores.unsqueeze(-2), local_windows(v, rows.shape[-2], stride), mask.unsqueeze(-2))
+
+
+def returns_the_scores(q, k, v, rows, columns, stride=1):
+    """You return the scores where the weights belong. The context is right, but whoever draws what a pixel looks at finds
+    numbers that are no shares, at places outside the picture too."""
+    scores = _scores(q, k, rows, columns, stride)
+    return Attended(_inside(scores, k, v, rows, stride).context, scores)
+
+
+def shift_by_shift(q, k, v, rows, columns, stride=1):
+    """The padded picture cut out for each offset: its scores, and its part of the context. No windows are built."""
+    size, (H, W) = rows.shape[-2], k.shape[-3:-1]
+    around = (0, 0, *[size // 2] * 4)
+    k, v, real = F.pad(k, around), F.pad(v, around), F.pad(torch.ones(H, W, 1), around)
+    cuts = [(..., slice(a, a + H, stride), slice(b, b + W, stride), slice(None)) for a in range(size) for b in range(size)]
+    scores = torch.stack([(q * k[cut]).sum(-1) for cut in cuts], dim=-1) + relative_logits(q, rows, columns)
+    weights = scores.where(torch.cat([real[cut] for cut in cuts], dim=-1) > 0, -torch.inf).softmax(-1)
+    return Attended(sum(w[..., None] * v[cut] for w, cut in zip(weights.unbind(-1), cuts, strict=True)), weights)
+
+
+def in_einsum(q, k, v, rows, columns, stride=1):
+    """Windows of keys with the vector of each place added, so that one product gives both terms."""
+    size = rows.shape[-2]
+    r = torch.cat([rows.repeat_interleave(size, -2), torch.cat([columns] * size, -2)], dim=-1)[..., None, None, :, :]
+    scores = torch.einsum("...d,...nd->...n", q, local_windows(k, size, stride) + r)
+    f = (scores - scores.amax(-1, keepdim=True)).exp() * window_mask(*k.shape[-3:-1], size, stride)
+    weights = f / f.sum(-1, keepdim=True)
+    return torch.einsum("...n,...nd->...d", weights, local_windows(v, size, stride)), weights
+
+
+def pixel_by_pixel(q, k, v, rows, columns, stride=1):
+    """A loop over the queries; each looks at a slice of the picture, cut off at its borders."""
+    size, (H, W), relative, pixels = rows.shape[-2], k.shape[-3:-1], relative_logits(q, rows, columns), []
+    for i, j in ((i, j) for i in range(q.shape[-3]) for j in range(q.shape[-2])):
+        y, x, query = i * stride - size // 2, j * stride - size // 2, q[..., i, j, :]
+        places = [(a, b) for a in range(size) for b in range(size) if 0 <= y + a < H and 0 <= x + b < W]
+        keys, values = (torch.stack([t[..., y + a, x + b, :] for a, b in places], dim=-2) for t in (k, v))
+        number = torch.tensor([a * size + b for a, b in places])
+        seen = ((keys @ query.unsqueeze(-1)).squeeze(-1) + relative[..., i, j, number]).softmax(-1)
+        weights = seen.new_zeros(*seen.shape[:-1], size**2).index_copy(-1, number, seen)
+        pixels.append(((seen.unsqueeze(-2) @ values).squeeze(-2), weights))
+    return Attended(*(torch.stack(both, dim=-2).unflatten(-2, q.shape[-3:-1]) for both in zip(*pixels, strict=True)))
+
+
+WRONG = (
+    looks_outside,
+    cuts_off_behind_the_softmax,
+    sets_forbidden_scores_to_zero,
+    looks_only_outside,
+    forgets_the_places,
+    adds_the_places_to_the_weights,
+    divides_by_the_root,
+    mirrors_the_values,
+    thins_out_the_keys,
+    keeps_the_axis_of_the_query,
+    returns_the_scores,
+)
+RIGHT = (shift_by_shift, in_einsum, pixel_by_pixel)
+
+
+def _looked_at(
+    draw: Draw, *batch: int, size: int = 3, stride: int = 1, heads: tuple[int, ...] = (), H: int = 5, W: int = 7
+) -> Call:
+    """A query at every stride-th pixel; keys of five features, values of three; the offsets are of two and three."""
+    q = draw.normal(*batch, -(-H // stride), -(-W // stride), 5)
+    k, v = draw.normal(*batch, H, W, 5), draw.normal(*batch, H, W, 3)
+    return q, k, v, draw.normal(*heads, size, 2), draw.normal(*heads, size, 3), stride
+
+
+def _with(call: Call, **replaced: float) -> Call:
+    """Make all of some inputs the same number: `rows=0.0`."""
+    names = ("q", "k", "v", "rows", "columns")
+    return (*(torch.full_like(x, replaced[n]) if n in replaced else x for n, x in zip(names, call, strict=False)), call[-1])
+
+
+def _pixels(draw: Draw) -> list[Call]:
+    return [_looked_at(draw, 2), _looked_at(draw, 2, size=5, H=3), _looked_at(draw, 1, stride=2)]
+
+
+exercise = Exercise(
+    id="10.4",
+    title="Local attention",
+    reference=local_attention,
+    properties=(
+        runs_on(lambda draw: [_looked_at(draw, 2)]),
+        has_shape("A context and size² weights for each query.", _pixels),
+        Property(
+            "border",
+            "Where all scores are equal, the weight is spread over the places inside the picture, and sums to 1.",
+            lambda draw: [_with(_looked_at(draw, 2), q=0.0), _with(_looked_at(draw, 2, size=5, H=3), q=0.0)],
+            points=2,
+        ),
+        Property(
+            "content",
+            "Without offsets, weights are the softmax of q·k over the window, without a scale.",
+            lambda draw: [_with(_looked_at(draw, 2, size=size), rows=0.0, columns=0.0) for size in (3, 5)],
+            points=2,
+            needs=("border",),
+        ),
+        Property(
+            "offsets",
+            "The relative logits stand in the same softmax.",
+            lambda draw: [_with(_looked_at(draw, 2), k=0.0), _looked_at(draw, 2), _looked_at(draw, 2, size=5)],
+            points=2,
+            needs=("content",),
+        ),
+        Property(
+            "stride",
+            "Fewer pixels may ask; each still sees all its neighbours.",
+            lambda draw: [_looked_at(draw, 2, stride=2), _looked_at(draw, 2, size=5, stride=3)],
+            points=2,
+            needs=("content",),
+        ),
+        Property(
+            "heads",
+            "A batch with heads, each with its own offsets or all with the same; a picture alone; a picture of one row.",
+            lambda draw: [
+                _looked_at(draw, 2, 3, heads=(3,)),
+                _looked_at(draw, 2, 3),
+                _looked_at(draw),
+                _looked_at(draw, 2, H=1)[:-1],
+            ],
+            needs=("offsets",),
+        ),
+        has_gradient(
+            lambda draw: [_looked_at(draw, 2, H=3), _looked_at(draw, 2, 3, heads=(3,), stride=2, H=3)], needs=("offsets",)
+        ),
+        leaves_inputs(_pixels),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

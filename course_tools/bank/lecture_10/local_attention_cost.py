@@ -1,0 +1,219 @@
+"""Exercise 10.5, local_attention_cost: what students answer, wrong and right."""
+
+import math
+
+import torch
+from torch import nn
+
+from course_lib.metrics import Cost, local_attention_cost
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+
+HINTS = (
+    (
+        "Which weights does the layer own, and which of them would be more with a larger window? Then one query: how many "
+        "multiplications does its product with one key take, and how many keys are there?"
+    ),
+    (
+        "Queries are made where one asks, at n = ⌈H / stride⌉ · ⌈W / stride⌉ pixels, keys and values everywhere. In the window "
+        "two products of size² · d_out each, with keys and with values. Rows and columns: size vectors of d_out / 2 each."
+    ),
+    (
+        "Parameters: 3·d_in·d_out + size·d_out. Multiply-adds: (n + 2·H·W)·d_in·d_out for the projections, n·2·size²·d_out in "
+        "the windows, n·size·d_out for rows and columns. ⌈a / b⌉ is `-(-a // b)`."
+    ),
+)
+
+
+def _cost(d_in, d_out, size, H, W, stride, *, matrices=3, vectors=None, asking=None, made=None, products=2, looked_at=None):
+    """Count, with some of the numbers replaced."""
+    n = -(-H // stride) * -(-W // stride) if asking is None else asking
+    offsets = (size if vectors is None else vectors) * d_out
+    projections = (n + 2 * H * W if made is None else made) * d_in * d_out
+    window = products * (size**2 if looked_at is None else looked_at) * d_out
+    return Cost(matrices * d_in * d_out + offsets, projections + n * (window + offsets))
+
+
+def counts_every_operation(d_in, d_out, size, H, W, stride=1):
+    """You count multiplications and additions, each for itself. A multiply-add is one: yours are twice as many."""
+    parameters, work = _cost(d_in, d_out, size, H, W, stride)
+    return Cost(parameters, 2 * work)
+
+
+def gives_each_place_a_vector(d_in, d_out, size, H, W, stride=1):
+    """You count a vector for each of the size² places of a window. A place is its row's and its column's vector: size of each,
+    with half the features, which is why so few are needed."""
+    return _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
+
+
+def gives_both_all_features(d_in, d_out, size, H, W, stride=1):
+    """You count rows and columns with d_out features each. They share them, one half for the rows and the other for the
+    columns."""
+    return _cost(d_in, d_out, size, H, W, stride, vectors=2 * size)
+
+
+def forgets_the_places(d_in, d_out, size, H, W, stride=1):
+    """You leave out the vectors of rows and columns. They are parameters, and every query is multiplied with them."""
+    return _cost(d_in, d_out, size, H, W, stride, vectors=0)
+
+
+def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
+    """You count the vectors of rows and columns as parameters, and no work with them. Each query is multiplied with all of
+    them, size · d_out multiply-adds."""
+    parameters, work = _cost(d_in, d_out, size, H, W, stride)
+    return Cost(parameters, work - -(-H // stride) * -(-W // stride) * size * d_out)
+
+
+def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
+    """You let each query meet a vector for each of the size² places. It meets size rows and size columns, and the two numbers
+    are added: size · d_out multiply-adds are enough."""
+    parameters, _ = _cost(d_in, d_out, size, H, W, stride)
+    _, work = _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
+    return Cost(parameters, work)
+
+
+def counts_one_product(d_in, d_out, size, H, W, stride=1):
+    """You count one product in the window. There are two: q with each key for the scores, and each weight with its value."""
+    return _cost(d_in, d_out, size, H, W, stride, products=1)
+
+
+def projects_the_output(d_in, d_out, size, H, W, stride=1):
+    """You count an output matrix W_o, as multi-head attention has one. This layer ends with the context: three matrices, of
+    queries, keys and values."""
+    parameters, work = _cost(d_in, d_out, size, H, W, stride, matrices=3)
+    n = -(-H // stride) * -(-W // stride)
+    return Cost(parameters + d_out * d_out, work + n * d_out * d_out)
+
+
+def looks_everywhere(d_in, d_out, size, H, W, stride=1):
+    """You let each query look at all H · W pixels. That is global attention; here it sees its window, size² places."""
+    return _cost(d_in, d_out, size, H, W, stride, looked_at=H * W)
+
+
+def looks_along_one_side(d_in, d_out, size, H, W, stride=1):
+    """You count size places in a window. `size` is its side: the places are size²."""
+    return _cost(d_in, d_out, size, H, W, stride, looked_at=size)
+
+
+def ignores_the_stride(d_in, d_out, size, H, W, stride=1):
+    """You let every pixel ask. With a stride only ⌈H / stride⌉ · ⌈W / stride⌉ do; what stays are the keys and values of all
+    pixels."""
+    return _cost(d_in, d_out, size, H, W, 1)
+
+
+def rounds_down(d_in, d_out, size, H, W, stride=1):
+    """You round down when you divide by the stride. The first query stands on the first pixel, so what is left over at the end
+    has room for one more: ⌈H / stride⌉."""
+    return _cost(d_in, d_out, size, H, W, stride, asking=(H // stride) * (W // stride))
+
+
+def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
+    """You project keys and values at every stride-th pixel only. Fewer pixels ask, but all are looked at, and for that they
+    need a key and a value."""
+    n = -(-H // stride) * -(-W // stride)
+    return _cost(d_in, d_out, size, H, W, stride, made=3 * n)
+
+
+def projects_in_every_window(d_in, d_out, size, H, W, stride=1):
+    """You count size² projections a pixel, as for a convolution. A key is made once for each pixel and looked at from all the
+    windows that it lies in; that is what makes large windows cheap."""
+    n = -(-H // stride) * -(-W // stride)
+    return _cost(d_in, d_out, size, H, W, stride, made=n + 2 * n * size**2)
+
+
+def layer_by_layer(d_in, d_out, size, H, W, stride=1):
+    """The layers built on the meta device and counted; the work as a sum over all that is computed."""
+    with torch.device("meta"):
+        projections = nn.ModuleList(nn.Linear(d_in, d_out, bias=False) for _ in "qkv")
+        parameters = sum(p.numel() for p in projections.parameters()) + torch.empty(size, d_out).numel()
+    n_asking, n_pixels = len(range(0, H, stride)) * len(range(0, W, stride)), H * W
+    work = [n * projections[0].weight.numel() for n in (n_asking, n_pixels, n_pixels)]
+    work += [n_asking * places * d_out for places in (size * size, size * size, size)]
+    return Cost(parameters, sum(work))
+
+
+def pixel_by_pixel(d_in, d_out, size, H, W, stride=1):
+    """Every pixel pays for its key and its value, and where it asks for a query, two products in the window, and its places."""
+    work = 0
+    for row in range(H):
+        for column in range(W):
+            work += 2 * d_in * d_out
+            if row % stride == 0 and column % stride == 0:
+                work += d_in * d_out + (2 * size + 1) * size * d_out
+    return d_out * (3 * d_in + size), work
+
+
+def everything_over_d_out(d_in, d_out, size, H, W, stride=1):
+    """All is a multiple of d_out: what one feature costs, times that."""
+    n = math.prod((side + stride - 1) // stride for side in (H, W))
+    return Cost((3 * d_in + size) * d_out, (2 * H * W * d_in + n * (d_in + size + 2 * size**2)) * d_out)
+
+
+WRONG = (
+    counts_every_operation,
+    gives_each_place_a_vector,
+    gives_both_all_features,
+    forgets_the_places,
+    forgets_the_work_of_the_places,
+    multiplies_with_each_place,
+    counts_one_product,
+    projects_the_output,
+    looks_everywhere,
+    looks_along_one_side,
+    ignores_the_stride,
+    rounds_down,
+    thins_out_the_keys,
+    projects_in_every_window,
+)
+RIGHT = (layer_by_layer, pixel_by_pixel, everything_over_d_out)
+
+
+def _layer(draw: Draw, size: int, stride: int = 1) -> Call:
+    """Sizes of which no two are equal."""
+    d_in, d_out, H, W = draw.sizes(4)
+    return 7 * d_in, 2 * d_out, size, 3 * H, 3 * W + 1, stride
+
+
+def _layers(draw: Draw) -> list[Call]:
+    return [_layer(draw, 1), _layer(draw, 3), _layer(draw, 7)]
+
+
+exercise = Exercise(
+    id="10.5",
+    title="What it costs",
+    reference=local_attention_cost,
+    properties=(
+        runs_on(lambda draw: [_layer(draw, 3)]),
+        has_shape("Two whole numbers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)]),
+        Property(
+            "parameters",
+            "Three matrices, and vectors for the rows and columns of a window; none for each place, none for each pixel.",
+            lambda draw: [*_layers(draw), _layer(draw, 5, 2)],
+            right_result(0),
+            points=2,
+        ),
+        Property(
+            "work",
+            "Projections of all pixels, two products in each window, and one with the vectors of rows and columns.",
+            _layers,
+            right_result(1),
+            points=3,
+        ),
+        Property(
+            "stride",
+            "Fewer pixels ask, ⌈H / stride⌉ · ⌈W / stride⌉; all are looked at.",
+            lambda draw: [(3, 2, 3, 5, 7, 2), (2, 6, 5, 11, 7, 3), _layer(draw, 3, 4)],
+            points=2,
+            needs=("parameters", "work"),
+        ),
+        Property(
+            "published",
+            "The layers of a ResNet-50 with windows of 7 × 7.",
+            lambda draw: [(64, 64, 7, 56, 56), (128, 128, 7, 56, 56, 2), (512, 512, 7, 7, 7)],
+            needs=("parameters", "work"),
+        ),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,203 @@
+"""Exercise 10.2, window_mask: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import local_windows, window_mask
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+
+HINTS = (
+    (
+        "In a picture of 3 × 4 places with windows of 3 × 3: how many of the nine are True at a corner, at the middle of an "
+        "edge, and inside? And with windows of 5 × 5?"
+    ),
+    (
+        "A place of the window in row y and column x lies inside if 0 ≤ y < H and 0 ≤ x < W. There is also a shorter way: "
+        "`local_windows` puts zeros outside. Which picture would show you where?"
+    ),
+    "`local_windows(torch.ones(H, W, 1), size, stride)` holds 1 inside and 0 outside; squeeze its last axis, compare with 0.",
+)
+
+
+def _places(n, size, stride=1):
+    """Along one axis, the places of each window, (n_windows, size)."""
+    return torch.arange(0, n, stride)[:, None] + torch.arange(size) - size // 2
+
+
+def _both(down, across):
+    """What holds of the rows (H_q, size) and of the columns (W_q, size), for all places of all windows."""
+    return (down[:, None, :, None] & across[:, None, :]).flatten(2)
+
+
+def _inside(n, size, stride):
+    places = _places(n, size, stride)
+    return (places >= 0) & (places < n)
+
+
+def says_what_is_outside(H, W, size, stride=1):
+    """You say True where the window leaves the picture. In this course True means "may be looked at", so your pixels attend to
+    the padding and to nothing else."""
+    return ~_both(_inside(H, size, stride), _inside(W, size, stride))
+
+
+def gives_numbers(H, W, size, stride=1):
+    """You return zeros and ones. A mask is of type bool: `~mask` and `masked_fill` would do something else with numbers, or
+    refuse."""
+    return _both(_inside(H, size, stride), _inside(W, size, stride)).float()
+
+
+def exchanges_height_and_width(H, W, size, stride=1):
+    """You take W for the number of rows and H for that of columns. A mask of a square picture does not show it."""
+    return _both(_inside(W, size, stride), _inside(H, size, stride))
+
+
+def counts_column_by_column(H, W, size, stride=1):
+    """You number the places of a window column by column. `local_windows` goes row by row, and the mask must follow, or it
+    forbids places at the right border where those below are meant."""
+    down, across = _inside(H, size, stride), _inside(W, size, stride)
+    return (down[:, None, None, :] & across[:, :, None]).flatten(2)
+
+
+def reaches_one_place(H, W, size, stride=1):
+    """You look at the outermost pixels only, as if every window reached one place beyond them. A window of size × size reaches
+    size // 2, so larger ones leave the picture from further inside, and by more places."""
+
+    def inside(n):
+        at, offset = torch.arange(0, n, stride)[:, None], torch.arange(size) - size // 2
+        return ~((at == 0) & (offset < 0)) & ~((at == n - 1) & (offset > 0))
+
+    return _both(inside(H), inside(W))
+
+
+def shuts_off_the_border(H, W, size, stride=1):
+    """You forbid the whole window of a pixel near the border. Such a pixel would see nothing at all; only those of its
+    neighbours that do not exist are to be left out."""
+    down, across = (_inside(n, size, stride).all(-1, keepdim=True).expand(-1, size) for n in (H, W))
+    return _both(down, across)
+
+
+def watches_one_corner(H, W, size, stride=1):
+    """You check that row and column are not negative, and no more. At the lower and the right border windows leave the picture
+    too."""
+    return _both(_places(H, size, stride) >= 0, _places(W, size, stride) >= 0)
+
+
+def lets_one_more_in(H, W, size, stride=1):
+    """You allow row H and column W. Counted from 0, the last ones are H - 1 and W - 1: compare with <, not ≤."""
+    places = ((_places(n, size, stride), n) for n in (H, W))
+    return _both(*((at >= 0) & (at <= n) for at, n in places))
+
+
+def leaves_the_border_out(H, W, size, stride=1):
+    """You allow only what lies strictly between the edges, > 0. Row 0 and column 0 belong to the picture."""
+    places = ((_places(n, size, stride), n) for n in (H, W))
+    return _both(*((at > 0) & (at < n) for at, n in places))
+
+
+def counts_through_the_rows(H, W, size, stride=1):
+    """You check that the number of a place, row · W + column, lies between 0 and H · W. A step over the right edge then lands
+    in the next row and seems to be inside; rows and columns must be checked each for itself."""
+    number = _places(H, size, stride)[:, None, :, None] * W + _places(W, size, stride)[:, None, :]
+    return ((number >= 0) & (number < H * W)).flatten(2)
+
+
+def ignores_the_stride(H, W, size, stride=1):
+    """You make a window for every pixel. With a stride only every stride-th row and column asks, and the mask has to be of
+    their shape."""
+    return _both(_inside(H, size, 1), _inside(W, size, 1))
+
+
+def makes_a_list_of_windows(H, W, size, stride=1):
+    """You put all windows in one list, (H_q · W_q, size²). They stand on a grid as the pixels do: (H_q, W_q, size²)."""
+    return _both(_inside(H, size, stride), _inside(W, size, stride)).flatten(0, 1)
+
+
+def of_a_picture_of_ones(H, W, size, stride=1):
+    """The windows of a picture that is 1 everywhere, which hold 0 outside."""
+    return local_windows(torch.ones((H, W, 1)), size, stride)[..., 0].bool()
+
+
+def by_torchs_unfold(H, W, size, stride=1):
+    """Padding that says False, and two views of it."""
+    reach = size // 2
+    padded = F.pad(torch.ones(H, W, dtype=torch.bool), (reach, reach, reach, reach), value=False)
+    return padded.unfold(0, size, stride).unfold(1, size, stride).reshape(-(-H // stride), -(-W // stride), size * size)
+
+
+def by_distance(H, W, size, stride=1):
+    """A place is inside where it is no further than half the picture from the picture's middle, down and across."""
+    number = torch.arange(size * size)
+    y = torch.arange(0, H, stride)[:, None, None] + number.div(size, rounding_mode="floor") - size // 2
+    x = torch.arange(0, W, stride)[None, :, None] + number.remainder(size) - size // 2
+    return ((2 * y - H + 1).abs() < H) & ((2 * x - W + 1).abs() < W)
+
+
+def one_by_one(H, W, size, stride=1):
+    """Four loops, and two ranges that know what they hold."""
+    reach = range(-(size // 2), size // 2 + 1)
+    rows = [
+        [[i + a in range(H) and j + b in range(W) for a in reach for b in reach] for j in range(0, W, stride)]
+        for i in range(0, H, stride)
+    ]
+    return torch.tensor(rows)
+
+
+WRONG = (
+    says_what_is_outside,
+    gives_numbers,
+    exchanges_height_and_width,
+    counts_column_by_column,
+    reaches_one_place,
+    shuts_off_the_border,
+    watches_one_corner,
+    lets_one_more_in,
+    leaves_the_border_out,
+    counts_through_the_rows,
+    ignores_the_stride,
+    makes_a_list_of_windows,
+)
+RIGHT = (of_a_picture_of_ones, by_torchs_unfold, by_distance, one_by_one)
+
+
+def _drawn(draw: Draw, sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Call]:
+    """Pictures with two different sides, one for each size and stride."""
+    return [(*draw.sizes(2), size, stride) for size in sizes for stride in strides]
+
+
+exercise = Exercise(
+    id="10.2",
+    title="Where there is no picture",
+    reference=window_mask,
+    properties=(
+        runs_on(lambda draw: [(5, 7, 3, 1)]),
+        has_shape(
+            "A bool for each place of each window.",
+            lambda draw: [*_drawn(draw, (3, 5), (1,)), (5, 7, 3, 2), (11, 7, 3, 4)],
+        ),
+        Property("one place", "A window of one place lies inside.", lambda draw: _drawn(draw, (1,), (1,))),
+        Property(
+            "border",
+            "A window of 3 × 3 leaves the picture by one place, at each of the four borders.",
+            lambda draw: [(5, 7, 3, 1), (1, 2, 3, 1), *_drawn(draw, (3,), (1,)), (3, 5, 3)],
+            points=2,
+            needs=("one place",),
+        ),
+        Property(
+            "reach",
+            "A larger window leaves it from further inside, by more places.",
+            lambda draw: [(5, 7, 5, 1), (2, 3, 7, 1), *_drawn(draw, (5, 7), (1,))],
+            points=2,
+            needs=("border",),
+        ),
+        Property(
+            "stride",
+            "With a stride there is a window for every stride-th row and column, beginning with the first.",
+            lambda draw: [(5, 7, 3, 2), (11, 7, 5, 3), (7, 5, 1, 4), *_drawn(draw, (5,), (2, 3))],
+            points=2,
+            needs=("border",),
+        ),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

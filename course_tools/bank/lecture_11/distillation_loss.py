@@ -1,0 +1,218 @@
+"""Exercise 11.5, distillation_loss: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.losses import distillation_loss
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Which of student, teacher and labels enter into each of the two terms? Where does the temperature stand, and what "
+        "should the loss be if the student says exactly what the teacher says and λ is 1?"
+    ),
+    (
+        "KL(p ‖ q) = Σ p (log p - log q), with the teacher's probabilities p as weights. Both softmaxes take logits over τ; "
+        "work with `log_softmax`, so that nothing becomes log 0. The teacher is detached."
+    ),
+    (
+        '`F.kl_div(log_q, log_p, reduction="batchmean", log_target=True)` with `log_q` of the student and `log_p` of the '
+        "teacher; times λ τ², plus (1 - λ) `F.cross_entropy(student, labels)`."
+    ),
+)
+
+
+def _kl(p_logits, q_logits):
+    """The mean over the batch of KL(p ‖ q)."""
+    return F.kl_div(q_logits.log_softmax(-1), p_logits.log_softmax(-1), reduction="batchmean", log_target=True)
+
+
+def _loss(student, teacher, labels, temperature, share, divergence=_kl):
+    """Both terms, with another divergence of the tempered logits."""
+    soft = divergence(teacher.detach() / temperature, student / temperature)
+    return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
+
+
+def weighs_by_the_student(student, teacher, labels, temperature, share):
+    """You weigh by the student's probabilities, KL(student ‖ teacher). Equation 2 of DeiT reads so, but Hinton and the code of
+    DeiT weigh by the teacher's: where the teacher finds a class likely, the student must too."""
+    return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(q, p))
+
+
+def forgets_the_squared_temperature(student, teacher, labels, temperature, share):
+    """You leave out τ². A temperature of τ makes the gradients of the KL about τ² times smaller, and without this factor the
+    teacher is hardly heard when τ is large."""
+    soft = _kl(teacher.detach() / temperature, student / temperature)
+    return (1 - share) * F.cross_entropy(student, labels) + share * soft
+
+
+def tempers_only_the_teacher(student, teacher, labels, temperature, share):
+    """You soften the teacher and not the student. Then the student learns to be as soft as a teacher at temperature τ, at
+    temperature 1; both are divided by τ inside the KL."""
+    return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(p, q * temperature))
+
+
+def tempers_the_labels_too(student, teacher, labels, temperature, share):
+    """You divide the student's logits by τ in the cross-entropy too. The labels ask what the student says as it is, at
+    temperature 1; τ belongs to the KL alone."""
+    soft = _kl(teacher.detach() / temperature, student / temperature)
+    return (1 - share) * F.cross_entropy(student / temperature, labels) + share * temperature**2 * soft
+
+
+def multiplies_by_the_temperature(student, teacher, labels, temperature, share):
+    """You multiply the logits by τ. A high temperature should make probabilities more even, and yours become sharper: divide
+    by it."""
+    soft = _kl(teacher.detach() * temperature, student * temperature)
+    return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
+
+
+def exchanges_the_shares(student, teacher, labels, temperature, share):
+    """You give λ to the labels and 1 - λ to the teacher. λ is the teacher's share: with λ = 0 this is plain learning from
+    labels."""
+    return _loss(student, teacher, labels, temperature, 1 - share)
+
+
+def keeps_the_labels_in_full(student, teacher, labels, temperature, share):
+    """You add λ times the teacher's term to the whole cross-entropy. What the teacher gets is taken from the labels: they
+    weigh 1 - λ."""
+    return _loss(student, teacher, labels, temperature, share) + share * F.cross_entropy(student, labels)
+
+
+def averages_over_the_classes_too(student, teacher, labels, temperature, share):
+    """You let `F.kl_div` take its mean over all B · K numbers. A divergence is a sum over the classes; only the examples are
+    averaged, which is its reduction "batchmean"."""
+    return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(p, q) / q.shape[-1])
+
+
+def believes_only_the_decision(student, teacher, labels, temperature, share):
+    """You learn the teacher's most likely class as if it were a label. That is hard distillation; the soft kind keeps what the
+    teacher thinks of all other classes too."""
+    hard = F.cross_entropy(student / temperature, teacher.argmax(-1))
+    return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * hard
+
+
+def teaches_the_teacher(student, teacher, labels, temperature, share):
+    """You do not detach the teacher. Your loss is right, but its gradient also draws the teacher towards the student, which is
+    the easier way to agree; the teacher should stay as it is."""
+    soft = _kl(teacher / temperature, student / temperature)
+    return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
+
+
+def leaves_out_the_entropy(student, teacher, labels, temperature, share):
+    """You take the cross-entropy with the teacher's probabilities. It has the same gradient, but is larger than the KL by the
+    teacher's entropy, and so it is not 0 when student and teacher agree."""
+    return _loss(student, teacher, labels, temperature, share, lambda p, q: F.cross_entropy(q, p.softmax(-1)))
+
+
+def takes_logs_of_probabilities(student, teacher, labels, temperature, share):
+    """You take the logarithm of a finished softmax. Where a probability is so small that it was rounded to 0 you get 0 · -∞,
+    NaN; `log_softmax` never rounds there."""
+
+    def divergence(p_logits, q_logits):
+        p, q = p_logits.softmax(-1), q_logits.softmax(-1)
+        return (p * (p.log() - q.log())).sum(-1).mean()
+
+    return _loss(student, teacher, labels, temperature, share, divergence)
+
+
+def by_torchs_own(student, teacher, labels, temperature, share):
+    """Both losses from torch, example by example, then averaged together."""
+    log_q, log_p = ((z / temperature).log_softmax(-1) for z in (student, teacher.detach()))
+    soft = F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
+    return torch.lerp(F.cross_entropy(student, labels, reduction="none"), temperature**2 * soft, share).mean()
+
+
+def as_cross_entropy_less_entropy(student, teacher, labels, temperature, share):
+    """KL is the cross-entropy with the teacher less that with itself; the labels as one-hot probabilities."""
+    wise = teacher.detach() / temperature
+    p = wise.softmax(-1)
+    soft = F.cross_entropy(student / temperature, p) - F.cross_entropy(wise, p)
+    truth = F.one_hot(labels, student.shape[-1]).to(student.dtype)
+    return (1 - share) * F.cross_entropy(student, truth) + share * soft * temperature**2
+
+
+def by_logsumexp(student, teacher, labels, temperature, share):
+    """In float64: Σ p (z_p - z_q) / τ, and the difference of the two normalisers."""
+    z_q, z_p = student.double(), teacher.detach().double()
+    free_q, free_p = ((z / temperature).logsumexp(-1) for z in (z_q, z_p))
+    p = (z_p / temperature - free_p[:, None]).exp()
+    soft = (p * (z_p - z_q)).sum(-1) / temperature + free_q - free_p
+    surprise = z_q.logsumexp(-1) - z_q[torch.arange(len(labels)), labels]
+    return ((1 - share) * surprise + share * temperature**2 * soft).mean().to(student.dtype)
+
+
+WRONG = (
+    weighs_by_the_student,
+    forgets_the_squared_temperature,
+    tempers_only_the_teacher,
+    tempers_the_labels_too,
+    multiplies_by_the_temperature,
+    exchanges_the_shares,
+    keeps_the_labels_in_full,
+    averages_over_the_classes_too,
+    believes_only_the_decision,
+    teaches_the_teacher,
+    leaves_out_the_entropy,
+    takes_logs_of_probabilities,
+)
+RIGHT = (by_torchs_own, as_cross_entropy_less_entropy, by_logsumexp)
+
+
+def _lesson(draw: Draw, temperature: float = 3.0, share: float = 0.3, B: int = 5, scale: float = 2.0) -> Call:
+    K = draw.sizes(1)[0] + 2
+    logits = draw.normal(B, K, scale=scale), draw.normal(B, K, scale=scale)
+    return *logits, draw.integers(0, K, B), temperature, share
+
+
+def _lessons(draw: Draw) -> list[Call]:
+    return [_lesson(draw), _lesson(draw, 0.7, 0.8, B=1)]
+
+
+def _agreeing(draw: Draw) -> list[Call]:
+    student, _, *rest = _lesson(draw, share=0.6)
+    return [(student, student.clone(), *rest)]
+
+
+exercise = Exercise(
+    id="11.5",
+    title="Learning from a teacher",
+    reference=distillation_loss,
+    properties=(
+        runs_on(_lessons),
+        has_shape("One number.", _lessons),
+        Property(
+            "labels alone", "With λ = 0 it is the cross-entropy with the labels.", lambda draw: [_lesson(draw, share=0.0)]
+        ),
+        Property(
+            "teacher alone",
+            "With λ = 1 and τ = 1 it is the divergence of the student from the teacher.",
+            lambda draw: [_lesson(draw, 1.0, 1.0)],
+            points=2,
+        ),
+        Property(
+            "agreement",
+            "A student who says what the teacher says has nothing to learn from them.",
+            _agreeing,
+            needs=("teacher alone",),
+        ),
+        Property(
+            "temperature",
+            "τ softens both alike, and τ² makes up for it.",
+            lambda draw: [_lesson(draw, share=1.0), _lesson(draw, 0.5, 1.0)],
+            points=2,
+            needs=("teacher alone",),
+        ),
+        Property(
+            "shares",
+            "λ is the share of the teacher, 1 - λ that of the labels.",
+            _lessons,
+            needs=("labels alone", "temperature"),
+        ),
+        Property("large", "Large logits: finite, and right.", lambda draw: [_lesson(draw, 0.5, scale=60.0)], needs=("shares",)),
+        has_gradient(_lessons, needs=("shares",)),
+        leaves_inputs(_lessons),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

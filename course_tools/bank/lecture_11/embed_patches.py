@@ -1,0 +1,207 @@
+"""Exercise 11.2, embed_patches: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+from einops import repeat
+
+from course_lib.primitives import embed_patches
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Two images of four patches and one class token: how many tokens has each, and how many positions are there? Which of "
+        "the tokens are the same for both images, before the positions and after?"
+    ),
+    (
+        "Project the patches, with their bias, and only then put the learned tokens before them: these are in d_model features "
+        "already. They lack the batch axis, which `expand` lends them."
+    ),
+    (
+        "`torch.cat([learned.expand(B, -1, -1), patches @ E.mT + b], dim=1) + positions`: the positions, (T, d_model), "
+        "broadcast over the batch."
+    ),
+)
+
+
+def _projected(patches, E, b):
+    return patches @ E.mT + b
+
+
+def _with(learned, tokens):
+    return torch.cat([learned.expand(len(tokens), -1, -1), tokens], dim=1)
+
+
+def puts_the_learned_last(patches, E, b, learned, positions):
+    """You put the learned tokens behind the patches. The class token is number 0: there the head looks for it, and there the
+    first position belongs."""
+    tokens = _projected(patches, E, b)
+    return torch.cat([tokens, learned.expand(len(tokens), -1, -1)], dim=1) + positions
+
+
+def forgets_the_bias(patches, E, b, learned, positions):
+    """You project without the bias b. It is part of the linear layer that reads a patch."""
+    return _with(learned, patches @ E.mT) + positions
+
+
+def adds_the_bias_to_all(patches, E, b, learned, positions):
+    """You add b behind the concatenation, to the learned tokens too. The bias belongs to the projection of patches, and the
+    learned tokens are not projected."""
+    return _with(learned, patches @ E.mT) + b + positions
+
+
+def places_the_patches_only(patches, E, b, learned, positions):
+    """You give no position to the learned tokens. There is one for every token, the learned ones included: the first rows of
+    `positions` are theirs."""
+    return _with(learned, _projected(patches, E, b) + positions[len(learned) :])
+
+
+def gives_the_patches_the_first_positions(patches, E, b, learned, positions):
+    """You give the patches the first positions and the learned tokens the last. Positions stand in the order of the tokens,
+    those of the learned ones in front; yours are all shifted."""
+    N = patches.shape[1]
+    return _with(learned + positions[N:], _projected(patches, E, b) + positions[:N])
+
+
+def forgets_the_positions(patches, E, b, learned, positions):
+    """You add no positions. Attention cannot tell patches apart by where they stand, so for your model every shuffling of the
+    patches is the same image."""
+    return _with(learned, _projected(patches, E, b))
+
+
+def multiplies_by_the_positions(patches, E, b, learned, positions):
+    """You multiply the tokens by the positions. They are added; a position of 0, as one may start with, would wipe its patch
+    out."""
+    return _with(learned, _projected(patches, E, b)) * positions
+
+
+def sets_the_positions_beside(patches, E, b, learned, positions):
+    """You set the positions beside the tokens, as more features. Your tokens are twice as wide as the model; positions are
+    added to the d_model features."""
+    tokens = _with(learned, _projected(patches, E, b))
+    return torch.cat([tokens, positions.expand(len(tokens), -1, -1)], dim=-1)
+
+
+def takes_one_learned_token(patches, E, b, learned, positions):
+    """You count on exactly one learned token and take the first. DeiT has two, and a model that averages its patches has none:
+    take all that are handed in."""
+    return _with(learned[:1], _projected(patches, E, b)) + positions
+
+
+def adds_the_learned_to_the_patches(patches, E, b, learned, positions):
+    """You add the learned tokens to every patch. They are tokens of their own, before the patches, and make the sequence
+    longer."""
+    return _projected(patches, E, b) + learned.sum(0) + positions[len(learned) :]
+
+
+def overwrites_the_first_patches(patches, E, b, learned, positions):
+    """You put the learned tokens in the place of the first patches. These are lost, and there are too few tokens for the
+    positions: the learned ones come in addition."""
+    return _with(learned, _projected(patches, E, b)[:, len(learned) :]) + positions[: patches.shape[1]]
+
+
+def scales_by_the_width(patches, E, b, learned, positions):
+    """You multiply the projected patches by √d_model, as the first Transformer does with its words. Equation 1 has no such
+    factor; your positions count for little beside them."""
+    return _with(learned, _projected(patches, E, b) * len(E) ** 0.5) + positions
+
+
+def into_an_empty_sequence(patches, E, b, learned, positions):
+    """A copy of the positions for each image, to whose ends the two kinds of tokens are added."""
+    tokens = repeat(positions, "T d -> B T d", B=len(patches)).clone()
+    tokens[:, : len(learned)] += learned
+    tokens[:, len(learned) :] += torch.einsum("bnp,dp->bnd", patches, E) + b
+    return tokens
+
+
+def by_padding(patches, E, b, learned, positions):
+    """Both kinds padded with zeros to the whole sequence, and all three added."""
+    before = F.pad(F.linear(patches, E, b), (0, 0, len(learned), 0))
+    return before + F.pad(learned, (0, 0, 0, patches.shape[1])) + positions
+
+
+def image_by_image(patches, E, b, learned, positions):
+    """A loop over the images, each a list of rows."""
+    images = []
+    for image in patches:
+        rows = [*learned, *(E @ patch + b for patch in image)]
+        images.append(torch.stack([row + place for row, place in zip(rows, positions, strict=True)]))
+    return torch.stack(images)
+
+
+def as_one_projection(patches, E, b, learned, positions):
+    """Each patch gets a one-hot vector of its place beside it, and each learned token only that: one matrix makes all of it."""
+    B, N, d_patch = patches.shape
+    n = len(learned)
+    places = torch.eye(n + N, dtype=patches.dtype).expand(B, -1, -1)
+    seen = torch.cat([patches.new_zeros(B, n, d_patch), patches], dim=1)
+    of_places = positions + torch.cat([learned, b.expand(N, -1)])
+    return torch.cat([seen, places], dim=-1) @ torch.cat([E.mT, of_places])
+
+
+WRONG = (
+    puts_the_learned_last,
+    forgets_the_bias,
+    adds_the_bias_to_all,
+    places_the_patches_only,
+    gives_the_patches_the_first_positions,
+    forgets_the_positions,
+    multiplies_by_the_positions,
+    sets_the_positions_beside,
+    takes_one_learned_token,
+    adds_the_learned_to_the_patches,
+    overwrites_the_first_patches,
+    scales_by_the_width,
+)
+RIGHT = (into_an_empty_sequence, by_padding, image_by_image, as_one_projection)
+
+
+def _tokens(draw: Draw, B: int, n_learned: int, bias: float = 1.0, place: float = 1.0) -> Call:
+    N, d_patch, d_model = draw.sizes(3)
+    N += 2
+    learned, positions = draw.normal(n_learned, d_model), draw.normal(n_learned + N, d_model, scale=place)
+    return draw.normal(B, N, d_patch), draw.normal(d_model, d_patch), draw.normal(d_model, scale=bias), learned, positions
+
+
+def _images(draw: Draw) -> list[Call]:
+    return [_tokens(draw, 3, 1), _tokens(draw, 1, 1)]
+
+
+exercise = Exercise(
+    id="11.2",
+    title="The class token and the positions",
+    reference=embed_patches,
+    properties=(
+        runs_on(_images),
+        has_shape("A token for each patch, and the learned ones: (B, n_learned + N, d_model).", _images),
+        Property(
+            "projection",
+            "Without learned tokens, bias and positions: each patch is projected.",
+            lambda draw: [_tokens(draw, 2, 0, bias=0.0, place=0.0)],
+        ),
+        Property(
+            "bias",
+            "Each patch is projected and gets the bias.",
+            lambda draw: [_tokens(draw, 2, 0, place=0.0)],
+            needs=("projection",),
+        ),
+        Property(
+            "in front",
+            "The learned token stands in front, as it is, in every image.",
+            lambda draw: [_tokens(draw, 3, 1, place=0.0)],
+            points=2,
+            needs=("bias",),
+        ),
+        Property("places", "Every token is told its own place.", _images, points=2, needs=("in front",)),
+        Property(
+            "several",
+            "There may be two learned tokens, or none.",
+            lambda draw: [_tokens(draw, 2, 2), _tokens(draw, 2, 0)],
+            needs=("places",),
+        ),
+        has_gradient(lambda draw: [_tokens(draw, 2, 2)], needs=("places",)),
+        leaves_inputs(_images),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

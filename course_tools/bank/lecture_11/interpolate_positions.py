@@ -1,0 +1,218 @@
+"""Exercise 11.4, interpolate_positions: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+
+from course_lib.primitives import interpolate_positions
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "A model has learned 1 + 4 · 6 positions, and an image comes with 8 · 6 patches. Which of the positions say something "
+        "about a place in the picture, and how many new ones do you need? What becomes of the others?"
+    ),
+    (
+        "Read the positions of the patches as a picture: H rows, W columns, and d_model channels. `F.interpolate` resizes such "
+        "a picture, (1, d_model, H, W): the features have to move to the front, and back afterwards."
+    ),
+    (
+        "n = len(positions) - H · W are kept. The rest by `rearrange` to 1 d_model H W, "
+        '`F.interpolate(…, (H_new, W_new), mode="bicubic", align_corners=False)`, back to (H W) d_model; then `torch.cat`.'
+    ),
+)
+
+
+def _grid(positions, H, W):
+    """The learned tokens' positions, and the others as an image."""
+    n = len(positions) - H * W
+    return positions[:n], rearrange(positions[n:], "(H W) d -> 1 d H W", H=H)
+
+
+def _rows(image):
+    return rearrange(image, "1 d H W -> (H W) d")
+
+
+def _resized(positions, H, W, H_new, W_new, mode="bicubic", align_corners=False, antialias=False):
+    learned, image = _grid(positions, H, W)
+    return torch.cat([learned, _rows(F.interpolate(image, (H_new, W_new), None, mode, align_corners, antialias=antialias))])
+
+
+def interpolates_linearly(positions, H, W, H_new, W_new):
+    """You interpolate between the nearest four positions, bilinearly. Asked for is bicubic, which looks at sixteen and has no
+    kinks; the published models are resized in this way."""
+    return _resized(positions, H, W, H_new, W_new, mode="bilinear")
+
+
+def aligns_the_corners(positions, H, W, H_new, W_new):
+    """You align the corners, so that the middle of the first patch stays where it was. Patches are areas: the edges of the
+    picture stay, and the middle of a smaller patch lies nearer to them."""
+    return _resized(positions, H, W, H_new, W_new, align_corners=True)
+
+
+def smooths_before_shrinking(positions, H, W, H_new, W_new):
+    """You switch on `antialias`. torch then averages over a wider neighbourhood where the grid shrinks, and takes another cubic
+    curve besides, so that not even a growing grid agrees; asked for is plain bicubic interpolation."""
+    return _resized(positions, H, W, H_new, W_new, antialias=True)
+
+
+def drops_the_learned(positions, H, W, H_new, W_new):
+    """You return the grid alone. The class token has a position too, which the new image still needs: it goes in front,
+    unchanged."""
+    return _rows(F.interpolate(_grid(positions, H, W)[1], (H_new, W_new), mode="bicubic"))
+
+
+def moves_the_learned_to_the_end(positions, H, W, H_new, W_new):
+    """You put the positions of the learned tokens behind the grid. They stand in front, as the tokens do; each patch is now
+    one place off."""
+    learned, image = _grid(positions, H, W)
+    return torch.cat([_rows(F.interpolate(image, (H_new, W_new), mode="bicubic")), learned])
+
+
+def counts_on_one_learned_token(positions, H, W, H_new, W_new):
+    """You take exactly one position off, for the class token. Other models have two learned tokens or none; what is more than
+    H · W tells how many there are."""
+    image = rearrange(positions[1:], "(H W) d -> 1 d H W", H=H)
+    return torch.cat([positions[:1], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
+
+
+def resizes_a_sequence(positions, H, W, H_new, W_new):
+    """You resize all positions as one long sequence, the class token's among them. The end of one row is no neighbour of the
+    beginning of the next, and the class token is nobody's: only the grid is resized, in two directions."""
+    T_new = len(positions) - H * W + H_new * W_new
+    line = rearrange(positions, "T d -> 1 d T 1")
+    return _rows(F.interpolate(line, (T_new, 1), mode="bicubic"))
+
+
+def reads_with_height_and_width_exchanged(positions, H, W, H_new, W_new):
+    """You read the rows with H positions each, and there are W in a row. On a grid that is no square your rows begin in the
+    middle of others."""
+    return _resized(positions, W, H, H_new, W_new)
+
+
+def exchanges_the_new_sizes(positions, H, W, H_new, W_new):
+    """You resize to W_new rows of H_new. The number of positions is right, but for an image on its side; torch takes the
+    height first."""
+    return _resized(positions, H, W, W_new, H_new)
+
+
+def does_not_move_the_features(positions, H, W, H_new, W_new):
+    """You reshape (H · W, d_model) to (d_model, H, W) as it lies. The features were the last axis and must be moved to the
+    front; your channels are mixtures of several features at several places."""
+    n = len(positions) - H * W
+    image = positions[n:].reshape(1, -1, H, W)
+    return torch.cat([positions[:n], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
+
+
+def does_not_move_them_back(positions, H, W, H_new, W_new):
+    """You resize rightly and then reshape (d_model, H_new, W_new) to rows as it lies. The features must go back to the last
+    axis first, or a row of yours is one feature at many places."""
+    learned, image = _grid(positions, H, W)
+    resized = F.interpolate(image, (H_new, W_new), mode="bicubic")
+    return torch.cat([learned, resized.reshape(H_new * W_new, -1)])
+
+
+def cuts_off_or_repeats(positions, H, W, H_new, W_new):
+    """You cut the grid off where it is too large and begin again where it is too small. The left edge of the picture then
+    stands for its middle; the whole grid should be stretched over the new picture."""
+    learned, image = _grid(positions, H, W)
+    return torch.cat([learned, _rows(image[:, :, torch.arange(H_new) % H][..., torch.arange(W_new) % W])])
+
+
+def feature_by_feature(positions, H, W, H_new, W_new):
+    """A loop over the features, each a picture in grey, into a result made beforehand."""
+    n = len(positions) - H * W
+    resize = torch.nn.Upsample((H_new, W_new), mode="bicubic", align_corners=False)
+    pictures = [resize(feature.reshape(1, 1, H, W)).flatten() for feature in positions[n:].unbind(1)]
+    return torch.cat((positions[:n], torch.stack(pictures, dim=1)), dim=0)
+
+
+def by_two_matrices(positions, H, W, H_new, W_new):
+    """Resizing is linear and goes one direction after the other: torch resizes two identities, and einsum applies them."""
+    n = len(positions) - H * W
+
+    def matrix(old, new):
+        eye = torch.eye(old, dtype=positions.dtype)[None, None]
+        return F.interpolate(eye, (new, old), mode="bicubic", align_corners=False)[0, 0]
+
+    resized = torch.einsum("yh,xw,hwd->yxd", matrix(H, H_new), matrix(W, W_new), positions[n:].reshape(H, W, -1))
+    return torch.cat([positions[:n], resized.reshape(H_new * W_new, -1)])
+
+
+def by_the_cubic_kernel(positions, H, W, H_new, W_new):
+    """The kernel of Keys with a = -¾ written out; four neighbours in each direction, the edge repeated."""
+
+    def weights(old, new):
+        middle = (torch.arange(new, dtype=torch.float64) + 0.5) * old / new - 0.5
+        taps = middle.floor()[:, None] + torch.arange(-1, 3)
+        t = (middle[:, None] - taps).abs()
+        near, far = (1.25 * t - 2.25) * t * t + 1, -0.75 * (((t - 5) * t + 8) * t - 4)
+        matrix = torch.zeros(new, old, dtype=torch.float64)
+        return matrix.scatter_add(1, taps.long().clamp(0, old - 1), torch.where(t <= 1, near, far)).to(positions.dtype)
+
+    learned, grid = positions.split([len(positions) - H * W, H * W])
+    down = (weights(H, H_new) @ grid.reshape(H, -1)).reshape(H_new, W, -1)
+    return torch.cat([learned, (weights(W, W_new) @ down).reshape(H_new * W_new, -1)])
+
+
+WRONG = (
+    interpolates_linearly,
+    aligns_the_corners,
+    smooths_before_shrinking,
+    drops_the_learned,
+    moves_the_learned_to_the_end,
+    counts_on_one_learned_token,
+    resizes_a_sequence,
+    reads_with_height_and_width_exchanged,
+    exchanges_the_new_sizes,
+    does_not_move_the_features,
+    does_not_move_them_back,
+    cuts_off_or_repeats,
+)
+RIGHT = (feature_by_feature, by_two_matrices, by_the_cubic_kernel)
+
+
+def _resizing(draw: Draw, n_learned: int, H: int, W: int, H_new: int, W_new: int) -> Call:
+    d_model = draw.sizes(1)[0]
+    return draw.normal(n_learned + H * W, d_model), H, W, H_new, W_new
+
+
+def _resizings(draw: Draw) -> list[Call]:
+    return [_resizing(draw, 1, 3, 5, 7, 4), _resizing(draw, 1, 6, 2, 3, 5)]
+
+
+exercise = Exercise(
+    id="11.4",
+    title="Positions for another size",
+    reference=interpolate_positions,
+    properties=(
+        runs_on(_resizings),
+        has_shape("A position for each learned token and each patch of the new grid.", _resizings),
+        Property(
+            "same",
+            "On the grid that they were learned for, they stay as they are.",
+            lambda draw: [_resizing(draw, 1, 3, 5, 3, 5)],
+        ),
+        Property(
+            "growing",
+            "A grid without learned tokens, resized to a finer one.",
+            lambda draw: [_resizing(draw, 0, 3, 5, 4, 11)],
+            points=2,
+        ),
+        Property("shrinking", "The same to a coarser one.", lambda draw: [_resizing(draw, 0, 7, 5, 3, 2)], needs=("growing",)),
+        Property(
+            "class token", "The position of the class token is no part of the grid.", _resizings, points=2, needs=("growing",)
+        ),
+        Property(
+            "several",
+            "There may be two learned tokens, and a grid of one patch.",
+            lambda draw: [_resizing(draw, 2, 5, 3, 4, 6), _resizing(draw, 1, 1, 1, 2, 3)],
+            needs=("class token",),
+        ),
+        has_gradient(_resizings, needs=("class token",)),
+        leaves_inputs(_resizings),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

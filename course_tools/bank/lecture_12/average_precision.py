@@ -1,0 +1,218 @@
+"""Exercise 12.7, average_precision: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.metrics import average_precision
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Three objects; the detections, most confident first: hit, miss, hit. What are precision and recall after one, two and "
+        "three detections? Which precision is the best that reaches a recall of a half?"
+    ),
+    (
+        "Sort the hits by falling score; their running sum over 1, 2, 3 … is the precision, over n_objects the recall. For "
+        "each of the 101 recalls 0, 0.01, …, 1 take the largest precision of all places whose recall is at least that, else 0."
+    ),
+    (
+        "The best precision from here on is a `cummax` from the back: `precision.flip(0).cummax(0).values.flip(0)`. "
+        "`torch.searchsorted(recall, recalls)` finds the first place that reaches each recall; behind the end stands a 0."
+    ),
+)
+
+
+def _curve(scores, hits, n_objects):
+    """Precision and recall after each detection, the most confident first."""
+    found = hits[scores.argsort(descending=True)].double().cumsum(0)
+    return found / torch.arange(1, len(found) + 1), found / n_objects
+
+
+def _mean_at(precision, recall, recalls):
+    """The mean over `recalls` of the best precision that reaches each of them."""
+    reached = recall >= recalls[:, None]
+    best = torch.where(reached, precision, 0.0).amax(-1) if len(precision) else torch.zeros(len(recalls))
+    return best.mean()
+
+
+RECALLS = torch.linspace(0, 1, 101, dtype=torch.float64)
+
+
+def keeps_the_order_of_the_detections(scores, hits, n_objects):
+    """You never sort by confidence. The curve asks what a user gets who reads the most confident detections first; in any other
+    order it means nothing."""
+    found = hits.double().cumsum(0)
+    return _mean_at(found / torch.arange(1, len(found) + 1), found / n_objects, RECALLS).to(scores.dtype)
+
+
+def begins_with_the_least_confident(scores, hits, n_objects):
+    """You sort by rising confidence. The detections that the model believes in least come first in yours: sort in falling
+    order."""
+    return _mean_at(*_curve(-scores, hits, n_objects), RECALLS).to(scores.dtype)
+
+
+def takes_the_precision_as_it_stands(scores, hits, n_objects):
+    """You read the precision off where a recall is reached first. Farther down the list it may be higher again: take the best
+    precision of all places that reach the recall."""
+    precision, recall = _curve(scores, hits, n_objects)
+    first = torch.searchsorted(recall, RECALLS)
+    return torch.cat([precision, torch.zeros(1)])[first].mean().to(scores.dtype)
+
+
+def averages_at_the_hits(scores, hits, n_objects):
+    """You average the precision at the hits. That is the average precision of retrieval; here it is read at 101 recalls, and
+    each time the best that reaches the recall counts."""
+    precision, _ = _curve(scores, hits, n_objects)
+    ordered = hits[scores.argsort(descending=True)]
+    return ((precision * ordered).sum() / n_objects).to(scores.dtype)
+
+
+def reads_at_eleven_recalls(scores, hits, n_objects):
+    """You read at eleven recalls, 0, 0.1, …, 1, as the Pascal challenge did in its first years. There are 101 here."""
+    return _mean_at(*_curve(scores, hits, n_objects), torch.linspace(0, 1, 11, dtype=torch.float64)).to(scores.dtype)
+
+
+def recalls_among_the_hits(scores, hits, n_objects):
+    """You divide by the number of hits rather than by the number of objects. Then every detector recalls everything in the end,
+    also one that never found most of the objects."""
+    return _mean_at(*_curve(scores, hits, max(int(hits.sum()), 1)), RECALLS).to(scores.dtype)
+
+
+def recalls_among_the_detections(scores, hits, n_objects):
+    """You divide the hits by the number of detections to get the recall. Recall is the share of the *objects* that were
+    found."""
+    return _mean_at(*_curve(scores, hits, max(len(hits), 1)), RECALLS).to(scores.dtype)
+
+
+def leaves_out_what_is_never_reached(scores, hits, n_objects):
+    """You average only over the recalls that are reached. A detector that finds one object in a hundred, and is right about it,
+    would score 1: recalls that are never reached count 0."""
+    precision, recall = _curve(scores, hits, n_objects)
+    reached = RECALLS[recall.max() >= RECALLS] if len(recall) else RECALLS
+    return _mean_at(precision, recall, reached).to(scores.dtype)
+
+
+def looks_for_the_best_before(scores, hits, n_objects):
+    """Your running maximum goes from the front. The best precision so far belongs to smaller recalls; what counts is the best
+    from here on, from the back."""
+    precision, recall = _curve(scores, hits, n_objects)
+    best = precision.cummax(0).values if len(precision) else precision
+    return torch.cat([best, torch.zeros(1)])[torch.searchsorted(recall, RECALLS)].mean().to(scores.dtype)
+
+
+def divides_by_the_objects(scores, hits, n_objects):
+    """You give the share of the objects that were found. That is the last recall; what the misses among the detections cost
+    does not show in it."""
+    return (hits.sum() / n_objects).to(scores.dtype)
+
+
+def averages_the_precision(scores, hits, n_objects):
+    """You average the precision over all detections. How far the recall has come does not enter: more detections at the end of
+    the list would change it, though they find nothing new."""
+    precision, _ = _curve(scores, hits, n_objects)
+    return precision.mean().to(scores.dtype) if len(precision) else scores.sum()
+
+
+def wants_a_detection(scores, hits, n_objects):
+    """Yours fails where nothing was detected. An empty list is an answer too: its average precision is 0."""
+    precision, recall = _curve(scores, hits, n_objects)
+    reached = recall >= RECALLS[:, None]
+    return torch.where(reached, precision, 0.0).amax(-1).mean().to(scores.dtype)
+
+
+def recall_by_recall(scores, hits, n_objects):
+    """A loop over the recalls, in Python's own numbers."""
+    order = sorted(range(len(scores)), key=lambda i: -float(scores[i]))
+    found, points = 0, []
+    for k, i in enumerate(order, start=1):
+        found += bool(hits[i])
+        points.append((found, found / k))
+    best = [max((p for n, p in points if 100 * n >= r * n_objects), default=0.0) for r in range(101)]
+    return torch.tensor(sum(best) / 101, dtype=scores.dtype)
+
+
+def by_steps_of_the_recall(scores, hits, n_objects):
+    """How many of the 101 recalls lie within each new hit, times the best precision from there on."""
+    precision, recall = _curve(scores, hits, n_objects)
+    steps = torch.searchsorted(RECALLS, recall, right=True).diff(prepend=torch.zeros(1, dtype=torch.long))
+    best = torch.stack([precision[i:].max() for i in range(len(precision))]) if len(precision) else precision
+    return ((steps * best).sum() / 101).to(scores.dtype)
+
+
+def in_one_table(scores, hits, n_objects):
+    """All recalls against all places in one table; a column of zeros for those that are never reached."""
+    precision, recall = _curve(scores, hits, n_objects)
+    table = torch.where(recall >= RECALLS[:, None], precision, 0.0)
+    return torch.cat([table, torch.zeros(101, 1, dtype=table.dtype)], dim=-1).amax(-1).mean().to(scores.dtype)
+
+
+WRONG = (
+    keeps_the_order_of_the_detections,
+    begins_with_the_least_confident,
+    takes_the_precision_as_it_stands,
+    averages_at_the_hits,
+    reads_at_eleven_recalls,
+    recalls_among_the_hits,
+    recalls_among_the_detections,
+    leaves_out_what_is_never_reached,
+    looks_for_the_best_before,
+    divides_by_the_objects,
+    averages_the_precision,
+    wants_a_detection,
+)
+RIGHT = (recall_by_recall, by_steps_of_the_recall, in_one_table)
+
+
+def _list(draw: Draw, hits: list[bool], n_objects: int, shuffled: bool = True) -> Call:
+    """Detections in order of confidence, whose hits are these; handed over in another order."""
+    n = len(hits)
+    scores = 0.05 + 0.9 * (torch.arange(n).flip(0) + 0.5 * draw.uniform(n)) / max(n, 1)
+    order = draw.uniform(n).argsort() if shuffled else torch.arange(n)
+    return scores[order], torch.tensor(hits, dtype=torch.bool)[order], n_objects
+
+
+def _in_order(draw: Draw) -> list[Call]:
+    """All hits come first, and all objects are found."""
+    return [_list(draw, [True] * 3, 3, shuffled=False), _list(draw, [True] * 7 + [False] * 2, 7, shuffled=False)]
+
+
+def _dips(draw: Draw) -> list[Call]:
+    """All objects are found; the precision falls and rises again."""
+    return [
+        _list(draw, [False, True, True, False, True, True, True, True, True], 7, shuffled=False),
+        _list(draw, [True, False, False, True, True], 3, shuffled=False),
+    ]
+
+
+def _missed(draw: Draw) -> list[Call]:
+    """Some objects are never found."""
+    return [_list(draw, [True, False, True], 7, shuffled=False), _list(draw, [False, True, True, True], 13, shuffled=False)]
+
+
+def _shuffled(draw: Draw) -> list[Call]:
+    hits = (draw.uniform(23) < 0.4).tolist()
+    return [
+        _list(draw, [True, True, False, True, False, False, True], 7),
+        _list(draw, hits, 13 if sum(hits) <= 13 else 29),
+    ]
+
+
+exercise = Exercise(
+    id="12.7",
+    title="Average precision",
+    reference=average_precision,
+    properties=(
+        runs_on(_in_order),
+        has_shape("One number.", _in_order),
+        Property("all found", "All objects first, nothing else before them: 1.", _in_order),
+        Property("dips", "At each of 101 recalls the best precision that reaches it.", _dips, points=2, needs=("all found",)),
+        Property("missed", "A recall that is never reached counts 0.", _missed, points=2, needs=("all found",)),
+        Property("confidence", "The most confident detection comes first.", _shuffled, points=2, needs=("dips", "missed")),
+        Property(
+            "nothing", "Nothing detected, and nothing hit: 0.", lambda draw: [_list(draw, [], 7), _list(draw, [False], 3)]
+        ),
+        leaves_inputs(_shuffled),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,246 @@
+"""Exercise 12.3, giou: what students answer, wrong and right."""
+
+import torch
+from torch import Tensor
+
+from course_lib.primitives import area, giou, overlap
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Lay two small boxes side by side with a gap, then widen the gap. IoU is 0 all the while. Which area grows with it, "
+        "and which of it do the two boxes not cover?"
+    ),
+    (
+        "C is the smallest box around both: from the smaller of the first corners to the larger of the second. Of C, the part "
+        "that the union leaves free is what is taken off, as a share of C."
+    ),
+    (
+        "shared, covered = overlap(a, b); around = area of C; then shared / covered - (around - covered) / around. Clamp each "
+        "divisor at the smallest positive number, so that 0 / 0 gives 0."
+    ),
+)
+
+
+def _around(a, b):
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
+    return sides[..., 0] * sides[..., 1]
+
+
+def _ratio(part, whole):
+    return part / whole.clamp(min=torch.finfo(whole.dtype).tiny)
+
+
+def stops_at_iou(a, b):
+    """You give IoU. It is 0 for all boxes that do not touch, near or far; what generalises it is the share of the box around
+    both that neither of them covers, taken off."""
+    return _ratio(*overlap(a, b))
+
+
+def divides_by_the_union(a, b):
+    """You divide what is left free by the union. It is a share of the box around both; yours may fall far below -1."""
+    shared, covered = overlap(a, b)
+    return _ratio(shared, covered) - _ratio(_around(a, b) - covered, covered)
+
+
+def takes_the_shared_part_off(a, b):
+    """You take everything in the box around both that is not *shared* as free. The union is what covers it: for a box inside
+    another yours goes below IoU."""
+    shared, covered = overlap(a, b)
+    first = torch.minimum(a[..., :, None, :2], b[..., None, :, :2])
+    last = torch.maximum(a[..., :, None, 2:], b[..., None, :, 2:])
+    around = (last - first).prod(-1)
+    least = torch.finfo(around.dtype).tiny
+    return shared / covered.clamp(min=least) - (around - shared) / around.clamp(min=least)
+
+
+def adds_what_is_free(a, b):
+    """You add the free share to IoU. It is taken off: the farther two boxes are apart, the smaller GIoU must be."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    return _ratio(shared, covered) + _ratio(around - covered, around)
+
+
+def takes_the_inner_corners(a, b):
+    """Your box around both runs from the larger of the first corners to the smaller of the second. That is what they share:
+    the box around both reaches to the outermost edges."""
+    shared, covered = overlap(a, b)
+    around = shared
+    return _ratio(shared, covered) - _ratio(around - covered, around)
+
+
+def takes_the_sum_for_the_box_around(a, b):
+    """You take the sum of the two areas as the box around both. It knows nothing of the gap between them, which is the whole
+    point."""
+    shared, covered = overlap(a, b)
+    around = area(a)[..., :, None] + area(b)[..., None, :]
+    return _ratio(shared, covered) - _ratio(around - covered, around)
+
+
+def takes_off_an_area(a, b):
+    """You take the free area off as it is. It is a share, divided by the area of the box around both: yours changes when the
+    whole scene is drawn larger."""
+    shared, covered = overlap(a, b)
+    return _ratio(shared, covered) - (_around(a, b) - covered)
+
+
+def gives_the_loss(a, b):
+    """You give 1 - GIoU, which is the loss. The function is asked for how well the boxes agree: 1 for the same box."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    return 1 - (_ratio(shared, covered) - _ratio(around - covered, around))
+
+
+def divides_zero_by_zero(a, b):
+    """You divide by areas that may be 0. Two empty boxes give 0 / 0, which is NaN and spreads through the whole loss; such a
+    ratio counts as 0 here."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    return shared / covered - (around - covered) / around
+
+
+def ends_at_zero(a, b):
+    """You clamp the result at 0. The negative part is what tells boxes that do not touch how far apart they are; clamped, they
+    have no gradient again."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    return (_ratio(shared, covered) - _ratio(around - covered, around)).clamp(min=0)
+
+
+def divides_by_the_smaller_box(a, b):
+    """You divide the shared area by the smaller of the two boxes. Then a small box anywhere inside a large one agrees
+    perfectly; IoU divides by the union."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    smaller = torch.minimum(area(a)[..., :, None], area(b)[..., None, :])
+    return _ratio(shared, smaller) - _ratio(around - covered, around)
+
+
+def measures_only_those_apart(a, b):
+    """You take the free share off only where two boxes do not touch. It is taken off always: boxes that share a corner leave
+    two others of the box around them free."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    free = _ratio(around - covered, around)
+    return torch.where(shared > 0, _ratio(shared, covered), -free)
+
+
+def as_one_sum(a, b):
+    """IoU - 1 + the share that is covered: the same, with one subtraction less, where the areas are not 0."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    result = _ratio(shared, covered) - 1 + _ratio(covered, around)
+    return torch.where(around > 0, result, torch.zeros_like(result))
+
+
+def pair_by_pair(a, b):
+    """Two loops, and no function of the course."""
+    rows = [[_one(a[..., i, :], b[..., j, :]) for j in range(b.shape[-2])] for i in range(a.shape[-2])]
+    return torch.stack([torch.stack(row, -1) for row in rows], -2)
+
+
+def _one(a, b):
+    width = (torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])).relu()
+    height = (torch.minimum(a[..., 3], b[..., 3]) - torch.maximum(a[..., 1], b[..., 1])).relu()
+    outer_width = torch.maximum(a[..., 2], b[..., 2]) - torch.minimum(a[..., 0], b[..., 0])
+    outer_height = torch.maximum(a[..., 3], b[..., 3]) - torch.minimum(a[..., 1], b[..., 1])
+    both = (a[..., 2] - a[..., 0]) * (a[..., 3] - a[..., 1]) + (b[..., 2] - b[..., 0]) * (b[..., 3] - b[..., 1])
+    shared, around = width * height, outer_width * outer_height
+    union = both - shared
+    zero = torch.zeros_like(shared)
+    found = torch.where(union > 0, shared / torch.where(union > 0, union, 1.0), zero)
+    return found - torch.where(around > 0, (around - union) / torch.where(around > 0, around, 1.0), zero)
+
+
+def in_double_precision(a, b):
+    """Everything in float64, the free share as 1 - covered / around where there is anything around."""
+    shared, covered = overlap(a.double(), b.double())
+    around = _around(a.double(), b.double())
+    free = torch.where(around > 0, 1 - _ratio(covered, around), torch.zeros_like(around))
+    return (_ratio(shared, covered) - free).to(a.dtype)
+
+
+WRONG = (
+    stops_at_iou,
+    divides_by_the_union,
+    takes_the_shared_part_off,
+    adds_what_is_free,
+    takes_the_inner_corners,
+    takes_the_sum_for_the_box_around,
+    takes_off_an_area,
+    gives_the_loss,
+    divides_zero_by_zero,
+    ends_at_zero,
+    divides_by_the_smaller_box,
+    measures_only_those_apart,
+)
+RIGHT = (as_one_sum, pair_by_pair, in_double_precision)
+
+
+def _corners(draw: Draw, *batch: int) -> Tensor:
+    """Boxes by their corners, large enough that most of them share something."""
+    first = 0.5 * draw.uniform(*batch, 2)
+    return torch.cat([first, first + 0.2 + 0.3 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
+    return boxes + torch.tensor([x, y, x, y])
+
+
+def _touching(draw: Draw) -> list[Call]:
+    """Two boxes that share a part of each; then the same in a picture ten times as large."""
+    a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
+    b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
+    return [(a, b), (10 * a, 10 * b)]
+
+
+def _inside(draw: Draw) -> list[Call]:
+    """A box inside another, and a box with itself."""
+    a = torch.cat([0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
+    b = torch.cat([0.3 + 0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
+    return [(a, b), (b, a), (b, b)]
+
+
+def _apart(draw: Draw) -> list[Call]:
+    """A box beside another, below it, and far away in both directions."""
+    a = _corners(draw, 1)
+    return [(a, _moved(_corners(draw, 1), x, y)) for x, y in ((1.1, 0.0), (0.0, 1.3), (7.0, 5.0))]
+
+
+def _on_either_side(draw: Draw) -> list[Call]:
+    """Boxes that touch and boxes that do not, the first of them once before the second and once behind it."""
+    calls = [*_touching(draw), *_apart(draw)]
+    return [*calls, *(call[::-1] for call in calls)]
+
+
+def _lists(draw: Draw) -> list[Call]:
+    n, m, B = draw.sizes(3)
+    return [(_corners(draw, n), _corners(draw, m)), (_corners(draw, B, n), _corners(draw, B, m))]
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """Boxes of no area: in two places, in one place, and beside a real one."""
+    point, box = draw.uniform(1, 2).repeat(1, 2), _corners(draw, 1)
+    return [(point, point), (point, _moved(point, 0.3, 0.2)), (point, _moved(box, 1.0, 1.0))]
+
+
+exercise = Exercise(
+    id="12.3",
+    title="Generalised IoU",
+    reference=giou,
+    properties=(
+        runs_on(_touching),
+        has_shape("A number for each box of a, a row, with each box of b, a column.", _lists),
+        Property("inside", "Where one box holds the other, nothing is left free: it is IoU.", _inside, points=2),
+        Property("apart", "Boxes that do not touch: the farther apart, the less.", _apart, points=2),
+        Property("touching", "Boxes that share a part, drawn at any scale.", _touching, points=2),
+        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "touching")),
+        Property("empty", "A ratio of two areas counts 0 where both are 0.", _empty, needs=("apart",)),
+        has_gradient(_on_either_side, needs=("apart", "touching")),
+        leaves_inputs(_lists),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,229 @@
+"""Exercise 12.5, match: what students answer, wrong and right."""
+
+from itertools import permutations
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from course_lib.losses import match
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Two objects like the same query best, and the second has only a very dear alternative. Who should get it, if the sum "
+        "is to be small? Would your code change its mind?"
+    ),
+    (
+        "`linear_sum_assignment` takes one matrix and gives the rows and the columns of the cheapest pairs. Give it the "
+        "columns of the real objects of one picture, and write down the row of each column."
+    ),
+    (
+        "For each picture: `(places,) = (classes[b] >= 0).nonzero(as_tuple=True)`, then `n, m = "
+        "linear_sum_assignment(cost[b][:, places])`, then queries[b, places[m]] = n in a tensor that was full of -1."
+    ),
+)
+
+
+def _assign(cost, classes, choose):
+    """Fill in -1 everywhere, and at the real objects of each picture what `choose` says of their columns."""
+    queries = torch.full(classes.shape, -1)
+    for row, costs, kinds in zip(queries, cost.detach(), classes, strict=True):
+        (places,) = (kinds >= 0).nonzero(as_tuple=True)
+        if len(places):
+            row[places] = torch.as_tensor(choose(costs[:, places]), dtype=torch.long)
+    return queries
+
+
+def _optimal(costs):
+    n, m = linear_sum_assignment(costs.numpy())
+    return torch.as_tensor(n)[torch.as_tensor(m).argsort()]
+
+
+def lets_each_take_its_favourite(cost, classes):
+    """You give every object its cheapest query. Two objects may then share one, and it can speak about only one of them: the
+    matching must be one-to-one."""
+    return _assign(cost, classes, lambda costs: costs.argmin(0))
+
+
+def serves_the_objects_in_turn(cost, classes):
+    """You let one object after the other take the cheapest query that is free. The first may take what the second needs more:
+    the *sum* is to be the smallest, and yours depends on the order of the objects."""
+
+    def choose(costs):
+        costs, chosen = costs.clone(), []
+        for m in range(costs.shape[1]):
+            chosen.append(int(costs[:, m].argmin()))
+            costs[chosen[-1]] = torch.inf
+        return chosen
+
+    return _assign(cost, classes, choose)
+
+
+def takes_the_cheapest_pair_first(cost, classes):
+    """You take the cheapest pair of all, strike it out, and go on. That is greedy too: the last object may be left with a query
+    so dear that another choice at the beginning would have been cheaper altogether."""
+
+    def choose(costs):
+        costs, chosen = costs.clone(), [0] * costs.shape[1]
+        for _ in chosen:
+            n, m = divmod(int(costs.argmin()), costs.shape[1])
+            chosen[m] = n
+            costs[n], costs[:, m] = torch.inf, torch.inf
+        return chosen
+
+    return _assign(cost, classes, choose)
+
+
+def looks_for_the_dearest(cost, classes):
+    """You maximise. The entries are costs: the best matching has the smallest sum."""
+    return _assign(cost, classes, lambda costs: _optimal(-costs))
+
+
+def matches_padding_too(cost, classes):
+    """You give queries to places where there is no object. A class of -1 is padding: it takes a query away from a real object,
+    and its place is to be -1."""
+    return _assign(cost, torch.zeros_like(classes), _optimal)
+
+
+def lists_them_in_the_order_of_the_queries(cost, classes):
+    """You write down the rows as `linear_sum_assignment` gives them, in rising order. They belong to the columns that come
+    beside them: put each query at the place of its object."""
+    return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[0])
+
+
+def gives_the_columns(cost, classes):
+    """You write down the columns, and so which object each matched query has. Asked for is the query of each object: the
+    rows."""
+    return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[1])
+
+
+def matches_nothing(cost, classes):
+    """You give the first object the first query, the second the second. Nothing was compared: the queries have no order, and
+    it is the cost that says who should speak about what."""
+    return _assign(cost, classes, lambda costs: torch.arange(costs.shape[1]))
+
+
+def matches_the_first_picture_for_all(cost, classes):
+    """You solve the first picture and use its matching for all. Every picture has costs of its own."""
+    first = cost[:1].expand_as(cost)
+    return _assign(first, classes, _optimal)
+
+
+def moves_the_objects_to_the_front(cost, classes):
+    """You write the queries of the real objects one behind the other at the front. Where padding stands between objects, they
+    slip to other places: each query belongs where its object is."""
+    queries = torch.full(classes.shape, -1)
+    for row, costs, kinds in zip(queries, cost.detach(), classes, strict=True):
+        real = kinds >= 0
+        if real.any():
+            row[: int(real.sum())] = _optimal(costs[:, real])
+    return queries
+
+
+def marks_padding_by_zero(cost, classes):
+    """You leave 0 where there is no object. 0 is a query, the first one; "none" is written -1."""
+    return _assign(cost, classes, _optimal).clamp(min=0)
+
+
+def by_trying_all(cost, classes):
+    """Every one-to-one choice of queries, and the cheapest of them."""
+
+    def choose(costs):
+        columns = torch.arange(costs.shape[1])
+        ways = [torch.tensor(way) for way in permutations(range(costs.shape[0]), costs.shape[1])]
+        return min(ways, key=lambda way: float(costs[way, columns].double().sum()))
+
+    return _assign(cost, classes, choose)
+
+
+def of_the_objects_as_rows(cost, classes):
+    """SciPy on the transposed matrix: its rows are the objects then, and come in their order."""
+    return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.mT.numpy())[1])
+
+
+def with_costly_padding(cost, classes):
+    """One square matrix for each picture: padding and missing columns all cost the same, so they take what is left."""
+    B, N, M = cost.shape
+    queries = torch.full(classes.shape, -1)
+    for b in range(B):
+        square = torch.zeros(N, max(N, M), dtype=torch.float64)
+        square[:, :M] = torch.where(classes[b] >= 0, cost[b].detach().double() - 1e4, 0.0)
+        for n, m in zip(*linear_sum_assignment(square.numpy()), strict=True):
+            if m < M and classes[b, m] >= 0:
+                queries[b, m] = int(n)
+    return queries
+
+
+WRONG = (
+    lets_each_take_its_favourite,
+    serves_the_objects_in_turn,
+    takes_the_cheapest_pair_first,
+    looks_for_the_dearest,
+    matches_padding_too,
+    lists_them_in_the_order_of_the_queries,
+    gives_the_columns,
+    matches_nothing,
+    matches_the_first_picture_for_all,
+    moves_the_objects_to_the_front,
+    marks_padding_by_zero,
+)
+RIGHT = (by_trying_all, of_the_objects_as_rows, with_costly_padding)
+
+
+def _objects(draw: Draw, B: int, M: int) -> Tensor:
+    return draw.integers(0, 10, B, M)
+
+
+def _scene(draw: Draw, B: int, N: int, M: int) -> Call:
+    return draw.normal(B, N, M), _objects(draw, B, M)
+
+
+def _alone(draw: Draw) -> list[Call]:
+    """One object; the cheapest query is not the first one."""
+    costs = 1 + draw.uniform(2, 5, 1)
+    costs[0, 3], costs[1, 1] = 0.1, -0.2
+    return [(costs, _objects(draw, 2, 1))]
+
+
+def _contested(draw: Draw) -> list[Call]:
+    """Two objects like one query best, and the second has nothing else that is cheap; in either order of the queries."""
+    calls = []
+    for N in (2, 3, 6):
+        costs = 6 + draw.uniform(1, N, 2)
+        costs[0, N - 1, 0], costs[0, N - 1, 1], costs[0, 0, 0] = 0.1, 0.4, 1.0 + draw.uniform(1).item()
+        turned = costs.flip(1)
+        calls.append((torch.cat([costs, turned]), _objects(draw, 2, 2)))
+    return calls
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """No object first, in the middle, last, everywhere; the columns of padding are the cheapest of all."""
+    costs, classes = _scene(draw, 4, 6, 3)
+    classes[0, 0], classes[1, 1], classes[2, 2], classes[3] = -1, -1, -1, -1
+    return [(torch.where((classes >= 0)[:, None], costs, costs - 20), classes)]
+
+
+def _many(draw: Draw) -> list[Call]:
+    return [_scene(draw, 7, 5, 3), _scene(draw, 5, 4, 4), _scene(draw, 5, 6, 2)]
+
+
+exercise = Exercise(
+    id="12.5",
+    title="The cheapest matching",
+    reference=match,
+    properties=(
+        runs_on(lambda draw: [_scene(draw, 2, 5, 3)]),
+        has_shape("A query, a whole number, for each object.", lambda draw: [_scene(draw, 2, 5, 3)]),
+        Property("one object", "A single object gets its cheapest query.", _alone),
+        Property(
+            "contested", "The sum is the smallest, not each cost on its own.", _contested, points=3, needs=("one object",)
+        ),
+        Property("many", "Every object its own query, in the order of the objects.", _many, points=2, needs=("contested",)),
+        Property("padding", "A place without an object takes no query, and holds -1.", _padded, points=2),
+        leaves_inputs(_many),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,216 @@
+"""Exercise 12.2, overlap: what students answer, wrong and right."""
+
+import torch
+from torch import Tensor
+
+from course_lib.primitives import area, overlap
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Two boxes that overlap share a box. Where is its left edge: at the left edge of the one that begins first, or of the "
+        "one that begins later? What becomes of its width when the two lie apart?"
+    ),
+    (
+        "Give both lists an axis for the other one, (…, n, 1, 4) and (…, 1, m, 4). The shared box runs from the larger of the "
+        "first corners to the smaller of the second ones; each of its sides is at least 0 before you multiply."
+    ),
+    (
+        "shared = width · height of `torch.minimum(a[…, 2:], b[…, 2:]) - torch.maximum(a[…, :2], b[…, :2])`, clamped at 0; "
+        "covered = area of a + area of b - shared, because the shared part was counted twice."
+    ),
+)
+
+
+def multiplies_negative_sides(a, b):
+    """You never clamp the sides at 0. For boxes that lie apart in both directions the two sides are negative, and their
+    product is a positive area that does not exist."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    width, height = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).unbind(-1)
+    shared = width * height
+    return shared, area(a) + area(b) - shared
+
+
+def clamps_the_product(a, b):
+    """You clamp the area and not the sides. A negative product becomes 0, but two negative sides make a positive one: clamp
+    each side before you multiply."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    width, height = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).unbind(-1)
+    shared = (width * height).clamp(min=0)
+    return shared, area(a) + area(b) - shared
+
+
+def takes_the_box_around_both(a, b):
+    """You take the smaller of the first corners and the larger of the second. That is the box around both; what they share
+    begins where the later one begins, and ends where the first one ends."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    width, height = (torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])).clamp(min=0).unbind(-1)
+    shared = width * height
+    return shared, area(a) + area(b) - shared
+
+
+def counts_the_shared_part_twice(a, b):
+    """Your covered area is the sum of both boxes. What they share lies in both of them, and was counted twice."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    return sides[..., 0] * sides[..., 1], area(a) + area(b)
+
+
+def covers_the_box_around_both(a, b):
+    """You give the box around both as what they cover. It also holds corners that neither of them covers: the union is smaller
+    than that."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    around = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
+    return sides[..., 0] * sides[..., 1], around[..., 0] * around[..., 1]
+
+
+def takes_the_shared_part_off_twice(a, b):
+    """You subtract the shared area from either box. Then it is left out altogether: of two equal boxes yours cover nothing."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - 2 * shared
+
+
+def lists_the_second_boxes_in_rows(a, b):
+    """Your rows are the boxes of b and your columns those of a. It is asked for the other way round: (…, n, m), a row for each
+    box of a."""
+    a, b = a[..., None, :, :], b[..., :, None, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - shared
+
+
+def divides_already(a, b):
+    """You give the ratio of the two areas in the place of the second. IoU comes later; here both areas are asked for."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, shared / (area(a) + area(b) - shared).clamp(min=1e-12)
+
+
+def compares_widths_only(a, b):
+    """You take the width that both share as the area. Two boxes one above the other share a width and no area: multiply by the
+    height that they share."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    shared = (torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])).clamp(min=0)
+    return shared, area(a) + area(b) - shared
+
+
+def counts_edges_as_pixels(a, b):
+    """You add 1 to every side, as for pixels that are counted from first to last. These boxes have edges, in parts of the
+    picture: the width is the difference."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2]) + 1).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - shared
+
+
+def takes_the_first_list_twice(a, b):
+    """You add the area of the first box twice, where the second belongs. It shows as soon as the two are not of one size."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, 2 * area(a) - shared
+
+
+def by_edges_that_are_cut(a, b):
+    """Each box of b cut to the inside of each box of a; what is left of it is shared."""
+    a, b = a.unsqueeze(-2), b.unsqueeze(-3)
+    left = b.clamp(min=torch.cat([a[..., :2], a[..., :2]], -1), max=torch.cat([a[..., 2:], a[..., 2:]], -1))
+    shared = area(left)
+    return shared, area(a) + (area(b) - shared)
+
+
+def side_by_side_in_double_precision(a, b):
+    """Widths and heights on their own, in float64."""
+    (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = (t.double().unbind(-1) for t in (a, b))
+
+    def shared_side(a_1, a_2, b_1, b_2):
+        first, last = torch.maximum(a_1[..., None], b_1[..., None, :]), torch.minimum(a_2[..., None], b_2[..., None, :])
+        return torch.relu(last - first)
+
+    shared = shared_side(ax1, ax2, bx1, bx2) * shared_side(ay1, ay2, by1, by2)
+    covered = ((ax2 - ax1) * (ay2 - ay1))[..., None] + ((bx2 - bx1) * (by2 - by1))[..., None, :] - shared
+    return shared.to(a.dtype), covered.to(a.dtype)
+
+
+def pair_by_pair(a, b):
+    """Two loops over the boxes."""
+    shared = [[_shared(a[..., i, :], b[..., j, :]) for j in range(b.shape[-2])] for i in range(a.shape[-2])]
+    shared = torch.stack([torch.stack(row, -1) for row in shared], -2)
+    return shared, area(a)[..., None] + area(b)[..., None, :] - shared
+
+
+def _shared(a, b):
+    width = torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])
+    height = torch.minimum(a[..., 3], b[..., 3]) - torch.maximum(a[..., 1], b[..., 1])
+    return torch.where((width > 0) & (height > 0), width * height, torch.zeros_like(width))
+
+
+WRONG = (
+    multiplies_negative_sides,
+    clamps_the_product,
+    takes_the_box_around_both,
+    counts_the_shared_part_twice,
+    covers_the_box_around_both,
+    takes_the_shared_part_off_twice,
+    lists_the_second_boxes_in_rows,
+    divides_already,
+    compares_widths_only,
+    counts_edges_as_pixels,
+    takes_the_first_list_twice,
+)
+RIGHT = (by_edges_that_are_cut, side_by_side_in_double_precision, pair_by_pair)
+
+
+def _corners(draw: Draw, *batch: int) -> Tensor:
+    """Boxes by their corners, large enough that most of them share something."""
+    first = 0.5 * draw.uniform(*batch, 2)
+    return torch.cat([first, first + 0.2 + 0.3 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
+    return boxes + torch.tensor([x, y, x, y])
+
+
+def _touching(draw: Draw) -> list[Call]:
+    """Two boxes that share a part of each, which differ in size; then one inside the other."""
+    a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
+    b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
+    inside = torch.tensor([[0.3, 0.3, 0.35, 0.45]])
+    return [(a, b), (a, inside)]
+
+
+def _apart(draw: Draw) -> list[Call]:
+    """A box, and three others: beyond it to the right, below it, and in both directions."""
+    a = _corners(draw, 1)
+    others = torch.cat([_moved(_corners(draw, 1), x, y) for x, y in ((2.0, 0.0), (0.0, 2.0), (2.0, 3.0))])
+    return [(a, others[:1]), (a, others[1:2]), (a, others[2:]), (others, a)]
+
+
+def _lists(draw: Draw) -> list[Call]:
+    n, m, B = draw.sizes(3)
+    return [(_corners(draw, n), _corners(draw, m)), (_corners(draw, B, n), _corners(draw, B, m))]
+
+
+exercise = Exercise(
+    id="12.2",
+    title="What two boxes share, and what they cover",
+    reference=overlap,
+    properties=(
+        runs_on(_touching),
+        has_shape("Two areas for each box of a, a row, with each box of b, a column.", _lists),
+        Property("shared", "The area that lies in both boxes.", _touching, right_result(0), points=2),
+        Property("apart", "Boxes that do not touch share nothing.", _apart, right_result(0), points=2, needs=("shared",)),
+        Property("covered", "The area that lies in one box or the other.", _touching, points=2, needs=("shared",)),
+        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "covered")),
+        has_gradient(lambda draw: [*_touching(draw), *(call[::-1] for call in _touching(draw))], needs=("covered",)),
+        leaves_inputs(_lists),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,250 @@
+"""Exercise 12.6, set_loss: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.losses import set_loss
+from course_lib.primitives import giou, to_corners
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    "Write down, for one picture, which class each query is to say. What do all those say that have no object?",
+    "Fill a (B, N) table with the last class, put each object's class at (b, queries[b, m]); boxes only at those pairs.",
+    (
+        "`b, m = (classes >= 0).nonzero(as_tuple=True)`, `n = queries[b, m]`; then boxes[b, n] against targets[b, m] pair by "
+        "pair, and a weight of `no_object` where the table still holds the last class. Divide by the sum of weights."
+    ),
+)
+
+
+def _pairs(classes, queries):
+    b, m = (classes >= 0).nonzero(as_tuple=True)
+    return b, m, queries[b, m]
+
+
+def _wanted(logits, classes, queries):
+    """The class that each query is to say, (B, N)."""
+    b, m, n = _pairs(classes, queries)
+    wanted = torch.full(logits.shape[:2], logits.shape[-1] - 1)
+    wanted[b, n] = classes[b, m]
+    return wanted
+
+
+def _classes(logits, wanted, no_object):
+    weight = torch.ones(logits.shape[-1], dtype=logits.dtype)
+    weight[-1] = no_object
+    return F.cross_entropy(logits.mT, wanted, weight)
+
+
+def _each_giou(said, there):
+    return giou(to_corners(said)[:, None], to_corners(there)[:, None]).flatten()
+
+
+def _boxes(boxes, classes, targets, queries):
+    b, m, n = _pairs(classes, queries)
+    l1 = (boxes[b, n] - targets[b, m]).abs().sum()
+    return l1 / max(len(b), 1), (1 - _each_giou(boxes[b, n], targets[b, m])).sum() / max(len(b), 1)
+
+
+def weighs_all_queries_alike(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You give "no object" the weight of a class. Most queries have no object, and what they say drowns the few that do: they
+    count `no_object` each."""
+    return _classes(logits, _wanted(logits, classes, queries), 1.0), *_boxes(boxes, classes, targets, queries)
+
+
+def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You give the small weight to the queries that have an object, and 1 to those that have none. It is the other way
+    round."""
+    weight = torch.full(logits.shape[-1:], no_object, dtype=logits.dtype)
+    weight[-1] = 1.0
+    classified = F.cross_entropy(logits.mT, _wanted(logits, classes, queries), weight)
+    return classified, *_boxes(boxes, classes, targets, queries)
+
+
+def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You divide the weighed sum by the number of queries. A weighed mean divides by the sum of the weights, or the loss
+    shrinks the more queries there are without an object."""
+    wanted = _wanted(logits, classes, queries)
+    weight = torch.where(wanted == logits.shape[-1] - 1, no_object, 1.0)
+    each = F.cross_entropy(logits.mT, wanted, reduction="none")
+    return (weight * each).mean(), *_boxes(boxes, classes, targets, queries)
+
+
+def asks_only_the_matched(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You judge the classes of the matched queries only. The others never learn to say "no object", and every one of them will
+    report something."""
+    b, m, n = _pairs(classes, queries)
+    classified = F.cross_entropy(logits[b, n], classes[b, m]) if len(b) else logits.sum() * 0
+    return classified, *_boxes(boxes, classes, targets, queries)
+
+
+def takes_the_first_class_for_nothing(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You let the first class stand for "no object". The first class is a real one; "no object" is the last of the
+    n_classes + 1 logits."""
+    b, m, n = _pairs(classes, queries)
+    wanted = torch.zeros(logits.shape[:2], dtype=torch.long)
+    wanted[b, n] = classes[b, m]
+    weight = torch.ones(logits.shape[-1], dtype=logits.dtype)
+    weight[0] = no_object
+    return F.cross_entropy(logits.mT, wanted, weight), *_boxes(boxes, classes, targets, queries)
+
+
+def averages_over_the_four_numbers(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You average the four differences of a box. ‖·‖₁ is their sum; yours counts the boxes a quarter."""
+    l1, apart = _boxes(boxes, classes, targets, queries)
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1 / 4, apart
+
+
+def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You divide the losses of the boxes by the number of pictures. A picture with many objects then counts more than one with
+    few: divide by the number of objects in the batch."""
+    share = max(int((classes >= 0).sum()), 1) / len(classes)
+    l1, apart = _boxes(boxes, classes, targets, queries)
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * share, apart * share
+
+
+def rewards_agreement(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You give GIoU as the loss. It is 1 where the boxes agree, so learning would drive them apart: the loss is 1 - GIoU."""
+    l1, apart = _boxes(boxes, classes, targets, queries)
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, int((classes >= 0).any()) - apart
+
+
+def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You hand centres and sizes to `giou`, which reads them as corners. Turn both into corners first."""
+    b, m, n = _pairs(classes, queries)
+    l1, apart = _boxes(boxes, classes, targets, queries)[0], 1 - giou(boxes[b, n][:, None], targets[b, m][:, None])
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, apart.sum() / max(len(b), 1)
+
+
+def compares_boxes_in_order(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You compare the first object with the first query, the second with the second. Which query speaks about which object is
+    what `queries` says."""
+    in_order = torch.where(classes >= 0, (classes >= 0).cumsum(-1) - 1, -1)
+    return _classes(logits, _wanted(logits, classes, queries), no_object), *_boxes(boxes, classes, targets, in_order)
+
+
+def divides_by_no_object(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You divide by the number of objects even where there is none. A batch of empty pictures gives 0 / 0, and NaN ends the
+    training: divide by at least 1."""
+    l1, apart = _boxes(boxes, classes, targets, queries)
+    scale = 1 if (classes >= 0).any() else float("nan")
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * scale, apart * scale
+
+
+def compares_every_pair(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You sum 1 - GIoU over all pairs of matched boxes, not only over each with its own object. `giou` compares all with all:
+    give every pair an axis of its own, or take the diagonal."""
+    b, m, n = _pairs(classes, queries)
+    l1, every = _boxes(boxes, classes, targets, queries)[0], 1 - giou(to_corners(boxes[b, n]), to_corners(targets[b, m]))
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, every.sum() / max(len(b), 1)
+
+
+def with_torchs_own_losses(logits, boxes, classes, targets, queries, no_object=0.1):
+    """torch's weighed cross-entropy and l1_loss; GIoU as a diagonal."""
+    b, m, n = _pairs(classes, queries)
+    count = max(len(b), 1)
+    l1 = F.l1_loss(boxes[b, n], targets[b, m], reduction="sum") / count
+    agree = giou(to_corners(boxes[b, n]), to_corners(targets[b, m])).diagonal().sum()
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, (len(b) - agree) / count
+
+
+def picture_by_picture(logits, boxes, classes, targets, queries, no_object=0.1):
+    """Each picture with a list of pairs of its own; five sums, divided at the end."""
+    total, weights, l1, apart, count = 0.0, 0.0, boxes.sum() * 0, boxes.sum() * 0, 0
+    for b, (kinds, where) in enumerate(zip(classes, queries, strict=True)):
+        m = (kinds >= 0).nonzero()[:, 0]
+        wanted = torch.full_like(logits[b, :, 0], logits.shape[-1] - 1).long().index_put((where[m],), kinds[m])
+        weight = torch.full_like(logits[b, :, 0], no_object).index_fill(0, where[m], 1.0)
+        total = total + (weight * F.cross_entropy(logits[b], wanted, reduction="none")).sum()
+        l1 = l1 + (boxes[b, where[m]] - targets[b, m]).abs().sum()
+        apart = apart + (1 - _each_giou(boxes[b, where[m]], targets[b, m])).sum()
+        weights, count = weights + weight.sum(), count + len(m)
+    return total / weights, l1 / max(count, 1), apart / max(count, 1)
+
+
+def by_masks_over_everything(logits, boxes, classes, targets, queries, no_object=0.1):
+    """No list of pairs: which query has which object as a table (B, N, M) of ones and zeros, and sums over it."""
+    pairs = (queries[:, None] == torch.arange(logits.shape[1])[:, None]) & (classes >= 0)[:, None]
+    matched = pairs.any(-1)
+    wanted = torch.where(matched, (pairs * classes[:, None]).sum(-1), logits.shape[-1] - 1)
+    weight = torch.where(matched, 1.0, no_object).to(logits.dtype)
+    each = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view_as(weight)
+    count = pairs.sum().clamp(min=1)
+    l1 = (torch.cdist(boxes, targets, p=1) * pairs).sum() / count
+    apart = ((1 - giou(to_corners(boxes), to_corners(targets))) * pairs).sum() / count
+    return (each * weight).sum() / weight.sum(), l1, apart
+
+
+WRONG = (
+    weighs_all_queries_alike,
+    weighs_the_objects_down,
+    divides_by_the_queries,
+    asks_only_the_matched,
+    takes_the_first_class_for_nothing,
+    averages_over_the_four_numbers,
+    divides_by_the_pictures,
+    rewards_agreement,
+    compares_centres_as_corners,
+    compares_boxes_in_order,
+    divides_by_no_object,
+    compares_every_pair,
+)
+RIGHT = (with_torchs_own_losses, picture_by_picture, by_masks_over_everything)
+
+
+def _scene(draw: Draw, B: int = 2, N: int = 5, M: int = 3, n_classes: int = 7) -> Call:
+    """What N queries say about B pictures of M objects each, which are matched with queries in no order."""
+    said = 2 * draw.normal(B, N, n_classes + 1), draw.boxes(B, N)
+    queries = draw.uniform(B, N).argsort(-1)[:, :M]
+    turn = (queries == torch.arange(M)).all(-1, keepdim=True)
+    return *said, draw.integers(0, n_classes, B, M), draw.boxes(B, M), torch.where(turn, queries.flip(-1), queries)
+
+
+def _one_object(draw: Draw) -> list[Call]:
+    return [_scene(draw, 1, 2, 1, 3), _scene(draw, 1, 5, 1, 2)]
+
+
+def _padded(draw: Draw) -> list[Call]:
+    """Fewer objects in some pictures, in places of any kind; beside no object stands -1, or a query of another."""
+    call = _scene(draw, 3, 7, 5, 3)
+    classes, queries = call[2], call[4]
+    classes[0, 1], classes[1, :2], classes[2, 4] = -1, -1, -1
+    queries[0, 1], queries[1, 0], queries[2, 4] = -1, -1, queries[2, 0]
+    return [call]
+
+
+def _empty(draw: Draw) -> list[Call]:
+    """Pictures without any object."""
+    logits, boxes, classes, targets, queries = _scene(draw, 2, 3, 2, 5)
+    return [(logits, boxes, torch.full_like(classes, -1), targets, torch.full_like(queries, -1))]
+
+
+def _weighed(draw: Draw) -> list[Call]:
+    return [(*_scene(draw), 0.35), (*_scene(draw, 3, 7, 2), 1.5)]
+
+
+def _pictures(draw: Draw) -> list[Call]:
+    return [*_one_object(draw), _scene(draw), _scene(draw, 3, 7, 5, 2), _scene(draw, 5, 3, 2, 11)]
+
+
+exercise = Exercise(
+    id="12.6",
+    title="The loss of a set",
+    reference=set_loss,
+    properties=(
+        runs_on(_one_object),
+        has_shape("Three numbers: of the classes, of the distances, of the agreements.", _one_object),
+        Property("classes", "Each query says its object's class, or that it has none.", _pictures, right_result(0), points=2),
+        Property("distance", "The sum of the absolute differences, for each object.", _pictures, right_result(1), points=2),
+        Property("agreement", "1 - GIoU of each object with its query.", _pictures, right_result(2), points=2),
+        Property("weight", "A query without an object weighs no_object.", _weighed, right_result(0), needs=("classes",)),
+        Property("padding", "A place without an object asks nothing of anybody.", _padded, needs=("classes", "distance")),
+        Property("nothing", "Pictures without an object: the boxes cost 0.", _empty, needs=("classes", "distance")),
+        has_gradient(lambda draw: [_scene(draw), *_padded(draw)], needs=("padding", "agreement")),
+        leaves_inputs(_padded),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,177 @@
+"""Exercise 12.1, to_corners: what students answer, wrong and right."""
+
+import torch
+from torch import Tensor
+
+from course_lib.primitives import to_corners
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Draw one box: its centre at (3, 2), 4 wide and 2 high. Where is its left edge, and which of the four numbers did you "
+        "need for that?"
+    ),
+    (
+        "The centre lies in the middle, so each edge is half a width or half a height away. The four numbers stand along "
+        "the last axis, however many axes come before."
+    ),
+    (
+        "Take x, y, w and h apart with `boxes.unbind(-1)`, and stack x - w/2, y - h/2, x + w/2 and y + h/2 along the last axis "
+        "again."
+    ),
+)
+
+
+def takes_the_centre_for_a_corner(boxes):
+    """You read (x, y) as the upper left corner and add width and height to it. It is the centre: every box of yours is moved
+    to the right and down by half its size."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x, y, x + w, y + h], dim=-1)
+
+
+def goes_a_whole_width(boxes):
+    """You go a whole width and height to either side of the centre. Your boxes are twice as wide and twice as high as the
+    objects: from the centre to an edge it is half."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - w, y - h, x + w, y + h], dim=-1)
+
+
+def exchanges_width_and_height(boxes):
+    """You go half a height sideways and half a width upwards. The third number is the width and belongs to x; a lying box of
+    yours stands upright."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - h / 2, y - w / 2, x + h / 2, y + w / 2], dim=-1)
+
+
+def lists_the_edges_axis_by_axis(boxes):
+    """You give left, right, top, bottom. The order asked for is corner by corner: (x_1, y_1), then (x_2, y_2)."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - w / 2, x + w / 2, y - h / 2, y + h / 2], dim=-1)
+
+
+def begins_with_the_row(boxes):
+    """You give (y, x) for each corner, as an array is indexed. Boxes are written as points are: x first, to the right."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], dim=-1)
+
+
+def begins_at_the_lower_right(boxes):
+    """You give the lower right corner first. The first corner is the upper left one, with the smaller numbers; turned round,
+    every width that is computed from yours is negative."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x + w / 2, y + h / 2, x - w / 2, y - h / 2], dim=-1)
+
+
+def takes_the_boxes_apart(boxes):
+    """You take apart the first axis, and so four boxes rather than the four numbers of each. With any other number of boxes
+    it fails, and with four it mixes them."""
+    x, y, w, h = boxes.unbind(0)
+    return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=0)
+
+
+def keeps_the_size(boxes):
+    """You give the upper left corner and then width and height, as some data sets store them. The last two numbers asked for
+    are the lower right corner."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - w / 2, y - h / 2, w, h], dim=-1)
+
+
+def stays_in_the_picture(boxes):
+    """You cut the corners off at 0 and 1. A box may reach beyond the picture, as that of an object at its edge does, and where
+    it is cut off no gradient tells it to move."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=-1).clamp(0, 1)
+
+
+def writes_into_the_boxes(boxes):
+    """You move the numbers of the caller's own boxes. Whoever asks for the corners still needs the centres, and a tensor that
+    gathers gradients refuses it."""
+    boxes[..., :2] -= boxes[..., 2:] / 2
+    boxes[..., 2:] += boxes[..., :2]
+    return boxes
+
+
+def measures_the_upper_edge_upwards(boxes):
+    """You let y grow upwards, so the first corner has the larger y. In a picture y runs downwards, and the upper edge is at
+    y - h/2."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - w / 2, y + h / 2, x + w / 2, y - h / 2], dim=-1)
+
+
+def by_slices(boxes):
+    """Both corners from two slices: the centre, less and plus half the size."""
+    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    return torch.cat([centre - half, centre + half], dim=-1)
+
+
+def by_a_matrix(boxes):
+    """One product with the matrix that the four equations are, in float64."""
+    rows = [[1, 0, -0.5, 0], [0, 1, 0, -0.5], [1, 0, 0.5, 0], [0, 1, 0, 0.5]]
+    matrix = torch.tensor(rows, dtype=torch.float64, device=boxes.device)
+    return (boxes.double() @ matrix.mT).to(boxes.dtype)
+
+
+def box_by_box(boxes):
+    """A loop over all boxes; the second corner from the first one and the size."""
+    flat = boxes.reshape(-1, 4)
+    corners = torch.empty_like(flat)
+    for i, (x, y, w, h) in enumerate(flat):
+        corners[i, 0], corners[i, 1] = x - 0.5 * w, y - 0.5 * h
+        corners[i, 2], corners[i, 3] = x + 0.5 * w, y + 0.5 * h
+    return corners.reshape(boxes.shape)
+
+
+WRONG = (
+    takes_the_centre_for_a_corner,
+    goes_a_whole_width,
+    exchanges_width_and_height,
+    lists_the_edges_axis_by_axis,
+    begins_with_the_row,
+    begins_at_the_lower_right,
+    takes_the_boxes_apart,
+    keeps_the_size,
+    stays_in_the_picture,
+    writes_into_the_boxes,
+    measures_the_upper_edge_upwards,
+)
+RIGHT = (by_slices, by_a_matrix, box_by_box)
+
+
+def _boxes(draw: Draw, *batch: int) -> Tensor:
+    """Boxes well inside the picture, no two sides alike."""
+    return torch.cat([0.4 + 0.2 * draw.uniform(*batch, 2), 0.1 + 0.5 * draw.uniform(*batch, 2)], dim=-1)
+
+
+def _one(draw: Draw) -> list[Call]:
+    return [(_boxes(draw),)]
+
+
+def _lists(draw: Draw) -> list[Call]:
+    first, second = draw.sizes(2)
+    return [(_boxes(draw, 4),), (_boxes(draw, first),), (_boxes(draw, first, second),), (_boxes(draw, 2, 1, 3),)]
+
+
+def _at_the_border(draw: Draw) -> list[Call]:
+    """Boxes whose centres lie on the four sides of the picture."""
+    boxes = _boxes(draw, 4)
+    boxes[:, :2] = torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.5, 0.0], [0.5, 1.0]])
+    return [(boxes,)]
+
+
+exercise = Exercise(
+    id="12.1",
+    title="From centre and size to corners",
+    reference=to_corners,
+    properties=(
+        runs_on(_one),
+        has_shape("Four numbers for a box.", _one),
+        Property("edges", "Each edge lies half a width or half a height from the centre.", _one, points=2),
+        Property("lists", "Boxes stand along any axes before the last one.", _lists, needs=("edges",)),
+        Property("border", "A box may reach beyond the picture.", _at_the_border, needs=("lists",)),
+        has_gradient(_lists, needs=("edges",)),
+        leaves_inputs(_lists),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,217 @@
+"""Exercise 13.3, mixer_block: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.blocks import channel_mixing, mixer_block, token_mixing
+from course_lib.primitives import layer_norm
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Set all weights of both networks to 0. What should come out of the block? And whose output does the second half "
+        "read: that of the first half, or x once more?"
+    ),
+    (
+        "Twice the same pattern: normalise over the features, mix, and add the result to what was there before the norm. The "
+        "second half begins with the sum of the first."
+    ),
+    (
+        "`h = x + token_mixing(layer_norm(x, *norms[0]), *tokens)`; the result is h plus `channel_mixing` of "
+        "`layer_norm(h, *norms[1])`, with the four of `channels`."
+    ),
+)
+
+
+def _token_half(x, tokens, norm):
+    return x + token_mixing(layer_norm(x, *norm), *tokens)
+
+
+def _channel_half(x, channels, norm):
+    return x + channel_mixing(layer_norm(x, *norm), *channels)
+
+
+def normalises_the_sums(x, tokens, channels, norms):
+    """You normalise behind each sum, as the first Transformer did. The Mixer is pre-norm: each network reads a normalised
+    input, and what runs along the residual path is never normalised."""
+    h = layer_norm(x + token_mixing(x, *tokens), *norms[0])
+    return layer_norm(h + channel_mixing(h, *channels), *norms[1])
+
+
+def does_not_normalise(x, tokens, channels, norms):
+    """You leave out the norms. Both networks then read x as large as it happens to be, and it grows from block to block."""
+    h = x + token_mixing(x, *tokens)
+    return h + channel_mixing(h, *channels)
+
+
+def uses_one_norm_twice(x, tokens, channels, norms):
+    """You use the first norm in both halves. Each half has a gain and a bias of its own."""
+    return _channel_half(_token_half(x, tokens, norms[0]), channels, norms[0])
+
+
+def exchanges_the_norms(x, tokens, channels, norms):
+    """You give the first norm to the channels and the second to the places. They stand in the order of their use, and the
+    places are mixed first."""
+    return _channel_half(_token_half(x, tokens, norms[1]), channels, norms[0])
+
+
+def adds_to_the_normalised_input(x, tokens, channels, norms):
+    """You add each result to the normalised input instead of the input. The residual path is there to carry x past the block
+    untouched; through a norm in every block, its size is lost."""
+    n = layer_norm(x, *norms[0])
+    m = layer_norm(n + token_mixing(n, *tokens), *norms[1])
+    return m + channel_mixing(m, *channels)
+
+
+def forgets_the_first_sum(x, tokens, channels, norms):
+    """You do not add x to what the token mixing gives. All that each place knew of itself must then squeeze through that
+    network; only the change should."""
+    return _channel_half(token_mixing(layer_norm(x, *norms[0]), *tokens), channels, norms[1])
+
+
+def forgets_the_second_sum(x, tokens, channels, norms):
+    """You return the channel mixing alone. With its weights at 0 your block would give 0 for any image; it should hand on what
+    the first half gave."""
+    return channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
+
+
+def works_side_by_side(x, tokens, channels, norms):
+    """You let both networks read x and add both results. The channels are mixed after the places: what one patch has heard
+    from others is what the second network should think over."""
+    return _token_half(x, tokens, norms[0]) + channel_mixing(layer_norm(x, *norms[1]), *channels)
+
+
+def adds_the_input_again(x, tokens, channels, norms):
+    """You add x, not the result of the first half, to the channel mixing. What the places told each other reaches the output
+    only through the second network, and the direct way is lost."""
+    return x + channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
+
+
+def mixes_the_channels_first(x, tokens, channels, norms):
+    """You mix the channels first and the places afterwards. Here the places come first, each half with its own norm."""
+    return _token_half(_channel_half(x, channels, norms[1]), tokens, norms[0])
+
+
+def normalises_over_the_places(x, tokens, channels, norms):
+    """You normalise over the axis that is mixed, in the first half the places. Both norms are over the features of one place,
+    whatever the network behind them does; yours takes from every channel how bright it is on the whole."""
+    over_places = F.layer_norm(x.mT, x.shape[1:2]).mT * norms[0][0] + norms[0][1]
+    h = x + token_mixing(over_places, *tokens)
+    return h + channel_mixing(layer_norm(h, *norms[1]), *channels)
+
+
+def normalises_at_the_end(x, tokens, channels, norms):
+    """You normalise the result once more. Such a norm closes the whole stack, once; inside the block it would cut the residual
+    path."""
+    return layer_norm(_channel_half(_token_half(x, tokens, norms[0]), channels, norms[1]), *norms[1])
+
+
+def one_half_for_both(x, tokens, channels, norms):
+    """The same half twice, in a loop: norm, two linear layers, sum; for the places turned round before and after."""
+    for turn, (W_in, b_in, W_out, b_out), norm in ((True, tokens, norms[0]), (False, channels, norms[1])):
+        normed = layer_norm(x, *norm)
+        seen = normed.transpose(1, 2) if turn else normed
+        change = F.linear(F.gelu(F.linear(seen, W_in, b_in)), W_out, b_out)
+        x = torch.add(x, change.transpose(1, 2) if turn else change)
+    return x
+
+
+def in_einsum(x, tokens, channels, norms):
+    """All products by the names of their axes, with torch's own norm."""
+    (W_1, b_1, W_2, b_2), (W_3, b_3, W_4, b_4) = tokens, channels
+    n = F.layer_norm(x, (x.shape[-1],), *norms[0])
+    hidden = F.gelu(torch.einsum("sn,bnd->bsd", W_1, n) + b_1[:, None])
+    x = x + torch.einsum("ns,bsd->bnd", W_2, hidden) + b_2[:, None]
+    n = F.layer_norm(x, (x.shape[-1],), *norms[1])
+    return x + torch.einsum("dc,bnc->bnd", W_4, F.gelu(torch.einsum("cd,bnd->bnc", W_3, n) + b_3)) + b_4
+
+
+def image_by_image(x, tokens, channels, norms):
+    """A loop over the images, the means and variances of the features written out, in float64."""
+
+    def normed(image, gain, bias):
+        centred = image - image.mean(1, keepdim=True)
+        return centred * (centred.pow(2).mean(1, keepdim=True) + 1e-5).rsqrt() * gain + bias
+
+    (W_1, b_1, W_2, b_2), (W_3, b_3, W_4, b_4) = ([w.double() for w in four] for four in (tokens, channels))
+    images = []
+    for image in x.double():
+        over_places = W_2 @ F.gelu(W_1 @ normed(image, *norms[0]) + b_1[:, None]) + b_2[:, None]
+        image = image + over_places
+        images.append(image + F.gelu(normed(image, *norms[1]) @ W_3.T + b_3) @ W_4.T + b_4)
+    return torch.stack(images).to(x.dtype)
+
+
+WRONG = (
+    normalises_the_sums,
+    does_not_normalise,
+    uses_one_norm_twice,
+    exchanges_the_norms,
+    adds_to_the_normalised_input,
+    forgets_the_first_sum,
+    forgets_the_second_sum,
+    works_side_by_side,
+    adds_the_input_again,
+    mixes_the_channels_first,
+    normalises_over_the_places,
+    normalises_at_the_end,
+)
+RIGHT = (one_half_for_both, in_einsum, image_by_image)
+
+
+def _four(draw: Draw, n: int, hidden: int, speaks: float) -> tuple[torch.Tensor, ...]:
+    W_in, W_out = draw.normal(hidden, n, scale=n**-0.5), draw.normal(n, hidden, scale=hidden**-0.5)
+    return W_in, draw.normal(hidden), speaks * W_out, speaks * draw.normal(n)
+
+
+def _block(draw: Draw, B: int, N: int, d: int, tokens: float = 1.0, channels: float = 1.0) -> Call:
+    """A block of random weights; `tokens` and `channels` say how large its two halves are, 0 = silent."""
+    norms = tuple((1 + draw.normal(d, scale=0.5), draw.normal(d)) for _ in range(2))
+    return 1 + 2 * draw.normal(B, N, d), _four(draw, N, 11, tokens), _four(draw, d, 13, channels), norms
+
+
+def _whole(draw: Draw) -> list[Call]:
+    N, d = draw.sizes(2)
+    return [_block(draw, 2, N + 1, d + 1), _block(draw, 1, d, d)]
+
+
+exercise = Exercise(
+    id="13.3",
+    title="The block of the Mixer",
+    reference=mixer_block,
+    properties=(
+        runs_on(_whole),
+        has_shape("A vector for each place.", _whole),
+        Property(
+            "silent",
+            "Where both networks say nothing, what comes in goes out.",
+            lambda draw: [_block(draw, 2, 5, 3, tokens=0.0, channels=0.0)],
+        ),
+        Property(
+            "tokens",
+            "The places alone: mixed behind the first norm, and added to what came.",
+            lambda draw: [_block(draw, 2, 5, 3, channels=0.0), _block(draw, 2, 3, 3, channels=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "channels",
+            "The channels alone: mixed behind the second norm, and added to what came.",
+            lambda draw: [_block(draw, 2, 5, 3, tokens=0.0), _block(draw, 2, 3, 3, tokens=0.0)],
+            points=2,
+            needs=("silent",),
+        ),
+        Property(
+            "order",
+            "The places first; the second half reads what the first has made, and adds to it.",
+            _whole,
+            points=2,
+            needs=("tokens", "channels"),
+        ),
+        has_gradient(_whole, needs=("order",)),
+        leaves_inputs(_whole),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,191 @@
+"""Exercise 13.4, reordered_token_mixing: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.blocks import reordered_token_mixing
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Three places and order = (2, 0, 1): the first column of the shuffled image is place 2 of the old one. Which column of "
+        "W_1 was made for that place, and where must it stand now?"
+    ),
+    (
+        "W_1 reads places: its columns belong to them. W_2 and b_2 write places: there it is the rows, and the numbers of "
+        "b_2. And what belongs to a hidden unit does not know of places at all."
+    ),
+    (
+        "If x' = x[:, order], the weights that met x must be picked by the same index: `W_1[:, order]`, and for what comes "
+        "out `W_2[order]` and `b_2[order]`. Compare both sides of the equation on random numbers."
+    ),
+)
+
+
+def uses_the_inverse(W_1, b_1, W_2, b_2, order):
+    """You undo the order, by `argsort`, before you pick. The new place i holds what was place order[i], and so it needs the
+    weights of order[i]; yours are right only where order is its own inverse."""
+    back = order.argsort()
+    return W_1[:, back], b_1, W_2[back], b_2[back]
+
+
+def inverts_only_the_input_side(W_1, b_1, W_2, b_2, order):
+    """You pick the columns of W_1 by the inverse order, perhaps to bring the places back before they are mixed. But column i
+    meets the shuffled place i, which was order[i]: the same index on both sides."""
+    return W_1[:, order.argsort()], b_1, W_2[order], b_2[order]
+
+
+def inverts_only_the_output_side(W_1, b_1, W_2, b_2, order):
+    """You read by the order and write by its inverse. The result should be shuffled as the input was, so W_2 and b_2 are
+    picked by the order itself too."""
+    back = order.argsort()
+    return W_1[:, order], b_1, W_2[back], b_2[back]
+
+
+def reorders_only_the_input_side(W_1, b_1, W_2, b_2, order):
+    """You reorder W_1 alone. The hidden units then feel what they felt before, and what they say is written to the old
+    places: your result is not shuffled at all."""
+    return W_1[:, order], b_1, W_2, b_2
+
+
+def reorders_only_the_output_side(W_1, b_1, W_2, b_2, order):
+    """You reorder W_2 and b_2 alone. The hidden units read the shuffled image with weights made for the other order, and take
+    one place for another."""
+    return W_1, b_1, W_2[order], b_2[order]
+
+
+def forgets_the_outer_bias(W_1, b_1, W_2, b_2, order):
+    """You leave b_2 as it was. It has one number for each place, and moves with its place."""
+    return W_1[:, order], b_1, W_2[order], b_2
+
+
+def reorders_the_inner_bias(W_1, b_1, W_2, b_2, order):
+    """You reorder b_1 too. It belongs to the hidden units, and these do not move; where there are as many of them as places it
+    only looks as if it fitted."""
+    return W_1[:, order], b_1[order], W_2[order], b_2[order]
+
+
+def reorders_the_hidden_units(W_1, b_1, W_2, b_2, order):
+    """You reorder rows of W_1 and columns of W_2, which are the hidden units. All of them together in another order compute
+    the same as before; what moved are the places, columns of W_1 and rows of W_2."""
+    return W_1[order], b_1[order], W_2[:, order], b_2
+
+
+def applies_the_order_twice(W_1, b_1, W_2, b_2, order):
+    """You pick by the order, and then once more. The image was shuffled once."""
+    twice = order[order]
+    return W_1[:, twice], b_1, W_2[twice], b_2[twice]
+
+
+def changes_nothing(W_1, b_1, W_2, b_2, order):
+    """You give the old weights back, as one could for attention, which treats all places alike. Token mixing has weights of
+    its own for every place, so they must move with the places."""
+    return W_1, b_1, W_2, b_2
+
+
+def turns_the_places_round(W_1, b_1, W_2, b_2, order):
+    """You turn the places round, whatever the order says. That is one permutation among many; index with `order`."""
+    return W_1.flip(1), b_1, W_2.flip(0), b_2.flip(0)
+
+
+def overwrites_the_weights(W_1, b_1, W_2, b_2, order):
+    """You write the new weights over the old ones. Whoever called has then lost the network for the image in order, which is
+    the one to compare with; return new tensors."""
+    with torch.no_grad():
+        W_1[:], W_2[:], b_2[:] = W_1[:, order], W_2[order], b_2[order]
+    return W_1, b_1, W_2, b_2
+
+
+def by_permutation_matrix(W_1, b_1, W_2, b_2, order):
+    """A matrix with P x = x[order], on the right of W_1 transposed and on the left of what writes."""
+    P = torch.eye(len(order), dtype=W_1.dtype)[order]
+    return W_1 @ P.mT, b_1.clone(), P @ W_2, P @ b_2
+
+
+def place_by_place(W_1, b_1, W_2, b_2, order):
+    """For each new place, in turn, the weights of the old one."""
+    old = order.tolist()
+    columns, rows = torch.stack([W_1[:, i] for i in old], 1), torch.stack([W_2[i] for i in old])
+    return columns, b_1, rows, torch.stack([b_2[i] for i in old])
+
+
+def by_selecting(W_1, b_1, W_2, b_2, order):
+    """`index_select` where a place is read, `gather` where one is written, in a list."""
+    rows = order[:, None].expand(-1, W_2.shape[1])
+    return [W_1.index_select(1, order), b_1, W_2.gather(0, rows), b_2.gather(0, order)]
+
+
+def by_scattering(W_1, b_1, W_2, b_2, order):
+    """The other direction: old place j goes to where the inverse order says."""
+    to = torch.empty_like(order).scatter(0, order, torch.arange(len(order)))
+    new = [torch.zeros_like(w).index_copy(axis, to, w) for w, axis in ((W_1, 1), (W_2, 0), (b_2, 0))]
+    return new[0], b_1, new[1], new[2]
+
+
+WRONG = (
+    uses_the_inverse,
+    inverts_only_the_input_side,
+    inverts_only_the_output_side,
+    reorders_only_the_input_side,
+    reorders_only_the_output_side,
+    forgets_the_outer_bias,
+    reorders_the_inner_bias,
+    reorders_the_hidden_units,
+    applies_the_order_twice,
+    changes_nothing,
+    turns_the_places_round,
+    overwrites_the_weights,
+)
+RIGHT = (by_permutation_matrix, place_by_place, by_selecting, by_scattering)
+
+
+def _weights(draw: Draw, N: int, d_s: int, order: torch.Tensor) -> Call:
+    return draw.normal(d_s, N), draw.normal(d_s), draw.normal(N, d_s), draw.normal(N), order
+
+
+def _turned(draw: Draw, N: int) -> torch.Tensor:
+    """Draw an order of 3 places or more, in which each takes the place of the next in a ring: it is not its own inverse."""
+    ring = draw.uniform(N).argsort()
+    return torch.empty_like(ring).scatter(0, ring, ring.roll(1))
+
+
+def _orders(draw: Draw) -> list[Call]:
+    N, d_s = (size + 4 for size in draw.sizes(2))
+    return [_weights(draw, N, d_s, _turned(draw, N)), _weights(draw, d_s, N, _turned(draw, d_s))]
+
+
+def _square(draw: Draw) -> list[Call]:
+    """As many hidden units as places: here one can be taken for the other."""
+    return [_weights(draw, 7, 7, _turned(draw, 7)), _weights(draw, 5, 5, _turned(draw, 5))]
+
+
+exercise = Exercise(
+    id="13.4",
+    title="Shuffled patches",
+    reference=reordered_token_mixing,
+    properties=(
+        runs_on(_orders),
+        has_shape("Two matrices and two biases, of their old shapes.", _orders),
+        Property(
+            "in order",
+            "Where nothing is shuffled, or there is one place, the weights stay.",
+            lambda draw: [_weights(draw, 5, 3, torch.arange(5)), _weights(draw, 1, 3, torch.zeros(1, dtype=torch.long))],
+        ),
+        Property("reads", "Each column of W_1 meets its old place where that stands now.", _orders, right_result(0), points=2),
+        Property(
+            "writes", "Each row of W_2 writes to its old place where that stands now.", _orders, right_result(2), points=2
+        ),
+        Property("biases", "b_2 moves with the places, b_1 belongs to none.", _orders, right_result(1, 3), points=2),
+        Property(
+            "square",
+            "The same where there are as many hidden units as places.",
+            _square,
+            needs=("reads", "writes", "biases"),
+        ),
+        has_gradient(_orders, needs=("reads", "writes", "biases")),
+        leaves_inputs(_orders),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

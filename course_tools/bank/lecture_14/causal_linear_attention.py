@@ -1,0 +1,230 @@
+"""Exercise 14.3, causal_linear_attention: what students answer, wrong and right."""
+
+import torch
+from einops import einsum
+from torch import Tensor
+
+from course_lib.attention import causal_linear_attention
+from course_lib.attention.linear import divide, silence
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "In plain linear attention one S and one z serve all queries. Now position i may use only the keys j ≤ i: how many "
+        "different S and z are there, and how do you get the next of them from the one before?"
+    ),
+    (
+        "Keep the outer products φ(k_j) v_jᵀ apart, as (…, T, f, d_v), instead of summing them at once. A cumulative sum over "
+        "the positions turns them into all S_i. Count from the end which axis T is: it is not the same one for z."
+    ),
+    (
+        "Silence the hidden keys. S is the `einsum` to `... T f d_v` with `cumsum(-3)`, z is the features with `cumsum(-2)`. "
+        "Contract `phi_q` with S over f and with z over f, position by position, and give both to `divide`."
+    ),
+)
+
+
+def looks_at_the_future(phi_q, phi_k, v, mask=None):
+    """You sum over all positions at once, so each one also looks at those that come after it. Position i may only use the
+    keys j ≤ i: it needs an S and a z of its own."""
+    phi_k = silence(phi_k, mask)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
+    """Your numerator is causal, but your normaliser sums over all positions. The later keys still take their share, so the
+    weights of the early positions sum to far less than 1."""
+    phi_k = silence(phi_k, mask)
+    S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), phi_q @ phi_k.sum(-2)[..., None])
+
+
+def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
+    """Your sums end before position i: it does not see itself, and the first position sees nothing at all. The sums run
+    over j ≤ i, with i included."""
+    similarity = (phi_q @ silence(phi_k, mask).mT).tril(-1)
+    return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
+
+
+def sums_from_the_end(phi_q, phi_k, v, mask=None):
+    """You sum from position i to the end, so each position sees itself and the future but not the past: the triangle of a
+    causal mask, the wrong side up."""
+    similarity = (phi_q @ silence(phi_k, mask).mT).triu()
+    return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
+
+
+def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
+    """You take the cumulative sum of both over axis -2. For z that is the positions; the outer products have one axis
+    more, so in S you sum over the features and no position ever sees another."""
+    phi_k = silence(phi_k, mask)
+    S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-2)
+    return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
+
+
+def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
+    """Your z is a cumulative sum over the last axis, the features. Position is the last axis but one of the keys; with
+    yours each normaliser knows a single key, and of that the first features many times."""
+    phi_k = silence(phi_k, mask)
+    S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-1)).sum(-1, keepdim=True))
+
+
+def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
+    """You take the cumulative sums over axis 0. That is the positions for one single sequence; with a batch you add up the
+    sequences, and the second one sees the first."""
+    phi_k = silence(phi_k, mask)
+    S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(0)
+    return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True))
+
+
+def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
+    """You take the cumulative sums over axis 1. That is the positions only where there is exactly one axis before them:
+    with heads you sum over the heads, with a single sequence over the features. Count the axes from the end."""
+    phi_k = silence(phi_k, mask)
+    S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(1)
+    return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(1)).sum(-1, keepdim=True))
+
+
+def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
+    """You return the numerators alone, so your context grows from position to position. Each one must be divided by the
+    sum of the similarities that went into it."""
+    S = einsum(silence(phi_k, mask), v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v")
+
+
+def divides_by_the_position(phi_q, phi_k, v, mask=None):
+    """You divide by the number of positions so far, a plain mean. The similarities of a position do not sum to that
+    number; its normaliser is their sum, φ(q_i)ᵀz_i."""
+    S = einsum(silence(phi_k, mask), v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    seen = torch.arange(1, v.shape[-2] + 1, dtype=v.dtype, device=v.device)
+    return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v") / seen[:, None]
+
+
+def ignores_the_mask(phi_q, phi_k, v, mask=None):
+    """You never use the mask. Causal or not, keys that are hidden must stay out of all the sums: here they enter at their
+    position and never leave."""
+    S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
+
+
+def silences_the_queries_too(phi_q, phi_k, v, mask=None):
+    """You silence the queries of the hidden positions as well, and their contexts become 0. The mask says which keys are
+    there; a query at any position still looks at those that it may see."""
+    phi_q, phi_k = silence(phi_q, mask), silence(phi_k, mask)
+    S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
+
+
+def by_a_lower_triangle(phi_q, phi_k, v, mask=None):
+    """The quadratic way: all similarities, those of later keys cut off, each row divided by its sum."""
+    past = torch.ones(v.shape[-2], v.shape[-2], dtype=v.dtype, device=v.device).tril()
+    similarity = phi_q @ silence(phi_k, mask).mT * past
+    return divide(similarity @ v, similarity.sum(-1, keepdim=True))
+
+
+def position_by_position(phi_q, phi_k, v, mask=None):
+    """A loop that carries S and z along and reads them at each position."""
+    phi_k = silence(phi_k, mask)
+    S, z, contexts = 0.0, 0.0, [v[..., :0, :]]
+    for q_i, k_i, v_i in zip(phi_q.unbind(-2), phi_k.unbind(-2), v.unbind(-2), strict=True):
+        S, z = S + torch.einsum("...f,...d->...fd", k_i, v_i), z + k_i
+        context = divide(torch.einsum("...f,...fd->...d", q_i, S), (q_i * z).sum(-1, keepdim=True))
+        contexts.append(context.unsqueeze(-2))
+    return torch.cat(contexts, dim=-2)
+
+
+def prefix_by_prefix(phi_q, phi_k, v, mask=None):
+    """Plain linear attention over each prefix anew, for its last query only."""
+    phi_k, contexts = silence(phi_k, mask), [v[..., :0, :]]
+    for n in range(1, v.shape[-2] + 1):
+        query, keys = phi_q[..., n - 1 : n, :], phi_k[..., :n, :]
+        contexts.append(divide(query @ (keys.mT @ v[..., :n, :]), query @ keys.sum(-2).unsqueeze(-1)))
+    return torch.cat(contexts, dim=-2)
+
+
+def both_sums_as_one_in_double_precision(phi_q, phi_k, v, mask=None):
+    """One cumulative sum in float64: a column of ones beside the values carries z along in S."""
+    values = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1).double()
+    states = torch.cumsum(silence(phi_k, mask).double()[..., :, None] * values[..., None, :], dim=-3)
+    read = (phi_q.double().unsqueeze(-2) @ states).squeeze(-2)
+    return divide(read[..., :-1], read[..., -1:]).to(v.dtype)
+
+
+WRONG = (
+    looks_at_the_future,
+    normalises_over_all_positions,
+    leaves_out_the_position_itself,
+    sums_from_the_end,
+    sums_over_the_features_in_S,
+    sums_over_the_features_in_z,
+    sums_over_the_first_axis,
+    counts_on_one_batch_axis,
+    forgets_the_normaliser,
+    divides_by_the_position,
+    ignores_the_mask,
+    silences_the_queries_too,
+)
+RIGHT = (by_a_lower_triangle, position_by_position, prefix_by_prefix, both_sums_as_one_in_double_precision)
+
+
+def _features(draw: Draw, *shape: int) -> Tensor:
+    """Positive numbers, as a feature map makes them."""
+    return draw.uniform(*shape) + 0.05
+
+
+def _inputs(draw: Draw, *batch: int, T: int | None = None) -> Call:
+    n, f, d_v = draw.sizes(3)
+    T = n if T is None else T
+    return _features(draw, *batch, T, f), _features(draw, *batch, T, f), draw.normal(*batch, T, d_v)
+
+
+def _masked(draw: Draw, *batch: int) -> Call:
+    phi_q, phi_k, v = _inputs(draw, *batch)
+    return phi_q, phi_k, v, draw.mask(*batch, 1, v.shape[-2])
+
+
+def _late(draw: Draw) -> Call:
+    """The first positions are hidden: their queries see nothing."""
+    phi_q, phi_k, v = _inputs(draw, 3, T=5)
+    mask = draw.mask(3, 1, 5)
+    mask[..., :2] = False
+    return phi_q, phi_k, v, mask
+
+
+exercise = Exercise(
+    id="14.3",
+    title="Causal linear attention by prefix sums",
+    reference=causal_linear_attention,
+    properties=(
+        runs_on(lambda draw: [_inputs(draw, 1)]),
+        has_shape("A context for each position.", lambda draw: [_inputs(draw, 2)]),
+        Property("one position", "A position that stands alone gets its value.", lambda draw: [_inputs(draw, 2, T=1)]),
+        Property(
+            "past",
+            "A position mixes its own value and those before it, by φ(q)ᵀφ(k) over its sum.",
+            lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7)],
+            points=3,
+            needs=("one position",),
+        ),
+        Property(
+            "batch",
+            "Each sentence, and each head, is its own.",
+            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
+            points=2,
+            needs=("past",),
+        ),
+        Property(
+            "mask",
+            "A hidden key is in no sum, and its query is answered like any other.",
+            lambda draw: [_masked(draw, 1), _masked(draw, 2, 3)],
+            points=2,
+            needs=("past",),
+        ),
+        Property("blind", "Where all keys so far are hidden, the context is 0.", lambda draw: [_late(draw)], needs=("mask",)),
+        has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _late(draw)], needs=("batch", "mask")),
+        leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,177 @@
+"""Exercise 14.1, elu_feature_map: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import elu_feature_map
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Draw elu by hand, to the left and to the right of 0. Where does its curve end up when you lift it by 1, and what is "
+        "left of e^x - 1 then? A sum of products of such features is to stand under a fraction: which sign must it have?"
+    ),
+    (
+        "There are two branches: x + 1 where x is positive, e^x elsewhere. A choice between the two still computes both for "
+        "every entry. What is e^x at x = 1000, and what happens to a gradient that is 0 times that?"
+    ),
+    (
+        "The `relu` of x holds the positive branch but for its 1. Cut x off above 0 with `clamp` before you take the "
+        "exponential: that is e^x on the left, and on the right exactly the missing 1. Add the two."
+    ),
+)
+
+
+def forgets_the_one(x):
+    """You return elu(x) alone, which is negative left of 0. Products of your features can then be negative too, and the
+    normaliser under the fraction may come out as 0 or less; the 1 lifts all features above 0."""
+    return F.elu(x)
+
+
+def takes_relu_for_elu(x):
+    """You add the 1 to the relu of x. Left of 0 your features are flat: all negative entries look the same, and no
+    gradient reaches them. The exponential branch is there to keep both."""
+    return F.relu(x) + 1
+
+
+def turns_the_sign(x):
+    """You map -x: your features shrink where x grows. The map must be large where an entry is large, so that a query and a
+    key which agree become similar."""
+    return F.elu(-x) + 1
+
+
+def takes_the_exponential_everywhere(x):
+    """You take e^x for positive entries as well, where the map is the straight line x + 1. Your features explode for
+    large entries, and become infinite above 88 in float32."""
+    return x.exp()
+
+
+def takes_softplus(x):
+    """You use softplus, log(1 + e^x), another positive curve. It is log 2 at 0 where this map is 1, and lies below it by
+    almost 1 for large entries."""
+    return F.softplus(x)
+
+
+def takes_selu(x):
+    """You use selu, which stretches elu by a factor of 1.05 and its negative side by 1.67 more. With the 1 added, that goes
+    below 0 again; plain elu has neither of these numbers."""
+    return F.selu(x) + 1
+
+
+def lifts_the_input(x):
+    """You add the 1 to x before elu, not to its result. The curve is moved to the left and not upwards: its far end is
+    still at -1, so very negative entries get negative features."""
+    return F.elu(x + 1)
+
+
+def lifts_only_the_positive_side(x):
+    """You add the 1 only where x is positive and leave e^x - 1 elsewhere. The two halves no longer meet at 0, and your
+    features are negative on the left."""
+    return torch.where(x > 0, x + 1, torch.expm1(x.clamp(max=0)))
+
+
+def swaps_the_branches(x):
+    """You have the branches the wrong way round: the exponential for positive entries and the straight line for negative
+    ones. Your features explode on the right, and below -1 they are negative."""
+    return torch.where(x > 0, x.exp(), x + 1)
+
+
+def normalises_the_features(x):
+    """You divide the features by their sum, so that those of each vector add up to 1. The map works on each entry by itself;
+    the division comes later in the attention, and over the keys."""
+    features = F.elu(x) + 1
+    return features / features.sum(-1, keepdim=True)
+
+
+def lets_the_unused_branch_overflow(x):
+    """Your values are right, but you take the exponential of every entry and choose afterwards. Where x is large the
+    unchosen branch is infinite, and in the backward pass 0 times infinity becomes NaN."""
+    return torch.where(x > 0, x + 1, x.exp())
+
+
+def works_on_the_input_itself(x):
+    """You apply elu in place: the values you return are right, but the x of the caller is changed. It may still be needed,
+    for the residual connection or for the backward pass."""
+    return F.elu(x, inplace=True) + 1
+
+
+def chooses_between_safe_branches(x):
+    """A choice between two branches, of which the exponential never sees a positive entry."""
+    return torch.where(x > 0, x + 1, torch.exp(torch.where(x > 0, 0.0, x)))
+
+
+def as_a_product(x):
+    """Two factors instead of two terms, each 1 on the side of the other: (1 + relu(x)) · exp(min(x, 0))."""
+    return (1 + F.relu(x)) * x.clamp(max=0).exp()
+
+
+def by_elu_where_nothing_is_rounded_away(x):
+    """torch's elu and its 1 where the sum is accurate, the bare exponential below -1, in float64 and cast back."""
+    wide = x.double()
+    return torch.where(wide > -1, F.elu(wide) + 1, wide.clamp(max=0).exp()).to(x.dtype)
+
+
+def fills_in_each_side(x):
+    """Both sides gathered by a mask and written into a new tensor one after the other."""
+    features, positive = torch.zeros_like(x), x > 0
+    features[positive] = x[positive] + 1
+    features[~positive] = x[~positive].exp()
+    return features
+
+
+WRONG = (
+    forgets_the_one,
+    takes_relu_for_elu,
+    turns_the_sign,
+    takes_the_exponential_everywhere,
+    takes_softplus,
+    takes_selu,
+    lifts_the_input,
+    lifts_only_the_positive_side,
+    swaps_the_branches,
+    normalises_the_features,
+    lets_the_unused_branch_overflow,
+    works_on_the_input_itself,
+)
+RIGHT = (chooses_between_safe_branches, as_a_product, by_elu_where_nothing_is_rounded_away, fills_in_each_side)
+
+
+def _inputs(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
+    T, d = draw.sizes(2)
+    return (draw.normal(*batch, T, d, scale=scale),)
+
+
+def _on_one_side(draw: Draw, sign: float) -> Call:
+    (x,) = _inputs(draw, 2)
+    return (sign * (x.abs() + 0.05),)
+
+
+exercise = Exercise(
+    id="14.1",
+    title="The feature map elu + 1",
+    reference=elu_feature_map,
+    properties=(
+        runs_on(lambda draw: [_inputs(draw)]),
+        has_shape("A feature for each entry.", lambda draw: [_inputs(draw, 2), (draw.normal(3),), _inputs(draw, 2, 3)]),
+        Property("right of 0", "A positive entry x gets x + 1.", lambda draw: [_on_one_side(draw, 1.0)], points=2),
+        Property("left of 0", "A negative entry x gets e^x.", lambda draw: [_on_one_side(draw, -1.0)], points=2),
+        Property("at 0", "The two branches meet at 0, in 1.", lambda draw: [(0.0 * draw.normal(3, 5),)]),
+        Property(
+            "each by itself",
+            "The feature of an entry depends on no other entry.",
+            lambda draw: [_inputs(draw, 2), _inputs(draw, 2, 3)],
+            needs=("right of 0", "left of 0"),
+        ),
+        Property(
+            "far out",
+            "Entries far from 0 have a feature as well.",
+            lambda draw: [_inputs(draw, scale=10.0), _inputs(draw, scale=300.0)],
+            needs=("each by itself",),
+        ),
+        has_gradient(lambda draw: [_inputs(draw, 2), _inputs(draw, scale=300.0)], needs=("far out",)),
+        leaves_inputs(lambda draw: [_inputs(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,191 @@
+"""Exercise 14.5, favor_features: what students answer, wrong and right."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.primitives import favor_features
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Multiply φ(q) by φ(k) for a single ω: what stands in the exponent? For ω ~ N(0, I) the mean of exp(ωᵀu) is "
+        "exp(‖u‖²/2). With u = q + k, what is too much, and what must be subtracted from each side so that qᵀk is left?"
+    ),
+    (
+        "Every direction gives one feature, the exponential of its dot product with x less half of the squared length of x. "
+        "That length is one number for each vector. The dot product φ(q)ᵀφ(k) is to be a *mean* of m terms: what does each of "
+        "the two sides contribute to the 1/m?"
+    ),
+    (
+        "`x` times the transposed `omega` is (…, m). Subtract the sum of the squares of x over the last axis, halved and with "
+        "that axis kept, take the exponential, and divide by the square root of the number of rows of `omega`."
+    ),
+)
+
+
+def forgets_the_norm(x, omega):
+    """You leave out ‖x‖²/2. The mean of exp(ωᵀq) · exp(ωᵀk) is exp(‖q + k‖²/2): your products are too large by
+    exp(‖q‖²/2 + ‖k‖²/2), more for long vectors than for short ones."""
+    return (x @ omega.mT).exp() / math.sqrt(omega.shape[0])
+
+
+def does_not_square_the_norm(x, omega):
+    """You subtract half of the length of x instead of half of its square. The two agree only at length 1; elsewhere the mean
+    of φ(q)ᵀφ(k) is no longer exp(qᵀk)."""
+    return (x @ omega.mT - x.norm(dim=-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
+
+
+def adds_the_norm(x, omega):
+    """You add ‖x‖²/2, the sign that it has in the trigonometric features. Here the mean of the exponentials is already
+    too large by this factor, and you make it larger still."""
+    return (x @ omega.mT + x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
+
+
+def forgets_the_half(x, omega):
+    """You subtract all of ‖x‖² and not half of it. The mean of exp(ωᵀx) is exp(‖x‖²/2), so half is what there is to
+    take away; your features are too small for long vectors."""
+    return (x @ omega.mT - x.square().sum(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
+
+
+def divides_by_m(x, omega):
+    """You divide the features by m. The mean over the directions is that of the *product* of two features, so each side
+    gives √m; with yours φ(q)ᵀφ(k) is too small by a factor of m."""
+    return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / omega.shape[0]
+
+
+def subtracts_outside_the_exponential(x, omega):
+    """You subtract ‖x‖²/2 after the exponential. In the exponent it is a positive factor; outside it makes features
+    negative, and positive features are the point of this map."""
+    return ((x @ omega.mT).exp() - x.square().sum(-1, keepdim=True) / 2) / math.sqrt(omega.shape[0])
+
+
+def takes_the_mean_of_the_squares(x, omega):
+    """You take the mean of the squared entries where the squared length is their sum. Your correction is too small by a
+    factor of d, and the estimate too large."""
+    return (x @ omega.mT - x.square().mean(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
+
+
+def takes_one_norm_for_all(x, omega):
+    """You sum the squares over the whole tensor, so all vectors share one norm, and it grows with the batch. Each vector is
+    corrected by its own length; with a single one the slip does not show."""
+    return (x @ omega.mT - x.square().sum() / 2).exp() / math.sqrt(omega.shape[0])
+
+
+def takes_the_norm_of_the_projections(x, omega):
+    """You subtract half of the squared length of Ωx instead of x. That is a random number which grows with m, while the
+    correction must be the same for every draw of the directions."""
+    projected = x @ omega.mT
+    return (projected - projected.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
+
+
+def takes_sines_and_cosines(x, omega):
+    """You compute the trigonometric features, 2m of them and of either sign. They estimate the same number, but their
+    products can be negative, and a normaliser made of them may come near 0."""
+    angle = x @ omega.mT
+    size = (x.square().sum(-1, keepdim=True) / 2).exp()
+    return torch.cat([angle.cos(), angle.sin()], dim=-1) * size / math.sqrt(omega.shape[0])
+
+
+def scales_by_the_size_of_the_vectors(x, omega):
+    """You divide x by d^¼ first, as for the softmax of qᵀk/√d. These features stand for exp(qᵀk) itself; whoever wants the
+    scale applies it before the map, and now gets it twice."""
+    x = x / x.shape[-1] ** 0.25
+    return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
+
+
+def subtracts_the_largest(x, omega):
+    """You subtract the largest exponent of each vector, as a stable softmax does. Here nothing divides it out again inside
+    the map: each vector is scaled by a factor of its own, and φ(q)ᵀφ(k) is no longer exp(qᵀk) on average."""
+    exponent = x @ omega.mT - x.square().sum(-1, keepdim=True) / 2
+    return (exponent - exponent.amax(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
+
+
+def by_completing_the_square(x, omega):
+    """ωᵀx - ‖x‖²/2 as (‖ω‖² - ‖x - ω‖²)/2, in float64 and cast back."""
+    wide, directions = x.double(), omega.double()
+    distance = (wide[..., None, :] - directions).square().sum(-1)
+    return (((directions.square().sum(-1) - distance) / 2).exp() * directions.shape[0] ** -0.5).to(x.dtype)
+
+
+def with_the_root_in_the_exponent(x, omega):
+    """Two einsum, and 1/√m taken into the exponential as half of a logarithm."""
+    square = torch.einsum("...d,...d->...", x, x).unsqueeze(-1)
+    return torch.exp(torch.einsum("...d,md->...m", x, omega) - 0.5 * (square + math.log(omega.shape[0])))
+
+
+def direction_by_direction(x, omega):
+    """A loop over the rows of Ω, which makes the features one by one."""
+    half_square = torch.linalg.vecdot(x, x) / 2
+    features = [torch.exp((x * row).sum(-1) - half_square) / math.sqrt(len(omega)) for row in omega]
+    return torch.stack(features, dim=-1)
+
+
+def as_one_linear_layer(x, omega):
+    """x with its halved square as one entry more, through a linear layer whose last weight is -1."""
+    longer = torch.cat([x, (x * x).sum(-1, keepdim=True) / 2], dim=-1)
+    weight = F.pad(omega, (0, 1), value=-1.0)
+    return F.linear(longer, weight).exp().div(math.sqrt(omega.size(0)))
+
+
+WRONG = (
+    forgets_the_norm,
+    does_not_square_the_norm,
+    adds_the_norm,
+    forgets_the_half,
+    divides_by_m,
+    subtracts_outside_the_exponential,
+    takes_the_mean_of_the_squares,
+    takes_one_norm_for_all,
+    takes_the_norm_of_the_projections,
+    takes_sines_and_cosines,
+    scales_by_the_size_of_the_vectors,
+    subtracts_the_largest,
+)
+RIGHT = (by_completing_the_square, with_the_root_in_the_exponent, direction_by_direction, as_one_linear_layer)
+
+
+def _inputs(draw: Draw, *batch: int, m: int | None = None, scale: float = 1.0) -> Call:
+    T, d, n = draw.sizes(3)
+    return draw.normal(*batch, T, d, scale=scale / d**0.5), draw.normal(n if m is None else m, d)
+
+
+exercise = Exercise(
+    id="14.5",
+    title="Positive random features",
+    reference=favor_features,
+    properties=(
+        runs_on(lambda draw: [_inputs(draw)]),
+        has_shape("A feature for each direction.", lambda draw: [_inputs(draw, 2)]),
+        Property(
+            "zero",
+            "A vector of zeros has m features of 1/√m: their products are to have the mean exp(0) = 1.",
+            lambda draw: [_inputs(draw, scale=0.0), _inputs(draw, m=1, scale=0.0)],
+        ),
+        Property(
+            "one feature",
+            "With one direction, the feature is exp(ωᵀx - ‖x‖²/2).",
+            lambda draw: [_inputs(draw, m=1), _inputs(draw, m=1, scale=2.0)],
+            points=2,
+        ),
+        Property(
+            "features",
+            "Each direction makes one feature, over √m.",
+            lambda draw: [_inputs(draw), _inputs(draw, scale=2.0)],
+            points=2,
+            needs=("zero", "one feature"),
+        ),
+        Property(
+            "batch",
+            "Each vector is mapped by itself.",
+            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), (draw.normal(3), draw.normal(5, 3))],
+            needs=("features",),
+        ),
+        has_gradient(lambda draw: [_inputs(draw, 2)], needs=("features",)),
+        leaves_inputs(lambda draw: [_inputs(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

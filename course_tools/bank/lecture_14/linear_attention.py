@@ -1,0 +1,215 @@
+"""Exercise 14.2, linear_attention: what students answer, wrong and right."""
+
+import torch
+from torch import Tensor
+
+from course_lib.attention import attend, linear_attention
+from course_lib.attention.linear import divide, silence
+from course_lib.primitives import elu_feature_map
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Write c_i as a fraction of two sums over j and underline everything that does not depend on i. What can be summed "
+        "once, before any query comes, and which shapes do these two sums have?"
+    ),
+    (
+        "S (f, d_v) sums the outer products φ(k_j) v_jᵀ over the keys, z (f,) sums the φ(k_j). A hidden key must be missing "
+        "from both. Each query then asks twice: S for the numerator, z for one number to divide by."
+    ),
+    (
+        "Pass `phi_k` and the mask to `silence` first. S is the transposed features times `v`, z the features summed over axis "
+        "-2. Give `divide` the queries' features times S, and times z as a column, so that the last axis is 1."
+    ),
+)
+
+
+def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
+    """You return the numerator alone. Your context grows with the number of keys and with the size of the features; the
+    weights of a query must sum to 1."""
+    return phi_q @ (silence(phi_k, mask).mT @ v)
+
+
+def divides_by_the_number_of_keys(phi_q, phi_k, v, mask=None):
+    """You divide by T_k, so you take a plain mean over the keys. The similarities themselves do not sum to T_k: each
+    query has a normaliser of its own, the sum of its similarities."""
+    return phi_q @ (silence(phi_k, mask).mT @ v) / phi_k.shape[-2]
+
+
+def ignores_the_mask(phi_q, phi_k, v, mask=None):
+    """You never use the mask: the padding among the keys takes part in both sums."""
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+def inverts_the_mask(phi_q, phi_k, v, mask=None):
+    """You take True in the mask for "hidden", and so you sum over exactly the keys that are not there. In this course
+    True means "may look"."""
+    phi_k = silence(phi_k, None if mask is None else ~mask)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+def masks_the_numerator_only(phi_q, phi_k, v, mask=None):
+    """You leave the hidden keys out of S but keep them in z. They still take their share of each query's weight, so that
+    what is left sums to less than 1."""
+    return divide(phi_q @ (silence(phi_k, mask).mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+def masks_the_normaliser_only(phi_q, phi_k, v, mask=None):
+    """You leave the hidden keys out of z but keep them in S. Their values still get into your context, and the weights
+    sum to more than 1."""
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ silence(phi_k, mask).sum(-2)[..., None])
+
+
+def normalises_the_state(phi_q, phi_k, v, mask=None):
+    """You divide S by z, feature by feature, before the query comes. A sum of fractions is not the fraction of the sums: the
+    query must weigh both first, and only its two results are divided."""
+    phi_k = silence(phi_k, mask)
+    return phi_q @ divide(phi_k.mT @ v, phi_k.sum(-2)[..., None])
+
+
+def multiplies_the_sums(phi_q, phi_k, v, mask=None):
+    """Your normaliser is the sum of the query's features times the sum of all the keys' features. It must be their dot
+    product: each feature of the query meets the same feature of z and no other."""
+    phi_k = silence(phi_k, mask)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q.sum(-1, keepdim=True) * phi_k.sum((-2, -1))[..., None, None])
+
+
+def normalises_over_the_queries(phi_q, phi_k, v, mask=None):
+    """Your weights of each key sum to 1 over the queries. It is each query that shares out its attention: its weights
+    must sum to 1 over the keys."""
+    similarity = phi_q @ silence(phi_k, mask).mT
+    return divide(similarity, similarity.sum(-2, keepdim=True)) @ v
+
+
+def takes_a_softmax(phi_q, phi_k, v, mask=None):
+    """You put φ(q)ᵀφ(k) through a softmax. The features already stand in the place of the exponential; with a second one
+    in between, the sum over the keys cannot be taken before the query comes."""
+    return attend(phi_q @ phi_k.mT, v, mask).context
+
+
+def applies_the_feature_map_again(phi_q, phi_k, v, mask=None):
+    """You apply elu + 1 to what comes in. These are features already: you map them twice, and whatever map the caller has
+    chosen is lost."""
+    phi_q, phi_k = elu_feature_map(phi_q), silence(elu_feature_map(phi_k), mask)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
+    """You divide as it stands. Where every key of a sequence is hidden, both sums are 0 and your context is NaN, which then
+    spreads through the whole model; it must be 0 there."""
+    phi_k = silence(phi_k, mask)
+    return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(-2)[..., None])
+
+
+def with_the_weights_written_out(phi_q, phi_k, v, mask=None):
+    """The quadratic way: all similarities, each row divided by its sum, then the values."""
+    similarity = torch.einsum("...if,...jf->...ij", phi_q, silence(phi_k, mask))
+    return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
+
+
+def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
+    """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""
+    state = silence(phi_k, mask).mT @ torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+    read = phi_q @ state
+    return divide(read[..., :-1], read[..., -1:])
+
+
+def key_by_key(phi_q, phi_k, v, mask=None):
+    """A loop that takes in one key after the other and never looks back."""
+    phi_k = silence(phi_k, mask)
+    S, z = (phi_k[..., :0, :].mT @ v[..., :0, :]), phi_k[..., :0, :].sum(-2)
+    for k_j, v_j in zip(phi_k.unbind(-2), v.unbind(-2), strict=True):
+        S, z = S + k_j.unsqueeze(-1) * v_j.unsqueeze(-2), z + k_j
+    return divide((phi_q.unsqueeze(-1) * S.unsqueeze(-3)).sum(-2), (phi_q * z.unsqueeze(-2)).sum(-1, keepdim=True))
+
+
+def in_double_precision(phi_q, phi_k, v, mask=None):
+    """Three einsum in float64, the result cast back to what came in."""
+    q, k, values = phi_q.double(), silence(phi_k, mask).double(), v.double()
+    numerator = torch.einsum("...qf,...fd->...qd", q, torch.einsum("...kf,...kd->...fd", k, values))
+    return divide(numerator, torch.einsum("...qf,...kf->...q", q, k).unsqueeze(-1)).to(v.dtype)
+
+
+WRONG = (
+    forgets_the_normaliser,
+    divides_by_the_number_of_keys,
+    ignores_the_mask,
+    inverts_the_mask,
+    masks_the_numerator_only,
+    masks_the_normaliser_only,
+    normalises_the_state,
+    multiplies_the_sums,
+    normalises_over_the_queries,
+    takes_a_softmax,
+    applies_the_feature_map_again,
+    divides_nothing_by_nothing,
+)
+RIGHT = (with_the_weights_written_out, with_a_column_of_ones, key_by_key, in_double_precision)
+
+
+def _features(draw: Draw, *shape: int) -> Tensor:
+    """Positive numbers, as a feature map makes them."""
+    return draw.uniform(*shape) + 0.05
+
+
+def _inputs(draw: Draw, *batch: int, T_k: int | None = None) -> Call:
+    T_q, T, f, d_v = draw.sizes(4)
+    T_k = T if T_k is None else T_k
+    return _features(draw, *batch, T_q, f), _features(draw, *batch, T_k, f), draw.normal(*batch, T_k, d_v)
+
+
+def _masked(draw: Draw, *batch: int) -> Call:
+    phi_q, phi_k, v = _inputs(draw, *batch)
+    return phi_q, phi_k, v, draw.mask(*batch, 1, v.shape[-2])
+
+
+def _blind(draw: Draw) -> Call:
+    phi_q, phi_k, v, mask = _masked(draw, 3)
+    mask[1] = False
+    return phi_q, phi_k, v, mask
+
+
+def _short(draw: Draw) -> Call:
+    """Features as far from 1 as trained ones may be: only their quotient counts."""
+    phi_q, phi_k, v = _inputs(draw, 1)
+    return 1e-3 * phi_q, 1e3 * phi_k, v
+
+
+exercise = Exercise(
+    id="14.2",
+    title="Linear attention",
+    reference=linear_attention,
+    properties=(
+        runs_on(lambda draw: [_inputs(draw)]),
+        has_shape("A context for each query.", lambda draw: [_inputs(draw, 2)]),
+        Property(
+            "one key", "Where there is one key, every query gets its value.", lambda draw: [_inputs(draw, 2, T_k=1)], points=2
+        ),
+        Property(
+            "shares",
+            "The values are mixed by φ(q)ᵀφ(k), divided by the sum over the keys.",
+            lambda draw: [_inputs(draw, 1), _short(draw)],
+            points=3,
+            needs=("one key",),
+        ),
+        Property(
+            "mask",
+            "A hidden key is in neither sum.",
+            lambda draw: [_masked(draw, 1), _masked(draw, 2)],
+            points=2,
+            needs=("shares",),
+        ),
+        Property("blind", "Where every key is hidden, the context is 0.", lambda draw: [_blind(draw)], needs=("mask",)),
+        Property(
+            "batch",
+            "Each sentence, and each head, is its own.",
+            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
+            needs=("shares",),
+        ),
+        has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("shares", "mask")),
+        leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

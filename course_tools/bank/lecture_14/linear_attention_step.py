@@ -1,0 +1,223 @@
+"""Exercise 14.4, linear_attention_step: what students answer, wrong and right."""
+
+import torch
+from torch import Tensor
+
+from course_lib.attention import linear_attention_step
+from course_lib.attention.linear import divide
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Position i looks at all positions up to and including itself. When this step begins, which positions are in S and z? "
+        "So what comes first, writing to the state or reading from it?"
+    ),
+    (
+        "What is added to S must have the shape of S, (f, d_v): the features of the key down the rows, the value along the "
+        "columns. Make new tensors by adding; whoever gave you S and z may still need them as they are."
+    ),
+    (
+        "Add the key's features with an axis behind them times the value with an axis before it to S, and the features to z. "
+        "Then `divide` the query's features times the new S, summed over f, by the sum of the query times the new z."
+    ),
+)
+
+
+def reads_before_it_writes(S, z, phi_q, phi_k, v):
+    """You read from the state that came in and add this position afterwards. The position then does not see itself, and
+    the very first one sees nothing at all."""
+    context = divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True))
+    return context, S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+
+
+def changes_the_state_in_place(S, z, phi_q, phi_k, v):
+    """You add to S and z in place, so the state that the caller holds changes as well. It can no longer go on from there a
+    second time, nor differentiate through the earlier steps."""
+    S += phi_k[..., :, None] * v[..., None, :]
+    z += phi_k
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+def transposes_the_outer_product(S, z, phi_q, phi_k, v):
+    """You add vφ(k)ᵀ, values down the rows, but S is (f, d_v) with the features down the rows. It only fits by accident, where
+    there are as many features as values, and then it is stored the wrong way round."""
+    S, z = S + v[..., :, None] * phi_k[..., None, :], z + phi_k
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+def forgets_z(S, z, phi_q, phi_k, v):
+    """You add to S and leave z as it was. The normaliser then lags behind the numerator; at the start it is still 0, however
+    much has been written."""
+    S = S + phi_k[..., :, None] * v[..., None, :]
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+def forgets_the_past(S, z, phi_q, phi_k, v):
+    """You put this position in the place of the state instead of adding it. All earlier positions are lost, and your context
+    is simply the value of this one."""
+    S, z = phi_k[..., :, None] * v[..., None, :], phi_k.clone()
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+def decays_the_state(S, z, phi_q, phi_k, v):
+    """You shrink the state a little before you add to it, as a forget gate does. Linear attention is a plain sum: the
+    oldest position counts as much as the newest."""
+    S, z = 0.9 * S + phi_k[..., :, None] * v[..., None, :], 0.9 * z + phi_k
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+def forgets_to_divide(S, z, phi_q, phi_k, v):
+    """You return φ(q)ᵀS as it is. That grows with every step; what you keep in z is there to divide it, so that the
+    weights over all positions sum to 1."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return (phi_q[..., :, None] * S).sum(-2), S, z
+
+
+def swaps_query_and_key(S, z, phi_q, phi_k, v):
+    """You write to the state with the query's features and read with the key's. The key is what a position is found by later
+    on, so it goes into the state; the query asks now, and is then forgotten."""
+    S, z = S + phi_q[..., :, None] * v[..., None, :], z + phi_q
+    return divide((phi_k[..., :, None] * S).sum(-2), (phi_k * z).sum(-1, keepdim=True)), S, z
+
+
+def gives_back_the_old_state(S, z, phi_q, phi_k, v):
+    """Your context is right, but the state you return is the one that came in. The next step begins without this position,
+    as if it had never been."""
+    new_S, new_z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return divide((phi_q[..., :, None] * new_S).sum(-2), (phi_q * new_z).sum(-1, keepdim=True)), S, z
+
+
+def divides_by_the_sum_of_z(S, z, phi_q, phi_k, v):
+    """You divide by the sum of the entries of z, without the query. The numerator weighs the features by φ(q), so the
+    normaliser must do the same, or the weights do not sum to 1."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return divide((phi_q[..., :, None] * S).sum(-2), z.sum(-1, keepdim=True)), S, z
+
+
+def divides_nothing_by_nothing(S, z, phi_q, phi_k, v):
+    """You divide as it stands. Where the query finds no similarity, as with a hidden key at the start, that is 0 / 0 and
+    your context is NaN; it must be 0."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return (phi_q[..., :, None] * S).sum(-2) / (phi_q * z).sum(-1, keepdim=True), S, z
+
+
+def writes_all_sequences_into_one_state(S, z, phi_q, phi_k, v):
+    """You sum the outer products over the batch and add that to every S. Each sequence, and each head, has a state of its
+    own; with a single one the slip does not show."""
+    S, z = S + torch.einsum("...f,...d->fd", phi_k, v), z + phi_k
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+def in_einsum(S, z, phi_q, phi_k, v):
+    """All three products as einsum."""
+    S, z = S + torch.einsum("...f,...d->...fd", phi_k, v), torch.add(z, phi_k)
+    normaliser = torch.einsum("...f,...f->...", phi_q, z)
+    return divide(torch.einsum("...f,...fd->...d", phi_q, S), normaliser[..., None]), S, z
+
+
+def as_one_state(S, z, phi_q, phi_k, v):
+    """z as a last column of S, written and read together, then taken apart again."""
+    value = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+    state = torch.cat([S, z.unsqueeze(-1)], dim=-1) + phi_k.unsqueeze(-1) @ value.unsqueeze(-2)
+    read = (state.mT @ phi_q.unsqueeze(-1)).squeeze(-1)
+    return divide(read[..., :-1], read[..., -1:]), state[..., :-1], state[..., -1]
+
+
+def feature_by_feature(S, z, phi_q, phi_k, v):
+    """A loop over the features: each writes its own row of S and adds its share to the two sums that are read."""
+    rows, numerator, normaliser = [], torch.zeros_like(v), torch.zeros_like(v[..., :1])
+    z = z + phi_k
+    for f in range(phi_k.shape[-1]):
+        row = S[..., f, :] + phi_k[..., f, None] * v
+        numerator = numerator + phi_q[..., f, None] * row
+        normaliser = normaliser + phi_q[..., f, None] * z[..., f, None]
+        rows.append(row)
+    return divide(numerator, normaliser), torch.stack(rows, dim=-2), z
+
+
+def in_double_precision(S, z, phi_q, phi_k, v):
+    """Reads in float64, the old state and the new position apart, and casts all three results back."""
+    wide_S, wide_z, q, k, value = (x.double() for x in (S, z, phi_q, phi_k, v))
+    similarity = (q * k).sum(-1, keepdim=True)
+    numerator = (q.unsqueeze(-1) * wide_S).sum(-2) + similarity * value
+    context = divide(numerator, (q * wide_z).sum(-1, keepdim=True) + similarity)
+    new_S = torch.addcmul(wide_S, k.unsqueeze(-1), value.unsqueeze(-2))
+    return context.to(v.dtype), new_S.to(S.dtype), (wide_z + k).to(z.dtype)
+
+
+WRONG = (
+    reads_before_it_writes,
+    changes_the_state_in_place,
+    transposes_the_outer_product,
+    forgets_z,
+    forgets_the_past,
+    decays_the_state,
+    forgets_to_divide,
+    swaps_query_and_key,
+    gives_back_the_old_state,
+    divides_by_the_sum_of_z,
+    divides_nothing_by_nothing,
+    writes_all_sequences_into_one_state,
+)
+RIGHT = (in_einsum, as_one_state, feature_by_feature, in_double_precision)
+
+
+def _features(draw: Draw, *shape: int) -> Tensor:
+    """Positive numbers, as a feature map makes them."""
+    return draw.uniform(*shape) + 0.05
+
+
+def _inputs(draw: Draw, *batch: int, seen: bool = True) -> Call:
+    """A state that has seen something, or nothing, and one more position."""
+    f, d_v = draw.sizes(2)
+    S, z = draw.normal(*batch, f, d_v), _features(draw, *batch, f)
+    state = (S, z) if seen else (0 * S, 0 * z)
+    return *state, _features(draw, *batch, f), _features(draw, *batch, f), draw.normal(*batch, d_v)
+
+
+def _hidden(draw: Draw) -> Call:
+    """The first position is padding: nothing is written, and there is nothing to read."""
+    S, z, phi_q, phi_k, v = _inputs(draw, 3, seen=False)
+    phi_k[1] = 0.0
+    return S, z, phi_q, phi_k, v
+
+
+exercise = Exercise(
+    id="14.4",
+    title="One step of the recurrence",
+    reference=linear_attention_step,
+    properties=(
+        runs_on(lambda draw: [_inputs(draw, 2)]),
+        has_shape("A context, and a state of the old size.", lambda draw: [_inputs(draw, 2), _inputs(draw)]),
+        Property(
+            "first",
+            "The very first position gets its own value.",
+            lambda draw: [_inputs(draw, 1, seen=False)],
+            right_result(0),
+        ),
+        Property("S", "φ(k) vᵀ is added to S.", lambda draw: [_inputs(draw, 1)], right_result(1), points=2),
+        Property("z", "φ(k) is added to z.", lambda draw: [_inputs(draw, 1)], right_result(2)),
+        Property(
+            "context",
+            "φ(q) reads the new state: φ(q)ᵀS over φ(q)ᵀz.",
+            lambda draw: [_inputs(draw, 1)],
+            points=2,
+            needs=("first", "S", "z"),
+        ),
+        Property(
+            "batch",
+            "Each sentence, and each head, has a state of its own.",
+            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
+            needs=("context",),
+        ),
+        Property(
+            "nothing to read", "A query that finds no similarity gets 0.", lambda draw: [_hidden(draw)], needs=("context",)
+        ),
+        has_gradient(lambda draw: [_inputs(draw, 2), _hidden(draw)], needs=("batch", "nothing to read")),
+        leaves_inputs(lambda draw: [_inputs(draw, 2)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

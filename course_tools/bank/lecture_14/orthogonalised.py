@@ -1,0 +1,242 @@
+"""Exercise 14.6, orthogonalised: what students answer, wrong and right."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.primitives import orthogonalised
+from course_tools.checks.exercise import Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "How many vectors of d entries can be perpendicular to each other at most? So into how many groups must m rows be cut, "
+        "and how many rows has the last one if m is no multiple of d? Which two things must a row keep?"
+    ),
+    (
+        "Gram and Schmidt: from each row take away its projection on every *finished* row above it in the block, then bring it "
+        "to the length that it had. QR does the first half on the columns of a matrix, but it may turn a direction round."
+    ),
+    (
+        "For each block of `omega.split(d)`: take the QR of the transposed block, multiply each column of Q by the sign of its "
+        "entry on the diagonal of R, transpose back, and multiply each row by the norm of the old row. Then `cat` the blocks."
+    ),
+)
+
+
+def gives_every_row_length_one(omega):
+    """Your rows are perpendicular, but all of length 1. The rows of a Gaussian draw have lengths of their own, near √d, and
+    the mean of the features is exp(qᵀk) only with those."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        Q, R = torch.linalg.qr(rows.mT)
+        blocks.append((Q * R.diagonal().sign()).mT)
+    return torch.cat(blocks)
+
+
+def gives_every_row_length_root_d(omega):
+    """You stretch every row to √d. That is right only on average; with all lengths the same a row is no longer distributed
+    as N(0, I), and each must keep its own."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        Q, R = torch.linalg.qr(rows.mT)
+        blocks.append((Q * R.diagonal().sign()).mT * math.sqrt(omega.shape[1]))
+    return torch.cat(blocks)
+
+
+def takes_the_signs_of_qr(omega):
+    """You take Q as it comes. QR may turn a direction round and hide the sign in R; Gram and Schmidt leave the first row as
+    it is, and each further row on the side to which it pointed."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        Q, _ = torch.linalg.qr(rows.mT)
+        blocks.append(Q.mT * rows.norm(dim=1, keepdim=True))
+    return torch.cat(blocks)
+
+
+def cuts_into_d_blocks(omega):
+    """You cut the rows into d blocks, where blocks of d rows are asked for. Yours are mostly shorter than they could be, so
+    fewer rows are perpendicular to each other."""
+    blocks = []
+    for rows in omega.chunk(omega.shape[1]):
+        Q, R = torch.linalg.qr(rows.mT)
+        blocks.append((Q * R.diagonal().sign()).mT * rows.norm(dim=1, keepdim=True))
+    return torch.cat(blocks)
+
+
+def treats_the_first_block_only(omega):
+    """You make the first d rows perpendicular and leave all others as they were. Each further block of d rows must be
+    treated in the same way, for itself."""
+    rows, rest = omega[: omega.shape[1]], omega[omega.shape[1] :]
+    Q, R = torch.linalg.qr(rows.mT)
+    return torch.cat([(Q * R.diagonal().sign()).mT * rows.norm(dim=1, keepdim=True), rest])
+
+
+def loses_the_short_block(omega):
+    """You work on whole blocks of d rows only, and the rows that are left over at the end are lost. The last block may be
+    shorter; its rows are made perpendicular like the others."""
+    d = omega.shape[1]
+    blocks = [omega[:0]]
+    for start in range(0, omega.shape[0] - d + 1, d):
+        rows = omega[start : start + d]
+        Q, R = torch.linalg.qr(rows.mT)
+        blocks.append((Q * R.diagonal().sign()).mT * rows.norm(dim=1, keepdim=True))
+    return torch.cat(blocks)
+
+
+def goes_on_through_all_rows(omega):
+    """You make each row perpendicular to all rows before it, also to those of earlier blocks. After d rows no direction is
+    left: what remains of the next one is rounding noise, which you stretch to full length."""
+    done = []
+    for row in omega:
+        left = row
+        for u in done:
+            left = left - (left @ u) * u
+        done.append(F.normalize(left, dim=0))
+    return torch.stack(done) * omega.norm(dim=1, keepdim=True)
+
+
+def forgets_the_old_lengths(omega):
+    """You take away what each row shares with those above and leave it at that. Every row but the first has become shorter,
+    the last of a block most of all; each must be stretched to its old length."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        Q, R = torch.linalg.qr(rows.mT)
+        blocks.append((Q * R.diagonal()).mT)
+    return torch.cat(blocks)
+
+
+def looks_at_the_row_above_only(omega):
+    """You make each row perpendicular to the one just above it, and to no other. The third row of a block may still share
+    something with the first; it must lose what it shares with all of them."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        done = [F.normalize(rows[0], dim=0)]
+        for row in rows[1:]:
+            done.append(F.normalize(row - (row @ done[-1]) * done[-1], dim=0))
+        blocks.append(torch.stack(done) * rows.norm(dim=1, keepdim=True))
+    return torch.cat(blocks)
+
+
+def projects_on_the_old_rows(omega):
+    """You take away the projections on the rows above as they were before. These are not perpendicular to each other, so
+    what they share is taken away twice; from the third row on you must use the finished rows."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        unit = F.normalize(rows, dim=1)
+        shared = (rows @ unit.mT).tril(-1) @ unit
+        blocks.append(F.normalize(rows - shared, dim=1) * rows.norm(dim=1, keepdim=True))
+    return torch.cat(blocks)
+
+
+def turns_all_rows_a_little(omega):
+    """You take the nearest perpendicular directions, by a singular value decomposition, and all rows of a block turn a little.
+    As Gram and Schmidt do it, the first row does not turn at all and each further one gives way to those above."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        U, _, Vh = torch.linalg.svd(rows, full_matrices=False)
+        blocks.append(U @ Vh * rows.norm(dim=1, keepdim=True))
+    return torch.cat(blocks)
+
+
+def gram_and_schmidt_by_hand(omega):
+    """Three loops: over the blocks, over the rows, and over the finished rows above, one projection after the other."""
+    turned = [omega[:0]]
+    for start in range(0, omega.shape[0], omega.shape[1]):
+        done = []
+        for row in omega[start : start + omega.shape[1]]:
+            left = row
+            for u in done:
+                left = left - (left @ u) * u
+            done.append(left / left.norm())
+            turned.append((done[-1] * row.norm()).unsqueeze(0))
+    return torch.cat(turned)
+
+
+def by_cholesky_in_double_precision(omega):
+    """The triangular root L of each block's dot products: its inverse times the block is perpendicular and of length 1."""
+    blocks = []
+    for rows in omega.double().split(omega.shape[1]):
+        gram = rows @ rows.mT
+        directions = torch.linalg.solve_triangular(torch.linalg.cholesky(gram), rows, upper=False)
+        blocks.append(gram.diagonal().sqrt()[:, None] * directions)
+    return torch.cat(blocks).to(omega.dtype)
+
+
+def by_removing_directions_from_all_rows_below(omega):
+    """Row by row, each finished direction is taken out of everything below it in the block by one outer product."""
+    blocks = []
+    for rows in omega.split(omega.shape[1]):
+        rest, directions = rows, [rows[:0]]
+        while len(rest):
+            u = F.normalize(rest[:1], dim=1, eps=0.0)
+            rest = rest[1:] - (rest[1:] @ u.mT) @ u
+            directions.append(u)
+        blocks.append(torch.einsum("r,rd->rd", torch.linalg.vector_norm(rows, dim=1), torch.cat(directions)))
+    return torch.cat(blocks)
+
+
+WRONG = (
+    gives_every_row_length_one,
+    gives_every_row_length_root_d,
+    takes_the_signs_of_qr,
+    cuts_into_d_blocks,
+    treats_the_first_block_only,
+    loses_the_short_block,
+    goes_on_through_all_rows,
+    forgets_the_old_lengths,
+    looks_at_the_row_above_only,
+    projects_on_the_old_rows,
+    turns_all_rows_a_little,
+)
+RIGHT = (
+    gram_and_schmidt_by_hand,
+    by_cholesky_in_double_precision,
+    by_removing_directions_from_all_rows_below,
+)
+
+
+def _rows(draw: Draw, m: int, d: int) -> Tensor:
+    """Independent rows, drawn again until none is nearly a sum of the others: where one is, rounding decides its direction."""
+    while True:
+        omega = draw.normal(m, d)
+        if all(torch.linalg.svdvals(rows)[-1] > 0.2 for rows in omega.split(d)):
+            return omega
+
+
+exercise = Exercise(
+    id="14.6",
+    title="Perpendicular directions",
+    reference=orthogonalised,
+    properties=(
+        runs_on(lambda draw: [(_rows(draw, 2, 3),)]),
+        has_shape("As many rows as came in.", lambda draw: [(_rows(draw, 5, 3),), (_rows(draw, 2, 5),)]),
+        Property("one row", "A row that stands alone stays as it is.", lambda draw: [(_rows(draw, 1, 5),)]),
+        Property(
+            "two rows",
+            "The second row loses what it shares with the first, and keeps its length and its side.",
+            lambda draw: [(_rows(draw, 2, 3),), (_rows(draw, 2, 5),)],
+            points=2,
+            needs=("one row",),
+        ),
+        Property(
+            "block",
+            "Up to d rows are perpendicular to each other.",
+            lambda draw: [(_rows(draw, 3, 3),), (_rows(draw, 3, 5),), (_rows(draw, 5, 5),)],
+            points=2,
+            needs=("two rows",),
+        ),
+        Property(
+            "blocks",
+            "Each block of d rows is made perpendicular for itself, the last one however short.",
+            lambda draw: [(_rows(draw, 6, 3),), (_rows(draw, 5, 3),), (_rows(draw, 7, 3),), (_rows(draw, 11, 2),)],
+            points=2,
+            needs=("block",),
+        ),
+        leaves_inputs(lambda draw: [(_rows(draw, 5, 3),)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

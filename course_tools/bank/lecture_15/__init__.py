@@ -1,0 +1,19 @@
+"""Exercises of lecture 15, Attention on graphs."""
+
+from course_tools.bank.lecture_15 import (
+    attend_edges,
+    dirichlet_energy,
+    edge_softmax,
+    gat_scores,
+    gcn_weights,
+    multi_head_graph_attention,
+)
+
+EXERCISES = (
+    gat_scores.exercise,
+    edge_softmax.exercise,
+    attend_edges.exercise,
+    multi_head_graph_attention.exercise,
+    gcn_weights.exercise,
+    dirichlet_energy.exercise,
+)

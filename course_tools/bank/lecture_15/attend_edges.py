@@ -1,0 +1,250 @@
+"""Exercise 15.3, attend_edges: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.attention import attend_edges, edge_softmax
+from course_lib.attention.core import Attended
+from course_tools.bank.lecture_15 import edge_lists
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Follow one edge e by hand: which node has the value that is passed along it, and at which node does it arrive? "
+        "Several edges may arrive at the same node: what must happen to what they bring?"
+    ),
+    (
+        "Make a message for each edge, (…, E, d_v): its weight times the value of the node looked at, edges[1]. Then add the "
+        "messages up at the nodes that look, edges[0], starting from zeros for all N nodes. Indexing with `+=` does not add "
+        "up repeated indices."
+    ),
+    (
+        "`edge_softmax` with `values.shape[-2]` nodes gives the weights; with one more axis they multiply "
+        "`values[..., edges[1], :]`. Add these by `index_add` along axis -2, with edges[0], to zeros shaped like the values."
+    ),
+)
+
+
+def passes_the_values_backwards(scores, values, edges):
+    """You pass the value of the node that looks to the node looked at. What is looked at hands over its value: it is taken at
+    edges[1] and added up at edges[0]."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[0])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[1], messages), weights)
+
+
+def takes_the_values_of_the_query(scores, values, edges):
+    """You take the value of the node that looks, edges[0], and add it up at the same node. Its weights sum to 1, so each node
+    gets back its own value and learns nothing of its neighbours."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[0])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
+
+
+def normalises_over_those_who_look(scores, values, edges):
+    """Your weights sum to 1 over the edges that arrive at the same node looked at. Each node that *looks* shares out its
+    attention, so the edges with the same edges[0] must sum to 1."""
+    weights = edge_softmax(scores, edges.flip(0), values.shape[-2])
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
+
+
+def normalises_over_all_edges(scores, values, edges):
+    """You take the softmax over all edges of the graph. The contexts of all nodes then share one weight of 1; each node must
+    have it for itself."""
+    weights = scores.softmax(-1)
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
+
+
+def mixes_by_the_scores(scores, values, edges):
+    """You mix the values by the scores as they come. Scores may be negative and of any size; they become weights, positive and
+    with the sum 1 for each node, only through the softmax."""
+    messages = scores.unsqueeze(-1) * values.index_select(-2, edges[1])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), scores)
+
+
+def forgets_the_weights(scores, values, edges):
+    """You add up the values of the neighbours without their weights. All neighbours count the same then, and a node with many
+    of them gets a large context."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = values.index_select(-2, edges[1])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
+
+
+def keeps_the_last_message_only(scores, values, edges):
+    """You add by index, and where an index comes several times only one of the additions is kept: each node gets a single
+    message of all that are meant for it."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    context = torch.zeros_like(values)
+    context[..., edges[0], :] += weights.unsqueeze(-1) * values[..., edges[1], :]
+    return Attended(context, weights)
+
+
+def takes_the_mean_of_the_messages(scores, values, edges):
+    """You divide the sum of the messages by their number. The weights of a node already sum to 1, so the sum *is* the mean;
+    dividing again shrinks the context of every node with several neighbours."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
+    context = torch.zeros_like(values).index_add(-2, edges[0], messages)
+    count = torch.bincount(edges[0], minlength=values.shape[-2]).clamp(min=1)
+    return Attended(context / count[:, None], weights)
+
+
+def ends_at_the_last_node_with_an_edge(scores, values, edges):
+    """You count the nodes by the largest number in the edge list. Nodes behind it have no edge but are nodes all the same: they
+    get a context of 0, and the number of nodes is that of the values."""
+    n_nodes = int(edges.max()) + 1
+    weights = edge_softmax(scores, edges, n_nodes)
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
+    context = values.new_zeros(*values.shape[:-2], n_nodes, values.shape[-1])
+    return Attended(context.index_add(-2, edges[0], messages), weights)
+
+
+def starts_from_the_values(scores, values, edges):
+    """You add the messages to the node's own value. That is a residual connection, which comes later if at all; here a node
+    sees itself only along a self-loop, and the sum starts from 0."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
+    return Attended(values.index_add(-2, edges[0], messages), weights)
+
+
+def lets_a_blind_node_see_itself(scores, values, edges):
+    """You give a node that looks nowhere its own value. Nothing was attended to, so its context is 0; whoever wants each node
+    to see itself puts self-loops into the edge list."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
+    context = torch.zeros_like(values).index_add(-2, edges[0], messages)
+    looks = torch.bincount(edges[0], minlength=values.shape[-2]) > 0
+    return Attended(torch.where(looks[:, None], context, values), weights)
+
+
+def goes_through_a_matrix(scores, values, edges):
+    """You write the weights into an N × N matrix and multiply. An edge that is listed twice finds only one place there, and
+    one of its weights is lost from the sum."""
+    query, key = edges
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    matrix = weights.new_zeros(*weights.shape[:-1], values.shape[-2], values.shape[-2])
+    matrix[..., query, key] = weights
+    return Attended(matrix @ values, weights)
+
+
+def nodes_against_edges(scores, values, edges):
+    """A matrix of nodes against edges that holds the weight where the edge is the node's, times the values along the edges."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    own = torch.arange(values.shape[-2], device=edges.device)[:, None] == edges[0]
+    return Attended((own * weights.unsqueeze(-2)) @ values.index_select(-2, edges[1]), weights)
+
+
+def weights_added_up_in_a_matrix(scores, values, edges):
+    """An N × N matrix in which the weights of repeated edges add up, times the values."""
+    n_nodes = values.shape[-2]
+    weights = edge_softmax(scores, edges, n_nodes)
+    flat = weights.new_zeros(*weights.shape[:-1], n_nodes**2).index_add(-1, edges[0] * n_nodes + edges[1], weights)
+    return Attended(flat.unflatten(-1, (n_nodes, n_nodes)) @ values, weights)
+
+
+def node_by_node(scores, values, edges):
+    """A loop over the nodes that look: a plain softmax over the edges of each, and a product with their values."""
+    weights, contexts = torch.zeros_like(scores), []
+    for i in range(values.shape[-2]):
+        own = (edges[0] == i).nonzero().flatten()
+        shares = scores.index_select(-1, own).softmax(-1)
+        weights = weights.index_copy(-1, own, shares)
+        contexts.append(shares.unsqueeze(-2) @ values.index_select(-2, edges[1].index_select(0, own)))
+    return Attended(torch.cat(contexts, dim=-2), weights)
+
+
+def in_double_precision(scores, values, edges):
+    """Messages scattered in float64 to the nodes that look, context and weights cast back."""
+    weights = edge_softmax(scores.double(), edges, values.shape[-2])
+    messages = torch.einsum("...e,...ed->...ed", weights, values.double()[..., edges[1].long(), :])
+    place = edges[0].long().unsqueeze(-1).expand(messages.shape)
+    context = values.double().new_zeros(values.shape).scatter_add(-2, place, messages)
+    return Attended(context.to(values.dtype), weights.to(scores.dtype))
+
+
+WRONG = (
+    passes_the_values_backwards,
+    takes_the_values_of_the_query,
+    normalises_over_those_who_look,
+    normalises_over_all_edges,
+    mixes_by_the_scores,
+    forgets_the_weights,
+    keeps_the_last_message_only,
+    takes_the_mean_of_the_messages,
+    ends_at_the_last_node_with_an_edge,
+    starts_from_the_values,
+    lets_a_blind_node_see_itself,
+    goes_through_a_matrix,
+)
+RIGHT = (nodes_against_edges, weights_added_up_in_a_matrix, node_by_node, in_double_precision)
+
+
+def _edges(draw: Draw, n_nodes: int, *batch: int, make=edge_lists.plain) -> Call:
+    edges = make(draw, n_nodes)
+    (d_v,) = draw.sizes(1)
+    return draw.normal(*batch, edges.shape[1]), draw.normal(*batch, n_nodes, d_v), edges
+
+
+def _sorted_by_key(draw: Draw, n_nodes: int) -> Call:
+    """Edges of which each node looks at one: the weights are all 1, and the context is what was looked at."""
+    scores, values, edges = _edges(draw, n_nodes)
+    first = torch.stack([(edges[0] == i).nonzero()[0, 0] for i in range(n_nodes)])
+    return scores[first], values, edges[:, first]
+
+
+exercise = Exercise(
+    id="15.3",
+    title="Attention over an edge list",
+    reference=attend_edges,
+    properties=(
+        runs_on(lambda draw: [_edges(draw, 5), _edges(draw, 5, 3)]),
+        has_shape(
+            "A context for each node, a weight for each edge.",
+            lambda draw: [_edges(draw, 5), _edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)],
+        ),
+        Property(
+            "one edge each",
+            "What is looked at hands over its value.",
+            lambda draw: [_sorted_by_key(draw, 3), _sorted_by_key(draw, 5)],
+            points=2,
+        ),
+        Property(
+            "weights",
+            "The edges of a node share a weight of 1.",
+            lambda draw: [_edges(draw, 5), _edges(draw, 7)],
+            right_result(1),
+        ),
+        Property(
+            "mixing",
+            "A node gets the sum of the values it looks at, by their weights.",
+            lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
+            points=2,
+            needs=("one edge each", "weights"),
+        ),
+        Property(
+            "loops, repeats, gaps",
+            "A loop is an edge; an edge listed twice counts twice; a node that looks nowhere gets 0.",
+            lambda draw: [
+                _edges(draw, 5, make=edge_lists.tangled),
+                _edges(draw, 7, make=edge_lists.tangled),
+                (draw.normal(3), draw.normal(7, 2), torch.tensor([[6, 5, 6], [0, 6, 1]])),
+                (draw.normal(0), draw.normal(3, 2), torch.empty(2, 0, dtype=torch.int64)),
+            ],
+            points=2,
+            needs=("mixing",),
+        ),
+        Property(
+            "heads",
+            "Each head is its own, with any number of axes before it.",
+            lambda draw: [_edges(draw, 5, 3), _edges(draw, 5, 2, 3, make=edge_lists.tangled)],
+            needs=("mixing",),
+        ),
+        has_gradient(lambda draw: [_edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)], needs=("mixing",)),
+        leaves_inputs(lambda draw: [_edges(draw, 5, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,249 @@
+"""Exercise 15.2, edge_softmax: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.attention import edge_softmax
+from course_tools.bank.lecture_15 import edge_lists
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Which edges share a weight of 1: those that leave the same looking node, or those that arrive at the same node? Take "
+        "five edges in mixed order and write down, for each, which others stand under its fraction."
+    ),
+    (
+        "Three steps: the exponential of each edge, its sum for each looking node, and back from the node to each of its "
+        "edges. Before the exponential subtract the largest score of the edge's *own* node: what happens to a node whose "
+        "scores all lie 2000 below another's?"
+    ),
+    (
+        "Spread `edges[0]` to the shape of the scores. `scatter_reduce` with `amax`, starting from -inf, finds the largest of "
+        "each of the `n_nodes` nodes, `scatter_add` the sums; `gather` with the same index brings either back to the edges."
+    ),
+)
+
+
+def normalises_over_all_edges(scores, edges, n_nodes):
+    """Your weights sum to 1 over all edges of the graph. Every node shares out its own attention: the edges of each looking
+    node must sum to 1 for themselves."""
+    return scores.softmax(-1)
+
+
+def groups_by_the_node_looked_at(scores, edges, n_nodes):
+    """You group the edges by edges[1], the node looked at. It is the node that looks, edges[0], which shares out its
+    attention; on an undirected graph both give weights, but only one gives the right ones."""
+    key = edges[1].long().expand(scores.shape)
+    largest = scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, key, scores.detach(), "amax")
+    exponentials = (scores - largest.gather(-1, key)).exp()
+    return exponentials / torch.zeros_like(largest).scatter_add(-1, key, exponentials).gather(-1, key)
+
+
+def subtracts_nothing(scores, edges, n_nodes):
+    """You take the exponential of the scores as they are. Above 88 that is infinite in float32, and below -104 it is 0: then
+    you divide infinity by infinity, or 0 by 0."""
+    query = edges[0].long().expand(scores.shape)
+    exponentials = scores.exp()
+    sums = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_add(-1, query, exponentials)
+    return exponentials / sums.gather(-1, query)
+
+
+def subtracts_the_largest_of_all(scores, edges, n_nodes):
+    """You subtract the largest score of the whole graph. A node whose scores all lie far below it is left with exponentials
+    of 0 only, and 0 / 0 is NaN; each node needs its own largest."""
+    query = edges[0].long().expand(scores.shape)
+    largest = scores.detach().amax(-1, keepdim=True) if scores.numel() else 0.0
+    exponentials = (scores - largest).exp()
+    sums = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_add(-1, query, exponentials)
+    return exponentials / sums.gather(-1, query)
+
+
+def starts_the_maximum_at_zero(scores, edges, n_nodes):
+    """You look for the largest score of each node starting from 0. Where all scores of a node are negative you then subtract
+    0, and with scores of -1000 every exponential is 0; a maximum starts from -∞."""
+    query = edges[0].long().expand(scores.shape)
+    largest = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_reduce(-1, query, scores.detach(), "amax")
+    exponentials = (scores - largest.gather(-1, query)).exp()
+    return exponentials / torch.zeros_like(largest).scatter_add(-1, query, exponentials).gather(-1, query)
+
+
+def clamps_the_scores(scores, edges, n_nodes):
+    """You cut the scores off at ±50 so that no exponential is infinite. All larger ones are then alike, and weigh the same;
+    subtracting the largest of each node changes no weight at all."""
+    query = edges[0].long().expand(scores.shape)
+    exponentials = scores.clamp(-50, 50).exp()
+    sums = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_add(-1, query, exponentials)
+    return exponentials / sums.gather(-1, query)
+
+
+def forgets_the_exponential(scores, edges, n_nodes):
+    """You divide the scores themselves by their sum. Scores may be negative, and so are your weights then; where they sum to
+    nearly 0 the weights explode. The exponential makes them positive first."""
+    query = edges[0].long().expand(scores.shape)
+    sums = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_add(-1, query, scores)
+    return scores / sums.gather(-1, query)
+
+
+def takes_the_edges_for_sorted(scores, edges, n_nodes):
+    """You count the edges of each node and cut the list into pieces of these lengths. That holds only if the list is sorted by
+    the looking node; edges come in any order."""
+    counts = torch.bincount(edges[0], minlength=n_nodes).tolist()
+    return torch.cat([piece.softmax(-1) for piece in scores.split(counts, dim=-1)], dim=-1)
+
+
+def leaves_the_weights_sorted(scores, edges, n_nodes):
+    """You sort the edges by the looking node, and return the weights in that order. The weights are right but belong to other
+    edges: they must come in the order in which the edges were given."""
+    order = edges[0].argsort(stable=True)
+    counts = torch.bincount(edges[0], minlength=n_nodes).tolist()
+    return torch.cat([piece.softmax(-1) for piece in scores[..., order].split(counts, dim=-1)], dim=-1)
+
+
+def goes_through_a_matrix(scores, edges, n_nodes):
+    """You write the scores into an N × N matrix and take the softmax of its rows. An edge that is listed twice finds only one
+    place there, so one of its scores is lost and the weights no longer sum to 1."""
+    query, key = edges.long()
+    matrix = scores.new_full((*scores.shape[:-1], n_nodes, n_nodes), -torch.inf)
+    matrix[..., query, key] = scores
+    blind = matrix.detach().isinf().all(-1, keepdim=True)
+    return matrix.masked_fill(blind, 0.0).softmax(-1)[..., query, key]
+
+
+def sums_over_the_heads_too(scores, edges, n_nodes):
+    """Your sums run over the edges of a node in all heads together, so that a node's weights sum to 1 only over the heads.
+    Every head shares out its own attention; with one head the slip does not show."""
+    query = edges[0].long().expand(scores.shape)
+    largest = scores.new_full((n_nodes,), -torch.inf).scatter_reduce(-1, query.flatten(), scores.detach().flatten(), "amax")
+    exponentials = (scores - largest[query]).exp()
+    sums = torch.zeros_like(largest).scatter_add(-1, query.flatten(), exponentials.flatten())
+    return exponentials / sums[query]
+
+
+def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
+    """Your values are right, but you treat the sums as constants, as one may with the largest score. The largest cancels out
+    of the fraction and the sums do not: without their gradient a score never pushes the others of its node down."""
+    query = edges[0].long().expand(scores.shape)
+    largest = scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, query, scores.detach(), "amax")
+    exponentials = (scores - largest.gather(-1, query)).exp()
+    sums = torch.zeros_like(largest).scatter_add(-1, query, exponentials.detach())
+    return exponentials / sums.gather(-1, query)
+
+
+def node_by_node(scores, edges, n_nodes):
+    """A loop over the nodes: the softmax of each node's edges, written to the places where they stand."""
+    weights = torch.zeros_like(scores)
+    for i in range(n_nodes):
+        own = edges[0] == i
+        weights[..., own] = scores[..., own].softmax(-1)
+    return weights
+
+
+def edges_against_edges(scores, edges, n_nodes):
+    """An E × E softmax, each row over the edges that share its edge's looking node; the diagonal is the edge's own weight."""
+    strangers = edges[0][:, None] != edges[0][None, :]
+    together = scores.unsqueeze(-2).masked_fill(strangers, -torch.inf)
+    return together.softmax(-1).diagonal(dim1=-2, dim2=-1)
+
+
+def sorted_and_put_back(scores, edges, n_nodes):
+    """The edges sorted by node and cut at its borders, softmax piece by piece, and the order undone at the end."""
+    order = edges[0].argsort()
+    pieces = scores.index_select(-1, order).split(torch.bincount(edges[0], minlength=n_nodes).tolist(), dim=-1)
+    weights = torch.cat([scores[..., :0], *(piece.softmax(-1) for piece in pieces)], dim=-1)
+    return weights.index_select(-1, order.argsort())
+
+
+def edge_by_edge_in_double_precision(scores, edges, n_nodes):
+    """A loop over the edges, which gathers the logarithm of each node's sum in float64; cast back at the end."""
+    wide, query = scores.double(), edges[0].tolist()
+    log_sums = {}
+    for e, i in enumerate(query):
+        log_sums[i] = torch.logaddexp(log_sums[i], wide[..., e]) if i in log_sums else wide[..., e]
+    weights = [(wide[..., e] - log_sums[i]).exp().unsqueeze(-1) for e, i in enumerate(query)]
+    return torch.cat([wide[..., :0], *weights], dim=-1).to(scores.dtype)
+
+
+WRONG = (
+    normalises_over_all_edges,
+    groups_by_the_node_looked_at,
+    subtracts_nothing,
+    subtracts_the_largest_of_all,
+    starts_the_maximum_at_zero,
+    clamps_the_scores,
+    forgets_the_exponential,
+    takes_the_edges_for_sorted,
+    leaves_the_weights_sorted,
+    goes_through_a_matrix,
+    sums_over_the_heads_too,
+    cuts_the_gradient_of_the_sums,
+)
+RIGHT = (node_by_node, edges_against_edges, sorted_and_put_back, edge_by_edge_in_double_precision)
+FAR = ((1000.0, 1000.0), (-1000.0, -1000.0), (-1000.0, 1000.0))
+
+
+def _edges(draw: Draw, n_nodes: int, *batch: int, scale: float = 1.0, make=edge_lists.plain) -> Call:
+    edges = make(draw, n_nodes)
+    return draw.normal(*batch, edges.shape[1], scale=scale), edges, n_nodes
+
+
+def _star(draw: Draw, n_nodes: int) -> Call:
+    """One node looks at all the others."""
+    edges = torch.stack([torch.zeros(n_nodes - 1, dtype=torch.int64), torch.arange(1, n_nodes)])
+    return draw.normal(n_nodes - 1), edges, n_nodes
+
+
+def _apart(draw: Draw, low: float, high: float) -> Call:
+    """Two nodes that look at three each: the scores of one lie around `low`, those of the other around `high`."""
+    edges = edge_lists.shuffled(draw, torch.tensor([[0, 0, 0, 1, 1, 1], [1, 2, 3, 0, 2, 3]]))
+    return draw.normal(6) + torch.where(edges[0] == 0, low, high), edges, 4
+
+
+def _none(draw: Draw) -> list[Call]:
+    return [(draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3)]
+
+
+exercise = Exercise(
+    id="15.2",
+    title="A softmax over the edges of each node",
+    reference=edge_softmax,
+    properties=(
+        runs_on(lambda draw: [_star(draw, 5), _edges(draw, 5), _edges(draw, 5, 3)]),
+        has_shape("One weight for each edge, in every head.", lambda draw: [_edges(draw, 5), _edges(draw, 5, 3)]),
+        Property("one node", "The edges of one node are a plain softmax.", lambda draw: [_star(draw, 3), _star(draw, 7)]),
+        Property(
+            "nodes",
+            "Each node that looks shares out its own attention, and the edges keep their places.",
+            lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
+            points=3,
+            needs=("one node",),
+        ),
+        Property(
+            "loops, repeats, gaps",
+            "A loop is an edge; an edge listed twice counts twice; a node may have none.",
+            lambda draw: [
+                *(_edges(draw, n, make=edge_lists.tangled) for n in (5, 7)),
+                (draw.normal(3), torch.tensor([[6, 5, 6], [0, 6, 1]]), 7),
+            ],
+            points=2,
+            needs=("nodes",),
+        ),
+        Property(
+            "large scores",
+            "Scores of any size give weights that are finite and right.",
+            lambda draw: [*(_apart(draw, *far) for far in FAR), _edges(draw, 5, scale=100.0)],
+            points=2,
+            needs=("nodes",),
+        ),
+        Property("no edge", "A graph without edges has no weights, and that is no error.", _none, needs=("one node",)),
+        Property(
+            "heads",
+            "Each head is its own, with any number of axes before it.",
+            lambda draw: [_edges(draw, 5, 3), _edges(draw, 5, 2, 3, make=edge_lists.tangled)],
+            needs=("nodes",),
+        ),
+        has_gradient(lambda draw: [_edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)], needs=("nodes",)),
+        leaves_inputs(lambda draw: [_edges(draw, 5, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,203 @@
+"""Exercise 15.1, gat_scores: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import gat_scores
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Write aᵀ[z_i ‖ z_j] as a sum of two dot products. Which of them depends on i alone, which on j alone? How many "
+        "numbers must you compute before every pair is only an addition?"
+    ),
+    (
+        "Cut the last axis of `a` in the middle. The first half meets the node that looks and gives a column (…, N, 1), the "
+        "second meets the node looked at and gives a row (…, 1, N). Their sum is (…, N, N); LeakyReLU comes last."
+    ),
+    (
+        "Give `a` a last axis of 1 and `chunk` it in two along axis -2: (*heads, d, 1) each. `z` times the one, plus `z` times "
+        "the other with its last two axes exchanged, goes through `F.leaky_relu` with `slope`."
+    ),
+)
+
+
+def swaps_the_halves(z, a, slope=0.2):
+    """Your first half of a meets z_j, the node looked at, and your second meets z_i. That is the transposed matrix: what node
+    i thinks of j now stands in the row of j."""
+    a_key, a_query = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
+
+
+def uses_the_first_half_twice(z, a, slope=0.2):
+    """You use the first half of a for both nodes. Your scores are symmetric, so i thinks of j exactly what j thinks of i, and
+    the second half is never learned."""
+    a_query, _ = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query + (z @ a_query).mT, slope)
+
+
+def cuts_every_other_entry(z, a, slope=0.2):
+    """You take every other entry of a for the query and the ones between for the key. In [z_i ‖ z_j] all of z_i comes
+    first, so a is cut once, in the middle."""
+    a_query, a_key = a.unflatten(-1, (-1, 2)).unsqueeze(-2).unbind(-1)
+    return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
+
+
+def forgets_the_leaky_relu(z, a, slope=0.2):
+    """You leave out the LeakyReLU. Then the part of z_i is the same for all keys, the softmax cancels it, and nodes
+    with the same neighbours weigh them alike, whatever they are themselves."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return z @ a_query + (z @ a_key).mT
+
+
+def takes_relu(z, a, slope=0.2):
+    """You use ReLU, which makes all negative scores 0. They then look alike and pass no gradient; LeakyReLU keeps a small
+    slope there."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.relu(z @ a_query + (z @ a_key).mT)
+
+
+def takes_the_slope_of_torch(z, a, slope=0.2):
+    """You call LeakyReLU without a slope, and torch's own is 0.01. The paper takes 0.2, and here it is an argument of
+    the function."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query + (z @ a_key).mT)
+
+
+def fixes_the_slope(z, a, slope=0.2):
+    """You write the slope 0.2 into the function and never look at the argument. With the default it does not show; whoever
+    asks for another slope does not get it."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query + (z @ a_key).mT, 0.2)
+
+
+def takes_tanh(z, a, slope=0.2):
+    """You use tanh, as Bahdanau's additive score does. A GAT has LeakyReLU in that place, and it stands outside aᵀ: your
+    scores never leave -1…1."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return torch.tanh(z @ a_query + (z @ a_key).mT)
+
+
+def bends_the_features(z, a, slope=0.2):
+    """You apply LeakyReLU to the features, before aᵀ. In the GAT of 2018 it comes after: first one number for the pair, then
+    the bend. Moving it inside is an idea of GATv2, which also adds z_i and z_j there."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    bent = F.leaky_relu(z, slope)
+    return bent @ a_query + (bent @ a_key).mT
+
+
+def bends_each_half(z, a, slope=0.2):
+    """You apply LeakyReLU to the part of the query and to that of the key, and add afterwards. The part of the query is then
+    cancelled by the softmax; the bend belongs to the sum, where the two parts meet."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query, slope) + F.leaky_relu(z @ a_key, slope).mT
+
+
+def takes_the_softmax_already(z, a, slope=0.2):
+    """You return weights and not scores. The softmax comes later, over the neighbours of each node only; yours runs over all
+    nodes, and a second one would follow."""
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope).softmax(-1)
+
+
+def uses_the_first_head_for_all(z, a, slope=0.2):
+    """You take the first row of a for every head. Each head has a vector of its own, which must meet that head's
+    features; with one head the slip does not show."""
+    a_query, a_key = a.reshape(-1, a.shape[-1])[0].unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
+
+
+def pair_by_pair(z, a, slope=0.2):
+    """All pairs [z_i ‖ z_j] laid side by side as the formula has them, then one product with a."""
+    N = z.shape[-2]
+    looking = z.unsqueeze(-2).expand(*z.shape[:-1], N, z.shape[-1])
+    pairs = torch.cat([looking, looking.transpose(-3, -2)], dim=-1)
+    return F.leaky_relu((pairs * a[..., None, None, :]).sum(-1), slope)
+
+
+def in_einsum(z, a, slope=0.2):
+    """Two einsum, and the LeakyReLU written out as a choice."""
+    d = z.shape[-1]
+    from_query = torch.einsum("...nd,...d->...n", z, a[..., :d])
+    from_key = torch.einsum("...nd,...d->...n", z, a[..., d:])
+    total = from_query[..., :, None] + from_key[..., None, :]
+    return torch.where(total > 0, total, slope * total)
+
+
+def row_by_row(z, a, slope=0.2):
+    """A loop over the nodes that look, each of which adds its own number to those of all others."""
+    a_query, a_key = a.tensor_split(2, dim=-1)
+    from_key = (z * a_key.unsqueeze(-2)).sum(-1)
+    rows = [F.leaky_relu((z_i * a_query).sum(-1, keepdim=True) + from_key, slope) for z_i in z.unbind(-2)]
+    return torch.stack(rows, dim=-2)
+
+
+def both_halves_at_once_in_double_precision(z, a, slope=0.2):
+    """One product in float64 with both halves as columns; the result is cast back."""
+    halves = a.double().unflatten(-1, (2, -1)).mT
+    from_query, from_key = (z.double() @ halves).unbind(-1)
+    total = from_query.unsqueeze(-1) + from_key.unsqueeze(-2)
+    return F.leaky_relu(total, negative_slope=slope).to(z.dtype)
+
+
+WRONG = (
+    swaps_the_halves,
+    uses_the_first_half_twice,
+    cuts_every_other_entry,
+    forgets_the_leaky_relu,
+    takes_relu,
+    takes_the_slope_of_torch,
+    fixes_the_slope,
+    takes_tanh,
+    bends_the_features,
+    bends_each_half,
+    takes_the_softmax_already,
+    uses_the_first_head_for_all,
+)
+RIGHT = (pair_by_pair, in_einsum, row_by_row, both_halves_at_once_in_double_precision)
+
+
+def _nodes(draw: Draw, n_nodes: int, *batch: int, heads: tuple[int, ...] = ()) -> Call:
+    (d,) = draw.sizes(1)
+    return draw.normal(*batch, *heads, n_nodes, d), draw.normal(*heads, 2 * d)
+
+
+exercise = Exercise(
+    id="15.1",
+    title="Scores of a GAT",
+    reference=gat_scores,
+    properties=(
+        runs_on(lambda draw: [_nodes(draw, 5), _nodes(draw, 5, heads=(3,))]),
+        has_shape("One score for each pair of nodes.", lambda draw: [_nodes(draw, 5), _nodes(draw, 5, heads=(3,))]),
+        Property(
+            "oneself",
+            "A node scores itself by both halves of a.",
+            lambda draw: [_nodes(draw, 1) for _ in range(4)],
+            points=2,
+        ),
+        Property(
+            "pairs",
+            "Row i is the node that looks, column j the one looked at.",
+            lambda draw: [_nodes(draw, 2), _nodes(draw, 5)],
+            points=2,
+            needs=("oneself",),
+        ),
+        Property(
+            "slope",
+            "The slope of LeakyReLU is that which is asked for.",
+            lambda draw: [(*_nodes(draw, 5), 0.5), (*_nodes(draw, 5), 0.05)],
+            needs=("pairs",),
+        ),
+        Property(
+            "heads",
+            "Each head has its own vector, and each graph of a batch the same ones.",
+            lambda draw: [_nodes(draw, 3, heads=(2,)), _nodes(draw, 5, 2, heads=(3,)), _nodes(draw, 3, 5)],
+            needs=("pairs",),
+        ),
+        has_gradient(lambda draw: [_nodes(draw, 5), _nodes(draw, 3, 2, heads=(5,))], needs=("heads",)),
+        leaves_inputs(lambda draw: [_nodes(draw, 5, heads=(3,))]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

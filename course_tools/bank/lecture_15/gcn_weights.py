@@ -1,0 +1,236 @@
+"""Exercise 15.5, gcn_weights: what students answer, wrong and right."""
+
+from collections import Counter
+
+import torch
+
+from course_lib.primitives import gcn_weights, require_edges, with_self_loops
+from course_tools.bank.lecture_15 import edge_lists
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "How many edges are there along which node i looks, and where in the edge list do you read that? Then take an edge "
+        "(i, j): it needs that number for both of its ends."
+    ),
+    (
+        "`torch.bincount` counts how often each number occurs; tell it how many nodes there are, or the last ones may be "
+        "missing. Give each node 1 / √d, and 0 where d is 0."
+    ),
+    (
+        "With d the float counts of edges[0] and s = `torch.where(d > 0, d.rsqrt(), 0.0)`, the weight of an edge is s at its "
+        "first node times s at its second."
+    ),
+)
+
+
+def takes_the_mean(edges, n_nodes):
+    """You give each edge 1 / d_i, which makes a mean over the neighbours. A graph convolution shares the normalisation
+    between both ends, √d_i and √d_j: a neighbour with many edges counts less."""
+    degree = torch.bincount(edges[0], minlength=n_nodes).float()
+    return 1 / degree[edges[0]]
+
+
+def looks_at_one_end_only(edges, n_nodes):
+    """You take the root, but only of the degree of the node that looks. The other end of the edge has a degree as well, and
+    without it the weights of an undirected graph are not symmetric."""
+    degree = torch.bincount(edges[0], minlength=n_nodes).float()
+    return degree[edges[0]].rsqrt()
+
+
+def forgets_the_root(edges, n_nodes):
+    """You divide by d_i · d_j. Each end divides by the *root* of its degree; yours makes the sums shrink with every layer."""
+    degree = torch.bincount(edges[0], minlength=n_nodes).float()
+    inverse = torch.where(degree > 0, 1 / degree, 0.0)
+    return inverse[edges[0]] * inverse[edges[1]]
+
+
+def counts_who_is_looked_at(edges, n_nodes):
+    """You count edges[1], how often each node is looked at. The degree here is the number of edges along which a node looks,
+    edges[0]; in an undirected graph the two are the same, in a directed one they are not."""
+    degree = torch.bincount(edges[1], minlength=n_nodes).float()
+    scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def counts_both_ends(edges, n_nodes):
+    """You count how often a node stands in the list, at either end. An undirected graph lists both directions already, so
+    your degrees are twice too large there."""
+    degree = torch.bincount(edges.flatten(), minlength=n_nodes).float()
+    scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def counts_each_end_in_its_own_row(edges, n_nodes):
+    """You count the first nodes in edges[0] and the second ones in edges[1]. Both degrees of the formula are of one kind: d_j
+    is the number of edges along which j looks, just like d_i."""
+    looks = torch.bincount(edges[0], minlength=n_nodes).float()
+    looked_at = torch.bincount(edges[1], minlength=n_nodes).float()
+    return looks[edges[0]].rsqrt() * looked_at[edges[1]].rsqrt()
+
+
+def adds_one_for_itself(edges, n_nodes):
+    """You add 1 to every degree, for the node itself. Who wants self-loops puts them into the list, where they are counted;
+    yours are counted without being there, or twice."""
+    scale = (torch.bincount(edges[0], minlength=n_nodes).float() + 1).rsqrt()
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def adds_the_self_loops(edges, n_nodes):
+    """You put the missing self-loops into the list first. The weights are asked for the edges that came in, in their order;
+    yours are too many, and the degrees have grown."""
+    edges = with_self_loops(edges, n_nodes)
+    scale = torch.bincount(edges[0], minlength=n_nodes).float().rsqrt()
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def leaves_the_self_loops_out(edges, n_nodes):
+    """You do not count self-loops. A loop is an edge like any other: it is what the I in A + I adds to the degree."""
+    degree = torch.bincount(edges[0][edges[0] != edges[1]], minlength=n_nodes).float()
+    scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def divides_by_zero(edges, n_nodes):
+    """You divide by the root of every degree. A node that looks nowhere has degree 0, and an edge *to* it gets the weight
+    inf; its weight is to be 0."""
+    scale = torch.bincount(edges[0], minlength=n_nodes).float().rsqrt()
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def counts_at_least_one(edges, n_nodes):
+    """You lift the degree 0 to 1, so that nothing is divided by 0. An edge to a node that looks nowhere then has the weight
+    1 / √d_i; it is to be 0, as the formula Â = D^-½ A D^-½ has it with 0 for 1 / √0."""
+    scale = torch.bincount(edges[0], minlength=n_nodes).clamp(min=1).float().rsqrt()
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def counts_each_pair_once(edges, n_nodes):
+    """You drop what is listed twice before you count. An edge listed twice counts twice: the degree is the number of entries
+    in the list."""
+    degree = torch.bincount(edges.unique(dim=1)[0], minlength=n_nodes).float()
+    scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    return scale[edges[0]] * scale[edges[1]]
+
+
+def by_comparison(edges, n_nodes):
+    """The degrees as row sums of a table of who is who, and one root of the product of both."""
+    require_edges(edges, n_nodes)
+    who = edges[0] == torch.arange(n_nodes, device=edges.device).unsqueeze(1)
+    degree = who.sum(dim=1)
+    product = (degree[edges[0]] * degree[edges[1]]).to(torch.float32)
+    return torch.where(product > 0, 1 / product.clamp(min=1).sqrt(), 0.0)
+
+
+def from_the_matrix(edges, n_nodes):
+    """D^-½ 1 D^-½ as a dense matrix, read off at the edges; the adjacency matrix is there for its row sums."""
+    require_edges(edges, n_nodes)
+    query, key = edges.long().unbind(0)
+    one = torch.ones((), dtype=torch.float32, device=edges.device)
+    A = torch.zeros(n_nodes, n_nodes, dtype=torch.float32, device=edges.device).index_put((query, key), one, accumulate=True)
+    root = A.sum(1).sqrt()
+    scale = root.reciprocal().masked_fill(root == 0, 0.0)
+    return torch.outer(scale, scale)[query, key]
+
+
+def edge_by_edge(edges, n_nodes):
+    """Plain Python: a counter, and a loop over the edges."""
+    require_edges(edges, n_nodes)
+    degree = Counter(edges[0].tolist())
+    weights = [(degree[i] * degree[j]) ** -0.5 if degree[j] else 0.0 for i, j in edges.T.tolist()]
+    return torch.tensor(weights, dtype=torch.float32, device=edges.device)
+
+
+def by_adding_ones(edges, n_nodes):
+    """The degrees by `index_add` in float64, and the power -½ as the exponential of a logarithm: log 0 gives 0 in the end."""
+    require_edges(edges, n_nodes)
+    degree = torch.zeros(n_nodes, dtype=torch.float64, device=edges.device)
+    degree = degree.index_add(0, edges[0], torch.ones(edges.shape[1], dtype=torch.float64, device=edges.device))
+    half_log = torch.where(degree > 0, -0.5 * degree.log(), -torch.inf)
+    return half_log[edges].sum(0).exp().float()
+
+
+WRONG = (
+    takes_the_mean,
+    looks_at_one_end_only,
+    forgets_the_root,
+    counts_who_is_looked_at,
+    counts_both_ends,
+    counts_each_end_in_its_own_row,
+    adds_one_for_itself,
+    adds_the_self_loops,
+    leaves_the_self_loops_out,
+    divides_by_zero,
+    counts_at_least_one,
+    counts_each_pair_once,
+)
+RIGHT = (by_comparison, from_the_matrix, edge_by_edge, by_adding_ones)
+
+
+def _ring(draw: Draw, n_nodes: int, reach: int) -> Call:
+    """A ring in which every node looks at as many nodes on each side: all degrees are alike."""
+    i = torch.arange(n_nodes)
+    both = [torch.stack([i, (i + step) % n_nodes]) for k in range(1, reach + 1) for step in (k, -k)]
+    return edge_lists.shuffled(draw, torch.cat(both, dim=1)), n_nodes
+
+
+def _looped(draw: Draw, n_nodes: int) -> Call:
+    return edge_lists.shuffled(draw, with_self_loops(edge_lists.plain(draw, n_nodes), n_nodes)), n_nodes
+
+
+def _both_ways(draw: Draw, n_nodes: int) -> Call:
+    """An undirected graph without loops."""
+    upper = torch.rand(n_nodes, n_nodes, generator=draw.generator).triu(1)
+    joined = (upper > 0.4) | (upper > 0.4).mT
+    joined[0, 1:], joined[1:, 0] = True, True
+    return edge_lists.shuffled(draw, joined.nonzero().mT), n_nodes
+
+
+exercise = Exercise(
+    id="15.5",
+    title="The fixed weights of a GCN",
+    reference=gcn_weights,
+    properties=(
+        runs_on(lambda draw: [_ring(draw, 5, 1), _both_ways(draw, 5)]),
+        has_shape("One weight for each edge.", lambda draw: [_ring(draw, 5, 1), _both_ways(draw, 5)]),
+        Property(
+            "alike", "Where all nodes have d edges, every weight is 1 / d.", lambda draw: [_ring(draw, 7, 1), _ring(draw, 7, 2)]
+        ),
+        Property(
+            "both ends",
+            "In an undirected graph an edge weighs 1 / √(d_i d_j), the same in both directions.",
+            lambda draw: [_both_ways(draw, 5), _both_ways(draw, 7)],
+            points=3,
+            needs=("alike",),
+        ),
+        Property(
+            "directed",
+            "The degree of either end counts the edges along which that node looks.",
+            lambda draw: [(edge_lists.plain(draw, 5), 5), (edge_lists.plain(draw, 7), 7)],
+            points=2,
+            needs=("both ends",),
+        ),
+        Property(
+            "loops",
+            "A loop is an edge like any other.",
+            lambda draw: [_looped(draw, 5), _looped(draw, 7)],
+            needs=("both ends",),
+        ),
+        Property(
+            "repeats and gaps",
+            "An edge listed twice counts twice; an edge to a node that looks nowhere weighs 0.",
+            lambda draw: [
+                (torch.tensor([[0, 0, 1], [1, 2, 0]]), 4),
+                (edge_lists.tangled(draw, 5), 5),
+                (edge_lists.tangled(draw, 7), 9),
+                (torch.empty(2, 0, dtype=torch.int64), 3),
+            ],
+            points=2,
+            needs=("directed",),
+        ),
+        leaves_inputs(lambda draw: [_looped(draw, 5)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

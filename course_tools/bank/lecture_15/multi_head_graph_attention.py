@@ -1,0 +1,250 @@
+"""Exercise 15.4, multi_head_graph_attention: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+
+from course_lib.attention import average_heads, multi_head_graph_attention
+from course_lib.attention.core import Attended, attend
+from course_lib.attention.edge_attention import attend_edges
+from course_lib.attention.graph import gat_edge_scores, gat_scores
+from course_lib.attention.multihead import merge_heads, split_heads
+from course_lib.primitives.message_passing import with_self_loops
+from course_tools.bank.lecture_15 import edge_lists
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Follow the shapes: x is (*batch, N, d_in) and attention wants values (*batch, h, N, d). Which product, and which cut "
+        "of its result, gives every head its own projection of every node?"
+    ),
+    (
+        "Project with the transpose of W and split the features into as many heads as a has rows. From there each step takes "
+        "the head axis along as part of the batch: score the edges, attend, and only then bring the heads together."
+    ),
+    (
+        "z is `split_heads(x @ W.mT, len(a))`. Give z, a and the edges to `gat_edge_scores`, the scores with z as values to "
+        "`attend_edges`, and return the context after `combine`, the weights as they are."
+    ),
+)
+
+
+def always_merges(x, W, a, edges, combine=merge_heads):
+    """You lay the heads side by side whatever `combine` says. A last layer takes their mean, and asks for it by this
+    argument."""
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(merge_heads(context), weights)
+
+
+def cuts_across_the_nodes(x, W, a, edges, combine=merge_heads):
+    """You reshape straight to (h, N, d). That deals out the numbers as they lie in memory, node after node: a head of yours
+    gets some of the nodes, and not a part of each node's features."""
+    z = (x @ W.mT).reshape(*x.shape[:-2], len(a), x.shape[-2], -1)
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(combine(context), weights)
+
+
+def deals_out_the_features_in_turn(x, W, a, edges, combine=merge_heads):
+    """You give every h-th feature to the same head. The rows of W belong to the heads in blocks: head k owns the d features
+    from k·d on, next to each other."""
+    z = rearrange(x @ W.mT, "... N (d h) -> ... h N d", h=len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(combine(context), weights)
+
+
+def reshapes_the_matrix(x, W, a, edges, combine=merge_heads):
+    """You bring W to (d_in, h·d) by a reshape. The shape fits, but the numbers stay in their old order; rows become columns
+    by transposing."""
+    z = split_heads(x @ W.reshape(W.shape[1], W.shape[0]), len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(combine(context), weights)
+
+
+def scores_all_heads_alike(x, W, a, edges, combine=merge_heads):
+    """You score every head with the first row of a. Each head has a vector of its own; that is what lets two heads look for
+    different neighbours."""
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a[0], edges), z, edges)
+    return Attended(combine(context), weights)
+
+
+def shares_one_set_of_weights(x, W, a, edges, combine=merge_heads):
+    """You average the scores of the heads before the softmax, and all heads mix by the same weights. Each head must attend
+    for itself; only their contexts meet."""
+    z = split_heads(x @ W.mT, len(a))
+    scores = gat_edge_scores(z, a, edges)
+    context, weights = attend_edges(scores.mean(-2, keepdim=True).expand_as(scores), z, edges)
+    return Attended(combine(context), weights)
+
+
+def averages_the_weights(x, W, a, edges, combine=merge_heads):
+    """You return the mean of the heads' weights. They are asked for head by head, (*batch, h, E): in the mean nobody sees
+    that one head looks elsewhere than another."""
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(combine(context), weights.mean(-2))
+
+
+def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
+    """You turn the edges round. Node edges[0] looks at node edges[1], so the softmax runs over the edges with the same first
+    node; in a directed graph yours collects from the wrong side."""
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges.flip(0)), z, edges.flip(0))
+    return Attended(combine(context), weights)
+
+
+def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
+    """You score with the two halves of a exchanged: the first meets the node looked at, the second the node that looks. It
+    is the other way round, query before key."""
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges.flip(0)), z, edges)
+    return Attended(combine(context), weights)
+
+
+def mixes_the_raw_features(x, W, a, edges, combine=merge_heads):
+    """You attend over x itself and use the projection for the scores only. The values are W x_j too: what a node hands over
+    is projected by the head that asks."""
+    z = split_heads(x @ W.mT, len(a))
+    values = x.unsqueeze(-3).expand(*x.shape[:-2], len(a), *x.shape[-2:])
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), values, edges)
+    return Attended(combine(context), weights)
+
+
+def ends_with_the_nonlinearity(x, W, a, edges, combine=merge_heads):
+    """You apply the σ of the paper to the result. Attention ends with the mixture; the nonlinearity is left to the layer
+    around it, which in the last layer needs another one."""
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(F.elu(combine(context)), weights)
+
+
+def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
+    """You add the self-loops that are missing. The edges are the caller's: a node without a loop does not look at itself,
+    and your weights belong to edges that nobody gave you."""
+    edges = with_self_loops(edges, x.shape[-2])
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(combine(context), weights)
+
+
+def head_by_head(x, W, a, edges, combine=merge_heads):
+    """A loop over the heads, each with its own rows of W and its own vector."""
+    heads = []
+    for W_k, a_k in zip(W.chunk(len(a)), a, strict=True):
+        z = F.linear(x, W_k)
+        heads.append(attend_edges(gat_edge_scores(z, a_k, edges), z, edges))
+    contexts, weights = zip(*heads, strict=True)
+    return Attended(combine(torch.stack(contexts, dim=-3)), torch.stack(weights, dim=-2))
+
+
+def on_a_dense_matrix(x, W, a, edges, combine=merge_heads):
+    """Masked attention over all N² pairs; the log of how often a pair is listed goes into its score."""
+    query, key = edges.long()
+    N, h = x.shape[-2], a.shape[0]
+    z = rearrange(x @ W.T, "... N (h d) -> ... h N d", h=h)
+    times = torch.zeros(N, N, dtype=x.dtype, device=x.device).index_put((query, key), x.new_ones(()), accumulate=True)
+    context, weights = attend(gat_scores(z, a) + times.clamp(min=1).log(), z, times > 0)
+    return Attended(combine(context), (weights / times.clamp(min=1))[..., query, key])
+
+
+def over_the_list_as_keys(x, W, a, edges, combine=merge_heads):
+    """Ordinary attention with the E edges as keys, of which each node may see its own; the scores written out in pairs."""
+    query, key = edges
+    z = torch.einsum("...ni,hdi->...hnd", x, W.unflatten(0, (len(a), -1)))
+    pairs = torch.cat([z.index_select(-2, query), z.index_select(-2, key)], dim=-1)
+    scores = F.leaky_relu(torch.einsum("...hef,hf->...he", pairs, a), 0.2)
+    own = query == torch.arange(x.shape[-2], device=edges.device)[:, None]
+    all_rows = scores.unsqueeze(-2).expand(*scores.shape[:-1], x.shape[-2], scores.shape[-1])
+    context, weights = attend(all_rows, z.index_select(-2, key), own)
+    return combine(context), weights.sum(-2)
+
+
+def in_double_precision(x, W, a, edges, combine=merge_heads):
+    """In float64, the exponentials added up node by node by `index_add`, and given back in the precision that came in."""
+    query, key = edges
+    z = split_heads(x.double() @ W.double().mT, a.shape[0])
+    from_query, from_key = (z @ half.unsqueeze(-1) for half in a.double().tensor_split(2, dim=-1))
+    scores = F.leaky_relu(from_query[..., query, 0] + from_key[..., key, 0], negative_slope=0.2)
+    lowest = torch.full_like(z[..., 0].detach(), -torch.inf)
+    highest = lowest.scatter_reduce(-1, query.long().expand(scores.shape), scores.detach(), "amax")
+    shares = (scores - highest.index_select(-1, query)).exp()
+    sums = torch.zeros_like(z[..., 0]).index_add(-1, query, shares)
+    weights = shares / sums.index_select(-1, query)
+    context = torch.zeros_like(z).index_add(-2, query, weights.unsqueeze(-1) * z.index_select(-2, key))
+    return Attended(combine(context.to(x.dtype)), weights.to(x.dtype))
+
+
+WRONG = (
+    always_merges,
+    cuts_across_the_nodes,
+    deals_out_the_features_in_turn,
+    reshapes_the_matrix,
+    scores_all_heads_alike,
+    shares_one_set_of_weights,
+    averages_the_weights,
+    looks_against_the_arrows,
+    exchanges_the_halves,
+    mixes_the_raw_features,
+    ends_with_the_nonlinearity,
+    lets_each_node_see_itself,
+)
+RIGHT = (head_by_head, on_a_dense_matrix, over_the_list_as_keys, in_double_precision)
+
+
+def _graph(draw: Draw, h: int, *batch: int, combine=None, make=edge_lists.plain) -> Call:
+    n_nodes, d, d_in = 7, *draw.sizes(2)
+    given = draw.normal(*batch, n_nodes, d_in), draw.normal(h * d, d_in, scale=0.5), draw.normal(h, 2 * d), make(draw, n_nodes)
+    return given if combine is None else (*given, combine)
+
+
+exercise = Exercise(
+    id="15.4",
+    title="Many heads, side by side or averaged",
+    reference=multi_head_graph_attention,
+    properties=(
+        runs_on(lambda draw: [_graph(draw, 3), _graph(draw, 2, combine=average_heads)]),
+        has_shape(
+            "A context for each node, merged or averaged, and weights for each head and edge.",
+            lambda draw: [_graph(draw, 3), _graph(draw, 3, combine=average_heads)],
+        ),
+        Property("one head", "One head is attention over projected nodes.", lambda draw: [_graph(draw, 1)], points=2),
+        Property(
+            "weights",
+            "Each head weighs by its own rows of W and its own vector.",
+            lambda draw: [_graph(draw, 2), _graph(draw, 3)],
+            right_result(1),
+        ),
+        Property(
+            "side by side",
+            "The heads come out next to each other.",
+            lambda draw: [_graph(draw, 2), _graph(draw, 3)],
+            points=2,
+            needs=("one head", "weights"),
+        ),
+        Property(
+            "averaged",
+            "What becomes of the heads is asked for by the caller.",
+            lambda draw: [_graph(draw, 2, combine=average_heads), _graph(draw, 3, combine=average_heads)],
+            needs=("side by side",),
+        ),
+        Property(
+            "edges",
+            "The edges are used as they are.",
+            lambda draw: [_graph(draw, 2, make=edge_lists.tangled), _graph(draw, 3, make=edge_lists.tangled)],
+            needs=("side by side",),
+        ),
+        Property(
+            "batch",
+            "Each graph of a batch is its own.",
+            lambda draw: [_graph(draw, 3, 2), _graph(draw, 2, 3, 2, combine=average_heads)],
+            needs=("side by side",),
+        ),
+        has_gradient(lambda draw: [_graph(draw, 3), _graph(draw, 2, 2, combine=average_heads)], needs=("side by side",)),
+        leaves_inputs(lambda draw: [_graph(draw, 3)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,196 @@
+"""Exercise 16.5, ema_update: what students answer, wrong and right."""
+
+import torch
+
+from course_lib.models import ema_update
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "τ is usually 0.99 or more, and the target should move *slowly*. Which of the two, ξ or θ, must then keep nearly all "
+        "of its weight? What comes out at τ = 1, and what at τ = 0?"
+    ),
+    (
+        "Walk through both lists side by side, one new tensor for each pair. An operation that ends in an underscore, or a "
+        "`*=`, would change a tensor that the caller still needs."
+    ),
+    "For each pair xi, theta of `zip(target, online, strict=True)`, the new tensor is decay * xi + (1 - decay) * theta.",
+)
+
+
+def exchanges_the_two(target, online, decay):
+    """You give τ to the online weights and 1 - τ to the target. With τ near 1 your target jumps to the online network at
+    every step and no longer lags behind it."""
+    return [(1 - decay) * xi + decay * theta for xi, theta in zip(target, online, strict=True)]
+
+
+def changes_the_target_in_place(target, online, decay):
+    """You return the right numbers, but in the old tensors: the operations with an underscore overwrite the caller's target.
+    New tensors are asked for."""
+    with torch.no_grad():
+        return [xi.mul_(decay).add_(theta, alpha=1 - decay) for xi, theta in zip(target, online, strict=True)]
+
+
+def refills_the_list(target, online, decay):
+    """Your tensors are new, but you put them into the caller's list. After the call the old target is gone from there; build
+    a list of your own."""
+    for i, theta in enumerate(online):
+        target[i] = decay * target[i] + (1 - decay) * theta
+    return target
+
+
+def shrinks_the_online_weights(target, online, decay):
+    """You scale the online weights in place on the way to the sum. The average is right, but the online network that goes on
+    learning has lost nearly all of its weights."""
+    with torch.no_grad():
+        return [decay * xi + theta.mul_(1 - decay) for xi, theta in zip(target, online, strict=True)]
+
+
+def adds_the_whole_online_weight(target, online, decay):
+    """You shrink the target by τ and then add all of θ. The two shares must sum to 1; your target grows towards 1 / (1 - τ)
+    times the online weights."""
+    return [decay * xi + theta for xi, theta in zip(target, online, strict=True)]
+
+
+def keeps_the_whole_target(target, online, decay):
+    """You add (1 - τ) θ to a target that keeps all of its weight. Nothing is ever forgotten: your sum grows from step to
+    step and is no average."""
+    return [xi + (1 - decay) * theta for xi, theta in zip(target, online, strict=True)]
+
+
+def moves_away(target, online, decay):
+    """You step along ξ - θ, which points from the online weights to the target. Your target runs away from what it should
+    follow."""
+    return [xi + (1 - decay) * (xi - theta) for xi, theta in zip(target, online, strict=True)]
+
+
+def meets_halfway(target, online, decay):
+    """You take the plain mean of the two and never use τ. How slowly the target follows is just what τ decides."""
+    return [(xi + theta) / 2 for xi, theta in zip(target, online, strict=True)]
+
+
+def returns_one_long_vector(target, online, decay):
+    """You join all weights to one vector. A network cannot load it: one tensor for each weight is asked for, in the order of
+    the list."""
+    return torch.cat([(decay * xi + (1 - decay) * theta).flatten() for xi, theta in zip(target, online, strict=True)])
+
+
+def flattens_each_weight(target, online, decay):
+    """You lay each weight out as a vector and leave it so. The numbers are right, the shapes are lost: each new tensor must
+    have the shape of the old one, also one without axes."""
+    return [decay * xi.reshape(-1) + (1 - decay) * theta.reshape(-1) for xi, theta in zip(target, online, strict=True)]
+
+
+def returns_after_the_first(target, online, decay):
+    """Your `return` stands inside the loop: the first weight is averaged, and all others are dropped."""
+    moved = []
+    for xi, theta in zip(target, online, strict=True):
+        moved.append(decay * xi + (1 - decay) * theta)
+        return moved
+    return moved
+
+
+def fills_slices(target, online, decay):
+    """You write into `new[:]`. A slice needs an axis, and a weight may have none: a single number as a 0-dimensional tensor
+    stops your loop with an IndexError."""
+    moved = []
+    for xi, theta in zip(target, online, strict=True):
+        new = torch.empty_like(xi)
+        new[:] = decay * xi + (1 - decay) * theta
+        moved.append(new)
+    return moved
+
+
+def all_lists_at_once(target, online, decay):
+    """No loop: torch multiplies and adds whole lists."""
+    if len(target) != len(online):
+        raise ValueError(f"{len(target)} target tensors and {len(online)} online ones.")
+    if not target:
+        return []
+    return list(torch._foreach_add(torch._foreach_mul(list(target), decay), torch._foreach_mul(list(online), 1 - decay)))
+
+
+def through_one_vector(target, online, decay):
+    """All weights behind each other in one vector, averaged there, and cut up again into their shapes."""
+    pairs = list(zip(target, online, strict=True))
+    if not pairs:
+        return []
+    xi, theta = (torch.cat([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
+    parts = (xi * decay + theta * (1 - decay)).split([old.numel() for old, _ in pairs])
+    return [part.view(old.shape).to(old.dtype) for part, (old, _) in zip(parts, pairs, strict=True)]
+
+
+def by_the_step_in_double_precision(target, online, decay):
+    """A step of 1 - τ along the difference, in float64, and back to the precision that came in."""
+    moved = []
+    for xi, theta in zip(target, online, strict=True):
+        old = xi.double()
+        moved.append((old + (theta.double() - old) * (1 - decay)).to(xi.dtype))
+    return moved
+
+
+def on_a_copy(target, online, decay):
+    """A copy of each weight, which may then be changed in place."""
+    if len(target) != len(online):
+        raise ValueError("target and online must have as many tensors.")
+    moved = [xi.clone() for xi in target]
+    for i in range(len(moved)):
+        moved[i].mul_(decay).add_(online[i], alpha=1 - decay)
+    return moved
+
+
+WRONG = (
+    exchanges_the_two,
+    changes_the_target_in_place,
+    refills_the_list,
+    shrinks_the_online_weights,
+    adds_the_whole_online_weight,
+    keeps_the_whole_target,
+    moves_away,
+    meets_halfway,
+    returns_one_long_vector,
+    flattens_each_weight,
+    returns_after_the_first,
+    fills_slices,
+)
+RIGHT = (all_lists_at_once, through_one_vector, by_the_step_in_double_precision, on_a_copy)
+
+
+def _weights(draw: Draw, decay: float, *shapes: tuple[int, ...]) -> Call:
+    return [draw.normal(*shape) for shape in shapes], [draw.normal(*shape) for shape in shapes], decay
+
+
+def _two(draw: Draw) -> list[Call]:
+    m, n = draw.sizes(2)
+    return [_weights(draw, 0.9, (m, n), (n,))]
+
+
+def _number(draw: Draw) -> list[Call]:
+    """A weight without axes beside others, all in tuples, as nobody can change them."""
+    target, online, decay = _weights(draw, 0.7, (3, 2), (5,))
+    return [((target[0], target[1].sum(), target[1]), (online[0], online[1].sum(), online[1]), decay)]
+
+
+exercise = Exercise(
+    id="16.5",
+    title="The moving average of the weights",
+    reference=ema_update,
+    properties=(
+        runs_on(_two),
+        has_shape("A list with one new tensor for each weight, of its shape.", _two),
+        Property("stay", "With τ = 1 the target stays.", lambda draw: [_weights(draw, 1.0, (2, 3), (5,))]),
+        Property("follow", "With τ = 0 it becomes the online network.", lambda draw: [_weights(draw, 0.0, (2, 3), (5,))]),
+        Property(
+            "between",
+            "In between, τ of the target and 1 - τ of the online weight.",
+            lambda draw: [*_two(draw), _weights(draw, 0.99, (5, 2, 3)), _weights(draw, 0.3, (7,), (2, 5), (3,))],
+            points=2,
+            needs=("stay", "follow"),
+        ),
+        Property("number", "A weight may be a single number, without axes.", _number, needs=("between",)),
+        leaves_inputs(lambda draw: [*_two(draw), *_number(draw)], points=2),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

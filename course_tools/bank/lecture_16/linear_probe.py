@@ -1,0 +1,239 @@
+"""Exercise 16.3, linear_probe: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.metrics import Probe, linear_probe
+from course_tools.checks.comparisons import right_result
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Fix W for a moment. Which b is then the best one, written with the mean of the features and the mean of the one-hot "
+        "labels? Put it back into the sum: what has become of the x_i and the y_i?"
+    ),
+    (
+        "With b at its best, only features and labels minus their means are left, and no bias. Set the derivative with respect "
+        "to W to 0: you get a linear system whose matrix is (d, d), with λ on its diagonal."
+    ),
+    (
+        "With X and Y the centred features and one-hot labels, Wᵀ is `torch.linalg.solve(X.mT @ X + λ I, X.mT @ Y)`. The bias "
+        "is the mean label minus W times the mean feature."
+    ),
+)
+
+
+def has_no_bias(features, labels, n_classes, penalty):
+    """You fit scores that are 0 at the origin, and return a bias of 0. Features hardly ever have mean 0, and b must take
+    up what W x leaves over on average."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    d = features.shape[1]
+    W = torch.linalg.solve(features.mT @ features + penalty * torch.eye(d), features.mT @ y).mT
+    return Probe(W, torch.zeros(n_classes))
+
+
+def penalises_the_bias(features, labels, n_classes, penalty):
+    """You append a feature that is always 1 and put λ on it too. That pulls the bias towards 0 along with the weights; it
+    should be free, so that a shift of all features changes no prediction."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = torch.cat([features, torch.ones(len(features), 1)], dim=1)
+    both = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ y).mT
+    return Probe(both[:, :-1], both[:, -1])
+
+
+def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
+    """You return the mean label as the bias. That is right for features whose mean was taken off; whoever uses your probe
+    gives it features as they are, so W times the mean must go."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean(0)
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
+    return Probe(W, y.mean(0))
+
+
+def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
+    """You return -W times the mean feature as the bias. At the mean of the features your scores are then 0, and they
+    should be what is left there: how often each class occurs."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean(0)
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
+    return Probe(W, -W @ features.mean(0))
+
+
+def centres_by_one_number(features, labels, n_classes, penalty):
+    """You take off one mean over all entries of the features. Each feature has a mean of its own, over the examples; yours
+    leaves the columns off centre, and the fit no longer accounts for the bias."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean()
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
+    return Probe(W, y.mean(0) - W @ features.mean(0))
+
+
+def returns_features_by_classes(features, labels, n_classes, penalty):
+    """You return the solution as it comes, (d, n_classes). A weight is stored (out, in): one row for each class, so that
+    the scores are x Wᵀ + b."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean(0)
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0)))
+    return Probe(W, y.mean(0) - features.mean(0) @ W)
+
+
+def ignores_the_penalty(features, labels, n_classes, penalty):
+    """You fit without λ. The errors get as small as they can and the weights as large as that takes; with more features
+    than examples you fit every label exactly."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean(0)
+    W = (torch.linalg.pinv(x, rtol=1e-4) @ (y - y.mean(0))).mT
+    return Probe(W, y.mean(0) - W @ features.mean(0))
+
+
+def averages_the_errors(features, labels, n_classes, penalty):
+    """You take the mean of the squared errors and add λ‖W‖² to it. The errors are to be summed: your penalty weighs n times
+    as much as it should."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    n, d = features.shape
+    x = features - features.mean(0)
+    W = torch.linalg.solve(x.mT @ x / n + penalty * torch.eye(d), x.mT @ (y - y.mean(0)) / n).mT
+    return Probe(W, y.mean(0) - W @ features.mean(0))
+
+
+def adds_the_penalty_everywhere(features, labels, n_classes, penalty):
+    """You add the number λ to the matrix, and so to each of its entries. The derivative of λ‖W‖² is λ times W itself: λ
+    stands on the diagonal alone."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean(0)
+    W = (torch.linalg.pinv(x.mT @ x + penalty, rtol=1e-4) @ x.mT @ (y - y.mean(0))).mT
+    return Probe(W, y.mean(0) - W @ features.mean(0))
+
+
+def aims_at_plus_and_minus_one(features, labels, n_classes, penalty):
+    """Your targets are 1 for the class and -1 for all others. The labels are one-hot, 1 and 0; yours double the weights and
+    move the bias."""
+    y = 2 * F.one_hot(labels, n_classes).to(features.dtype) - 1
+    x = features - features.mean(0)
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
+    return Probe(W, y.mean(0) - W @ features.mean(0))
+
+
+def counts_the_classes_it_sees(features, labels, n_classes, penalty):
+    """You let the labels tell how many classes there are. When the last class has no example, its row of W and its entry of
+    b are missing."""
+    y = F.one_hot(labels).to(features.dtype)
+    x = features - features.mean(0)
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
+    return Probe(W, y.mean(0) - W @ features.mean(0))
+
+
+def standardises_the_features(features, labels, n_classes, penalty):
+    """You also divide each feature by its spread. The features are to be taken as they are: your weights belong to other
+    features, and the penalty weighs differently on each."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean(0)
+    x = x / x.square().mean(0).sqrt().clamp(min=1e-6)
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
+    return Probe(W, y.mean(0) - W @ features.mean(0))
+
+
+def with_a_column_of_ones(features, labels, n_classes, penalty):
+    """No centring: the bias as the weight of a feature that is always 1, which has no penalty; in float64."""
+    n, d = features.shape
+    x = torch.column_stack([features.double(), torch.ones(n, dtype=torch.float64, device=features.device)])
+    ridge = torch.full((d + 1,), float(penalty), dtype=torch.float64, device=features.device)
+    ridge[-1] = 0.0
+    y = F.one_hot(labels, n_classes).double()
+    both = torch.linalg.solve(x.T @ x + ridge.diag(), x.T @ y).to(features.dtype)
+    return Probe(weight=both[:d].T, bias=both[d])
+
+
+def by_the_examples(features, labels, n_classes, penalty):
+    """A system of n × n in place of d × d: the weights as mixtures of the examples (the dual form), in float64."""
+    n = len(labels)
+    centre = torch.eye(n, dtype=torch.float64, device=features.device) - 1 / n
+    x = centre @ features.double()
+    y = F.one_hot(labels, num_classes=n_classes).double()
+    shift = penalty * torch.eye(n, dtype=torch.float64, device=features.device)
+    weight = torch.linalg.solve(x @ x.mT + shift, centre @ y).mT @ x
+    bias = (y - features.double() @ weight.mT).mean(0)
+    return weight.to(features.dtype), bias.to(features.dtype)
+
+
+def as_least_squares(features, labels, n_classes, penalty):
+    """The penalty written as d more examples, √λ times the unit vectors with the label 0, for `torch.linalg.lstsq`."""
+    mean = features.mean(dim=0, keepdim=True)
+    y = torch.zeros(len(labels), n_classes, dtype=features.dtype, device=features.device).scatter(1, labels[:, None], 1.0)
+    share = y.mean(dim=0, keepdim=True)
+    d = features.shape[1]
+    examples = torch.cat([features - mean, penalty**0.5 * torch.eye(d, dtype=features.dtype, device=features.device)])
+    answers = torch.cat([y - share, y.new_zeros(d, n_classes)])
+    W = torch.linalg.lstsq(examples, answers).solution.mT
+    return Probe(W, share[0] - (mean @ W.mT)[0])
+
+
+def class_by_class(features, labels, n_classes, penalty):
+    """One class after the other against the rest, all with the same Cholesky factor."""
+    mean = features.mean(0)
+    x = features - mean
+    gram = torch.einsum("ni,nj->ij", x, x)
+    factor = torch.linalg.cholesky(gram + torch.diag(gram.new_full((len(gram),), penalty)))
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    weights, biases = [], []
+    for c in range(n_classes):
+        w = torch.cholesky_solve((x * y[:, c, None]).sum(0)[:, None], factor)[:, 0]
+        weights.append(w)
+        biases.append(y[:, c].mean() - torch.dot(w, mean))
+    return Probe(torch.stack(weights), torch.stack(biases))
+
+
+WRONG = (
+    has_no_bias,
+    penalises_the_bias,
+    keeps_the_bias_of_the_centred_problem,
+    forgets_the_mean_of_the_labels,
+    centres_by_one_number,
+    returns_features_by_classes,
+    ignores_the_penalty,
+    averages_the_errors,
+    adds_the_penalty_everywhere,
+    aims_at_plus_and_minus_one,
+    counts_the_classes_it_sees,
+    standardises_the_features,
+)
+RIGHT = (with_a_column_of_ones, by_the_examples, as_least_squares, class_by_class)
+
+
+def _examples(draw: Draw, n: int, d: int, n_classes: int, penalty: float, unseen: int = 0) -> Call:
+    """Features off centre, each with a spread of its own; the last `unseen` classes have no example."""
+    features = draw.normal(n, d) * (0.5 + draw.uniform(d)) + draw.normal(d)
+    return features, draw.integers(0, n_classes - unseen, n), n_classes, penalty
+
+
+def _many(draw: Draw) -> list[Call]:
+    return [_examples(draw, 23, 5, 3, 0.5), _examples(draw, 17, 3, 7, 4.0)]
+
+
+exercise = Exercise(
+    id="16.3",
+    title="A linear probe in closed form",
+    reference=linear_probe,
+    properties=(
+        runs_on(lambda draw: [_examples(draw, 13, 5, 3, 1.0)]),
+        has_shape("A weight (n_classes, d) and a bias (n_classes,).", lambda draw: [_examples(draw, 13, 5, 3, 1.0)]),
+        Property("weight", "The weight is at the minimum.", _many, right_result(0), points=3),
+        Property("bias", "The bias is at the minimum, and free of the penalty.", _many, right_result(1), points=3),
+        Property(
+            "few",
+            "The penalty decides where there are more features than examples.",
+            lambda draw: [_examples(draw, 5, 11, 3, 0.5), _examples(draw, 1, 3, 2, 0.5)],
+            needs=("weight", "bias"),
+        ),
+        Property(
+            "unseen",
+            "A class without an example still has its row.",
+            lambda draw: [_examples(draw, 13, 5, 7, 0.5, unseen=2)],
+            needs=("weight",),
+        ),
+        leaves_inputs(_many),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,250 @@
+"""Exercise 16.2, nt_xent: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.losses import nt_xent
+from course_lib.primitives import unit
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "Put all 2N views below each other and think of one of them as a question with several answers: how many answers "
+        "does it choose among, and which one is right? What would it choose if it could choose itself?"
+    ),
+    (
+        "It is one cross-entropy: the (2N, 2N) cosines over τ are the logits, and a view must never win against itself, so "
+        "its own logit is -∞. With a above b, the partner of row i stands N rows further down, or N rows further up."
+    ),
+    (
+        "Join a and b along the rows, `unit`, multiply by its transpose, divide by τ, fill the diagonal with -inf. The "
+        "classes are 0 … 2N - 1 rolled by N; `F.cross_entropy` of the two is the mean already."
+    ),
+)
+
+
+def compares_without_lengths(a, b, temperature):
+    """You compare by dot products and leave out the lengths. A long embedding then looks like everybody; the similarity
+    of this loss is a cosine, which knows directions only."""
+    z = torch.cat([a, b])
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+def divides_both_sides_by_the_temperature(a, b, temperature):
+    """You divide each view by τ before multiplying the two, so every cosine is divided by τ². The temperature belongs to
+    the similarity, once."""
+    z = unit(torch.cat([a, b])) / temperature
+    logits = (z @ z.mT).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+def multiplies_by_the_temperature(a, b, temperature):
+    """You multiply the cosines by τ. A small temperature should sharpen the choice; yours makes all views look alike."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT * temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+def competes_with_itself(a, b, temperature):
+    """You leave each view among its own rivals. Its cosine with itself is always 1, a rival that nothing can beat: your
+    loss stays above 0 even with a single pair."""
+    z = unit(torch.cat([a, b]))
+    return F.cross_entropy(z @ z.mT / temperature, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+def hides_itself_behind_a_zero(a, b, temperature):
+    """You set the similarity of each view with itself to 0. That is no exclusion: exp(0) = 1 still stands in the sum,
+    like a view at a right angle."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(0.0)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+def leaves_the_partner_out_of_the_sum(a, b, temperature):
+    """Your denominator holds the negatives only. The sum runs over all k ≠ i, and the partner is one of them; without it
+    the fraction is no share, and your loss can fall below 0."""
+    z = unit(torch.cat([a, b]))
+    N = len(a)
+    similarity = z @ z.mT / temperature
+    partner = torch.arange(2 * N, device=a.device).roll(N)
+    positive = similarity.gather(1, partner[:, None])[:, 0]
+    itself = torch.eye(2 * N, dtype=torch.bool, device=a.device)
+    negatives = similarity.masked_fill(itself, -torch.inf).scatter(1, partner[:, None], -torch.inf)
+    return (negatives.logsumexp(1) - positive).mean()
+
+
+def looks_across_only(a, b, temperature):
+    """You compare the first views with the second ones only, N answers to each question, as CLIP does with images and
+    texts. Here the other views of the *same* side are rivals too: 2N - 1 answers."""
+    logits = unit(a) @ unit(b).mT / temperature
+    classes = torch.arange(len(a), device=a.device)
+    return (F.cross_entropy(logits, classes) + F.cross_entropy(logits.mT, classes)) / 2
+
+
+def asks_the_first_views_only(a, b, temperature):
+    """You average over the N first views. Each pair counts twice, as ℓ(i, j) and ℓ(j, i): a view of `b` has other rivals
+    than its partner, so its term is another number."""
+    z = unit(torch.cat([a, b]))
+    N = len(a)
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits[:N], torch.arange(N, 2 * N, device=a.device))
+
+
+def divides_by_the_number_of_pairs(a, b, temperature):
+    """You add up the terms of all 2N views and divide by N, the number of pairs. The mean is over the views, so your loss
+    is twice too large."""
+    z = unit(torch.cat([a, b]))
+    N = len(a)
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N), reduction="sum") / N
+
+
+def seeks_the_partner_next_door(a, b, temperature):
+    """You take rows 0 and 1, 2 and 3, … for pairs. That is so where views are interleaved; where b stands below a, the
+    partner of row i is row i + N, and you pull different images together."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device) ^ 1)
+
+
+def normalises_each_feature(a, b, temperature):
+    """You divide each feature by its length over the batch. What must have length 1 is each embedding, one row; your
+    products are no cosines and depend on who else is in the batch."""
+    z = unit(torch.cat([a, b]).mT).mT
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+def exponentiates_as_written(a, b, temperature):
+    """You take exp of the cosines over τ and then the log of the fraction, as the formula is written. At a small τ the
+    exponentials overflow and inf / inf is NaN; a cross-entropy or `logsumexp` subtracts the largest one first."""
+    z = unit(torch.cat([a, b]))
+    N = len(a)
+    shares = (z @ z.mT / temperature).exp() * (1 - torch.eye(2 * N, device=a.device))
+    shares = shares / shares.sum(1, keepdim=True)
+    return -shares[torch.arange(2 * N), torch.arange(2 * N).roll(N)].log().mean()
+
+
+def without_the_diagonal(a, b, temperature):
+    """The diagonal cut out, 2N - 1 columns left, and the log of the sum minus the partner's cosine."""
+    z = unit(torch.cat((a, b), dim=0))
+    n = z.shape[0]
+    others = ~torch.eye(n, dtype=torch.bool, device=z.device)
+    rivals = torch.einsum("id,kd->ik", z, z)[others].view(n, n - 1) / temperature
+    positive = torch.einsum("id,id->i", *z.chunk(2)) / temperature
+    return rivals.logsumexp(dim=1).mean() - positive.mean()
+
+
+def in_four_blocks(a, b, temperature):
+    """The blocks a-b, a-a, b-a, b-b, as the authors' program has them: N answers across, then N on the same side."""
+    a, b = unit(a), unit(b)
+    N = a.size(0)
+    classes = torch.arange(N, device=a.device)
+    itself = torch.diag(a.new_full((N,), torch.inf))
+    from_a = torch.cat([a @ b.mT / temperature, a @ a.mT / temperature - itself], dim=1)
+    from_b = torch.cat([b @ a.mT / temperature, b @ b.mT / temperature - itself], dim=1)
+    return 0.5 * (F.cross_entropy(from_a, classes) + F.cross_entropy(from_b, classes))
+
+
+def interleaved_in_double_precision(a, b, temperature):
+    """The two views of an image next to each other, in float64; the partner is the other one of the two."""
+    z = unit(torch.stack([a.double(), b.double()], dim=1).flatten(0, 1))
+    view = torch.arange(len(z), device=z.device)
+    log_shares = (z @ z.mT / temperature).masked_fill(view == view[:, None], -torch.inf).log_softmax(-1)
+    return log_shares[view, view ^ 1].mean().neg().to(a.dtype)
+
+
+def view_by_view(a, b, temperature):
+    """A loop over the views: the log-probabilities of the others, and among them the partner's."""
+    views = [*unit(a), *unit(b)]
+    N = len(views) // 2
+    losses = []
+    for i, view in enumerate(views):
+        others = [k for k in range(2 * N) if k != i]
+        logits = torch.stack([torch.dot(view, views[k]) for k in others]) / temperature
+        losses.append(-logits.log_softmax(0)[others.index((i + N) % (2 * N))])
+    return torch.stack(losses).mean()
+
+
+WRONG = (
+    compares_without_lengths,
+    divides_both_sides_by_the_temperature,
+    multiplies_by_the_temperature,
+    competes_with_itself,
+    hides_itself_behind_a_zero,
+    leaves_the_partner_out_of_the_sum,
+    looks_across_only,
+    asks_the_first_views_only,
+    divides_by_the_number_of_pairs,
+    seeks_the_partner_next_door,
+    normalises_each_feature,
+    exponentiates_as_written,
+)
+RIGHT = (without_the_diagonal, in_four_blocks, interleaved_in_double_precision, view_by_view)
+
+
+def _pairs(draw: Draw, N: int, temperature: float = 1.0, scale: float | None = None) -> Call:
+    """Views that are near their partners; of length 1, or, with a scale, of very different lengths."""
+    d = draw.sizes(2)[1] + 1
+    a = draw.normal(N, d)
+    views = unit(a), unit(a + 0.7 * draw.normal(N, d))
+    if scale is not None:
+        views = tuple(scale * x * (2 * draw.normal(N, 1)).exp() for x in views)
+    return *views, temperature
+
+
+def _strangers(draw: Draw) -> list[Call]:
+    """Views that are not near their partners, at a τ at which exp(1 / τ) is infinite."""
+    d = draw.sizes(1)[0] + 1
+    return [(unit(draw.normal(7, d)), unit(draw.normal(7, d)), 0.004)]
+
+
+def _with_zeros(draw: Draw) -> list[Call]:
+    a, b, temperature = _pairs(draw, 5, 0.5)
+    a[1], b[3] = 0.0, 0.0
+    return [(a, b, temperature)]
+
+
+exercise = Exercise(
+    id="16.2",
+    title="NT-Xent",
+    reference=nt_xent,
+    properties=(
+        runs_on(lambda draw: [_pairs(draw, 3)]),
+        has_shape("One number.", lambda draw: [_pairs(draw, 3)]),
+        Property("one pair", "A single pair has no rivals: the loss is 0.", lambda draw: [_pairs(draw, 1)], points=2),
+        Property(
+            "rivals",
+            "Every view finds its partner among all views but itself, and the mean is over the 2N views.",
+            lambda draw: [_pairs(draw, 2), _pairs(draw, 7)],
+            points=3,
+        ),
+        Property(
+            "temperature",
+            "The cosines are divided by τ.",
+            lambda draw: [_pairs(draw, 5, 0.1), _pairs(draw, 3, 2.5)],
+            points=2,
+            needs=("rivals",),
+        ),
+        Property(
+            "lengths",
+            "Only directions count.",
+            lambda draw: [_pairs(draw, 5, 0.5, 1.0), _pairs(draw, 3, 0.5, 100.0)],
+            points=2,
+            needs=("rivals",),
+        ),
+        Property("no direction", "A zero vector has cosine 0 with everyone.", _with_zeros, needs=("lengths",)),
+        Property(
+            "sharp",
+            "A small τ makes large numbers, and the loss stays right.",
+            _strangers,
+            needs=("temperature",),
+        ),
+        has_gradient(lambda draw: [_pairs(draw, 5, 0.5, 1.0)], needs=("lengths",)),
+        leaves_inputs(lambda draw: [_pairs(draw, 5, 0.5, 1.0)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

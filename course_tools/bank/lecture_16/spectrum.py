@@ -1,0 +1,189 @@
+"""Exercise 16.6, spectrum: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.metrics import spectrum
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "If all embeddings point the same way, every number of your answer should be 0. Which of your steps takes away the "
+        "direction that they share, and which one the lengths in which they may still differ?"
+    ),
+    (
+        "First each row gets length 1, then the mean row is taken off. The squares of the singular values of what is left "
+        "are sums over n embeddings: divide so that they become means."
+    ),
+    (
+        "Divide by the lengths along the last axis, subtract the mean over the first, take `torch.linalg.svdvals`, and divide "
+        "by the square root of the number of embeddings."
+    ),
+)
+
+
+def keeps_the_lengths(embeddings):
+    """You leave the embeddings as long as they are. Only directions count: yours is the spread of lengths as well, and grows
+    when all embeddings are doubled."""
+    return torch.linalg.svdvals(embeddings - embeddings.mean(0)) / len(embeddings) ** 0.5
+
+
+def keeps_the_mean(embeddings):
+    """You do not centre. What all embeddings share then stands as the first singular value, and a total collapse shows a 1
+    where nothing varies at all."""
+    return torch.linalg.svdvals(F.normalize(embeddings, dim=-1)) / len(embeddings) ** 0.5
+
+
+def centres_first(embeddings):
+    """You centre and then divide by the lengths. Each small deviation from the mean is blown up to length 1, so that a
+    collapse looks like a sphere, and the rows no longer have mean 0."""
+    directions = F.normalize(embeddings - embeddings.mean(0), dim=-1)
+    return torch.linalg.svdvals(directions) / len(embeddings) ** 0.5
+
+
+def centres_each_embedding(embeddings):
+    """You take from each embedding the mean of its own features. The mean that matters is over the embeddings, one number
+    for each feature."""
+    directions = F.normalize(embeddings, dim=-1)
+    return torch.linalg.svdvals(directions - directions.mean(-1, keepdim=True)) / len(embeddings) ** 0.5
+
+
+def normalises_each_feature(embeddings):
+    """You divide each feature by its length over all embeddings. That gives every axis the same size, and a direction that
+    is hardly used looks as good as the others; it is the rows that get length 1."""
+    directions = F.normalize(embeddings, dim=0)
+    return torch.linalg.svdvals(directions - directions.mean(0)) / len(embeddings) ** 0.5
+
+
+def forgets_the_number_of_embeddings(embeddings):
+    """You return the bare singular values. They grow with the number of embeddings, like √n; divided by it they are standard
+    deviations, which can be compared."""
+    directions = F.normalize(embeddings, dim=-1)
+    return torch.linalg.svdvals(directions - directions.mean(0))
+
+
+def divides_by_the_number_itself(embeddings):
+    """You divide by n. Variances are divided by n, and singular values are their roots: they are divided by √n."""
+    directions = F.normalize(embeddings, dim=-1)
+    return torch.linalg.svdvals(directions - directions.mean(0)) / len(embeddings)
+
+
+def corrects_for_the_mean(embeddings):
+    """You divide by √(n - 1), as one does to estimate a variance from a sample. Here the embeddings at hand are described,
+    with n; and a single one gives you 0 / 0."""
+    directions = F.normalize(embeddings, dim=-1)
+    return torch.linalg.svdvals(directions - directions.mean(0)) / (len(embeddings) - 1) ** 0.5
+
+
+def returns_variances(embeddings):
+    """You return the squares, the eigenvalues of the covariance. They are variances; the spectrum here is of standard
+    deviations."""
+    directions = F.normalize(embeddings, dim=-1)
+    return torch.linalg.svdvals(directions - directions.mean(0)).square() / len(embeddings)
+
+
+def lists_the_smallest_first(embeddings):
+    """You return them in the order of `eigvalsh`, from the smallest up. A spectrum is read from its largest value down."""
+    directions = F.normalize(embeddings.double(), dim=-1)
+    centred = directions - directions.mean(0)
+    rank = min(embeddings.shape)
+    values = torch.linalg.eigvalsh(centred.mT @ centred / len(embeddings))[-rank:]
+    return values.clamp(min=0).sqrt().to(embeddings.dtype)
+
+
+def lists_a_value_for_each_feature(embeddings):
+    """You take the eigenvalues of the (d, d) covariance, d of them. Of n embeddings with n < d there are n singular values
+    only; yours ends in zeros that say nothing."""
+    directions = F.normalize(embeddings.double(), dim=-1)
+    centred = directions - directions.mean(0)
+    values = torch.linalg.eigvalsh(centred.mT @ centred / len(embeddings)).flip(0)
+    return values.clamp(min=0).sqrt().to(embeddings.dtype)
+
+
+def divides_by_the_largest(embeddings):
+    """You divide all values by the first, so that it is 1. How far the embeddings spread at all is lost with it, and a total
+    collapse gives 0 / 0."""
+    directions = F.normalize(embeddings, dim=-1)
+    values = torch.linalg.svdvals(directions - directions.mean(0))
+    return values / values[0]
+
+
+def by_the_smaller_gram_matrix(embeddings):
+    """The roots of the eigenvalues of X Xᵀ or Xᵀ X, whichever is smaller, in float64."""
+    x = F.normalize(embeddings.double(), dim=1, eps=1e-300)
+    x = x - x.mean(dim=0, keepdim=True)
+    gram = x @ x.mT if x.shape[0] < x.shape[1] else x.mT @ x
+    variances = torch.linalg.eigvalsh(gram / x.shape[0])
+    return variances.clamp(min=0).sqrt().flip(0).to(embeddings.dtype)
+
+
+def by_a_centring_matrix(embeddings):
+    """Centred by I - 1 1ᵀ / n, and decomposed whole."""
+    n = embeddings.shape[0]
+    centring = torch.eye(n, dtype=embeddings.dtype, device=embeddings.device) - 1 / n
+    lengths = torch.linalg.vector_norm(embeddings, dim=1, keepdim=True)
+    _, values, _ = torch.linalg.svd(centring @ (embeddings / lengths), full_matrices=False)
+    return values * n**-0.5
+
+
+def row_by_row(embeddings):
+    """A loop for the lengths, each row scaled by 1 / √n at once, and the singular values of the transposed matrix."""
+    n = len(embeddings)
+    rows = [x / x.norm().clamp(min=1e-300) / n**0.5 for x in embeddings.double()]
+    middle = sum(rows) / n
+    columns = torch.stack([row - middle for row in rows], dim=1)
+    return torch.linalg.svdvals(columns).to(embeddings.dtype)
+
+
+WRONG = (
+    keeps_the_lengths,
+    keeps_the_mean,
+    centres_first,
+    centres_each_embedding,
+    normalises_each_feature,
+    forgets_the_number_of_embeddings,
+    divides_by_the_number_itself,
+    corrects_for_the_mean,
+    returns_variances,
+    lists_the_smallest_first,
+    lists_a_value_for_each_feature,
+    divides_by_the_largest,
+)
+RIGHT = (by_the_smaller_gram_matrix, by_a_centring_matrix, row_by_row)
+
+
+def _cloud(draw: Draw, n: int, d: int, long: bool = False) -> Call:
+    """Embeddings around a common direction; of length 1, or of many lengths."""
+    rows = F.normalize(draw.normal(n, d) + 2 * draw.normal(d), dim=-1)
+    return (rows * draw.normal(n, 1).exp() if long else rows,)
+
+
+exercise = Exercise(
+    id="16.6",
+    title="The spectrum of a collapse",
+    reference=spectrum,
+    properties=(
+        runs_on(lambda draw: [_cloud(draw, 11, 5)]),
+        has_shape("min(n, d) numbers.", lambda draw: [_cloud(draw, 11, 5), _cloud(draw, 3, 7)]),
+        Property(
+            "spread",
+            "Standard deviations along the principal axes, the largest first.",
+            lambda draw: [_cloud(draw, 13, 5), _cloud(draw, 29, 3)],
+            points=3,
+        ),
+        Property(
+            "lengths", "Only directions count.", lambda draw: [_cloud(draw, 13, 5, long=True)], points=2, needs=("spread",)
+        ),
+        Property("few", "There may be fewer embeddings than axes.", lambda draw: [_cloud(draw, 3, 7)], needs=("spread",)),
+        Property(
+            "collapse",
+            "Where all point the same way, nothing spreads.",
+            lambda draw: [(draw.normal(1, 5).repeat(7, 1),), (draw.normal(1, 3),)],
+            points=2,
+        ),
+        leaves_inputs(lambda draw: [_cloud(draw, 11, 5, long=True)]),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

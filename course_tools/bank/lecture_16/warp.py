@@ -1,0 +1,247 @@
+"""Exercise 16.1, warp: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.datasets import warp
+from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+
+HINTS = (
+    (
+        "A pixel moves from r to A r + t. Now stand on a pixel of the *new* image, at r: from which place of the old image "
+        "did it come? Write that place down before you think of any grid."
+    ),
+    (
+        "It came from A⁻¹ (r - t). `F.affine_grid` wants the same map with both places in half widths and half heights of "
+        "the image: put r = half · u on both sides, half = (W / 2, H / 2), solve for the old u, and read off its matrix and "
+        "its shift."
+    ),
+    (
+        "With `back` for the inverse of A: row i, column j of the 2 × 2 part is back[i, j] · half[j] / half[i], and the last "
+        "column is -(back @ t)[i] / half[i]. These are (B, 2, 3); give them with `images.shape` to `F.affine_grid`, and its "
+        "grid to `F.grid_sample`, both with align_corners=False."
+    ),
+)
+
+
+def _half(images):
+    return images.new_tensor([images.shape[3], images.shape[2]]) / 2
+
+
+def _sampled(images, back, origin, half, corners=False, outside="zeros"):
+    """The images that `back` r + `origin` fetches, both in pixels from the centre."""
+    theta = torch.cat([back * half, origin], dim=-1) / half[:, None]
+    grid = F.affine_grid(theta, images.shape, align_corners=corners)
+    return F.grid_sample(images, grid, padding_mode=outside, align_corners=corners)
+
+
+def pushes_instead_of_pulling(images, A, t):
+    """You hand A and t over as they are. The sampler *fetches*: it asks for each new pixel where it came from, which is
+    the way back. Your images turn, grow and move the wrong way round."""
+    return _sampled(images, A, t[:, :, None], _half(images))
+
+
+def transposes_for_the_inverse(images, A, t):
+    """You go back by the transpose of A. That undoes a rotation; as soon as A also stretches or shears, its inverse is
+    another matrix."""
+    return _sampled(images, A.mT, -A.mT @ t[:, :, None], _half(images))
+
+
+def undoes_the_matrix_before_the_shift(images, A, t):
+    """You go back by A⁻¹ r - t. The pixel was first multiplied by A and then shifted, so the way back takes off the
+    shift first: your shift is turned and stretched along with the image."""
+    return _sampled(images, torch.linalg.inv(A), -t[:, :, None], _half(images))
+
+
+def shifts_the_other_way(images, A, t):
+    """You invert the matrix but not the shift. On the way back t is taken off; you add it, and the image moves left
+    where it should move right."""
+    back = torch.linalg.inv(A)
+    return _sampled(images, back, back @ t[:, :, None], _half(images))
+
+
+def shifts_in_pixels(images, A, t):
+    """You give the grid a shift in pixels. Its unit is half an image, from the centre to the edge, so that a shift by
+    2 pixels already carries everything out of sight."""
+    back = torch.linalg.inv(A)
+    half = _half(images)
+    return _sampled(images, back, -back @ t[:, :, None] * half[:, None], half)
+
+
+def shifts_in_whole_widths(images, A, t):
+    """You divide the shift by the whole width and height. The places run from -1 to 1, which is two units across an
+    image, so your images move half as far as they should."""
+    back = torch.linalg.inv(A)
+    return _sampled(images, back, -back @ t[:, :, None] / 2, _half(images))
+
+
+def exchanges_width_and_height(images, A, t):
+    """You divide x by the height and y by the width. A shape lists H before W, but places are (x, y), and x runs along
+    the width. Square images hide it."""
+    back = torch.linalg.inv(A)
+    return _sampled(images, back, -back @ t[:, :, None], _half(images).flip(0))
+
+
+def turns_in_stretched_places(images, A, t):
+    """You use the inverse matrix on places from -1 to 1, whatever the sides of the image are. In an image that is wider
+    than high these units differ along x and y, and your rotation shears."""
+    back = torch.linalg.inv(A)
+    half = _half(images)
+    return _sampled(images, half[:, None] * back / half, -back @ t[:, :, None], half)
+
+
+def takes_rows_for_x(images, A, t):
+    """You read the axes of A and t as (row, column). They are (x, y), right and down: what should move right moves
+    down, and a rotation turns the other way."""
+    back = torch.linalg.inv(A.flip(1, 2))
+    return _sampled(images, back, -back @ t.flip(-1)[:, :, None], _half(images))
+
+
+def moves_all_images_alike(images, A, t):
+    """You move every image by the first matrix and the first shift. Each image of the batch has its own."""
+    back = torch.linalg.inv(A[:1]).expand(len(images), 2, 2)
+    return _sampled(images, back, -back @ t[:1, :, None], _half(images))
+
+
+def aligns_the_corners(images, A, t):
+    """Your -1 and 1 are the centres of the outermost pixels (align_corners=True). You divide by half the width, which
+    reaches to their outer edges, so your shifts come out a little too small."""
+    back = torch.linalg.inv(A)
+    return _sampled(images, back, -back @ t[:, :, None], _half(images), corners=True)
+
+
+def smears_the_border(images, A, t):
+    """You let the outermost pixels go on for ever outside the image. Nothing stands out there: what comes from outside
+    is 0."""
+    back = torch.linalg.inv(A)
+    return _sampled(images, back, -back @ t[:, :, None], _half(images), outside="border")
+
+
+def with_a_grid_of_its_own(images, A, t):
+    """No `affine_grid`: the centres of the pixels laid out in pixels, sent back, and only then put in units."""
+    H, W = images.shape[-2:]
+    y, x = torch.meshgrid(
+        torch.arange(H, device=t.device) - (H - 1) / 2, torch.arange(W, device=t.device) - (W - 1) / 2, indexing="ij"
+    )
+    r = torch.stack([x, y], dim=-1).to(t).reshape(1, H * W, 2)
+    source = torch.bmm(r - t[:, None], torch.linalg.inv(A).mT)
+    return F.grid_sample(images, (2 * source / source.new_tensor([W, H])).view(-1, H, W, 2), align_corners=False)
+
+
+def by_the_four_neighbours(images, A, t):
+    """No `grid_sample` either: the four pixels around each source gathered, and mixed by the areas across from them."""
+    B, C, H, W = images.shape
+    y, x = (torch.arange(n, device=t.device, dtype=t.dtype) - (n - 1) / 2 for n in (H, W))
+    r = torch.stack([x.repeat(H), y.repeat_interleave(W)])
+    column, row = torch.bmm(torch.linalg.inv(A), r - t[:, :, None]).view(B, 2, H * W).unbind(1)
+    column, row = column + (W - 1) / 2, row + (H - 1) / 2
+    left, top = column.detach().floor(), row.detach().floor()
+    out = images.new_zeros(B, C, H * W)
+    for j, share_x in ((left, left + 1 - column), (left + 1, column - left)):
+        for i, share_y in ((top, top + 1 - row), (top + 1, row - top)):
+            inside = (j >= 0) & (j < W) & (i >= 0) & (i < H)
+            place = (i.clamp(0, H - 1) * W + j.clamp(0, W - 1)).long()
+            pixel = images.flatten(2).gather(2, place[:, None].expand(-1, C, -1))
+            out = out + pixel * (share_x * share_y * inside)[:, None]
+    return out.view(B, C, H, W)
+
+
+def in_double_precision(images, A, t):
+    """All in float64, the units changed by diagonal matrices, and given back in the precision that came in."""
+    half = torch.tensor([images.shape[-1] / 2, images.shape[-2] / 2], dtype=torch.float64, device=A.device)
+    back = torch.linalg.solve(A.double(), torch.eye(2, dtype=torch.float64, device=A.device).expand(A.shape))
+    turn = half.reciprocal().diag() @ back @ half.diag()
+    shift = torch.bmm(back, t.double().neg().unsqueeze(-1)) / half.view(1, 2, 1)
+    grid = F.affine_grid(torch.cat((turn, shift), dim=2), images.shape, align_corners=False)
+    return F.grid_sample(images.double(), grid, mode="bilinear", padding_mode="zeros", align_corners=False).to(images.dtype)
+
+
+WRONG = (
+    pushes_instead_of_pulling,
+    transposes_for_the_inverse,
+    undoes_the_matrix_before_the_shift,
+    shifts_the_other_way,
+    shifts_in_pixels,
+    shifts_in_whole_widths,
+    exchanges_width_and_height,
+    turns_in_stretched_places,
+    takes_rows_for_x,
+    moves_all_images_alike,
+    aligns_the_corners,
+    smears_the_border,
+)
+RIGHT = (with_a_grid_of_its_own, by_the_four_neighbours, in_double_precision)
+
+
+_PLAIN = {"dtype": torch.float32, "device": "cpu"}
+
+
+def _eye(B: int) -> torch.Tensor:
+    return torch.eye(2, **_PLAIN).repeat(B, 1, 1)
+
+
+def _by(*shift: float) -> torch.Tensor:
+    """One image's shift, (right, down)."""
+    return torch.tensor([shift], **_PLAIN)
+
+
+def _matrices(draw: Draw, B: int) -> torch.Tensor:
+    """Matrices near the identity: each turns, stretches and shears, and none is singular."""
+    return _eye(B) + 0.8 * (draw.uniform(B, 2, 2) - 0.5)
+
+
+def _turns(draw: Draw, B: int) -> torch.Tensor:
+    angle = 6.3 * draw.uniform(B)
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack([cos, -sin, sin, cos], dim=-1).unflatten(-1, (2, 2))
+
+
+def _image(draw: Draw, A: torch.Tensor, t: torch.Tensor, size: tuple[int, int] = (5, 7)) -> Call:
+    return draw.normal(len(A), draw.sizes(1)[0], *size), A, t
+
+
+def _general(draw: Draw) -> list[Call]:
+    sizes = ((5, 7), (11, 3), (6, 6))
+    return [_image(draw, _matrices(draw, 3), draw.normal(3, 2, scale=1.5), size) for size in sizes]
+
+
+exercise = Exercise(
+    id="16.1",
+    title="A whole batch through one affine grid",
+    reference=warp,
+    properties=(
+        runs_on(lambda draw: [_image(draw, _matrices(draw, 2), draw.normal(2, 2))]),
+        has_shape("Images of the shape that came in.", lambda draw: [_image(draw, _matrices(draw, 2), draw.normal(2, 2))]),
+        Property("rest", "The identity moves nothing.", lambda draw: [_image(draw, _eye(1), _by(0.0, 0.0))]),
+        Property(
+            "shift",
+            "A shift counts in pixels, to the right and down; what comes from outside is 0.",
+            lambda draw: [_image(draw, _eye(1), _by(2.0, 1.0)), _image(draw, _eye(1), _by(-1.0, 0.5), (6, 6))],
+            points=2,
+            needs=("rest",),
+        ),
+        Property(
+            "turn",
+            "A rotation turns about the centre, x to the right and y down, and does not shear.",
+            lambda draw: [
+                _image(draw, _turns(draw, 1), _by(0.0, 0.0), (6, 6)),
+                _image(draw, _turns(draw, 1), _by(0.0, 0.0), (5, 9)),
+            ],
+            points=2,
+            needs=("rest",),
+        ),
+        Property(
+            "both",
+            "Any matrix that is not singular, then the shift: r goes to A r + t.",
+            lambda draw: [_image(draw, _matrices(draw, 1), draw.normal(1, 2, scale=1.5)) for _ in range(2)],
+            points=2,
+            needs=("shift", "turn"),
+        ),
+        Property("batch", "Each image goes its own way.", _general, needs=("both",)),
+        has_gradient(_general, needs=("batch",)),
+        leaves_inputs(_general),
+    ),
+    wrong=WRONG,
+    right=RIGHT,
+    hints=HINTS,
+)

@@ -1,0 +1,6 @@
+"""Checks of exercises: what an exercise is, how an answer is observed, compared and judged. Knows no attention."""
+
+from course_tools.checks.exercise import Exercise, Property
+from course_tools.checks.verdict import Finding, Verdict
+
+__all__ = ["Exercise", "Finding", "Property", "Verdict"]

@@ -1,0 +1,130 @@
+"""What an exercise is: a reference, inputs that reveal, the properties an answer must have, and a bank of answers.
+
+The reference is a function of the library and lives there, once. Each property draws its own inputs and says what must hold;
+the wrong answers of the bank carry the misconception that leads to them in their docstring, the right variants their design.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from course_tools.checks.comparisons import Judge, runs, same_gradients, same_shapes, same_values, unchanged
+from course_tools.checks.outcome import Call
+
+Answer = Callable[..., object]
+
+
+_PLAIN = {"dtype": torch.float32, "device": "cpu"}
+
+
+class Draw:
+    """Inputs from a seed: the same seed draws the same inputs on every machine, whatever torch's defaults are."""
+
+    def __init__(self, seed: int) -> None:
+        """Start a generator of its own; the global one is never touched."""
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def sizes(self, n: int) -> list[int]:
+        """Draw n different primes (n ≤ 6), so that no two axes can be taken for each other."""
+        primes = (2, 3, 5, 7, 11, 13)
+        return [primes[i] for i in torch.randperm(len(primes), generator=self.generator, device="cpu")[:n].tolist()]
+
+    def normal(self, *shape: int, scale: float = 1.0) -> Tensor:
+        """Draw from N(0, scale²)."""
+        return torch.randn(*shape, generator=self.generator, **_PLAIN) * scale
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Draw from 0…1."""
+        return torch.rand(*shape, generator=self.generator, **_PLAIN)
+
+    def integers(self, low: int, high: int, *shape: int) -> Tensor:
+        """Draw integers from low to high - 1."""
+        return torch.randint(low, high, shape, generator=self.generator, device="cpu")
+
+    def boxes(self, *shape: int) -> Tensor:
+        """Draw boxes of 0.1 to 0.5 of a picture by their centres and sizes, (*shape, 4)."""
+        return torch.cat([0.3 + 0.4 * self.uniform(*shape, 2), 0.1 + 0.4 * self.uniform(*shape, 2)], dim=-1)
+
+    def mask(self, *shape: int) -> Tensor:
+        """Draw a mask in which every row allows a key and, where it has two or more, forbids one, as in no causal pattern."""
+        order = self.uniform(*shape).argsort(-1)
+        n_allowed = self.integers(1, max(2, shape[-1]), *shape[:-1], 1)
+        return order < n_allowed
+
+
+@dataclass(frozen=True)
+class Property:
+    """One thing that must hold of an answer.
+
+    `law` is the sentence a student reads, `calls` draws the inputs, `judge` compares the answer's outcome with the reference's,
+    and `needs` names the properties without which this one is not looked at.
+    """
+
+    name: str
+    law: str
+    calls: Callable[[Draw], Iterable[Call]]
+    judge: Judge = same_values
+    points: int = 1
+    needs: tuple[str, ...] = ("shape",)
+
+    @property
+    def with_gradients(self) -> bool:
+        """Whether the answer must be differentiated on these inputs."""
+        return self.judge is same_gradients
+
+
+def runs_on(calls: Callable[[Draw], Iterable[Call]]) -> Property:
+    """Make the root of every graph: the answer returns something, without an error and in time. It earns nothing by itself."""
+    return Property("runs", "It runs without an error and returns a result.", calls, runs, points=0, needs=())
+
+
+has_shape = partial(Property, "shape", judge=same_shapes, needs=("runs",))
+"""`has_shape(law, calls)`: each result has the expected shape and kind."""
+
+has_gradient = partial(Property, "gradient", "Gradients flow back to every input, and are right.", judge=same_gradients)
+"""`has_gradient(calls)`: the result can be differentiated, with the gradients of the reference."""
+
+leaves_inputs = partial(Property, "inputs", "The inputs are the same after the call.", judge=unchanged)
+"""`leaves_inputs(calls)`: no argument is changed in place; it earns nothing where not even the shape is right."""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One checked exercise. `forbids` maps functions that may not be called to what to write instead."""
+
+    id: str
+    title: str
+    reference: Answer
+    properties: tuple[Property, ...]
+    wrong: tuple[Answer, ...]
+    right: tuple[Answer, ...]
+    hints: tuple[str, str, str]
+    forbids: Mapping[Callable[..., object], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a graph in which a property needs one that does not stand before it."""
+        seen: set[str] = set()
+        for prop in self.properties:
+            if missing := set(prop.needs) - seen:
+                raise ValueError(f"exercise {self.id}: {prop.name!r} needs {sorted(missing)}, which must stand before it.")
+            if prop.name in seen:
+                raise ValueError(f"exercise {self.id}: two properties are called {prop.name!r}.")
+            seen.add(prop.name)
+
+    @property
+    def lecture(self) -> str:
+        """The number of its lecture, such as "04"."""
+        return self.id.partition(".")[0]
+
+    @property
+    def points(self) -> int:
+        """What a right answer earns."""
+        return sum(prop.points for prop in self.properties)
+
+    def calls(self, prop: Property, seed: int) -> list[Call]:
+        """Draw the inputs of one property: the same for the same seed, others for another."""
+        return list(prop.calls(Draw(zlib.crc32(f"{self.id} {prop.name} {seed}".encode()))))

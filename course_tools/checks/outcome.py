@@ -1,0 +1,209 @@
+"""What an answer does when it is called: its results, its gradients, its error, what it changed and what it called."""
+
+import math
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_tools.checks import guard
+from course_tools.checks.guard import TimedOut, run_in_time, watching
+
+_OURS = Path(__file__).parents[2]
+
+
+class NotAFunction(TypeError):
+    """What was handed in as an answer cannot be called."""
+
+
+class Argument(NamedTuple):
+    """What a function calls an argument, and each tensor in it that `gradients` belong to."""
+
+    name: str
+    differentiated: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call did. `results` is None where it raised or returned None."""
+
+    results: tuple[object, ...] | None
+    names: tuple[str, ...] = ()
+    error: BaseException | None = None
+    where: str = ""
+    changed: tuple[int, ...] = ()
+    gradients: tuple[Tensor, ...] | None = None
+    called: frozenset[str] = frozenset()
+    arguments: tuple[Argument, ...] = ()
+
+    @property
+    def not_started(self) -> bool:
+        """Whether it raised the `NotImplementedError()` of an empty exercise; torch's own have a message."""
+        return isinstance(self.error, NotImplementedError) and not self.error.args
+
+
+Call = tuple[object, ...]
+"""The positional arguments of one call of an answer."""
+
+
+def watch(
+    answer: object, calls: Sequence[tuple[Call, bool]], n_first: int, forbids: Mapping[Callable[..., object], str]
+) -> list[Outcome]:
+    """Observe an answer that may do anything, on one call after the other, each with or without gradients.
+
+    Returns:
+        one outcome a call; fewer where one of the `n_first` first calls gave no result or where time ran out, as the last
+        outcome then says.
+    """
+    outcomes: list[Outcome] = []
+    given_up = False
+
+    def work() -> None:
+        for call, gradients in calls:
+            outcome = observe(answer, call, gradients, forbids)
+            if given_up:
+                return
+            outcomes.append(outcome)
+            if outcome.results is None and len(outcomes) <= n_first:
+                return
+
+    in_time = run_in_time(work, guard.TIME_LIMIT)
+    given_up = True
+    return outcomes if in_time else [*outcomes, Outcome(None, error=TimedOut())]
+
+
+def observe(
+    answer: object, call: Call, gradients: bool = False, forbids: Mapping[Callable[..., object], str] | None = None
+) -> Outcome:
+    """Call an answer on copies of the arguments and report what it did.
+
+    It never raises, but for a KeyboardInterrupt and for TimedOut. The random state is the same before every call.
+    """
+    called: set[str] = set()
+    torch.default_generator.manual_seed(0)
+    torch.set_default_dtype(torch.float32)
+    try:
+        given = _copy(call, gradients)
+        if not callable(answer):
+            raise NotAFunction(f"A function is asked for, its name without brackets; this is of type {type(answer).__name__}.")
+        with torch.enable_grad(), watching(forbids or {}, called):
+            returned = answer(*given)
+        with torch.enable_grad():
+            derived = _gradients(returned, given) if gradients else None
+        results = None if returned is None else _results(returned)
+        changed = tuple(i for i, (before, after) in enumerate(zip(call, given, strict=True)) if not _same(before, after))
+    except (KeyboardInterrupt, TimedOut):
+        raise
+    except BaseException as error:
+        return Outcome(None, error=error, where=_where(error), called=frozenset(called))
+    arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
+    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), arguments)
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """Give the tensors in an argument or result, also those in lists and tuples."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def _copy(value: object, gradients: bool) -> object:
+    if isinstance(value, Tensor):
+        copy = value.detach().clone()
+        return copy.requires_grad_() if gradients and copy.is_floating_point() else copy
+    if isinstance(value, tuple | list):
+        return type(value)(_copy(item, gradients) for item in value)
+    return value
+
+
+def _names(returned: object) -> tuple[str, ...]:
+    if not isinstance(returned, tuple | list):
+        return ("The result",)
+    return getattr(returned, "_fields", None) or tuple(f"Result {i + 1}" for i in range(len(returned)))
+
+
+def _parameters(answer: Callable[..., object], n: int) -> tuple[str, ...]:
+    """The names of the first n parameters; numbers where there are none, as in `*inputs` or a function written in C."""
+    try:
+        known = [p.name for p in signature(answer).parameters.values() if p.kind is not p.VAR_POSITIONAL][:n]
+    except (TypeError, ValueError):
+        known = []
+    return (*known, *(f"argument {i + 1}" for i in range(len(known), n)))
+
+
+def _argument(name: str, value: object) -> Argument:
+    n = sum(t.requires_grad for t in tensors_in(value))
+    return Argument(name, tuple(name if isinstance(value, Tensor) else f"{name}[{i}]" for i in range(n)))
+
+
+def _results(returned: object) -> tuple[object, ...]:
+    """Copy the results to the CPU, so that no later call can change them; what is on "meta" has no numbers and stays there."""
+    results = returned if isinstance(returned, tuple | list) else (returned,)
+    return tuple(_plain(result) if isinstance(result, Tensor) else result for result in results)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    if tensor.is_meta:
+        return tensor
+    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu().clone()
+
+
+def _same(before: object, after: object) -> bool:
+    if isinstance(before, tuple | list):
+        same_length = isinstance(after, tuple | list) and len(before) == len(after)
+        return same_length and all(map(_same, before, after))
+    if isinstance(before, Tensor):
+        same_kind = isinstance(after, Tensor) and before.dtype == after.dtype and before.shape == after.shape
+        return same_kind and torch.equal(before, after.detach())
+    return before is after or before == after
+
+
+def _gradients(returned: object, given: object) -> tuple[Tensor, ...] | None:
+    """Differentiate a fixed random combination of all results; None where no result depends on an input."""
+    outputs = [t for t in tensors_in(returned) if t.requires_grad]
+    if not outputs:
+        return None
+    generator = torch.Generator().manual_seed(0)
+    total = sum((t * torch.randn(t.shape, generator=generator).to(t)).sum() for t in outputs)
+    inputs = [t for t in tensors_in(given) if t.requires_grad]
+    return torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
+
+
+def _where(error: BaseException) -> str:
+    """The student's own line that raised: the last one that is not in a library."""
+    own = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not _in_a_library(Path(f.filename))]
+    return own[-1].line or "" if own else ""
+
+
+def _in_a_library(file: Path) -> bool:
+    in_course = file.is_relative_to(_OURS / "course_lib")
+    return in_course or "site-packages" in file.parts
+
+
+def is_close(expected: object, got: object) -> bool:
+    """Say whether two results are the same number up to rounding: relative to the largest entry, NaN equal to NaN.
+
+    Tensors on the device "meta" have no entries: there the kind counts.
+    """
+    if not isinstance(expected, Tensor):
+        return type(expected) is type(got) and bool(expected == got)
+    if not isinstance(got, Tensor) or expected.shape != got.shape or expected.device != got.device:
+        return False
+    if expected.is_meta:
+        return expected.dtype == got.dtype
+    if expected.dtype == got.dtype and torch.equal(expected, got):
+        return True
+    if not expected.is_floating_point():
+        return False
+    finite = expected[expected.isfinite()].abs()
+    size = float(finite.max()) if finite.numel() else 0.0
+    tolerance = 1e-5 + 1e-4 * (size if math.isfinite(size) else 0.0)
+    return torch.allclose(got.double(), expected.double(), rtol=0.0, atol=tolerance, equal_nan=True)

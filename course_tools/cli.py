@@ -1,0 +1,145 @@
+"""The `course` command: lab, run, test, build, exercises, grade, export-nbgrader. Also `python -m course_tools`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_tools.publishing import NotACourse, PublishingFailed, UnknownLecture, project_root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; give its exit status: 0 well, 1 failed, 2 asked for what does not exist."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    options, rest = _parser().parse_known_args(arguments)
+    if rest and options.command != "test":
+        _parser().error(f"unrecognised arguments: {' '.join(rest)}")
+    try:
+        return _COMMANDS[options.command](options, rest)
+    except (NotACourse, UnknownLecture) as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 2
+    except PublishingFailed as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ncourse: stopped", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="course", description="From RNNs to attention, transformers and self-supervision.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    lab = commands.add_parser("lab", help="open JupyterLab on the lectures")
+    lab.add_argument("--no-browser", action="store_true", help="start the server and print its address, open no browser")
+    lab.add_argument("--port", type=int, default=None, help="the port to listen on (default: the first free one from 8888)")
+    run = commands.add_parser("run", help="execute the solved lectures and print one table of their claims")
+    run.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
+    run.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    commands.add_parser("test", help="run the whole test suite; further arguments go to pytest", add_help=False)
+    build = commands.add_parser("build", help="build lectures and solutions from authoring/")
+    build.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
+    how = build.add_mutually_exclusive_group()
+    how.add_argument("--check", action="store_true", help="say what is stale, change nothing")
+    how.add_argument("--force", action="store_true", help="execute the solutions even where their code did not change")
+    exercises = commands.add_parser("exercises", help="list every exercise")
+    exercises.add_argument("--json", action="store_true", help="as JSON")
+    _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
+    export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
+    export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
+    return parser
+
+
+def _grade_options(grade: argparse.ArgumentParser) -> None:
+    grade.add_argument("path", type=Path, metavar="DIR_OR_ZIP", help="a folder, or a download of Canvas or Moodle as it is")
+    grade.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default: beside it, NAME_graded)")
+    grade.add_argument("--lecture", metavar="NN", help="grade this lecture alone (default: what the notebooks are of)")
+    half = max(1, (os.cpu_count() or 2) // 2)
+    grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"notebooks at a time (default: {half})")
+    grade.add_argument("--seed", type=int, metavar="S", help="draws the inputs of the checks (default: one that nobody knows)")
+    grade.add_argument("--require-isolation", action="store_true", help="grade nothing where a wall of the sandbox fails")
+    grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
+    grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")
+    grade.add_argument("--column", metavar="TITLE", help="which column of the roster, where its title does not tell")
+
+
+# Each command imports what it needs when it is called: `course lab` should not wait for torch.
+def _lab(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.lab import lab
+
+    return lab(options.no_browser, options.port)
+
+
+def _run(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.run import run
+
+    return run(project_root(), options.lectures, options.json)
+
+
+def _test(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.test_suite import run_tests
+
+    return run_tests(project_root(), rest)
+
+
+def _build(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.build import build, stale
+
+    if options.check:
+        complaints = stale(project_root(), options.lectures)
+        print("\n".join(complaints) or "everything is up to date")
+        return 1 if complaints else 0
+    written = build(project_root(), options.lectures, force=options.force)
+    print("\n".join(f"wrote {name}" for name in written) or "everything is up to date")
+    return 0
+
+
+def _exercises(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.exercise_list import listing
+
+    print(listing(options.json))
+    return 0
+
+
+def _grade(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.grading.batch import Orders
+    from course_tools.grading.engine import Engine
+    from course_tools.grading.files import CannotGrade
+    from course_tools.grading.pipeline import Tables, grade
+
+    lecture = options.lecture and options.lecture.zfill(2)
+    orders = Orders(Engine, project_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
+    try:
+        return grade(options.path, orders, options.out, Tables(options.canvas, options.moodle, options.column))
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+
+
+def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.grading.files import CannotGrade
+    from course_tools.grading.lms.nbgrader import export
+
+    try:
+        print("\n".join(f"wrote {path}" for path in export(project_root(), options.folder)))
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+_COMMANDS = {
+    "lab": _lab,
+    "run": _run,
+    "test": _test,
+    "build": _build,
+    "exercises": _exercises,
+    "grade": _grade,
+    "export-nbgrader": _export_nbgrader,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

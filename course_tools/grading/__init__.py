@@ -1,0 +1,8 @@
+"""Grading: runs submissions in a sandbox, judges them from outside, reports."""
+
+from course_tools.grading.engine import Engine
+from course_tools.grading.extract.notebook_reader import Cell, Unreadable, read_cells
+from course_tools.grading.marks import Mark
+from course_tools.grading.sandbox.isolation import Isolation, NotIsolated
+
+__all__ = ["Cell", "Engine", "Isolation", "Mark", "NotIsolated", "Unreadable", "read_cells"]

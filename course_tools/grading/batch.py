@@ -1,0 +1,238 @@
+"""Many notebooks, several at a time: each process has an engine of its own, and what is done is in the journal.
+
+The processes read nothing but the bytes they are sent, and the journal and the results are written here alone. A process that
+dies is replaced and its notebook tried once more; nothing that happens over one notebook touches another.
+"""
+
+import contextlib
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
+from course_tools.grading.files import CannotGrade, reason, shown
+from course_tools.grading.intake.archive import Refused
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.intake.submissions import Submission
+from course_tools.grading.journal import Journal, key, stamp
+from course_tools.grading.marks import Mark
+from course_tools.grading.notebook_result import Graded, Sheet
+from course_tools.grading.report.flags import shapes
+
+_TRIES = 2
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """What of an engine is used here."""
+
+    level: object
+
+    def grade(self, cells: Sequence[Cell], lecture: str) -> tuple[Mark, ...]:
+        """Give one mark for each exercise of the lecture, in order."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """How a batch is graded: by which engine, against which course, as which lecture, in how many processes.
+
+    The seed draws the inputs of the checks; None leaves it to the desk. `engine` must be a function or class that can be
+    pickled, as it is called in each process.
+    """
+
+    engine: Callable[..., AbstractContextManager[Judge]]
+    root: Path
+    lecture: str | None = None
+    jobs: int = 1
+    seed: int | None = 0
+    require_isolation: bool = False
+
+
+class _Task(NamedTuple):
+    place: int
+    key: str
+    data: bytes
+    file_name: str
+    tries: int = 1
+
+
+def grade_all(
+    submissions: Sequence[Submission], journal: Journal, orders: Orders, advance: Callable[[], None] = lambda: None
+) -> list[Graded]:
+    """Grade what the journal does not hold yet.
+
+    Args:
+        submissions: the notebooks.
+        journal: where each sheet is noted at once.
+        orders: how.
+        advance: called for each notebook that is done.
+
+    Returns:
+        the notebooks in the order given, each with its sheet or the reason why it has none.
+
+    Raises:
+        CannotGrade: no engine could be started, or the journal could not be written.
+    """
+    done: dict[int, Graded] = {}
+
+    def settle(place: int, sheet: Sheet | None, failure: str = "") -> None:
+        done[place] = Graded(submissions[place], sheet, failure)
+        advance()
+
+    with ExitStack() as staff:
+        todo = _Todo(submissions, journal, orders, settle)
+        workers: dict[Connection, _Worker] = {}
+        while True:
+            while len(workers) < orders.jobs and (task := todo.next()) is not None:
+                worker = staff.enter_context(_Worker(orders, task))
+                workers[worker.line] = worker
+            if not workers:
+                return [done[place] for place in range(len(submissions))]
+            for line in wait(list(workers)):
+                worker = workers[line]
+                task, (sheet, failure) = worker.task, worker.answer()
+                if sheet is not None:
+                    journal.add(task.key, sheet)
+                if sheet is not None or task.tries == _TRIES:
+                    settle(task.place, sheet, failure)
+                else:
+                    todo.again(task)
+                following = todo.next() if sheet is not None else None
+                if following is not None:
+                    worker.give(following)
+                else:
+                    workers.pop(line).close()
+
+
+class _Todo:
+    """The notebooks that are still to be graded; each is read when its turn comes, so that few are in memory."""
+
+    def __init__(
+        self, submissions: Sequence[Submission], journal: Journal, orders: Orders, settle: Callable[..., None]
+    ) -> None:
+        self._submissions, self._journal, self._orders, self._settle = submissions, journal, orders, settle
+        self._places: Iterable[int] = iter(range(len(submissions)))
+        self._again: deque[_Task] = deque()
+        self._stamp = stamp(orders.seed, orders.root)
+
+    def again(self, task: _Task) -> None:
+        self._again.append(task._replace(tries=task.tries + 1))
+
+    def next(self) -> _Task | None:
+        if self._again:
+            return self._again.popleft()
+        for place in self._places:
+            submission = self._submissions[place]
+            try:
+                data = submission.read()
+            except Refused as error:
+                self._settle(place, Sheet(None, note=f"The file {error}"))
+                continue
+            except OSError as error:
+                self._settle(place, None, f"cannot be read: {reason(error)}")
+                continue
+            asked = (submission.file_name, self._orders.lecture, str(self._orders.require_isolation))
+            name = key(data, self._stamp, *asked)
+            if (sheet := self._journal.get(name)) is not None:
+                self._settle(place, sheet)
+                continue
+            return _Task(place, name, data, submission.file_name)
+        return None
+
+
+class _Worker:
+    """A process with an engine and a task, seen from here. After a failure it is not used again: its engine may be at fault."""
+
+    def __init__(self, orders: Orders, task: _Task) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.line, other = context.Pipe()
+        self._process = context.Process(target=_work, args=(other, orders), daemon=True)
+        self._process.start()
+        other.close()
+        self._begun = False
+        self.give(task)
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def give(self, task: _Task) -> None:
+        self.task: _Task | None = task
+        with contextlib.suppress(OSError):  # it has died: `answer` says so
+            self.line.send((task.data, task.file_name))
+
+    def answer(self) -> tuple[Sheet | None, str]:
+        """Wait for what comes of the task: a sheet, or a failure in words."""
+        try:
+            if not self._begun and (refusal := self.line.recv()):
+                raise CannotGrade(refusal)
+            self._begun = True
+            answer = self.line.recv()
+        except (EOFError, OSError):
+            if not self._begun:
+                raise CannotGrade("a process for grading could not be started: is there memory left for it?") from None
+            return None, "the process that graded it died, twice: it was left out. Grade it by hand."
+        self.task = None
+        return answer
+
+    def close(self) -> None:
+        """Let it end by itself where it waits for work; end it where it is at work."""
+        self.line.close()
+        if self.task is not None:
+            self._process.terminate()
+        self._process.join(5)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _work(line: Connection, orders: Orders) -> None:
+    """Grade what comes, in a process of its own, until the line is closed or something fails."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with ExitStack() as started:
+        try:
+            course = Course.at(orders.root)
+            engine = started.enter_context(orders.engine(require_isolation=orders.require_isolation, seed=orders.seed))
+        except Exception as error:
+            line.send(str(error) or type(error).__name__)
+            return
+        line.send("")
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                data, file_name = line.recv()
+                try:
+                    line.send((sheet_of(data, file_name, engine, course, orders.lecture), ""))
+                except Exception as error:
+                    line.send((None, f"the grading of it failed ({type(error).__name__}: {shown(str(error))})."))
+                    return
+
+
+def sheet_of(data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None) -> Sheet:
+    """Grade one notebook.
+
+    Args:
+        data: its bytes.
+        file_name: what the student called it.
+        engine: judges its cells.
+        course: tells its lecture by its cells, else by its name.
+        lecture: the lecture that is asked for; a notebook that nothing is known of is taken for it, one of another is refused.
+    """
+    try:
+        cells = cells_in(data)
+    except Unreadable as error:
+        return Sheet(None, note=str(error))
+    found, named = course.lecture_of(cells, file_name) or lecture, course.named(file_name)
+    if found is None:
+        return Sheet(None, note="Neither its cells nor its name tell which lecture it is of: --lecture NN says so.")
+    if lecture not in (None, found):
+        return Sheet(None, note=f"It is the notebook of lecture {found}, and lecture {lecture} is graded.")
+    note = "" if named in (None, found) else f"It is named for lecture {named}; its cells are those of lecture {found}."
+    return Sheet(found, engine.grade(cells, found), note, shapes(cells, found), str(engine.level))

@@ -1,0 +1,136 @@
+"""Judges one notebook: every exercise in a process of its own, the verdict outside of it.
+
+This process holds the references, the seed and the verdict. It parses a student's text and compares a student's numbers; it
+never imports, unpickles or runs anything of the student's.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+
+from course_tools.checks import Exercise, Finding, guard
+from course_tools.checks.outcome import Outcome
+from course_tools.checks.verdict import Questions, by_shape
+from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.extract.programs import Notebook, NotFound, Program
+from course_tools.grading.extract.statements import Unparsable
+from course_tools.grading.marks import Mark
+from course_tools.grading.sandbox import session
+from course_tools.grading.sandbox.allowed_names import kit
+from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure
+from course_tools.grading.sandbox.response_validation import without_values
+from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
+from course_tools.grading.sandbox.session import NoAnswer, names_of
+
+NOT_STARTED = "The exercise is as it was handed out."
+
+
+class Engine:
+    """A context manager that starts the sandbox once, tries its walls, and judges notebooks one after the other.
+
+    `level` says which walls hold.
+    """
+
+    def __init__(self, *, require_isolation: bool = False, seed: int = 0) -> None:
+        """Take the seed of all inputs, and whether to refuse to work without full isolation."""
+        self.require_isolation, self.seed = require_isolation, seed
+        self.level = Isolation({}, ())
+        self._questions: dict[str, Questions] = {}
+        self._sandbox: Sandbox | None = None
+
+    def __enter__(self) -> "Engine":
+        """Start the sandbox and try its walls.
+
+        Raises:
+            NotIsolated: full isolation is required and not reached, or this system cannot fork (Windows).
+            SandboxFailed: Python or torch does not start in it.
+        """
+        if sys.platform == "win32":
+            raise NotIsolated("Windows has no way to shut a student's code in. Install WSL (`wsl --install`) and grade there.")
+        self._sandbox = Sandbox()
+        try:
+            self.level = measure(self._sandbox)
+            if self.require_isolation and not self.level.full:
+                raise NotIsolated(f"Isolation is required, and this machine does not give it. {self.level}")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """End every process that was started."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+            self._sandbox = None
+
+    def grade(self, cells: Sequence[Cell], lecture: str) -> tuple[Mark, ...]:
+        """Give one mark for each exercise of the lecture, in order.
+
+        Raises:
+            SandboxFailed: the sandbox ended, and could not be started again.
+        """
+        notebook = Notebook(cells, lecture.zfill(2))
+        return tuple(self.mark(notebook, exercise) for exercise in notebook.exercises)
+
+    def mark(self, notebook: Notebook, exercise: Exercise) -> Mark:
+        """Give the mark of one exercise."""
+        start = time.monotonic()
+        try:
+            program = notebook.program(exercise)
+            mark = self._judged(program, exercise) if not program.untouched else _none(exercise, "not started", NOT_STARTED)
+        except NotFound as error:
+            mark = _none(exercise, "not found", str(error))
+        except Unparsable as error:
+            mark = _none(exercise, "no answer", f"Its cell is no Python: {error}.")
+        except NoAnswer as error:
+            mark = _none(exercise, "no answer", str(error))
+        return replace(mark, seconds=time.monotonic() - start)
+
+    def _judged(self, program: Program, exercise: Exercise) -> Mark:
+        try:
+            outcomes, stopped = self._observed(program, exercise)
+        except SandboxFailed:
+            self._sandbox.close()
+            self._sandbox = Sandbox()
+            try:
+                outcomes, stopped = self._observed(program, exercise)
+            except SandboxFailed:
+                raise NoAnswer("Its code ended the sandbox twice.") from None
+        flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if any(f.__name__ in o.called for o in outcomes))
+        outcomes = [replace(outcome, called=frozenset()) for outcome in outcomes]
+        try:
+            verdict = self._asks(exercise).judge(outcomes, by_shape)
+        except Exception as error:
+            raise NoAnswer("What came back cannot be compared.") from error
+        findings = tuple(_told(finding, outcomes) for finding in verdict.findings) if verdict.started else ()
+        status = "not started" if not verdict.started else "no answer" if stopped and not verdict.points else "judged"
+        detail = {"judged": "", "not started": NOT_STARTED, "no answer": stopped}[status]
+        points = verdict.points if status == "judged" else 0
+        return Mark(
+            exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags, 0.0
+        )
+
+    def _observed(self, program: Program, exercise: Exercise) -> tuple[list[Outcome], str]:
+        with self._sandbox.inmate() as inmate:
+            inmate.load(program, kit(exercise.id), names_of(exercise.forbids), self.level.layers)
+            return inmate.observe(self._asks(exercise), program.text)
+
+    def _asks(self, exercise: Exercise) -> Questions:
+        """The questions of an exercise: drawn when the first answer has been loaded, and kept outside."""
+        if exercise.id not in self._questions:
+            self._questions[exercise.id] = Questions(exercise, self.seed)
+        return self._questions[exercise.id]
+
+
+def _told(finding: Finding, outcomes: Sequence[Outcome]) -> Finding:
+    """A finding as a student may read it: no value of the reference, and none of an input."""
+    detail = finding.detail.replace(f"after {guard.TIME_LIMIT:g} seconds", f"after {session.CALL_LIMIT:g} seconds")
+    for error in {id(outcome.error): outcome.error for outcome in outcomes}.values():
+        detail = without_values(detail, error)
+    return replace(finding, detail=detail, numbers="")
+
+
+def _none(exercise: Exercise, status: str, detail: str) -> Mark:
+    return Mark(exercise.id, status, 0, exercise.points, False, None, (), detail, (), 0.0)

@@ -1,0 +1,1 @@
+"""Extraction: which statements of a notebook answer an exercise."""

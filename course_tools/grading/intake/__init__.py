@@ -1,0 +1,1 @@
+"""Intake: what was handed in, and whose notebook is which."""

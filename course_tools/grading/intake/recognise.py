@@ -1,0 +1,87 @@
+"""Which lecture a notebook is of: told by its cells, whatever the file is called; by the file's name where they are silent."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_tools.bank import exercises
+from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.publishing import lectures
+
+_EXERCISE = re.compile(r"(\d\d)\.\d{1,2}")
+_GRADE_ID = re.compile(r"(?:exercise|check)-(\d\d)-\d{1,2}\b.*", re.DOTALL)
+_CHECK = re.compile(r"\bcheck\(\s*[\"'](\d\d)\.\d{1,2}[\"']")
+_DEFINED = re.compile(r"^def (\w+)\s*\(", re.MULTILINE)
+_NUMBER = re.compile(r"lecture[ _-]*0*(\d{1,2})(?!\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What the lectures of the course are known by. `stems` and `titles` go by number, `ids` and `functions` lead to one."""
+
+    stems: dict[str, str]
+    titles: dict[str, str]
+    ids: dict[str, str]
+    functions: dict[str, str]
+
+    @classmethod
+    def at(cls, root: Path) -> "Course":
+        """Learn them from the built notebooks of a course and from its exercises."""
+        numbers = {item.lecture for item in exercises()}
+        found = [lecture for lecture in lectures(root) if lecture.number in numbers]
+        ids = {id: lecture.number for lecture in found for id in _cell_ids(lecture.unsolved)}
+        known = {lecture.number for lecture in found}
+        functions = {item.reference.__name__: item.lecture for item in exercises() if item.lecture in known}
+        return cls(
+            {lecture.number: lecture.stem for lecture in found},
+            {lecture.number: lecture.title for lecture in found},
+            ids,
+            functions,
+        )
+
+    def lecture_of(self, cells: Sequence[Cell], file_name: str) -> str | None:
+        """Say which lecture a notebook is of, or None where nothing tells.
+
+        Args:
+            cells: its cells; each exercise, mark, id or check in them counts once, then each function of an exercise.
+            file_name: asked only where no cell tells.
+        """
+        told = Counter(number for cell in cells if cell.type == "code" for number in self._told_by(cell))
+        if not told:
+            names = [name for cell in cells if cell.type == "code" for name in _DEFINED.findall(cell.source)]
+            told = Counter(self.functions[name] for name in names if name in self.functions)
+        named = self.named(file_name)
+        most = max(told.values(), default=0)
+        likely = sorted(number for number, n in told.items() if n == most)
+        return named if named in likely or not likely else likely[0]
+
+    def named(self, file_name: str) -> str | None:
+        """Say which lecture the name of a file speaks of, or None."""
+        text = re.sub(r"[^a-z0-9]+", "_", file_name.casefold())
+        for number, stem in self.stems.items():
+            if stem in text or stem[3:] in text:
+                return number
+        found = _NUMBER.search(text)
+        number = found[1].zfill(2) if found else None
+        return number if number in self.stems else None
+
+    def _told_by(self, cell: Cell) -> set[str]:
+        exercise, marks = cell.metadata.get("exercise"), cell.metadata.get("nbgrader")
+        grade_id = marks.get("grade_id") if isinstance(marks, dict) else None
+        told = [found[1] for text, form in ((exercise, _EXERCISE), (grade_id, _GRADE_ID)) if (found := _match(form, text))]
+        told += _CHECK.findall(cell.source)
+        return {number for number in [*told, self.ids.get(cell.id)] if number in self.stems}
+
+
+def _match(form: re.Pattern[str], text: object) -> re.Match[str] | None:
+    return form.fullmatch(text) if isinstance(text, str) else None
+
+
+def _cell_ids(notebook: Path) -> list[str]:
+    """The ids of the cells of a built notebook; none where it has not been built."""
+    if not notebook.exists():
+        return []
+    return [cell["id"] for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if "id" in cell]

@@ -1,0 +1,174 @@
+"""Intake: whose notebook is which, in what an LMS or an instructor hands over.
+
+Four layouts are told apart by the names alone:
+    nbgrader    submitted/<id>/<assignment>/NB.ipynb
+    Moodle      Full Name_123456_assignsubmission_file_/NB.ipynb, or the same in one file name
+    Canvas      name_12345_67890_NB.ipynb, name_LATE_12345_67890_NB-1.ipynb     (user, attachment, number of the resubmission)
+    a folder    one file or one folder a student, named for the student
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from course_tools.grading.intake.archive import Archive, Entry
+
+_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)", re.DOTALL)
+_CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_LATE)?_(?P<id>[1-9]\d*)_(?P<attachment>[1-9]\d*)_(?P<file>.+)", re.DOTALL)
+_RESUBMITTED = re.compile(r"-(\d{1,3})(?=(?:\.\w+)+$)")
+_COPY = re.compile(r"(?: ?\(\d+\)| - (?:Copy|Kopie|copie)(?: \(\d+\))?|-Copy\d+)$", re.IGNORECASE)
+_NOTEBOOK = re.compile(r"\.ipynb(?:\.(?:txt|json))?$|\.json$", re.IGNORECASE)
+_NOBODYS = frozenset({"timestamp.txt", "onlinetext.html"})
+
+
+class Student(NamedTuple):
+    """Who handed something in: the LMS's own number, else the name of folder or file; and the name to show."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One notebook of one student. `attempt` is Canvas's number of the resubmission, 0 for a first one or another LMS."""
+
+    student: Student
+    source: str
+    file_name: str
+    read: Callable[[], bytes]
+    attempt: int = 0
+    late: bool = False
+
+    @property
+    def series(self) -> str:
+        """What the files of one assignment have in common when Canvas numbers the resubmissions."""
+        return _RESUBMITTED.sub("", self.file_name).casefold()
+
+
+class Note(NamedTuple):
+    """One line on a file that is not graded, or that is and is odd; `student` is None where it is nobody's."""
+
+    student: Student | None
+    source: str
+    text: str
+
+
+class Intake(NamedTuple):
+    """Everything that was handed in: the notebooks, in a fixed order, and a line on each other file."""
+
+    submissions: tuple[Submission, ...]
+    notes: tuple[Note, ...]
+
+
+class _Place(NamedTuple):
+    """Whose a file is and what the student called it; no file name where it is of no interest."""
+
+    student: Student | None
+    file_name: str
+    attempt: int = 0
+    late: bool = False
+
+
+@contextmanager
+def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) -> Iterator[Intake]:
+    """Give what a folder or zip holds, for as long as the `with` lasts.
+
+    Args:
+        path: the folder or zip.
+        topics: the names of the course's own notebooks, such as "04_self_attention": no part of a student's name.
+        skip: a folder within it that is left out.
+
+    Raises:
+        CannotGrade: there is nothing that could be read there.
+    """
+    with Archive(path, skip) as archive:
+        paths = [(entry.parts, entry.inside) for entry in archive.entries]
+        whose = _Whose([*paths, *((parts, 0) for parts, _ in archive.refused)], path, topics)
+        submissions, notes = [], []
+        for entry in archive.entries:
+            place = whose.place(entry.parts, entry.inside)
+            if place.student is not None and _NOTEBOOK.search(place.file_name):
+                submissions.append(_submission(entry, place))
+            elif place.file_name and place.file_name not in _NOBODYS:
+                notes.append(Note(place.student, entry.source, "is no notebook (.ipynb): it was not graded."))
+        notes += [Note(whose.place(parts, 0).student, "/".join(parts), why) for parts, why in archive.refused]
+        yield Intake(tuple(submissions), tuple(notes))
+
+
+def _submission(entry: Entry, place: _Place) -> Submission:
+    return Submission(place.student, entry.source, place.file_name, entry.read, place.attempt, place.late)
+
+
+class _Whose:
+    """Says of each path whose it is. What lies in a student's own zip belongs to whom the zip belongs to."""
+
+    def __init__(self, paths: list[tuple[tuple[str, ...], int]], path: Path, topics: Sequence[str]) -> None:
+        outer = [parts[: len(parts) - inside] for parts, inside in paths]
+        self._wrapped = int(path.is_file() and _is_wrapped(outer, topics))
+        outer = [parts[self._wrapped :] for parts in outer]
+        last = [parts[-1] for parts in outer]
+        self._nbgrader = path.name == "submitted" or any("submitted" in parts[:1] for parts in outer)
+        self._canvas = 2 * sum(_CANVAS.fullmatch(name) is not None for name in last) > len(last)
+        self._stems = {_stem(parts[0]) for parts in outer if len(parts) == 1}
+        named = "|".join(re.escape(topic) for topic in sorted(topics, key=len, reverse=True))
+        self._topic = re.compile(rf"(?:{named})" if named else r"(?!)", re.IGNORECASE)
+        self._from = 0 if path.name == "submitted" else 1
+
+    def place(self, path: tuple[str, ...], inside: int) -> _Place:
+        parts = path[self._wrapped : len(path) - inside]
+        found = _moodle(parts)
+        if found is None and self._nbgrader:
+            found = self._in_nbgrader(parts)
+        elif found is None and self._canvas:
+            found = _canvas(parts)
+        found = found or self._plain(parts)
+        return found._replace(file_name=path[-1]) if inside else found
+
+    def _in_nbgrader(self, parts: tuple[str, ...]) -> _Place:
+        """Only what lies under submitted/ is a student's: source, release, autograded and feedback are not."""
+        if len(parts) < self._from + 2 or (self._from and parts[0] != "submitted"):
+            return _Place(None, "")
+        return _Place(Student(parts[self._from], parts[self._from]), parts[-1])
+
+    def _plain(self, parts: tuple[str, ...]) -> _Place:
+        if len(parts) > 1:
+            return _Place(Student(parts[0], parts[0]), parts[-1])
+        if not re.search(r"\.(?:ipynb|json|zip)\b", parts[0], re.IGNORECASE):
+            return _Place(None, parts[0])
+        named = _stem(parts[0])
+        original = _COPY.sub("", named)
+        named = original if original in self._stems else named
+        student = self._topic.sub("", named).strip(" _.-") or named
+        return _Place(Student(student, student), parts[0])
+
+
+def _is_wrapped(paths: list[tuple[str, ...]], topics: Sequence[str]) -> bool:
+    """Say whether one folder holds a whole download. A student's only folder is told by the lectures in it."""
+    tops = {parts[0] for parts in paths}
+    if len(tops) != 1 or any(len(parts) < 2 for parts in paths) or _moodle((next(iter(tops)),)):
+        return False
+    return not any(len(parts) == 2 and _stem(parts[1]) in topics for parts in paths)
+
+
+def _moodle(parts: tuple[str, ...]) -> _Place | None:
+    for at, part in enumerate(parts):
+        if found := _MOODLE.fullmatch(part):
+            file_name = parts[-1] if at + 1 < len(parts) else found["file"]
+            return _Place(Student(found["id"], found["name"]), file_name)
+    return None
+
+
+def _canvas(parts: tuple[str, ...]) -> _Place | None:
+    found = _CANVAS.fullmatch(parts[-1])
+    if found is None:
+        return None
+    number = _RESUBMITTED.search(found["file"])
+    attempt = int(number[1]) if number else 0
+    return _Place(Student(found["id"], found["name"]), found["file"], attempt, found["late"] is not None)
+
+
+def _stem(file_name: str) -> str:
+    return re.sub(r"\.zip$", "", _NOTEBOOK.sub("", file_name), flags=re.IGNORECASE) or file_name

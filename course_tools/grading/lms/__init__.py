@@ -1,0 +1,1 @@
+"""Learning-management systems: gradebooks of Canvas and Moodle, nbgrader."""

@@ -1,0 +1,169 @@
+"""nbgrader as it is: a course folder of ours for it, and a configuration in which its autograder runs in our sandbox.
+
+nbgrader calls two functions in place of its own `Execute`: `take` before it looks at a notebook, so that copied, deleted or
+retyped cells do not stop it, and `grade` where it would have run the student's code. Marks and feedback come from the engine;
+nbgrader reads them as the output of the checks. Nothing here imports nbgrader. https://nbgrader.readthedocs.io
+"""
+
+import atexit
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from copy import deepcopy
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+from course_tools.bank import exercise
+from course_tools.grading.batch import Judge
+from course_tools.grading.engine import Engine
+from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.files import CannotGrade, make_folder, write_whole
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.marks import Mark
+from course_tools.grading.report.student_page import section
+from course_tools.publishing import lectures
+
+_CONFIG = '''"""nbgrader for the attention course: students' code runs in the sandbox of `course grade`, never in a kernel."""
+
+from pathlib import Path
+
+from course_tools.grading.lms.nbgrader import Sandboxed
+
+sandboxed = Sandboxed(Path({root!r}))
+
+
+def take(notebook, resources):
+    """Make a notebook whole before nbgrader looks at it."""
+    return sandboxed.take(notebook, resources)
+
+
+def grade(notebook, resources):
+    """Judge it in the sandbox, in place of nbgrader's own Execute."""
+    return sandboxed.grade(notebook, resources)
+
+
+c = get_config()
+c.CourseDirectory.course_id = "attention-course"
+own = "nbgrader.preprocessors."
+rest = ["ClearOutput", "DeduplicateIds", "OverwriteKernelspec", "OverwriteCells", "CheckCellMetadata"]
+c.Autograde.sanitize_preprocessors = [take, *(own + name for name in rest)]
+rest = ["LimitOutput", "SaveAutoGrades", "AssignLatePenalties", "CheckCellMetadata"]
+c.Autograde.autograde_preprocessors = [grade, *(own + name for name in rest)]
+'''
+
+
+def export(root: Path, folder: Path) -> list[str]:
+    """Write a course folder for nbgrader: source/<assignment>/<notebook> for each lecture built, and nbgrader_config.py.
+
+    Args:
+        root: the folder of the course.
+        folder: where to write; what is there under these names is replaced.
+
+    Returns:
+        the names of the files written.
+
+    Raises:
+        CannotGrade: no lecture has been built, or the folder may not be written.
+    """
+    files: dict[Path, str] = {}
+    built = [lecture for lecture in lectures(root) if lecture.solution.exists()]
+    if not built:
+        raise CannotGrade(f"{root} has no solved lecture: run `python course.py build`.")
+    for lecture in built:
+        source = nbformat.read(lecture.solution, as_version=4)
+        for cell in source.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        files[folder / "source" / lecture.stem / f"{lecture.stem}.ipynb"] = nbformat.writes(source) + "\n"
+    files[folder / "nbgrader_config.py"] = _CONFIG.format(root=str(root.resolve()))
+    for path, text in files.items():
+        make_folder(path.parent)
+        write_whole(path, text)
+    return [str(path) for path in files]
+
+
+class Sandboxed:
+    """What nbgrader calls for each notebook, one after the other. The engine is started by the first."""
+
+    def __init__(self, root: Path, engine: Callable[[], AbstractContextManager[Judge]] = Engine) -> None:
+        """Know the course; `engine` makes what judges."""
+        self._root, self._make, self._engine = root, engine, None
+        self._open = ExitStack()
+        atexit.register(self._open.close)
+        self._lecture: str | None = None
+        self._marks: dict[str, Mark] = {}
+
+    def take(self, notebook: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        """Judge a notebook as it was handed in, then make it whole: each marked cell of the lecture once, and of its type."""
+        course = Course.at(self._root)
+        cells = [_cell(cell) for cell in notebook.cells]
+        self._lecture = course.lecture_of(cells, str(resources.get("nbgrader", {}).get("notebook", "")))
+        self._marks = {}
+        if self._lecture is not None:
+            self._marks = {mark.exercise: mark for mark in self._started().grade(cells, self._lecture)}
+            _make_whole(notebook, self._root, self._lecture)
+        return notebook, resources
+
+    def grade(self, notebook: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        """Write the marks into the cells of the checks, as the output that nbgrader reads; no other cell has any."""
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+                if cell.metadata.get("nbgrader", {}).get("grade"):
+                    cell.outputs = _outputs(self._marks.get(_checked(cell)))
+        return notebook, resources
+
+    def _started(self) -> Judge:
+        if self._engine is None:
+            self._engine = self._open.enter_context(self._make())
+        return self._engine
+
+
+def _cell(cell: NotebookNode) -> Cell:
+    return Cell(cell.cell_type, cell.get("id", ""), dict(cell.metadata), cell.source)
+
+
+def _make_whole(notebook: NotebookNode, root: Path, lecture: str) -> None:
+    """Leave one cell for each of nbgrader's marks, with the marks of the lecture; add what is missing at the end."""
+    (found,) = lectures(root, [lecture])
+    wanted = {_grade_id(cell): cell for cell in nbformat.read(found.unsolved, as_version=4).cells if _grade_id(cell)}
+    seen: set[str] = set()
+    for place in reversed(range(len(notebook.cells))):
+        cell, id = notebook.cells[place], _grade_id(notebook.cells[place])
+        cell.metadata.pop("nbgrader", None)
+        if id in wanted and id not in seen:
+            seen.add(id)
+            whole = deepcopy(wanted[id])
+            whole.source = cell.source
+            notebook.cells[place] = whole
+    notebook.cells += [deepcopy(cell) for id, cell in wanted.items() if id not in seen]
+    ids: set[str] = set()
+    for cell in reversed(notebook.cells):
+        if cell.get("id") in ids:
+            cell["id"] = f"{cell['id'][:50]}-{len(ids)}"
+        ids.add(cell.get("id"))
+
+
+def _grade_id(cell: NotebookNode) -> str | None:
+    marks = cell.metadata.get("nbgrader")
+    id = marks.get("grade_id") if isinstance(marks, dict) else None
+    return id if isinstance(id, str) else None
+
+
+def _checked(cell: NotebookNode) -> str:
+    """The exercise that a check belongs to: 04.1 for check-04-1."""
+    return ".".join(cell.metadata["nbgrader"]["grade_id"].split("-")[1:3])
+
+
+def _outputs(mark: Mark | None) -> list[NotebookNode]:
+    """Say points in nbgrader's words: a number where there are some, an error where there are none."""
+    if mark is None:
+        return [new_output("error", ename="NotFound", evalue="", traceback=["The exercise was not found."])]
+    told = str(section(exercise(mark.exercise), mark))
+    if mark.points > 0:
+        data = {"text/plain": repr(float(mark.points)), "text/html": told}
+        return [new_output("execute_result", data=data, execution_count=1)]
+    shown = new_output("display_data", data={"text/html": told, "text/plain": ""})
+    return [shown, new_output("error", ename="NoPoints", evalue="", traceback=["No points yet."])]

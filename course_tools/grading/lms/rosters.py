@@ -1,0 +1,196 @@
+"""Marks go back into the instructor's own table: one column is filled, and everything else stays byte for byte as it was.
+
+Canvas: the exported gradebook (Student, ID, SIS …, Section, one column an assignment), matched by ID. Moodle: the grading
+worksheet (Identifier "Participant 123456", Grade, Maximum Grade). Where the table says how many points can be had, and that is
+not what the exercises add up to, the marks are brought to its scale.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course_tools.grading.files import CannotGrade, reason
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.lms.csv_table import Broken, RawTable
+from course_tools.grading.report.results import Result, Results
+
+_ASSIGNMENT = re.compile(r"(?P<title>.*\S)\s*\((?P<id>\d+)\)", re.DOTALL)
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A table with its marks: the bytes to write, and what the instructor should know, in sentences."""
+
+    data: bytes
+    column: str
+    n_marks: int
+    messages: tuple[str, ...] = field(default=())
+
+
+class Roster:
+    """The table of an LMS, read and found to be sound before anything is graded."""
+
+    def __init__(self, path: Path, id_columns: tuple[str, ...]) -> None:
+        """Read a table.
+
+        Args:
+            path: the file that the LMS exported.
+            id_columns: the columns a student may be found by, the first of which must be there.
+
+        Raises:
+            CannotGrade: it cannot be read, is no table, or is not the table of this LMS.
+        """
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                data = file.read(_MOST_BYTES)
+            self.table = RawTable.read(data)
+        except OSError as error:
+            raise CannotGrade(f"the roster {path} cannot be read: {reason(error)}") from error
+        except Broken as error:
+            raise CannotGrade(f"the roster {path} is no table that can be filled in: {error}") from error
+        self.header = [name.strip() for name in self.table.values(0)]
+        if id_columns[0] not in self.header:
+            listed = ", ".join(self.header[:8])
+            raise CannotGrade(f"the roster {path} has no column {id_columns[0]!r}, but {listed}. Export it from the LMS again.")
+        self.ids = [self.header.index(name) for name in id_columns if name in self.header]
+
+    def fill(self, column: int, marks: dict[str, str]) -> tuple[list[int], list[str], dict[str, int]]:
+        """Write marks into a column.
+
+        Args:
+            column: its place.
+            marks: for each student, by id, the text to write.
+
+        Returns:
+            the rows written, those of students who have none, and for each student found the number of rows.
+        """
+        written, without, rows_of = [], [], dict.fromkeys(marks, 0)
+        name = self.header.index("Full name") if "Full name" in self.header else 0
+        for row in range(1, len(self.table.rows)):
+            values = self.table.values(row)
+            names = [_id(values[place]) for place in self.ids if place < len(values)]
+            if not names or not names[0] or len(values) <= column:
+                continue
+            known = next((name for name in names if name in marks), None)
+            if known is None:
+                without += [values[name].strip() or names[0]] if values[name].strip() != "Student, Test" else []
+            else:
+                rows_of[known] += 1
+                self.table.replace(row, column, marks[known])
+                written.append(row)
+        return written, without, rows_of
+
+
+def canvas(path: Path) -> Roster:
+    """Read a gradebook that Canvas exported (Grades → Export)."""
+    return Roster(path, ("ID", "SIS Login ID", "SIS User ID"))
+
+
+def moodle(path: Path) -> Roster:
+    """Read a grading worksheet that Moodle exported (View all submissions → Download grading worksheet)."""
+    return Roster(path, ("Identifier",))
+
+
+def fill_canvas(roster: Roster, results: Results, course: Course, lecture: str | None, column: str | None) -> Filled:
+    """Fill the column of one assignment of a gradebook.
+
+    Args:
+        roster: from `canvas`.
+        results: of the class.
+        course: tells by its name which column is a lecture's.
+        lecture: whose marks; None where only one was graded.
+        column: its title, with or without the number behind it; None where its title tells, or it is the only one.
+
+    Raises:
+        CannotGrade: it is not clear which lecture or column is meant.
+    """
+    lecture = _lecture(results, lecture)
+    titles = {place: found["title"] for place, name in enumerate(roster.header) if (found := _ASSIGNMENT.fullmatch(name))}
+    if column is not None:
+        chosen = [place for place, title in titles.items() if column.strip() in (title, roster.header[place])]
+    else:
+        chosen = [p for p, title in titles.items() if course.named(title) == lecture] or list(titles)
+    if len(chosen) != 1:
+        listed = ", ".join(repr(title) for title in titles.values()) or "none"
+        raise CannotGrade(
+            f"which column of {roster.path} is lecture {lecture}? Say so with --column; its assignments: {listed}."
+        )
+    first = next((roster.table.values(row) for row in range(1, len(roster.table.rows)) if _is_possible(roster, row)), [])
+    possible = first[chosen[0]] if chosen[0] < len(first) else ""
+    return _filled(roster, results, lecture, chosen[0], possible)
+
+
+def fill_moodle(roster: Roster, results: Results, lecture: str | None, column: str | None) -> Filled:
+    """Fill the Grade column of a worksheet; arguments and errors as for Canvas."""
+    lecture, name = _lecture(results, lecture), column or "Grade"
+    if name not in roster.header or roster.header.index(name) in roster.ids:
+        raise CannotGrade(f"{roster.path} has no column {name!r}. Say with --column which it is: {', '.join(roster.header)}.")
+    maximum = roster.header.index("Maximum Grade") if "Maximum Grade" in roster.header else None
+    rows = [roster.table.values(row) for row in range(1, len(roster.table.rows))]
+    possible = next((row[maximum] for row in rows if maximum is not None and maximum < len(row)), "")
+    return _filled(roster, results, lecture, roster.header.index(name), possible)
+
+
+def _filled(roster: Roster, results: Results, lecture: str, column: int, possible: str) -> Filled:
+    max_points = sum(item.points for item in results.exercises if item.lecture == lecture)
+    most = _number(possible)
+    scale = most / max_points if most and max_points else 1.0
+    have = {result.student.id: result for result in results.students if lecture in result.sheets}
+    marks = {id: _text(result.sheets[lecture].points * scale, "," in possible) for id, result in have.items()}
+    before = [roster.table.values(row)[column : column + 1] for row in range(len(roster.table.rows))]
+    written, without, rows_of = roster.fill(column, marks)
+    changed = sum(_number(*before[r]) not in (None, _number(*roster.table.values(r)[column : column + 1])) for r in written)
+    unmatched = [_told(have[id]) for id, n in rows_of.items() if not n]
+    twice = [_told(have[id]) for id, n in rows_of.items() if n > 1]
+    ungraded = [_told(result) for result in results.students if lecture not in result.sheets]
+    lines = [
+        (scale != 1.0, f"The marks are brought from {max_points} points to the {possible.strip()} of the table."),
+        (changed, f"{changed} marks that stood there were different and are replaced."),
+        (without, f"Without a graded notebook, left as they were ({len(without)}): {'; '.join(without)}."),
+        (unmatched, f"Graded, but not in the table ({len(unmatched)}): {'; '.join(unmatched)}."),
+        (twice, f"In several rows, each filled ({len(twice)}): {'; '.join(twice)}."),
+        (
+            ungraded,
+            f"Handed something in that could not be graded as lecture {lecture} ({len(ungraded)}): {'; '.join(ungraded)}.",
+        ),
+    ]
+    return Filled(roster.table.data(), roster.header[column], len(written), tuple(text for told, text in lines if told))
+
+
+def _is_possible(roster: Roster, row: int) -> bool:
+    values = roster.table.values(row)
+    return bool(values) and values[0].strip() == "Points Possible"
+
+
+def _lecture(results: Results, lecture: str | None) -> str:
+    if lecture is not None:
+        return lecture
+    if len(results.lectures) != 1:
+        found = ", ".join(results.lectures) or "none"
+        raise CannotGrade(f"lectures were graded: {found}. Say with --lecture NN which one goes into the roster.")
+    return results.lectures[0]
+
+
+def _told(result: Result) -> str:
+    return result.student.name if result.student.name == result.student.id else f"{result.student.name} ({result.student.id})"
+
+
+def _id(value: str) -> str:
+    """Give the id of a cell: 123456 for Moodle's "Participant 123456", else the text."""
+    found = re.fullmatch(r"\D+ (\d+)", value.strip())
+    return found[1] if found else value.strip()
+
+
+def _number(text: str = "") -> float | None:
+    try:
+        return float(text.strip().replace(",", "."))
+    except ValueError:
+        return None
+
+
+def _text(points: float, comma: bool) -> str:
+    """Write a mark with at most two decimals, and with a decimal comma where the table has one."""
+    text = f"{points:.2f}".rstrip("0").rstrip(".")
+    return text.replace(".", ",") if comma else text

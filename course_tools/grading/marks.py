@@ -1,0 +1,30 @@
+"""What one exercise of one submission earned, as the engine hands it to whoever writes reports."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from course_tools.checks import Finding
+
+Status = Literal["judged", "not started", "not found", "no answer"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The mark of one exercise of one submission.
+
+    `status` is "judged" where the answer was called and compared; "not started" where the empty exercise was handed in;
+    "not found" where no cell holds it; "no answer" where the answer crashed, hung, was refused or spoke nonsense. `findings`
+    are fit for a student: they hold no reference value and no hidden input. `detail` is a sentence for the student where the
+    status is not "judged"; `flags` are for the instructor and never change the points.
+    """
+
+    exercise: str
+    status: Status
+    points: int
+    max_points: int
+    passed: bool
+    misconception: str | None
+    findings: tuple[Finding, ...]
+    detail: str
+    flags: tuple[str, ...]
+    seconds: float

@@ -1,0 +1,51 @@
+"""The sheet of a notebook: what came of grading it, as the journal keeps it and the reports show it."""
+
+from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
+
+from course_tools.checks import Finding
+from course_tools.grading.intake.submissions import Submission
+from course_tools.grading.marks import Mark
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The marks of one notebook.
+
+    `lecture` is None, and there are no marks, where the notebook could not be read, is of another lecture, or of none; `note`
+    says so. `shapes` holds for each exercise the fingerprints of what the student wrote, by which look-alikes are found;
+    `isolation` says which walls stood around the student's code.
+    """
+
+    lecture: str | None
+    marks: tuple[Mark, ...] = ()
+    note: str = ""
+    shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    isolation: str = ""
+
+    @property
+    def points(self) -> int:
+        """What its exercises earned together."""
+        return sum(mark.points for mark in self.marks)
+
+    def to_json(self) -> dict:
+        """Give it as lists, numbers and texts."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: dict) -> "Sheet":
+        """Take it from there again; KeyError, TypeError or ValueError where it is not one."""
+        marks = tuple(
+            Mark(**{**mark, "findings": tuple(Finding(**f) for f in mark["findings"]), "flags": tuple(mark["flags"])})
+            for mark in told["marks"]
+        )
+        shapes = {id: tuple(found) for id, found in told["shapes"].items()}
+        return cls(told["lecture"], marks, told["note"], shapes, told["isolation"])
+
+
+class Graded(NamedTuple):
+    """A notebook with what came of it; `failure` says why it has no sheet: the grading of it failed, not the student."""
+
+    submission: Submission
+    sheet: Sheet | None
+    failure: str = ""

@@ -1,0 +1,119 @@
+"""`course grade`: from what was handed in to marks, reports and the instructor's own table, in one command."""
+
+import contextlib
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from course_tools.grading.batch import Orders, grade_all
+from course_tools.grading.files import CannotGrade, make_folder, write_whole
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.intake.submissions import handed_in
+from course_tools.grading.journal import Journal
+from course_tools.grading.lms import rosters
+from course_tools.grading.report.class_page import index, page_name
+from course_tools.grading.report.results import Results, flags_csv, grades_csv, report_json, settle
+from course_tools.grading.report.student_page import feedback
+from course_tools.publishing import lectures
+
+_JOURNAL, _SEED = "journal.jsonl", "seed.txt"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The instructor's own tables to be filled in, and the column where its title does not tell."""
+
+    canvas: Path | None = None
+    moodle: Path | None = None
+    column: str | None = None
+
+
+def grade(path: Path, orders: Orders, out: Path | None = None, tables: Tables = Tables()) -> int:
+    """Grade what was handed in, and write the results.
+
+    Args:
+        path: a folder or zip.
+        orders: how; without a seed, one is drawn and kept with the results.
+        out: the folder of the results; None = beside what was handed in, with "_graded" behind its name.
+        tables: the instructor's own tables.
+
+    Returns:
+        the exit status: 0, or 1 where a notebook could not be graded through no fault of its own.
+
+    Raises:
+        CannotGrade: nothing could be graded or written; the text says why and what to do.
+        UnknownLecture: there is no such lecture.
+    """
+    course = Course.at(orders.root)
+    if orders.lecture is not None and orders.lecture not in course.stems:
+        (lecture,) = lectures(orders.root, [orders.lecture])
+        raise CannotGrade(f"lecture {lecture.number} has no exercises.")
+    in_roster = [(name, read(file)) for name, read, file in _asked(tables)]
+    out = out or path.resolve().with_name(f"{path.resolve().stem if path.is_file() else path.resolve().name}_graded")
+    with handed_in(path, tuple(course.stems.values()), skip=out) as intake:
+        if not intake.submissions and not intake.notes:
+            raise CannotGrade(f"{path} holds no file that could be graded.")
+        make_folder(out / "students")
+        bar = tqdm(total=len(intake.submissions), desc="grading", unit="notebook", disable=None, file=sys.stderr)
+        with bar, Journal(out / _JOURNAL) as journal:
+            orders = orders if orders.seed is not None else replace(orders, seed=_seed(out / _SEED))
+            graded = grade_all(intake.submissions, journal, orders, bar.update)
+            results = settle(intake, graded, orders.seed)
+            return _write(results, course, out, in_roster, orders.lecture, tables.column)
+
+
+def _seed(path: Path) -> int:
+    """The seed of a folder of results, drawn once: a student who knew it could prepare answers to the very inputs."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    seed = secrets.randbelow(2**31)
+    write_whole(path, f"{seed}\n")
+    return seed
+
+
+def _asked(tables: Tables) -> list[tuple[str, Callable[[Path], rosters.Roster], Path]]:
+    known = (("canvas", rosters.canvas, tables.canvas), ("moodle", rosters.moodle, tables.moodle))
+    return [(name, read, file) for name, read, file in known if file is not None]
+
+
+def _write(
+    results: Results,
+    course: Course,
+    out: Path,
+    in_roster: list[tuple[str, rosters.Roster]],
+    lecture: str | None,
+    column: str | None,
+) -> int:
+    """Write everything; a roster that cannot be filled in keeps nothing else from being written."""
+    said, trouble = [], [text for result in results.students for text in result.failures]
+    for name, roster in in_roster:
+        try:
+            if name == "canvas":
+                filled = rosters.fill_canvas(roster, results, course, lecture, column)
+            else:
+                filled = rosters.fill_moodle(roster, results, lecture, column)
+            write_whole(out / f"{name}.csv", filled.data)
+            said += [f"{name}.csv: {filled.n_marks} marks in the column {filled.column!r}.", *filled.messages]
+        except CannotGrade as error:
+            trouble.append(str(error))
+    pages = {out / "students" / page_name(result.student): result for result in results.students}
+    for path, result in pages.items():
+        write_whole(path, feedback(result, results))
+    for left_over in set((out / "students").glob("*-????????.html")) - pages.keys():
+        left_over.unlink()
+    write_whole(out / "grades.csv", grades_csv(results))
+    write_whole(out / "flags.csv", flags_csv(results))
+    write_whole(out / "report.json", report_json(results))
+    write_whole(out / "index.html", index(results, course, said))
+    _say(results, out, [*said, *(f"✗ {text}" for text in trouble)])
+    return 1 if trouble else 0
+
+
+def _say(results: Results, out: Path, lines: list[str]) -> None:
+    graded = sum(bool(result.sheets) for result in results.students)
+    print(f"{graded} of {len(results.students)} students graded; {len(results.flags)} flags.")
+    print("\n".join([*results.isolation, *lines, f"Open {out / 'index.html'}"]))

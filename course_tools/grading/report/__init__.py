@@ -1,0 +1,1 @@
+"""Reports: results, pages for students and instructors, flags."""

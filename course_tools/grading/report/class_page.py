@@ -1,0 +1,141 @@
+"""The page of the instructor: marks, common misconceptions, hard exercises, what to look at, and how far the walls held."""
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from statistics import mean, median
+
+from course_tools.checks import Exercise
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.intake.submissions import Student
+from course_tools.grading.report.flags import Flag
+from course_tools.grading.report.html import Html, cell, html, page, table
+from course_tools.grading.report.results import Result, Results
+from course_tools.grading.report.student_page import kind_of
+
+_MOST_MISCONCEPTIONS = 20
+
+
+def page_name(student: Student) -> str:
+    """Name the file of a student's page: fit for every file system, and another for every student."""
+    plain = unicodedata.normalize("NFKD", student.name).encode("ascii", "ignore").decode()
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:40]
+    return f"{readable or 'student'}-{hashlib.sha256(student.id.encode('utf-8', 'replace')).hexdigest()[:8]}.html"
+
+
+def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
+    """Make the page of the instructor.
+
+    Args:
+        results: of the class.
+        course: the titles of its lectures.
+        rosters: what came of the tables that were filled in, in sentences.
+    """
+    title = ", ".join(f"{number} {course.titles[number]}" for number in results.lectures) or "Nothing was graded"
+    graded = [result for result in results.students if result.sheets]
+    body: list[object] = [
+        f"<h1>{html(title)}</h1>",
+        f'<p class="soft">{html(_summary(results, graded))}</p>',
+        *_isolation(results),
+        *_attention(results),
+        "<h2>Marks</h2>",
+        _marks(results),
+    ]
+    if graded:
+        body += ["<h2>Which exercises were hard</h2>", _hardest(results)]
+    body += ["<h2>Most common misconceptions</h2>", *_misconceptions(results)]
+    body += ["<h2>Worth a look</h2>", *_flags(results)]
+    body += [f"<h2>Rosters</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in rosters)}</ul>"] if rosters else []
+    if results.nobodys:
+        rows = [(note.source, cell(note.text, "text")) for note in results.nobodys]
+        body += ["<h2>Other files</h2>", table("Files that are no student's notebook.", ("file", "what about it"), rows)]
+    return page(f"Marks: {title}", body)
+
+
+def _summary(results: Results, graded: list[Result]) -> str:
+    text = f"{len(results.students)} students, {len(graded)} with a notebook that was graded"
+    points = [result.points for result in graded]
+    return (
+        f"{text}; median {median(points):g}, mean {mean(points):.1f} of {results.max_points} points." if points else f"{text}."
+    )
+
+
+def _isolation(results: Results) -> Iterable[Html]:
+    for text in results.isolation:
+        yield Html(f"<p><strong>Isolation:</strong> {html(text)}</p>")
+
+
+def _attention(results: Results) -> Iterable[Html]:
+    """What the instructor must know before using the marks: gradings that failed, and students without a mark."""
+    failed = [f"{result.student.name}: {text}" for result in results.students for text in result.failures]
+    if failed:
+        items = "".join(f"<li>{html(text)}</li>" for text in failed)
+        yield Html(
+            f"<section><h2>Not graded</h2><p>Give the same command again, or look yourself.</p><ul>{items}</ul></section>"
+        )
+
+
+def _marks(results: Results) -> Html:
+    exercises = results.exercises
+    header = ("student", *(f"{item.id} /{item.points}" for item in exercises), f"points /{results.max_points}", "notes")
+    rows = [_marks_row(result, exercises) for result in results.students]
+    return table(
+        "Points of each student; – where no notebook of that lecture was graded.", header, rows, range(1, len(header) - 1)
+    )
+
+
+def _marks_row(result: Result, exercises: list[Exercise]) -> list[object]:
+    link = Html(f'<a href="students/{page_name(result.student)}">{html(result.student.name)}</a>')
+    identity = "" if result.student.id == result.student.name else Html(f' <span class="soft">{html(result.student.id)}</span>')
+    marks = [result.marks.get(item.id) for item in exercises]
+    shown = [cell(mark.points, f"n {kind_of(mark)}") if mark else "–" for mark in marks]
+    notes = [*(["late"] if result.late else []), *result.notes]
+    total = "–" if result.points is None else result.points
+    return [
+        Html(f"{link}{identity}"),
+        *shown,
+        Html(f'<td class="n"><strong>{total}</strong></td>'),
+        cell(" ".join(notes), "text"),
+    ]
+
+
+def _hardest(results: Results) -> Html:
+    rows = []
+    for item in results.exercises:
+        marks = results.marks_of(item.id)
+        share = sum(mark.points for mark in marks) / (item.points * len(marks)) if marks and item.points else 1.0
+        fails = Counter(finding.name for mark in marks for finding in mark.findings if finding.status == "fails")
+        first = ", ".join(f"{name} ({n})" for name, n in sorted(fails.items(), key=lambda told: (-told[1], told[0]))[:3])
+        states = Counter(mark.status for mark in marks if mark.status != "judged")
+        other = ", ".join(f"{status} ({n})" for status, n in sorted(states.items()))
+        bar = Html(f'<td><span class="share">{share:.0%}</span><span class="bar" style="width:{6 * share:.2f}rem"></span></td>')
+        right = f"{sum(mark.passed for mark in marks)} of {len(marks)}"
+        rows.append((share, (f"{item.id} {item.title}", bar, right, cell(first, "text"), cell(other, "text"))))
+    rows.sort(key=lambda row: row[0])
+    header = ("exercise", "points earned", "right", "what fails most", "no answer to judge")
+    return table("Hardest first: the share of its points that the class earned.", header, [row for _, row in rows], [2])
+
+
+def _misconceptions(results: Results) -> Iterable[object]:
+    found = results.misconceptions
+    if not found:
+        return ["<p>None was recognised.</p>"]
+    rows = [(n, id, cell(text, "text")) for n, id, text in found[:_MOST_MISCONCEPTIONS]]
+    more = [f"<p>{len(found) - len(rows)} more are in <code>report.json</code>.</p>"] if len(found) > len(rows) else []
+    return [table("How many students show it.", ("students", "exercise", "what they were told"), rows, [0]), *more]
+
+
+def _flags(results: Results) -> Iterable[object]:
+    if not results.flags:
+        return ["<p>No forbidden call and no look-alike was seen.</p>"]
+    names = {result.student.id: result.student.name for result in results.students}
+    rows = [_flag_row(flag, names) for flag in results.flags]
+    told = "<p>A flag is a reason to look, never a mark. Two students may well have had the same idea.</p>"
+    return [told, table("Also in flags.csv.", ("students", "exercises", "kind", "what was seen"), rows)]
+
+
+def _flag_row(flag: Flag, names: dict[str, str]) -> tuple[object, ...]:
+    who = " and ".join(names.get(id, id) for id in flag.students)
+    return who, ", ".join(flag.exercises), flag.kind, cell(flag.what, "text")

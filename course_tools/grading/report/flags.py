@@ -1,0 +1,170 @@
+"""What an instructor may want to look at: forbidden calls, and solutions that look alike. A flag never changes a mark.
+
+A solution is taken apart into the parts of its syntax tree, without names, docstrings, comments and annotations and without the
+order of its statements. A part that the course's own answers have, right or wrong, is evidence of nothing; any other counts the
+more the fewer students have it, w = log((n + b + 1) / d) for d of n students and b answers of the course. Two students are
+flagged where most of what one of them wrote is the other's as well, in two exercises or more, or in one long one.
+"""
+
+import ast
+import hashlib
+import math
+import re
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import combinations
+from typing import NamedTuple
+
+from course_tools.bank import exercise, exercises
+from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.publishing.source import FunctionSource
+
+_LONGEST_CELL = 20_000
+_MOST_PARTS = 2_000
+_FEWEST_NODES = 6
+_ALIKE = 0.8
+_EVIDENCE_OF_ONE, _EVIDENCE_OF_ALL = 6.0, 18.0
+_EVIDENCE_OF_A_SINGLE_ONE = 40.0
+_MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)
+_CHECK = re.compile(r"\bcheck\(\s*[\"'](\d\d\.\d{1,2})[\"']\s*,\s*(\w+)")
+_LEFT_OUT = {"annotation", "returns", "type_comment", "ctx", "decorator_list", "kind", "type_params"}
+
+Shapes = Mapping[str, tuple[str, ...]]
+"""For each exercise the fingerprints of the parts of a solution."""
+
+
+class Flag(NamedTuple):
+    """One thing to look at: the ids of those concerned, the exercises, and what was seen."""
+
+    kind: str
+    students: tuple[str, ...]
+    exercises: tuple[str, ...]
+    what: str
+
+
+def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
+    """Give the fingerprints of what a student wrote for each exercise of a lecture: of the cells that define its function.
+
+    Nothing of `cells` is run; what cannot be parsed has no fingerprints.
+    """
+    code = [cell for cell in cells if cell.type == "code" and "bug" not in cell.metadata]
+    names = {item.reference.__name__: item.id for item in exercises() if item.lecture == lecture}
+    for cell in code:
+        names.update({name: id for id, name in _CHECK.findall(cell.source) if id.startswith(f"{lecture}.")})
+    found: dict[str, set[str]] = defaultdict(set)
+    for cell in code:
+        tree = _parsed(cell.source)
+        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set()
+        for id in {names[name] for name in defined & names.keys()}:
+            found[id] |= _parts(tree)
+    return {id: tuple(sorted(parts)[:_MOST_PARTS]) for id, parts in sorted(found.items()) if parts}
+
+
+def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
+    """Find the pairs of students whose solutions look alike.
+
+    Args:
+        wrote: for each student, by id, the fingerprints of each exercise.
+    """
+    evidence: dict[tuple[str, str], list[tuple[str, float, float]]] = defaultdict(list)
+    for id in sorted({id for of_one in wrote.values() for id in of_one}):
+        known = _of_the_course(id)
+        own = {student: set(of_one[id]) - known for student, of_one in sorted(wrote.items()) if id in of_one}
+        spread = Counter(part for parts in own.values() for part in parts)
+        total = len(own) + len(exercise(id).wrong) + len(exercise(id).right) + 1
+        weight = {part: math.log(total / n) for part, n in spread.items()}
+        size = {student: sum(map(weight.__getitem__, parts)) for student, parts in own.items()}
+        candidates = [student for student, amount in size.items() if amount >= _EVIDENCE_OF_ONE]
+        for one, other in combinations(candidates, 2):
+            shared = sum(weight[part] for part in own[one] & own[other])
+            alike = shared / min(size[one], size[other])
+            if shared >= _EVIDENCE_OF_ONE and alike >= _ALIKE:
+                evidence[one, other].append((id, alike, shared))
+    return [flag for pair, seen in sorted(evidence.items()) if (flag := _flag(pair, seen))]
+
+
+def _flag(pair: tuple[str, str], seen: list[tuple[str, float, float]]) -> Flag | None:
+    amount = sum(shared for *_, shared in seen)
+    if amount < (_EVIDENCE_OF_ALL if len(seen) > 1 else _EVIDENCE_OF_A_SINGLE_ONE):
+        return None
+    told = ", ".join(f"{id}: {alike:.0%}" for id, alike, _ in seen)
+    return Flag("looks alike", pair, tuple(id for id, *_ in seen), f"Of what only few wrote, the two share: {told}.")
+
+
+@cache
+def _of_the_course(id: str) -> frozenset[str]:
+    """The parts of the course's own answers to an exercise: what is near the reference, or a known mistake, is nobody's own."""
+    item = exercise(id)
+    sources = [FunctionSource.of(answer).text() for answer in (item.reference, *item.right, *item.wrong)]
+    trees = [tree for source in sources if (tree := _parsed(source))]
+    return frozenset().union(*map(_parts, trees))
+
+
+def _parsed(source: str) -> ast.Module | None:
+    """Parse what a stranger wrote; None where that cannot be done. The parser is not to be brought down by nesting."""
+    if len(source) > _LONGEST_CELL:
+        return None
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(_MAGIC.sub("", source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _parts(tree: ast.Module) -> set[str]:
+    """Fingerprint the parts of a tree that have a few nodes at least; none of a tree that is nested beyond all measure."""
+    found: set[str] = set()
+    own = _names_given(tree)
+    body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    try:
+        for node in body:
+            _fingerprint(node, own, found.add)
+    except RecursionError:
+        return set()
+    return found
+
+
+def _names_given(tree: ast.Module) -> set[str]:
+    """The names that the student chose: arguments, variables, functions; not those of libraries."""
+    own = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            own.add(node.id)
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+    return own
+
+
+def _fingerprint(node: ast.AST, own: set[str], found: Callable[[str], None]) -> tuple[str, int]:
+    """Give the fingerprint of a node and how many nodes it has; hand on those of its parts that are large enough."""
+    if isinstance(node, ast.Name):
+        return ("_" if node.id in own else node.id), 1
+    if isinstance(node, ast.arg):
+        return "_", 1
+    told, size = [type(node).__name__], 1
+    for field, value in ast.iter_fields(node):
+        if field in _LEFT_OUT or (field == "name" and isinstance(value, str)):
+            continue
+        if isinstance(value, ast.AST):
+            text, n = _fingerprint(value, own, found)
+        elif isinstance(value, list):
+            parts = [_fingerprint(item, own, found) for item in value if isinstance(item, ast.AST) and not _is_text(item)]
+            texts = [text for text, _ in parts]
+            text, n = " ".join(sorted(texts) if field in ("body", "orelse", "finalbody") else texts), sum(n for _, n in parts)
+        else:
+            text, n = repr(value)[:200], 0
+        told.append(f"{field}={text}")
+        size += n
+    mark = hashlib.blake2b("\0".join(told).encode("utf-8", "replace"), digest_size=6).hexdigest()
+    if size >= _FEWEST_NODES:
+        found(mark)
+    return mark, size
+
+
+def _is_text(node: ast.AST) -> bool:
+    """A text that stands alone: a docstring, or a comment in its guise."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,0 +1,114 @@
+"""The page of one student: what was right, which law fails and why, and no value that a check compares with.
+
+Of what the checks found only a fixed set of sentences is shown, and of each only the part that speaks of the student's own
+code; the numbers, shapes and inputs of a check stay out, and so does every text that was made while the code ran.
+"""
+
+import builtins
+import re
+
+from course_tools.checks import Exercise, Finding
+from course_tools.grading.marks import Mark
+from course_tools.grading.report.html import Html, cell, html, page, table
+from course_tools.grading.report.results import Result, Results
+
+_SIGNS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at"}
+_KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
+_STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
+_RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20})"
+_INPUT = r"`[^\W\d]\w{0,24}(?: \d{1,2}|\[\d{1,2}\])?`"
+_FIT = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"(It was still running after \d+ seconds\. Is there a loop that never ends\?)",
+        r"(It returned None\. Is there a `return` at its end\?)",
+        r"(A function is asked for, its name without brackets).*",
+        r"(It should return (?:one result|\d{1,2} results))\b.*",
+        rf"({_RESULT} should be a tensor), .*",
+        rf"({_RESULT} should be (?:floating point|bool|integer)), .*",
+        rf"({_RESULT} should live on) .*",
+        rf"({_RESULT} is wrong)\..*",
+        rf"(The gradient with respect to {_INPUT} is wrong)\..*",
+        r"(No gradient comes back: the result is cut off from its inputs) .*",
+        rf"(The call changes {_INPUT}(?:, {_INPUT}){{0,9}}: something works in place) .*",
+    )
+)
+_SHAPE = re.compile(rf"({_RESULT}) should have shape .*", re.DOTALL)
+_RAISED = re.compile(r"It raised (\w{1,40})(?: in the line (`.{1,200}?`))?: .*", re.DOTALL)
+
+
+def feedback(result: Result, results: Results) -> str:
+    """Make the page of a student.
+
+    Args:
+        result: theirs.
+        results: of the class, for the exercises and their titles alone; nothing of another student is shown.
+    """
+    of = sum(item.points for item in results.exercises if item.lecture in result.sheets)
+    total = f"{result.points} of {of} points" if result.sheets else "no notebook was graded"
+    named = f"Lecture {' and '.join(sorted(result.sheets))}: " if result.sheets else ""
+    body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="told">{named}{total}</p>']
+    body += [f"<p>{html(note)}</p>" for note in result.notes]
+    if result.failures:
+        body.append(
+            "<p>A notebook of yours could not be graded this time, through no fault of yours; your instructor knows.</p>"
+        )
+    marks = result.marks
+    for item in results.exercises:
+        if item.id in marks:
+            body.append(section(item, marks[item.id]))
+    return page(f"{result.student.name}: {total}", body)
+
+
+def kind_of(mark: Mark) -> str:
+    """Say how a mark is coloured: good, part or bad."""
+    return "good" if mark.points == mark.max_points else "part" if mark.points else "bad"
+
+
+def section(item: Exercise, mark: Mark) -> Html:
+    """Make the part of a page that tells a student of one exercise."""
+    badge = f'<span class="badge {kind_of(mark)}">{mark.points} of {mark.max_points} points</span>'
+    parts = [f"<h2>{html(item.id)} {html(item.title)}</h2>", f"<p>{badge} {_STATUS.get(mark.status, '')}</p>"]
+    if mark.passed:
+        parts.append("<p>Right.</p>")
+    elif mark.misconception:
+        parts.append(f'<p class="told">{html(mark.misconception)}</p>')
+    if mark.status != "judged" and mark.detail:
+        parts.append(f"<p>{html(mark.detail)}</p>")
+    if mark.findings and not mark.passed and mark.status in ("judged", "no answer"):
+        parts.append(
+            table(
+                "What your function must do, and whether it does.",
+                ("what", "result", "points", "law"),
+                map(_row, mark.findings),
+                [2],
+            )
+        )
+    return Html(f"<section>{''.join(map(str, parts))}</section>")
+
+
+def _row(finding: Finding) -> tuple[object, ...]:
+    earned = finding.points if finding.status == "holds" else 0
+    told = fit(finding.detail) if finding.status == "fails" else ""
+    law = cell(f"{finding.law} {told}".strip(), "text")
+    sign = cell(_SIGNS[finding.status], _KINDS[finding.status])
+    return finding.name, sign, f"{earned}/{finding.points}" if finding.points else "", law
+
+
+def fit(detail: str) -> str:
+    """Give the part of a finding that a student may read; "" where nothing in it is known to be harmless."""
+    if found := _RAISED.match(detail):
+        known = getattr(builtins, found[1], None)
+        what = found[1] if isinstance(known, type) and issubclass(known, BaseException) else "an error of its own kind"
+        return f"It raised {what}{f' in the line {found[2]}' if found[2] else ''}."
+    if found := _SHAPE.fullmatch(detail):
+        return f"{_capital(found[1])} has another shape than it should."
+    for form in _FIT:
+        if found := form.fullmatch(detail):
+            told = _capital(found[1])
+            return told if told.endswith("?") else f"{told}."
+    return f"{found[1]}." if (found := re.match(r"(It calls `?[\w.]{1,80}`?)", detail)) else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,1 @@
+"""The sandbox: a student's code runs in a process without rights; its answers are validated outside."""

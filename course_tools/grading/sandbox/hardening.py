@@ -1,0 +1,190 @@
+"""The walls around a student's code, one function a layer, and how they are tried.
+
+Each layer says what it keeps out and what it does not. A layer that the system lacks raises OSError; the caller decides
+whether to go on without it. This text runs inside the sandbox: it needs the standard library only, and `course_lib` is not
+there.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from course_tools.grading.sandbox.seccomp import restrict_calls
+
+LINUX = sys.platform.startswith("linux")
+NEW_NETWORK, NEW_IPC, NEW_USER = 0x40000000, 0x08000000, 0x10000000
+SET_DEATH_SIGNAL, SET_SUBREAPER, SET_NO_NEW_PRIVILEGES, DROP_FROM_BOUNDS, AMBIENT = 1, 36, 38, 24, 47
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+READ_FILE, READ_DIR, WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
+
+
+def isolate_network() -> None:
+    """Enter a network without interfaces, and an empty room for System V memory: nothing can be reached, not even this machine.
+
+    Needs root, or a system that lets users make namespaces. It says nothing about files.
+    """
+    _require_linux()
+    if _libc().unshare(NEW_NETWORK | NEW_IPC) and _libc().unshare(NEW_USER | NEW_NETWORK | NEW_IPC):
+        raise OSError(ctypes.get_errno(), "this account may not make a network namespace")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever a child leaves behind, so that it can be found and ended."""
+    _require_linux()
+    _prctl(SET_SUBREAPER, 1)
+
+
+def own_session(parent: int) -> None:
+    """Leave the grader's session and terminal, and die with the parent: no signal by the terminal, nothing left behind.
+
+    A process could leave its group by `setsid` again, and undo the death signal; the filter of calls forbids both.
+    """
+    os.setsid()
+    if LINUX:
+        _prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def close_files(keep: int) -> None:
+    """Keep one connection and close every other file; reading gives nothing, and all that is printed goes to nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nowhere, fd)
+    os.closerange(3, keep)
+    os.closerange(keep + 1, 4096)
+
+
+def limit_resources(seconds: int, memory: int, files: int = 64) -> None:
+    """Bound processor time, memory, open files and the size of files; write no core.
+
+    Memory counts from what the process has now; on macOS the system does not enforce it, and the grader watches instead. Time
+    asleep is not processor time: the grader's clock bounds it.
+    """
+    import resource
+
+    limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: files, resource.RLIMIT_CORE: 0}
+    if LINUX:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + memory
+    else:
+        limits[resource.RLIMIT_NPROC] = 0
+    for kind, limit in limits.items():
+        hard = limit + (kind == resource.RLIMIT_CPU)
+        resource.setrlimit(kind, (limit, hard))
+
+
+def drop_privileges() -> None:
+    """Give up every capability, now and for later: root inside is a user without rights. Files of root stay root's own."""
+    _require_linux()
+    _prctl(SET_NO_NEW_PRIVILEGES, 1)
+    with contextlib.suppress(OSError):
+        _prctl(AMBIENT, 4)
+    for capability in range(64):
+        with contextlib.suppress(OSError):
+            _prctl(DROP_FROM_BOUNDS, capability)
+    header, data = struct.pack("=Ii", 0x20080522, 0), bytes(24)
+    if _libc().capset(header, data):
+        raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
+
+
+def rule_set(granted: Iterator[str]) -> int:
+    """Make a Landlock rule set that lets only these files and folders be read, and nothing be written but /dev/null.
+
+    Landlock (Linux 5.13 and later, Documentation/userspace-api/landlock.rst) does not hide that a file exists, nor its size.
+    """
+    _require_linux()
+    version = _libc().syscall(CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    if version < 1:
+        raise OSError(ctypes.get_errno(), "this kernel has no Landlock")
+    files = (1 << (13 + (version >= 2) + (version >= 3))) - 1 | ((1 << 15) if version >= 5 else 0)
+    handled = struct.pack("=QQQ", files, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    rules = _libc().syscall(CREATE_RULESET, handled, ctypes.c_size_t(size), 0)
+    if rules < 0:
+        raise OSError(ctypes.get_errno(), "Landlock refuses the rule set")
+    _grant(rules, os.devnull, READ_FILE | WRITE_FILE)
+    for path in granted:
+        with contextlib.suppress(OSError):
+            _grant(rules, path, READ_FILE | READ_DIR if os.path.isdir(path) else READ_FILE)
+    return rules
+
+
+def restrict_files(rules: int | None) -> None:
+    """Enter a Landlock rule set, for good: every file that it does not grant cannot be opened."""
+    _require_linux()
+    if rules is None:
+        raise OSError("this kernel has no Landlock")
+    if _libc().syscall(RESTRICT_SELF, rules, 0):
+        raise OSError(ctypes.get_errno(), "Landlock cannot be entered")
+
+
+def close_all(settings: dict, connection: int, parent: int, rules: int | None) -> dict[str, str]:
+    """Close every wall in order; give "" for each that holds, and why for each that does not."""
+    layers = {
+        "session": lambda: own_session(parent),
+        "limits": lambda: limit_resources(settings["seconds"], settings["memory"]),
+        "privileges": drop_privileges,
+        "Landlock": lambda: restrict_files(rules),
+        "files closed": lambda: close_files(connection),
+        "seccomp": lambda: restrict_calls(read_only=held["Landlock"] != ""),
+    }
+    held: dict[str, str] = {}
+    for name, close in layers.items():
+        try:
+            close()
+            held[name] = ""
+        except (OSError, ValueError, ImportError, AttributeError) as error:
+            held[name] = str(error) or type(error).__name__
+    return held
+
+
+def end(pid: int) -> int:
+    """End a child and everything that it left behind; say how it ended, as `waitstatus_to_exitcode` does."""
+    for stop in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            stop(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    while orphans := _children():
+        for orphan in orphans:
+            with contextlib.suppress(OSError):
+                os.kill(orphan, signal.SIGKILL)
+                os.waitpid(orphan, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _children() -> list[int]:
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _grant(rules: int, path: str, access: int) -> None:
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if _libc().syscall(ADD_RULE, rules, 1, struct.pack("=Qi", access, fd), 0):
+            raise OSError(ctypes.get_errno(), f"Landlock refuses a rule for {path}")
+    finally:
+        os.close(fd)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc().prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)):
+        raise OSError(ctypes.get_errno(), f"prctl {option} is refused")
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _require_linux() -> None:
+    if not LINUX:
+        raise OSError("only Linux has this")

@@ -1,0 +1,61 @@
+"""Which files the sandbox may read: Python, installed packages and shared libraries, and nothing of the course.
+
+A folder is granted as a whole only where nothing hidden lies in it; else its entries are, one by one.
+"""
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import einops
+import jaxtyping
+import torch
+
+import course_lib
+import course_tools
+
+PACKAGES = ("site-packages", "dist-packages")
+OURS = ("course_lib", "course_tools", "attention_course", "attention-course", "__editable__")
+SYSTEM = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+SINGLE = ("/dev/urandom", "/dev/random", "/dev/zero", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo")
+
+
+def package_folders() -> list[str]:
+    """The folders in which packages are installed, without the one of the course."""
+    found = [*sys.path, *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))]
+    named = [path for path in found if Path(path).name in PACKAGES and Path(path).is_dir()]
+    needed = [str(Path(module.__file__).parents[1]) for module in (torch, einops, jaxtyping)]
+    return list(dict.fromkeys([*named, *needed]))
+
+
+def readable() -> list[str]:
+    """Every file and folder that may be read, with all that is below it."""
+    standard = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib")}
+    multiarch = sysconfig.get_config_var("MULTIARCH") or "-"
+    granted = [path for folder in standard for path in _entries(Path(folder), (*PACKAGES, *OURS))]
+    granted += [path for folder in package_folders() for path in _entries(Path(folder), OURS)]
+    for folder in map(Path, SYSTEM):
+        own = folder / multiarch
+        granted += [own] if own.is_dir() else _entries(folder, ("python", *OURS))
+    granted += Path(sys.base_prefix, "lib").glob("*.so*")
+    return [str(path) for path in granted if path.exists()] + [path for path in SINGLE if Path(path).exists()]
+
+
+def secrets() -> list[str]:
+    """Files that must never be readable, for the trial of the walls: references and checks."""
+    folder = Path(course_lib.__file__).parents[1]
+    names = ("course_lib/attention/core.py", "course_tools/checks/verdict.py")
+    return [str(folder / name) for name in names if (folder / name).exists()]
+
+
+def _entries(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:
+    """The entries of a folder that may be granted: none of the names left out, none that leads into the course."""
+    courses = [Path(package.__file__).resolve().parent for package in (course_lib, course_tools)]
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        target = path.resolve()
+        leads_there = any(target == c or c in target.parents or target in c.parents for c in courses)
+        if not (leads_there or path.name.startswith(without) or path.suffix == ".pth"):
+            yield path

@@ -1,0 +1,114 @@
+"""What an inmate says about a call, read with suspicion: an Outcome that the verdict can compare, or Malformed.
+
+Everything here may be forged. A forged result, gradient or error is only another answer: it earns points where its numbers are
+those of the reference, which no inmate can know. That an argument was left unchanged is said from inside too; a forger gains by
+it no more than an honest student does by `x = x.clone()`. Words from inside go into a report only where they are known words,
+lines of the student's own text, or messages without values, so that no input travels along.
+"""
+
+import builtins
+import re
+import sys
+from functools import lru_cache
+
+from torch import Tensor
+
+from course_tools.checks.outcome import Call, NotAFunction, Outcome, tensors_in
+from course_tools.grading.sandbox.wire_protocol import Foreign, Function, Malformed, full
+
+KNOWN_MODULES = ("builtins", "torch", "einops")
+HIDDEN = "its message holds numbers and is not shown"
+_VALUES = re.compile(r"\d\.[\d,\])]|\de[+-]?\d|\bnan\b|(?:\d+\D+){16}|\d{6}")
+
+
+class _Words(str):
+    """A text that shows itself without quotes, also in a KeyError."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, source: str) -> Outcome:
+    """Read what a call did; `source` is all the text that the student wrote.
+
+    Raises:
+        Malformed: no honest inmate says this about this call.
+    """
+    match header:
+        case {"results": results, "gradients": derived, "changed": list(changed), "called": list(called), "failure": failure}:
+            results, derived = full({"tuple": [results, derived]}, body)
+        case _:
+            raise Malformed("no outcome")
+    _require(results is None or isinstance(results, tuple))
+    _require(all(type(i) is int and 0 <= i < len(call) for i in changed) and len(changed) <= len(call))
+    _require(len(called) <= 64 and all(isinstance(name, str) and len(name) <= 100 for name in called))
+    if derived is not None:
+        wanted = [t.shape for t in tensors_in(call) if t.is_floating_point()]
+        _require(gradients and isinstance(derived, tuple) and all(isinstance(t, Tensor) for t in derived))
+        _require([t.shape for t in derived] == wanted)
+    error, where = error_of(failure, source)
+    _require(error is None or (results is None and derived is None))
+    results = None if results is None else tuple(_named(value, source) for value in results)
+    return Outcome(results, _names(results), error, where, tuple(changed), derived, frozenset(called))
+
+
+def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:
+    """Rebuild an error that was raised inside, of its own kind where that is known; and the student's line that raised."""
+    match failure:
+        case None:
+            return None, ""
+        case {"module": str(module), "kind": str(kind), "text": str(text), "where": str(where), "bare": bool(bare)}:
+            where = where if where.strip() and where in map(str.strip, source.splitlines()) else ""
+            return _error(_kind(module, kind, source), () if bare else (_Words(text),)), where
+    raise Malformed("no error")
+
+
+def _names(results: tuple | None) -> tuple[str, ...]:
+    n = 1 if results is None else len(results)
+    return ("The result",) if n == 1 else tuple(f"Result {i + 1}" for i in range(n))
+
+
+def without_values(text: str, error: BaseException | None) -> str:
+    """Take the words of an error out of a sentence where they could tell an input."""
+    words = " ".join(str(error).split())[:200] if error is not None else ""
+    return text.replace(words, HIDDEN) if words and _VALUES.search(words) else text
+
+
+def _kind(module: str, name: str, source: str) -> type[BaseException]:
+    if (module, name) == (NotAFunction.__module__, NotAFunction.__name__):
+        return NotAFunction
+    known = vars(sys.modules[module]).get(name) if module in KNOWN_MODULES and module in sys.modules else None
+    if isinstance(known, type) and issubclass(known, BaseException):
+        return known
+    return _made(name if _is_own_word(name, source) or name == "NotAtHand" else "AnError", Exception)
+
+
+def _error(kind: type[BaseException], words: tuple[str, ...]) -> BaseException:
+    try:
+        return kind(*words)
+    except Exception:
+        return _made(kind.__name__, Exception)(*words)
+
+
+@lru_cache(maxsize=256)
+def _made(name: str, base: type) -> type:
+    return type(name, (base,), {})
+
+
+def _named(value: object, source: str) -> object:
+    """Give a value of an unknown type a type of that name, for the sentence that says so."""
+    if not isinstance(value, Foreign | Function):
+        return value
+    known = _is_own_word(value.name, source) or hasattr(builtins, value.name) or value.name == "ndarray"
+    return _made(value.name if known else "object", Foreign)(value.name)
+
+
+def _is_own_word(name: str, source: str) -> bool:
+    return name.isidentifier() and len(name) <= 40 and re.search(rf"\b{re.escape(name)}\b", source) is not None
+
+
+def _require(right: bool) -> None:
+    if not right:
+        raise Malformed("an outcome that cannot be")

@@ -1,0 +1,161 @@
+"""The grader's side of the sandbox: it starts the zygote, asks for inmates and ends them.
+
+The zygote is a fresh `python -I -S` that gets its code as text, so that neither the library nor the references are in its
+memory; it imports torch once. Each answer is judged in a fork of it.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from course_tools.grading.sandbox.hardening import LINUX
+from course_tools.grading.sandbox.memory_watchdog import watched
+from course_tools.grading.sandbox.readable_files import package_folders, readable
+from course_tools.grading.sandbox.session import CALL_LIMIT, LOAD_LIMIT, Inmate
+
+START_LIMIT = 120.0
+"""Seconds in which the zygote must have imported torch."""
+MEMORY = 2**30
+"""Bytes that an answer may take beyond what torch takes."""
+
+TEXTS = (
+    "checks.guard",
+    "checks.outcome",
+    *(
+        f"grading.sandbox.{name}"
+        for name in ("wire_protocol", "seccomp", "hardening", "escape_attempts", "import_shim", "worker")
+    ),
+)
+"""What the zygote is given, in the order in which it is run; none of it holds a reference."""
+
+BOOT = """
+import json, socket, sys, types
+control = socket.socket(fileno=int(sys.argv[1]))
+def take(n):
+    data = b""
+    while len(data) < n:
+        data += control.recv(n - len(data)) or sys.exit(1)
+    return data
+order = json.loads(take(int.from_bytes(take(8), "big")))
+sys.path += order["path"]
+for name in ("course_tools", "course_tools.checks", "course_tools.grading", "course_tools.grading.sandbox"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = []
+for name, source in order["texts"]:
+    module = sys.modules[name] = types.ModuleType(name)
+    parent, _, last = name.rpartition(".")
+    setattr(sys.modules[parent], last, module)
+    module.__file__ = "/" + name.replace(".", "/") + ".py"
+    exec(compile(source, module.__file__, "exec"), vars(module))
+sys.modules["course_tools.grading.sandbox.worker"].serve(control, order["settings"])
+"""
+
+
+class SandboxFailed(RuntimeError):
+    """The sandbox itself does not work; the text says how."""
+
+
+class Sandbox:
+    """A zygote that runs, and at most one inmate of it at a time."""
+
+    def __init__(self) -> None:
+        """Start the zygote and wait until it has imported torch."""
+        settings = {"seconds": int(LOAD_LIMIT + CALL_LIMIT), "memory": MEMORY, "readable": readable()}
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                cwd="/",
+                env=_environment(),
+                start_new_session=True,
+            )
+        try:
+            self._order({"path": package_folders(), "texts": list(map(_text, TEXTS)), "settings": settings})
+        except BaseException:
+            self.close()
+            raise
+
+    def _order(self, order: dict) -> None:
+        text = json.dumps(order).encode()
+        self._control.settimeout(START_LIMIT)
+        try:
+            self._control.sendall(len(text).to_bytes(8, "big") + text)
+            started = json.loads(self._answer(1024))
+        except (OSError, ValueError) as error:
+            raise SandboxFailed(f"the sandbox did not start: {self._said_last()}") from error
+        self.missing: dict[str, str] = started
+
+    def close(self) -> None:
+        """End the zygote, and with it every inmate."""
+        self._control.close()
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._errors.close()
+
+    @contextlib.contextmanager
+    def inmate(self) -> Iterator[Inmate]:
+        """Fork an inmate; when the block is left it is ended, and everything that it started."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                self._control.settimeout(START_LIMIT)
+                try:
+                    socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+                    (pid,) = struct.unpack("!i", self._answer(4))
+                except OSError as error:
+                    raise SandboxFailed(f"the sandbox has ended: {self._said_last()}") from error
+            inmate = Inmate(ours, pid)
+            try:
+                with contextlib.nullcontext() if LINUX else watched(pid, MEMORY):
+                    yield inmate
+            finally:
+                try:
+                    self._control.sendall(b"e")
+                    (inmate.ended,) = struct.unpack("!i", self._answer(4))
+                except OSError as error:
+                    raise SandboxFailed(f"the sandbox has ended: {self._said_last()}") from error
+
+    def _answer(self, n: int) -> bytes:
+        data = b""
+        while len(data) < n:
+            part = self._control.recv(n - len(data))
+            if not part:
+                raise ConnectionError("the zygote is gone")
+            data += part
+        return data
+
+    def _said_last(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"no message, exit status {self._process.poll()}"
+
+
+def _text(name: str) -> tuple[str, str]:
+    module = import_module(f"course_tools.{name}")
+    return module.__name__, Path(module.__file__).read_text(encoding="utf-8")
+
+
+def _environment() -> dict[str, str]:
+    """Only what Python and torch need: nothing of the grader's environment goes inside."""
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
+    fixed = {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
+    return {**fixed, **one_thread, **kept}

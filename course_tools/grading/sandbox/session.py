@@ -1,0 +1,106 @@
+"""One inmate, seen from the grader: a program is loaded once, then calls are put to it, each in time.
+
+The inmate is never believed: what it says is read by `frames` and `testimony`, and anything but an honest answer is NoAnswer.
+"""
+
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from course_tools.checks import guard
+from course_tools.checks.guard import TimedOut
+from course_tools.checks.outcome import Outcome
+from course_tools.checks.verdict import Questions
+from course_tools.grading.extract.programs import Program
+from course_tools.grading.sandbox import response_validation, wire_protocol
+
+LOAD_LIMIT = 10.0
+"""Seconds for what stands outside of functions."""
+CALL_LIMIT = 2 * guard.TIME_LIMIT
+"""Seconds for all calls of an exercise together: twice what a check in a notebook allows."""
+
+
+class NoAnswer(Exception):
+    """An inmate gave no answer; the text is the sentence for the student."""
+
+
+class Inmate:
+    """One fork of the zygote: a program is loaded once, then calls are put to it."""
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.connection, self.pid = connection, pid
+        self.ended = 0
+
+    def ask(self, request: object, limit: float) -> tuple[object, bytearray]:
+        """Put one request, and wait for the answer, at most `limit` seconds."""
+        deadline = time.monotonic() + limit
+        wire_protocol.send(self.connection, request, [], deadline)
+        return wire_protocol.receive(self.connection, deadline)
+
+    def load(self, program: Program, kit: dict, forbids: list[str], walls: Sequence[str] = ()) -> None:
+        """Run what stands outside of functions; only where the walls that are named hold around this inmate too.
+
+        Raises:
+            NoAnswer: it did not end, or defined no function.
+        """
+        request = asdict(program) | {"kit": kit, "forbids": forbids, "walls": list(walls)}
+        try:
+            answer, _ = self.ask(request, LOAD_LIMIT)
+        except wire_protocol.Late:
+            raise NoAnswer(f"What stands outside of functions was still running after {LOAD_LIMIT:g} seconds.") from None
+        except wire_protocol.Ended:
+            raise NoAnswer("Its code ended the process before it could be asked anything.") from None
+        except wire_protocol.Malformed:
+            raise NoAnswer("Its code spoke for itself before it was asked anything.") from None
+        match answer:
+            case {"fallen": list()}:
+                raise NoAnswer("The sandbox could not be closed around it; ask for it to be graded again.")
+            case {"found": True}:
+                return
+            case {"found": False, "failed": failed}:
+                raise NoAnswer(_undefined(program, failed))
+        raise NoAnswer("Its code spoke for itself before it was asked anything.")
+
+    def observe(self, questions: Questions, source: str) -> tuple[list[Outcome], str]:
+        """Put every call of an exercise, as `watch` does; give what became of them, and why there are no more, or "".
+
+        Raises:
+            NoAnswer: what came back is nothing that an honest answer says.
+        """
+        outcomes: list[Outcome] = []
+        deadline = time.monotonic() + CALL_LIMIT
+        for call, gradients in questions.calls:
+            tensors: list = []
+            try:
+                given = [wire_protocol.Function.of(value) if callable(value) else value for value in call]
+                wire_protocol.send(self.connection, wire_protocol.flat((*given, gradients), tensors), tensors, deadline)
+                header, body = wire_protocol.receive(self.connection, deadline)
+                outcomes.append(response_validation.outcome_of(header, body, call, gradients, source))
+            except wire_protocol.Late:
+                return [*outcomes, Outcome(None, error=TimedOut())], f"It was still running after {CALL_LIMIT:g} seconds."
+            except wire_protocol.Ended:
+                return [*outcomes, Outcome(None, error=SystemExit("the process ended"))], "It ended its process."
+            except wire_protocol.Malformed:
+                raise NoAnswer("What came back is nothing that a function returns.") from None
+            if outcomes[-1].results is None and len(outcomes) <= questions.n_first:
+                break
+        return outcomes, ""
+
+
+def names_of(forbids: Mapping[object, str]) -> list[str]:
+    """Name functions so that the inside can find them."""
+    torch_own = vars(sys.modules["torch"])
+    return [f"torch:{f.__name__}" if torch_own.get(f.__name__) is f else wire_protocol.Function.of(f).name for f in forbids]
+
+
+def _undefined(program: Program, failed: object) -> str:
+    try:
+        error, _ = response_validation.error_of(failed, program.text)
+    except wire_protocol.Malformed:
+        error = None
+    if error is None:
+        return f"Its code ran, but defined no `{program.function}`."
+    words = response_validation.without_values(" ".join(str(error).split())[:200], error)
+    return f"`{program.function}` could not be defined: {type(error).__name__}: {words}"

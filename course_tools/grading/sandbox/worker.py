@@ -1,0 +1,219 @@
+"""What runs inside the sandbox: a zygote that imports torch once, and one fork of it for each answer.
+
+It is started as text, by `python -I -S`, where `course_lib` cannot be imported; the modules it uses come as text too, and none
+of them holds a reference. Whatever is here, a student's code can change once it runs: nothing that is said from here is
+believed, it is only compared.
+"""
+
+import ast
+import contextlib
+import gc
+import json
+import linecache
+import math
+import os
+import socket
+import struct
+import sys
+import tempfile
+import types
+import warnings
+from importlib.machinery import FileFinder
+
+import torch
+
+from course_tools.checks.outcome import Outcome, observe
+from course_tools.grading.sandbox import (
+    escape_attempts,
+    hardening,
+    import_shim,
+    wire_protocol,
+)
+
+FUTURE = __import__("__future__").annotations.compiler_flag
+
+
+def serve(control: socket.socket, settings: dict) -> None:
+    """Fork an inmate for every connection that comes over `control`, until it is closed; one at a time.
+
+    The answer to a connection is the number of the process; one byte more then ends it, and the answer is how it ended.
+    """
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    _warm_up()
+    rules, missing = _prepare(settings)
+    _remember_packages()
+    import_shim.forget()
+    gc.collect()
+    gc.freeze()
+    control.sendall(json.dumps(missing).encode().ljust(1024))
+    zygote = os.getpid()
+    while True:
+        order, handed, _, _ = socket.recv_fds(control, 1, 1)
+        if not order or not handed:
+            os._exit(0)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                control.close()
+                _live(socket.socket(fileno=handed[0]), settings, zygote, rules, missing)
+            finally:
+                os._exit(1)
+        os.close(handed[0])
+        control.sendall(struct.pack("!i", pid))
+        over = control.recv(1)
+        control.sendall(struct.pack("!i", hardening.end(pid)))
+        if not over:
+            os._exit(0)
+
+
+def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
+    """Do once what every inmate inherits; give the rules for files, and why a wall is missing."""
+    rules, missing = None, {}
+    try:
+        hardening.adopt_orphans()
+        rules = hardening.rule_set(settings["readable"])
+    except OSError as error:
+        missing["Landlock"] = str(error)
+    try:
+        hardening.isolate_network()
+        missing["network"] = ""
+    except OSError as error:
+        missing["network"] = str(error)
+    return rules, missing
+
+
+def _warm_up() -> None:
+    """Load what answers need, also what torch imports late; inside, nothing that was not loaded may write a file.
+
+    Nothing is differentiated here: autograd does not survive a fork.
+    """
+    import einops
+    import jaxtyping  # noqa: F401
+    import torch._dynamo
+
+    tempfile.tempdir = tempfile.gettempdir()
+    x = torch.randn(2, 3, 4)
+    einops.rearrange(x @ x.mT, "B T d -> B d T").softmax(-1)
+    einops.einsum(x, x, "b i d, b j d -> b i j")
+    torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def _remember_packages() -> None:
+    """Keep what is known of the folders of packages: inside they cannot be listed, not even when one is installed meanwhile."""
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, FileFinder):
+            finder._fill_cache()
+            finder._fill_cache = lambda: None
+
+
+def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | None, before: dict[str, str]) -> None:
+    """Be one inmate: close the walls, load the program, answer calls until the connection ends."""
+    held = before | hardening.close_all(settings, connection.fileno(), zygote, rules)
+    warnings.simplefilter("ignore")
+    request, _ = wire_protocol.receive(connection, math.inf, largest_header=2**24)
+    if "secrets" in request:
+        wire_protocol.send(
+            connection, {"walls": held, "refused": escape_attempts.tried(request["secrets"], zygote)}, [], math.inf
+        )
+        return
+    if fallen := [name for name in request["walls"] if held.get(name, "missing")]:
+        wire_protocol.send(connection, {"fallen": fallen}, [], math.inf)
+        return
+    answer, forbids = _load(connection, request)
+    with contextlib.suppress(wire_protocol.Ended):
+        while True:
+            header, body = wire_protocol.receive(connection, math.inf, largest_body=2**28)
+            *given, gradients = wire_protocol.full(header, body)
+            call = tuple(
+                import_shim.find(value.name) if isinstance(value, wire_protocol.Function) else value for value in given
+            )
+            wire_protocol.send(connection, *_said(observe(answer, call, gradients, forbids)), math.inf)
+
+
+def _load(connection: socket.socket, request: dict) -> tuple[object, dict]:
+    """Run the parts of a program, and say what became of the function it should define."""
+    import_shim.install(request["kit"])
+    main = types.ModuleType("__main__")
+    shell = import_shim.Anything()
+    vars(main).update(get_ipython=lambda: shell, display=lambda *shown, **options: None)
+    sys.modules["__main__"] = main
+    failed = _run(request["parts"], vars(main))
+    missing = object()
+    answer = vars(main).get(request["function"], missing)
+    found = answer is not missing
+    wire_protocol.send(connection, {"found": found, "failed": None if found else _failure(failed)}, [], math.inf)
+    forbids = {function: "" for name in request["forbids"] if (function := import_shim.find(name)) is not None}
+    return answer, forbids
+
+
+def _run(parts: list[dict], namespace: dict) -> BaseException | None:
+    """Run statements one by one. One that fails is passed over; one that lacks a name is tried again after the others."""
+    waiting, failed = [], None
+    for part in parts:
+        name, source = part["name"], part["source"]
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        body = ast.parse(source, name).body
+        waiting += [(name, body[i]) for i in part["take"]]
+    while waiting:
+        again = []
+        for name, statement in waiting:
+            try:
+                exec(compile(ast.Module([statement], []), name, "exec", FUTURE, dont_inherit=True), namespace)
+            except NameError as error:
+                again.append((name, statement))
+                failed = failed or error
+            except BaseException as error:
+                failed = failed or error
+        if len(again) == len(waiting):
+            break
+        waiting = again
+    return failed
+
+
+def _said(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
+    """Write an outcome as a header and its tensors; one that cannot be written, or is too large, as an error."""
+    try:
+        header, tensors = _written(outcome)
+        text = json.dumps(header)
+        n_bytes, n_items = sum(t.numel() * t.element_size() for t in tensors), text.count(",") + text.count("{")
+        small = (
+            n_bytes <= wire_protocol.LARGEST_BODY
+            and len(text) <= wire_protocol.LARGEST_HEADER
+            and n_items < wire_protocol.MOST_ITEMS
+        )
+        if small and (outcome.results is None or len(outcome.results) < wire_protocol.MOST_ITEMS):
+            return header, tensors
+        return _written(Outcome(None, error=MemoryError("the result is too large")))
+    except Exception as error:
+        return _written(Outcome(None, error=error))
+
+
+def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
+    tensors: list[torch.Tensor] = []
+    header = {
+        "results": wire_protocol.flat(outcome.results, tensors),
+        "gradients": wire_protocol.flat(outcome.gradients, tensors),
+        "changed": list(outcome.changed),
+        "called": sorted(outcome.called),
+        "failure": _failure(outcome.error, outcome.where),
+    }
+    return header, tensors
+
+
+def _failure(error: BaseException | None, where: str = "") -> dict | None:
+    if error is None:
+        return None
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    kind = type(error)
+    clean = text[: wire_protocol.LONGEST_TEXT].encode("utf-8", "replace").decode()
+    return {
+        "module": str(kind.__module__)[:100],
+        "kind": kind.__name__[:100],
+        "text": clean,
+        "where": where[:400],
+        "bare": not error.args,
+    }

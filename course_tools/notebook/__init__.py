@@ -1,0 +1,32 @@
+"""What a notebook shows: checks, measured claims, figures with alt text, interactives."""
+
+from course_tools.notebook import plots
+from course_tools.notebook.boxed import boxed
+from course_tools.notebook.check import check
+from course_tools.notebook.claim import ClaimFailed, claim, ledger
+from course_tools.notebook.device import at_scale, device
+from course_tools.notebook.embeddings import clouds
+from course_tools.notebook.explore import explore
+from course_tools.notebook.memory import peak_memory
+from course_tools.notebook.network_drawing import network
+from course_tools.notebook.progress_bar import progress
+from course_tools.notebook.show import show
+from course_tools.notebook.weight_maps import weight_maps
+
+__all__ = [
+    "ClaimFailed",
+    "at_scale",
+    "boxed",
+    "check",
+    "claim",
+    "clouds",
+    "device",
+    "explore",
+    "ledger",
+    "network",
+    "peak_memory",
+    "plots",
+    "progress",
+    "show",
+    "weight_maps",
+]

@@ -1,0 +1,115 @@
+"""Claims: a sentence of the lecture, the number that carries it, and the threshold that would refute it."""
+
+import html
+import math
+from typing import Any, NamedTuple
+
+from course_tools.notebook.show import publish
+
+Number = int | float
+
+
+class ClaimFailed(AssertionError):
+    """A claim of the lecture did not hold in this run."""
+
+
+class Claim(NamedTuple):
+    """One claim as it was measured. `threshold` is in words, such as "at least 0.9"."""
+
+    id: str
+    text: str
+    value: Any
+    threshold: str
+    holds: bool
+
+
+_made: dict[str, Claim] = {}
+
+
+def claim(
+    id: str,
+    text: str,
+    value: Any,
+    *,
+    at_least: Number | None = None,
+    at_most: Number | None = None,
+    between: tuple[Number, Number] | None = None,
+    equals: Any = None,
+) -> None:
+    """State a claim, show whether the measured value bears it out, and remember it for `ledger`.
+
+    What is shown holds the threshold and never the measured value, which differs from machine to machine; the value stands in
+    the output's metadata under "course_claim", and in the ledger.
+
+    Args:
+        id: the lecture and a letter, such as "04.a". Running a cell again replaces its claim.
+        text: the claim in words.
+        value: what was measured: a number or a tensor of one number; for `equals` also a word, a bool or a list.
+        at_least: holds where value ≥ at_least.
+        at_most: holds where value ≤ at_most.
+        between: (low, high), holds where low ≤ value ≤ high.
+        equals: holds where value == equals, exactly.
+
+    Raises:
+        ClaimFailed: the claim does not hold, or the value is not finite.
+        TypeError: a bound is given, and the value is not one number.
+        ValueError: not exactly one threshold is given, the text is empty, or another claim has this id.
+    """
+    given = {"at_least": at_least, "at_most": at_most, "between": between, "equals": equals}
+    given = {name: threshold for name, threshold in given.items() if threshold is not None}
+    if len(given) != 1:
+        raise ValueError(f"claim {id} needs exactly one of at_least, at_most, between, equals; got {list(given) or 'none'}.")
+    text = text.strip()
+    if not text or not id.strip():
+        raise ValueError("a claim needs an id and a text.")
+    if id in _made and _made[id].text != text:
+        raise ValueError(f"the id {id} already belongs to another claim: {_made[id].text!r}.")
+    (kind, threshold), value = next(iter(given.items())), _plain(value)
+    made = Claim(id, text, value, _in_words(kind, threshold), _holds(kind, value, _plain(threshold)))
+    _made[id] = made
+    line = f"{'✓' if made.holds else '✗'} {id}  {text}  [{made.threshold}]"
+    publish({"text/plain": line}, {"course_claim": made._asdict()})
+    if not made.holds:
+        raise ClaimFailed(f"{line}: measured {_number(value)}")
+
+
+def ledger() -> None:
+    """Show all claims made in this kernel, with their measured values."""
+    head = ("", "id", "claim", "measured", "threshold")
+    rows = [("✓" if c.holds else "✗", c.id, c.text, _number(c.value), c.threshold) for c in _made.values()]
+    widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+    left = ' style="text-align: left"'
+    cells = "".join("<tr>" + "".join(f"<td{left}>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    titles = "".join(f"<th{left}>{title}</th>" for title in head)
+    table = f"<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
+    publish({"text/html": table, "text/plain": "\n".join(lines)})
+
+
+def _holds(kind: str, value: Any, threshold: Any) -> bool:
+    if isinstance(value, Number) and not math.isfinite(value):
+        return False
+    if kind == "equals":
+        return value == threshold
+    if not isinstance(value, Number):
+        raise TypeError(f"{kind} needs one number, got {value!r}.")
+    if kind == "between":
+        return threshold[0] <= value <= threshold[1]
+    return value >= threshold if kind == "at_least" else value <= threshold
+
+
+def _plain(value: Any) -> Any:
+    """Tensors and NumPy numbers as Python's own, tuples as lists: what JSON can hold."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _in_words(kind: str, threshold: Any) -> str:
+    if kind == "between":
+        return f"between {_number(threshold[0])} and {_number(threshold[1])}"
+    return f"{kind.replace('_', ' ')} {_number(threshold)}"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

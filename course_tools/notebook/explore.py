@@ -1,0 +1,66 @@
+"""One interactive: sliders and buttons beside a drawing."""
+
+import inspect
+from collections.abc import Callable
+
+from course_tools.notebook.show import in_notebook
+
+Number = int | float
+Control = bool | tuple[Number, Number] | tuple[Number, Number, Number] | list[str]
+
+
+def explore(draw: Callable[..., None], **controls: Control) -> None:
+    """Redraw whenever a control moves; outside a notebook, draw once from the start values.
+
+    Args:
+        draw: called with one keyword for each control; shows its own figure with `show`. A default in its signature is the
+            control's start value.
+        controls: a tuple (low, high) or (low, high, step) makes a slider, whole numbers if all of it is whole; a bool
+            makes a checkbox; a list of words makes buttons. Underscores in the name become spaces in the description.
+
+    Raises:
+        TypeError: a control is none of these.
+        ValueError: a start value lies outside its control.
+    """
+    start = {name: _start(draw, name, control) for name, control in controls.items()}
+    if not in_notebook():
+        draw(**start)
+        return
+    from ipywidgets import interact
+
+    interact(draw, **{name: _widget(name, control, start[name]) for name, control in controls.items()})
+
+
+def _start(draw: Callable[..., None], name: str, control: Control) -> object:
+    """The default in the signature of `draw`, else the control's own first value."""
+    default = inspect.signature(draw).parameters[name].default
+    given = default is not inspect.Parameter.empty
+    if isinstance(control, bool):
+        return default if given else control
+    if isinstance(control, tuple) and len(control) in (2, 3) and not any(isinstance(end, str) for end in control):
+        value = default if given else control[0]
+        if not control[0] <= value <= control[1]:
+            raise ValueError(f"{name} starts at {value}, outside {control[0]} … {control[1]}.")
+        return value
+    if isinstance(control, list) and control and all(isinstance(option, str) for option in control):
+        value = default if given else control[0]
+        if value not in control:
+            raise ValueError(f"{name} starts at {value!r}, which is not one of {control}.")
+        return value
+    raise TypeError(f"{name}: give (low, high) or (low, high, step), a bool, or a list of words; got {control!r}.")
+
+
+def _widget(name: str, control: Control, value: object) -> object:
+    import ipywidgets
+
+    description = name.replace("_", " ")
+    if isinstance(control, bool):
+        return ipywidgets.Checkbox(value=value, description=description)
+    if isinstance(control, list):
+        return ipywidgets.ToggleButtons(options=control, value=value, description=description)
+    low, high, *step = control
+    whole = all(isinstance(number, int) for number in (*control, value))
+    slider = ipywidgets.IntSlider if whole else ipywidgets.FloatSlider
+    wide = {"style": {"description_width": "initial"}, "layout": {"width": "28em"}}
+    step = step or [1 if whole else (high - low) / 50]
+    return slider(value=value, min=low, max=high, step=step[0], description=description, **wide)

@@ -1,0 +1,231 @@
+"""Figures of the course: arrays in, Figure out. Nothing here displays, and nothing keeps state.
+
+Weights are drawn in viridis from 0 to 1, scores (logits) in a diverging map centred at 0, curves in seaborn's colour-blind
+palette with a marker for each line.
+"""
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course_tools.notebook.legible import Numbers, in_the_font, printable, to_array
+
+Labels = Sequence[str] | None
+Place = tuple[int | float, int | float]
+
+MARKERS = "osD^vPX*"
+
+
+def attention_map(
+    weights: Numbers, queries: Labels = None, keys: Labels = None, title: str = "", x: str = "key", y: str = "query"
+) -> Figure:
+    """Draw weights (T_q, T_k), each in 0…1: a row for each query, a column for each key, labelled by their tokens."""
+    return attention_maps({title: weights}, queries, keys, x, y)
+
+
+def attention_maps(
+    weights: Mapping[str, Numbers], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+) -> Figure:
+    """Draw one map of weights (T_q, T_k) beside the other, such as the heads of a layer, under their titles."""
+    return _maps(weights, queries, keys, x, y, "attention weight", "viridis", (0.0, 1.0))
+
+
+def score_maps(
+    scores: Mapping[str, Numbers], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+) -> Figure:
+    """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the map is 0."""
+    far = max(float(np.abs(to_array(s)).max()) for s in scores.values()) or 1.0
+    return _maps(scores, queries, keys, x, y, "score", "RdBu_r", (-far, far))
+
+
+def _maps(
+    arrays: Mapping[str, Numbers],
+    queries: Labels,
+    keys: Labels,
+    x: str,
+    y: str,
+    unit: str,
+    colours: str,
+    ends: tuple[float, float],
+) -> Figure:
+    n = len(arrays)
+    rows = 1 if n <= 3 else 2
+    columns = -(-n // rows)
+    figure = Figure(figsize=(4.6 if n == 1 else 6.0, 4.0 if n == 1 or rows == 2 else 2.9), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for unused in axes[n:]:
+        unused.remove()
+    for number, (ax, (title, array)) in enumerate(zip(axes, arrays.items(), strict=False)):
+        image = ax.imshow(to_array(array), cmap=colours, vmin=ends[0], vmax=ends[1], aspect="auto", interpolation="nearest")
+        ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
+        _tokens(ax, "x", keys, to_array(array).shape[1], room=36 // columns)
+        _tokens(ax, "y", queries, to_array(array).shape[0], room=24 // rows)
+        if number + columns >= n:
+            ax.set_xlabel(x)
+        if number % columns == 0:
+            ax.set_ylabel(y)
+    figure.colorbar(image, ax=list(axes[:n]), label=unit, shrink=0.9)
+    return figure
+
+
+def _tokens(ax: Axes, axis: str, labels: Labels, length: int, room: int) -> None:
+    """Label an axis by tokens, in smaller letters where more than `room` of them must fit at full size."""
+    if labels is None:
+        return
+    if len(labels) != length:
+        raise ValueError(f"{len(labels)} labels for {length} places on the {axis} axis.")
+    texts = [printable(label) for label in labels]
+    turned = axis == "x" and max(map(len, texts), default=0) > 2
+    size = 9 if length <= room else max(5, 9 * room / length)
+    style = {"fontsize": size, "parse_math": False, "rotation": 90 if turned else 0}
+    (ax.set_xticks if axis == "x" else ax.set_yticks)(range(length), texts, **style)
+
+
+def curves(
+    lines: Mapping[str, tuple[Numbers, Numbers]],
+    x: str,
+    y: str,
+    title: str = "",
+    log: str = "",
+    across: Mapping[str, int | float] | None = None,
+) -> Figure:
+    """Draw y against x for each name, with a marker and a colour of its own.
+
+    Args:
+        lines: name -> (x values, y values).
+        x: label of the axis, with its unit.
+        y: label of the axis, with its unit.
+        title: above the figure.
+        log: "x", "y" or "xy": which axes are logarithmic.
+        across: name -> height of a dashed line across, such as chance or a baseline.
+    """
+    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+    ax = figure.subplots()
+    palette = sns.color_palette("colorblind", max(len(lines), 1))
+    for colour, marker, (name, (xs, ys)) in zip(palette, MARKERS * len(lines), lines.items(), strict=False):
+        every = max(1, len(to_array(xs)) // 12)
+        ax.plot(
+            to_array(xs), to_array(ys), color=colour, marker=marker, markevery=every, markersize=5, linewidth=1.6, label=name
+        )
+    for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
+        ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
+    _finish(ax, x, y, title)
+    if "x" in log:
+        ax.set_xscale("log")
+        _ticks_at(ax, sorted({float(place) for xs, _ in lines.values() for place in to_array(xs)}))
+    if "y" in log:
+        ax.set_yscale("log")
+    ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
+    return figure
+
+
+def _ticks_at(ax: Axes, places: list[float]) -> None:
+    """Name the places measured on a logarithmic axis; round numbers where they are too near, powers of ten where many."""
+    if len(places) > 10:
+        return
+    gaps = np.diff(np.log(places))
+    if (gaps < 0.07 * gaps.sum()).any():
+        powers = 10.0 ** np.arange(np.floor(np.log10(places[0])), np.log10(places[-1]))
+        between = np.outer(powers, (1, 2, 5) if places[-1] < 100 * places[0] else (1,)).flatten()
+        places = [place for place in between.tolist() if places[0] <= place <= places[-1]]
+    ax.set_xticks(places, [f"{place:g}" for place in places])
+    ax.set_xticks([], minor=True)
+
+
+def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mapping[str, int | float] | None = None) -> Figure:
+    """Draw every measurement of each group as a point, one column a group: what a table of means would hide."""
+    figure = Figure(figsize=(6.0, 3.4), layout="constrained")
+    ax = figure.subplots()
+    palette = sns.color_palette("colorblind", max(len(groups), 1))
+    for place, (colour, marker, (_, values)) in enumerate(zip(palette, MARKERS * len(groups), groups.items(), strict=False)):
+        heights = np.atleast_1d(to_array(values))
+        spread = np.linspace(-0.12, 0.12, len(heights)) if len(heights) > 1 else [0.0]
+        ax.plot(place + np.asarray(spread), heights, linestyle="", color=colour, marker=marker, markersize=7, alpha=0.85)
+    for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
+        ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
+    _finish(ax, "", y, title)
+    names = ["\n".join(wrap(in_the_font(name), 66 // max(len(groups), 1))) for name in groups]
+    ax.set_xticks(range(len(groups)), names, fontsize=9, parse_math=False)
+    ax.set_xlim(-0.5, len(groups) - 0.5)
+    if across:
+        ax.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def _finish(ax: Axes, x: str, y: str, title: str) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
+    ax.grid(alpha=0.25)
+    sns.despine(ax=ax)
+
+
+def pictures(
+    images: Mapping[str, Numbers],
+    marks: Mapping[str, Place] | None = None,
+    arrows: Mapping[str, Numbers] | None = None,
+    strongest: int = 8,
+    label: str = "attention weight",
+    most: float | None = None,
+) -> Figure:
+    """Draw pictures beside each other: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
+
+    Args:
+        images: title -> picture.
+        marks: title -> (row, column) of a place to mark in that picture by a ring, such as the pixel that asks.
+        arrows: title -> weights (H, W) with which the marked place looks at the others: an arrow to each of the strongest, the
+            wider the more weight.
+        strongest: how many arrows.
+        label: what the maps show.
+        most: where the colours of all maps end, so that maps can be compared; None = each ends at its own maximum.
+    """
+    figure = Figure(figsize=(6.0, 2.6 if len(images) <= 3 else 4.0), layout="constrained")
+    rows = 1 if len(images) <= 3 else 2
+    axes = figure.subplots(rows, -(-len(images) // rows), squeeze=False).flatten()
+    for unused in axes[len(images) :]:
+        unused.remove()
+    for ax, (title, image) in zip(axes, images.items(), strict=False):
+        array = to_array(image)
+        drawn = ax.imshow(array, cmap="viridis", vmin=0.0, vmax=None if array.ndim == 3 else most or array.max() or 1.0)
+        if array.ndim == 2:
+            figure.colorbar(drawn, ax=ax, label=label, shrink=0.7)
+        if marks and title in marks:
+            _arrows(ax, marks[title], to_array(arrows[title]) if arrows and title in arrows else np.zeros((0, 0)), strongest)
+        ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
+        ax.set_xticks([])
+        ax.set_yticks([])
+    return figure
+
+
+def _arrows(ax: Axes, place: Place, weights: np.ndarray, strongest: int) -> None:
+    """Ring a place (row, column), and point from it to the strongest of the weights (H, W)."""
+    for index in weights.argsort(axis=None)[::-1][:strongest]:
+        row, column = np.unravel_index(index, weights.shape)
+        width = 0.4 + 1.8 * weights[row, column] / weights.max()
+        for colour, wider in (("black", 1.8), ("yellow", 0.4)):
+            style = {
+                "arrowstyle": "->",
+                "mutation_scale": 7,
+                "color": colour,
+                "linewidth": width + wider,
+                "shrinkA": 6,
+                "shrinkB": 0,
+            }
+            ax.annotate("", xy=(column, row), xytext=place[::-1], arrowprops=style)
+    ax.plot(place[1], place[0], "o", markersize=11, markerfacecolor="none", markeredgecolor="white", markeredgewidth=3)
+    ax.plot(place[1], place[0], "o", markersize=11, markerfacecolor="none", markeredgecolor="black", markeredgewidth=1.2)
+
+
+def describe(weights: Numbers, queries: Labels = None, keys: Labels = None, at_most: int = 6) -> str:
+    """Say in one sentence where each query of weights (T_q, T_k) looks most; the alt text of an attention map."""
+    table = to_array(weights)
+    queries = queries or [f"query {i}" for i in range(table.shape[0])]
+    keys = keys or [f"key {j}" for j in range(table.shape[1])]
+    best = table.argmax(axis=1)
+    parts = [f"{queries[i]} at {keys[j]} ({table[i, j]:.2f})" for i, j in list(enumerate(best))[:at_most]]
+    rest = "" if len(best) <= at_most else f", and {len(best) - at_most} more rows"
+    return f"Attention map of {table.shape[0]} queries by {table.shape[1]} keys. Most looked at: {', '.join(parts)}{rest}."

@@ -1,0 +1,152 @@
+"""`course build`: authoring → lectures and solutions, the companion and the README's table of claims.
+
+Building twice changes nothing. A solution is executed only where its code differs from the committed one; else its outputs
+stay.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_tools.publishing import measured
+from course_tools.publishing.claims_table import readme_with
+from course_tools.publishing.companion import companion
+from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
+from course_tools.publishing.lecture_cells import draft, student_version
+from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
+from course_tools.publishing.project import Lecture, PublishingFailed, lectures
+
+
+@dataclass(frozen=True)
+class Built:
+    """A lecture as it should be on disk. `complete` is False where the code changed, so that the solution must be executed."""
+
+    lecture: Lecture
+    solution: NotebookNode
+    complete: bool
+
+    @property
+    def files(self) -> dict[Path, str]:
+        """The text of both notebooks; without outputs in the solution where it is not complete."""
+        return {self.lecture.unsolved: text(student_version(self.solution)), self.lecture.solution: text(self.solution)}
+
+
+def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeout: float = CELL_TIMEOUT) -> list[str]:
+    """Write what is stale.
+
+    Args:
+        root: the folder of the course.
+        numbers: the lectures, such as "04"; none = all. Companion and README are always looked after.
+        force: execute the solutions even where their code did not change.
+        timeout: seconds that one cell may take.
+
+    Returns:
+        the names of the files written.
+
+    Raises:
+        UnknownLecture: there is no lecture of a number.
+        PublishingFailed: a source is wrong, or a cell of a solution raised; nothing of that lecture is written.
+    """
+    chosen = lectures(root, numbers)
+    record = measured.load(root)
+    todo = [lecture for lecture in chosen if force or not rebuild(lecture, record).complete]
+    # Every authoring source is read before the first kernel starts: a mistake in the last shows at once.
+    drafts = {lecture.number: rebuild(lecture, record).solution for lecture in chosen}
+    executed = execute({lecture.number: (drafts[lecture.number], _folder(lecture)) for lecture in todo}, root, timeout=timeout)
+    failed = [f"{lecture.source_name}: {line}" for lecture in todo for line in executed[lecture.number].failures]
+    written = []
+    for lecture in chosen:
+        if lecture.number in executed:
+            if executed[lecture.number].failures:
+                continue
+            written += _take_over(lecture, executed[lecture.number], root)
+        written += _write(rebuild(lecture, measured.load(root)).files)
+    if not failed:
+        written += _write(_documents(root))
+    if failed:
+        raise PublishingFailed("\n".join(failed))
+    return sorted({_name(path, root) for path in written})
+
+
+def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
+    """Say what on disk differs from what the sources give, each with the command that mends it; empty where nothing does."""
+    complaints = []
+    record = measured.load(root)
+    for lecture in lectures(root, numbers):
+        built, mend = rebuild(lecture, record), f"python course.py build {lecture.number}"
+        for path, expected in built.files.items():
+            if not path.exists():
+                complaints.append(f"{lecture.name(path)} does not exist: run `{mend}`")
+            elif path == lecture.solution and not built.complete:
+                complaints.append(
+                    f"{lecture.name(path)} was executed with other code than {lecture.source_name} gives: run `{mend}`"
+                )
+            elif _read(path) != expected:
+                complaints.append(
+                    f"{lecture.name(path)} differs from its source {lecture.source_name}: edit that, then run `{mend}`"
+                )
+    stems = {lecture.stem for lecture in lectures(root)}
+    orphans = [
+        path for folder in ("lectures", "solutions") for path in (root / folder).glob("*.ipynb") if path.stem not in stems
+    ]
+    outdated = [path for path, expected in _documents(root).items() if not path.exists() or _read(path) != expected]
+    complaints += [f"{_name(path, root)} has no source authoring/{path.stem}.py: delete it" for path in sorted(orphans)]
+    return complaints + [f"{_name(path, root)} is stale: run `python course.py build`" for path in outdated]
+
+
+def rebuild(lecture: Lecture, record: dict[str, measured.Cost]) -> Built:
+    """Make a lecture in memory: its draft, with the outputs of the committed solution where the code is the same."""
+    fresh = draft(lecture, measured.sentence(record.get(lecture.number)))
+    if not lecture.solution.exists():
+        return Built(lecture, fresh, complete=False)
+    same_code = take_outputs(fresh, nbformat.read(lecture.solution, as_version=4))
+    return Built(lecture, fresh, complete=same_code and not failures(fresh))
+
+
+def text(notebook: NotebookNode) -> str:
+    """Give a notebook as it is written: the same text for the same content, on every system."""
+    return nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
+
+
+def _folder(lecture: Lecture) -> Path:
+    lecture.solution.parent.mkdir(exist_ok=True)
+    return lecture.solution.parent
+
+
+def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]:
+    """Write an executed solution and its cost; the notebooks are rebuilt from there."""
+    fit_to_commit(execution.notebook, root)
+    record = measured.load(root)
+    cost = measured.refreshed(record.get(lecture.number), execution.seconds, execution.peak_mb)
+    measured.save(root, record | {lecture.number: cost})
+    return _write({lecture.solution: text(execution.notebook)})
+
+
+def _documents(root: Path) -> dict[Path, str]:
+    """The generated documents: the companion, and the README with its table of claims."""
+    claims_of = {
+        lecture.number: (lecture.title, lecture.name(lecture.unsolved), claims(nbformat.read(lecture.solution, as_version=4)))
+        for lecture in lectures(root)
+        if lecture.solution.exists()
+    }
+    return {root / "docs" / "companion.md": companion(root), root / "README.md": readme_with(claims_of, root)}
+
+
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+
+
+def _write(files: dict[Path, str]) -> list[Path]:
+    """Write the files whose text differs; give those written."""
+    changed = [path for path, new in files.items() if not path.exists() or path.read_bytes() != new.encode()]
+    for path in changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files[path].encode())
+    return changed

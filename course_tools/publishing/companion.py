@@ -1,0 +1,140 @@
+"""docs/companion.md: section of a deck → section of a lecture → symbol of the library.
+
+The rows come from the cell tagged `companion` in each lecture, a table `| Deck | Section of the deck | Here | Library |`; the
+list of all sections is docs/decks.toml.
+"""
+
+import difflib
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import jupytext
+
+from course_tools.publishing.claims_table import cell
+from course_tools.publishing.outputs import tags
+from course_tools.publishing.project import Lecture, PublishingFailed, lectures
+
+_HEAD = ("| Section of the deck | Lecture | Library |", "| --- | --- | --- |")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a companion table: a deck's section, the lecture's section that follows it, and the library's symbols."""
+
+    lecture: Lecture
+    deck: str
+    section: str
+    here: str
+    symbols: tuple[str, ...]
+
+
+def rows(lecture: Lecture) -> list[Row]:
+    """Read the companion table of a lecture.
+
+    Raises:
+        PublishingFailed: a row has not four cells, or names a section of the lecture that it does not have.
+    """
+    cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
+    prose = [line for c in cells if c.cell_type == "markdown" for line in c.source.splitlines()]
+    headings = {line.lstrip("# ").strip() for line in prose if line.startswith("##")}
+    found = []
+    for line in (line for c in cells if "companion" in tags(c) for line in c.source.splitlines()):
+        parts = [part.strip().replace("\\|", "|") for part in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not parts or parts[0] in ("Deck", "") or set(parts[0]) <= set(":- "):
+            continue
+        if len(parts) != 4:
+            raise PublishingFailed(f"{lecture.source_name}: a companion row has four cells, this one {len(parts)}: {line}")
+        deck, section, here, library = parts
+        if here not in headings:
+            raise PublishingFailed(f"{lecture.source_name}: the companion names a section {here!r}; {_near(here, headings)}")
+        found.append(Row(lecture, deck, section, here, tuple(re.findall(r"`(course_lib[\w.]*)`", library))))
+    return found
+
+
+def companion(root: Path) -> str:
+    """Give the text of docs/companion.md.
+
+    Raises:
+        PublishingFailed: a lecture names a deck or a section that docs/decks.toml does not list.
+    """
+    decks, placed = _decks(root), _placed(root)
+    lines = [
+        "# Companion to the decks",
+        "",
+        "Where each section of the five decks is treated: the lecture and its section, and the code in the library.",
+        "`course build` writes this file from the companion tables of the lectures and from docs/decks.toml.",
+    ]
+    for deck in decks:
+        lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]
+        for section in deck["sections"]:
+            lines += _lines(section, placed.get((deck["key"], section["title"]), []))
+    return "\n".join(lines) + "\n"
+
+
+def unplaced(root: Path) -> list[str]:
+    """Name the sections whose lecture exists, and that no lecture's companion table places."""
+    placed, here = _placed(root), {lecture.number for lecture in lectures(root)}
+    return [
+        f"{deck['key']}: {section['title']} (lecture {section['lecture']})"
+        for deck in _decks(root)
+        for section in deck["sections"]
+        if section.get("lecture") in here and (deck["key"], section["title"]) not in placed
+    ]
+
+
+def resolve(symbol: str) -> object:
+    """Find what a dotted name such as `course_lib.attention.attend` stands for.
+
+    Raises:
+        LookupError: there is no such module, function or class.
+    """
+    names = symbol.split(".")
+    for n in range(len(names), 0, -1):
+        try:
+            found: object = import_module(".".join(names[:n]))
+        except ModuleNotFoundError:
+            continue
+        for name in names[n:]:
+            if not hasattr(found, name):
+                raise LookupError(f"{symbol}: {'.'.join(names[:n])} has no {name}")
+            found = getattr(found, name)
+        return found
+    raise LookupError(f"{symbol}: there is no such module")
+
+
+def _decks(root: Path) -> list[dict]:
+    return tomllib.loads((root / "docs" / "decks.toml").read_text(encoding="utf-8"))["deck"]
+
+
+def _placed(root: Path) -> dict[tuple[str, str], list[Row]]:
+    known = {(deck["key"], section["title"]) for deck in _decks(root) for section in deck["sections"]}
+    placed: dict[tuple[str, str], list[Row]] = {}
+    for lecture in lectures(root):
+        for row in rows(lecture):
+            if (row.deck, row.section) not in known:
+                near = _near(row.section, {title for key, title in known if key == row.deck})
+                wrong = f"docs/decks.toml lists no section {row.section!r} of deck {row.deck}"
+                raise PublishingFailed(f"{lecture.source_name}: {wrong}; {near}")
+            placed.setdefault((row.deck, row.section), []).append(row)
+    return placed
+
+
+def _lines(section: dict, placed: list[Row]) -> list[str]:
+    title = cell(section["title"])
+    if not placed:
+        state = section.get("note") or f"*still to come: lecture {section['lecture']}*"
+        return [f"| {title} | {cell(state)} | |"]
+    lines = []
+    for i, row in enumerate(placed):
+        address = f"../{row.lecture.name(row.lecture.unsolved)}"
+        symbols = ", ".join(f"`{symbol}`" for symbol in row.symbols)
+        lines.append(f"| {title if i == 0 else ''} | [{row.lecture.number} · {cell(row.here)}]({address}) | {symbols} |")
+    return lines
+
+
+def _near(name: str, names: set[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(names), n=3, cutoff=0.3)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {', '.join(sorted(names)) or 'none'}."

@@ -1,0 +1,183 @@
+"""Executes notebooks headless: one kernel for each, several at a time, with run time and peak memory."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import Popen
+from typing import IO
+
+import psutil
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+from course_tools.publishing.outputs import code_cells, failures, first_line
+
+CELL_TIMEOUT = 600.0
+"""Seconds that one cell may take."""
+
+
+@dataclass
+class Execution:
+    """An executed notebook. `failures` says, in one line each, what went wrong; it is empty where nothing did."""
+
+    notebook: NotebookNode
+    seconds: float = 0.0
+    peak_mb: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+
+def execute(
+    notebooks: Mapping[str, tuple[NotebookNode, Path]], root: Path, *, workers: int | None = None, timeout: float = CELL_TIMEOUT
+) -> dict[str, Execution]:
+    """Execute notebooks in place, each in a kernel of its own, and show one progress bar.
+
+    A failing cell stops nothing: the cells after it run. A kernel that dies, or a cell that runs into the time limit, ends its
+    notebook.
+
+    Args:
+        notebooks: by name, each with the folder it runs in.
+        root: the folder of the course; the kernels import `course_lib` from there.
+        workers: how many kernels run at a time; by default as many as there are cores.
+        timeout: seconds that one cell may take.
+
+    Returns:
+        by name, what came of each.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = max(1, min(workers or cores, len(notebooks)))
+    environment = kernel_environment(root)
+    managers: list[AsyncKernelManager] = []
+    n_cells = sum(len(code_cells(notebook)) for notebook, _ in notebooks.values())
+    with (
+        tqdm(total=n_cells, unit="cell", desc="executing", disable=None, leave=False) as bar,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        running = {
+            name: pool.submit(_execute_one, notebook, folder, environment, timeout, lambda **_: bar.update(), managers)
+            for name, (notebook, folder) in notebooks.items()
+        }
+        try:
+            return {name: future.result() for name, future in running.items()}
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for manager in managers:
+                _kill(manager)
+            raise
+
+
+def kernel_environment(root: Path) -> dict[str, str]:
+    """The environment of a kernel that nobody watches: this course first on the path, one thread, no progress bars.
+
+    One thread, alone or beside others: at the size of the lectures a second gains nothing, and on a busy machine it stalls.
+    """
+    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return os.environ | pinned | {"PYTHONPATH": path, "CI": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+
+
+def _execute_one(
+    notebook: NotebookNode,
+    folder: Path,
+    environment: dict[str, str],
+    timeout: float,
+    on_cell: Callable[..., object],
+    managers: list[AsyncKernelManager],
+) -> Execution:
+    # No kernel folder but the interpreter's own: "python3" is the Python that runs this, whatever is registered for the user.
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    managers.append(manager)
+    done, where = Execution(notebook), ["before its first cell"]
+    client = NotebookClient(
+        notebook,
+        km=manager,
+        timeout=timeout,
+        startup_timeout=120,
+        allow_errors=True,
+        record_timing=False,
+        coalesce_streams=True,
+        shutdown_kernel="immediate",
+        resources={"metadata": {"path": str(folder)}},
+        store_widget_state=False,
+        on_cell_execute=lambda cell, cell_index: where.append(f"cell {cell_index + 1} ({first_line(cell.source)})"),
+        on_cell_executed=on_cell,
+    )
+    for cell in code_cells(notebook):
+        cell.outputs, cell.execution_count = [], None
+    # nbclient's stand-in for an output widget sends on the socket it waits on, and may sleep through the reply until the time
+    # limit. Without it, what a widget would catch, errors too, comes to the cell.
+    client.widget_registry = {}
+    started = time.perf_counter()
+    with tempfile.TemporaryFile() as log:
+        try:
+            # On Windows the default loop lacks what zmq needs; elsewhere this one is the default.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(_watched(client, manager, done, env=environment, stderr=log))
+        except DeadKernelError as error:
+            done.failures.append(f"{where[-1]}: the kernel died{error}{_last_words(log)}")
+        except CellTimeoutError:
+            done.failures.append(f"{where[-1]}: still running after {timeout:g} s")
+        except Exception as error:
+            done.failures.append(f"{where[-1]}: {type(error).__name__}: {first_line(str(error))}{_last_words(log)}")
+    done.seconds = time.perf_counter() - started
+    done.failures = failures(notebook) + done.failures
+    return done
+
+
+async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Execution, **how: object) -> None:
+    kernel: list[Popen] = []
+    sampling = asyncio.create_task(_sample_memory(manager, done, kernel))
+    try:
+        await client.async_execute(cleanup_kc=True, **how)
+    except DeadKernelError as error:
+        raise DeadKernelError(_end_of(kernel[0]) if kernel else "") from error
+    finally:
+        sampling.cancel()
+
+
+async def _sample_memory(manager: AsyncKernelManager, done: Execution, kernel: list[Popen]) -> None:
+    """Ten times a second: what the kernel and its children hold in memory; the largest sum is the peak."""
+    while True:
+        process = getattr(manager.provisioner, "process", None)
+        if process is not None:
+            kernel[:] = [process]
+            with contextlib.suppress(psutil.Error):
+                observed = psutil.Process(process.pid)
+                held = sum(part.memory_info().rss for part in (observed, *observed.children(recursive=True)))
+                done.peak_mb = max(done.peak_mb, held / 2**20)
+        await asyncio.sleep(0.1)
+
+
+def _end_of(kernel: Popen) -> str:
+    """Say how a process ended: what it returned, or the signal that ended it."""
+    status = kernel.poll()
+    if status is None:
+        return ""
+    if status >= 0:
+        return f" with exit status {status}"
+    name = signal.Signals(-status).name
+    return f" by {name}{', as where memory runs out' if name == 'SIGKILL' else ''}"
+
+
+def _last_words(log: IO[bytes]) -> str:
+    """Quote the last line that a kernel wrote before it died, if it is no mere warning of the kernel itself."""
+    log.seek(0)
+    lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    said = [line for line in lines if line and "[IPKernelApp]" not in line]
+    return f" ({first_line(said[-1])})" if said else ""
+
+
+def _kill(manager: AsyncKernelManager) -> None:
+    process = getattr(manager.provisioner, "process", None)
+    if process is not None:
+        process.kill()

@@ -1,0 +1,67 @@
+"""Opens JupyterLab at the first lecture: `course lab`."""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+from course_tools.publishing.project import PublishingFailed, project_root
+
+
+def lab(no_browser: bool, port: int | None) -> int:
+    """Start JupyterLab on the course and stay until it ends.
+
+    Without a port, Jupyter takes the first free one from 8888. A port that was asked for is that port or none.
+
+    Args:
+        no_browser: print the address and open nothing.
+        port: where to listen on this computer, 1 to 65535.
+
+    Returns:
+        The exit status: 0.
+
+    Raises:
+        NotACourse: the folder of the course is not to be found.
+        PublishingFailed: the port is taken, or not one that may be used.
+    """
+    root = project_root()
+    if port is not None:
+        _refuse_if_taken(port)
+    from jupyterlab.labapp import LabApp  # takes a second, and only this command needs it
+
+    LabApp.launch_instance(argv=_options(root, no_browser, port))
+    return 0
+
+
+def _options(root: Path, no_browser: bool, port: int | None) -> list[str]:
+    """Jupyter's command line: the whole course as its folder, lecture 01 in front, no news and no updates from the network."""
+    first = next(iter(sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))), None)
+    options = [
+        f"--ServerApp.root_dir={root}",
+        f"--LabApp.default_url=/lab/tree/lectures{'' if first is None else '/' + first.name}",
+        "--ServerApp.allow_root=True",  # containers; the server listens on this computer alone and asks for a token
+        "--LabApp.news_url=None",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]
+    if no_browser:
+        options.append("--no-browser")
+    if port is not None:
+        options += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
+    return options
+
+
+def _refuse_if_taken(port: int) -> None:
+    """Try the port the way Jupyter will, and say what to do where that fails."""
+    if not 1 <= port <= 65535:
+        raise PublishingFailed(f"there is no port {port}: ports go from 1 to 65535.")
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        if os.name == "posix":  # a port that was closed a moment ago counts as free there
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno == errno.EACCES:
+                reason = f"port {port} may not be used by you: take one from 1024 upwards"
+            else:
+                reason = f"port {port} is taken by another program: choose another with --port"
+            raise PublishingFailed(f"{reason}, or leave --port out and Jupyter finds a free one.") from error

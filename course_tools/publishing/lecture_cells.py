@@ -1,0 +1,166 @@
+"""The cells of a solved lecture, made from the authoring source: exercises, bug hunts, checks and hints.
+
+An exercise cell names a function of the library in one import; its text is taken from there. The student's notebook follows
+from the solved one, so there is one draft only.
+"""
+
+import ast
+import hashlib
+from collections import Counter
+
+import jupytext
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from course_tools.bank import UnknownExercise, exercise
+from course_tools.checks import Exercise
+from course_tools.publishing import nbgrader_cells as nbgrader
+from course_tools.publishing.project import Lecture, PublishingFailed
+from course_tools.publishing.source import FunctionSource, Import
+
+NOTEBOOK_METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"},
+}
+_JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")
+
+
+def draft(lecture: Lecture, measured: str) -> NotebookNode:
+    """Make the solved notebook of a lecture, not yet executed.
+
+    Args:
+        lecture: whose authoring source is read.
+        measured: the sentence on run time and memory that stands for `{measured}` in the header cell.
+
+    Raises:
+        PublishingFailed: an exercise, bug hunt or check cell is not what it should be; the text names file and line.
+    """
+    text = lecture.authoring.read_text(encoding="utf-8")
+    lines = [i for i, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
+    cells: list[NotebookNode] = []
+    drafting = _Drafting()
+    for i, authored in enumerate(jupytext.reads(text, fmt="py:percent").cells):
+        try:
+            cells += drafting.cells(authored, measured)
+        except (ValueError, ImportError, UnknownExercise) as error:
+            line = f":{lines[i]}" if i < len(lines) else ""
+            raise PublishingFailed(f"{lecture.source_name}{line}: {error}") from error
+    if drafting.unchecked:
+        raise PublishingFailed(f"{lecture.source_name}: exercise {drafting.unchecked[0]} has no check cell after it")
+    _identify(lecture.stem, cells)
+    return new_notebook(cells=cells, metadata=NOTEBOOK_METADATA, nbformat_minor=5)
+
+
+def student_version(solved: NotebookNode) -> NotebookNode:
+    """Make the student's notebook of a solved one, executed or not."""
+    cells = [nbgrader.for_student(cell) for cell in solved.cells]
+    return new_notebook(cells=cells, metadata=NOTEBOOK_METADATA, nbformat_minor=5)
+
+
+def check_call(source: str) -> tuple[str, str] | None:
+    """Read the exercise id and the function's name from a cell with `name = check("04.1", name)`; None in any other cell."""
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:
+        return None
+    for statement in statements:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=target)],
+                value=ast.Call(func=ast.Name(id="check"), args=[ast.Constant(value=str(id)), ast.Name(id=name)]),
+            ) if target == name:
+                return id, name
+    return None
+
+
+class _Drafting:
+    """What must be remembered from cell to cell: the exercise that waits for its check, what was graded and hinted already."""
+
+    def __init__(self) -> None:
+        self.unchecked: tuple[str, str] | None = None
+        self.seen: set[str] = set()
+
+    def cells(self, authored: NotebookNode, measured: str) -> list[NotebookNode]:
+        metadata = {key: value for key, value in authored.metadata.items() if key not in _JUPYTEXT_KEYS}
+        cell, source = self._cell(authored.cell_type, authored.source, metadata, measured)
+        cell["origin"] = source
+        added = [cell]
+        if authored.cell_type == "code" and (call := check_call(authored.source)):
+            added += self._checked(cell, *call)
+        return added
+
+    def _cell(self, kind: str, source: str, metadata: dict, measured: str) -> tuple[NotebookNode, str]:
+        if kind == "markdown":
+            filled = source.replace("{measured}", measured) if "header" in metadata.get("tags", ()) else source
+            return new_markdown_cell(filled, metadata=metadata), source
+        if kind != "code":
+            raise ValueError(f"a {kind} cell: a lecture has code and markdown cells only")
+        if "exercise" not in metadata:
+            return new_code_cell(source, metadata=metadata), source
+        if self.unchecked:
+            raise ValueError(f"exercise {self.unchecked[0]} has no check cell before this one")
+        asked = exercise(metadata["exercise"])
+        named = Import.parse(source)
+        if named is None:
+            raise ValueError(f"the cell of exercise {asked.id} must be one import, `from module import function [as name]`")
+        if "bug" in metadata:
+            return new_code_cell(_bug(asked, named, metadata["bug"]), metadata=metadata), source
+        if named.load() is not asked.reference:
+            raise ValueError(f"{named.module}.{named.function} is not the reference of exercise {asked.id}")
+        self.unchecked = (asked.id, named.name)
+        marks = nbgrader.answer(_grade_id("exercise", asked, named))
+        return new_code_cell(_solved(asked, named, metadata), metadata=metadata | {"nbgrader": marks}), source
+
+    def _checked(self, cell: NotebookNode, id: str, name: str) -> list[NotebookNode]:
+        """Mark the check of an exercise, once with its points, and give the cell with its hints."""
+        asked = exercise(id)
+        if self.unchecked is None:
+            return []
+        if self.unchecked != (id, name):
+            raise ValueError(f'expected `check("{self.unchecked[0]}", {self.unchecked[1]})` after the exercise')
+        self.unchecked = None
+        grade_id = _grade_id("check", asked, Import("", asked.reference.__name__, name))
+        if id in self.seen:
+            cell.metadata["nbgrader"] = nbgrader.read_only(grade_id)
+            return []
+        self.seen.add(id)
+        cell.metadata["nbgrader"] = nbgrader.graded_check(grade_id, asked.points)
+        hints = new_markdown_cell(_hints(asked), metadata={"tags": ["hints"]})
+        hints["origin"] = f"hints {id}"
+        return [hints]
+
+
+def _grade_id(kind: str, asked: Exercise, named: Import) -> str:
+    renamed = "" if named.name == named.function else f"-{named.name}"
+    return f"{kind}-{asked.id.replace('.', '-')}{renamed}"
+
+
+def _solved(asked: Exercise, named: Import, metadata: dict) -> str:
+    minutes = f"about {metadata['minutes']} minutes" if "minutes" in metadata else ""
+    facts = (f"Exercise {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, f"{asked.points} points")
+    function = FunctionSource.of(asked.reference).named(named.name)
+    return f"# {' · '.join(fact for fact in facts if fact)}\n{function.text(nbgrader.solved_body(function.body))}"
+
+
+def _bug(asked: Exercise, named: Import, wanted: str) -> str:
+    suspect = named.load()
+    if suspect not in asked.wrong:
+        raise ValueError(f"{named.function} is none of the wrong answers of exercise {asked.id}")
+    if wanted != suspect.__name__:
+        raise ValueError(f"the cell says bug={wanted!r} and imports {suspect.__name__}")
+    function = FunctionSource.of(suspect).named(named.name)
+    return f"# Bug hunt · exercise {asked.id} · something is wrong here\n{function.text(documented=False)}"
+
+
+def _hints(asked: Exercise) -> str:
+    folded = (f"<details>\n<summary>Hint {n}</summary>\n\n{hint}\n\n</details>" for n, hint in enumerate(asked.hints, start=1))
+    return "\n\n".join((f"Stuck on {asked.id}? Open one hint at a time.", *folded))
+
+
+def _identify(stem: str, cells: list[NotebookNode]) -> None:
+    """Give each cell an id that lasts as long as its authoring source: a hash of lecture, type, source and occurrence."""
+    occurrences: Counter[str] = Counter()
+    for cell in cells:
+        key = "\0".join((stem, cell.cell_type, cell.pop("origin")))
+        occurrences[key] += 1
+        cell["id"] = hashlib.sha256(f"{key}\0{occurrences[key]}".encode()).hexdigest()[:16]

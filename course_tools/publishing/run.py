@@ -1,0 +1,91 @@
+"""`course run`: executes the solved lectures and prints one table of their claims, with what each lecture cost."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+
+from course_tools.publishing.claims_table import aligned, json_value, number_in_words
+from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
+from course_tools.publishing.outputs import claims
+from course_tools.publishing.project import Lecture, PublishingFailed, lectures
+
+_KEYS = ("id", "text", "value", "threshold", "holds")
+
+
+def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, timeout: float = CELL_TIMEOUT) -> int:
+    """Execute solutions headless, print claims, run times and peak memory, and write them as JSON where asked.
+
+    Args:
+        root: the folder of the course.
+        numbers: the lectures, such as "04"; none = all.
+        json_file: where to write `{"lectures": [{"lecture", "seconds", "peak_mb", "claims": […]}]}`.
+        timeout: seconds that one cell may take.
+
+    Returns:
+        the exit status: 0, or 1 where a claim failed, a cell raised or a kernel died.
+
+    Raises:
+        UnknownLecture: there is no lecture of a number.
+        PublishingFailed: a solution has not been built, or the folder of the JSON file does not exist.
+    """
+    chosen = lectures(root, numbers)
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise PublishingFailed(f"there is no folder {json_file.parent} to write {json_file.name} into")
+    for lecture in chosen:
+        if not lecture.solution.exists():
+            raise PublishingFailed(
+                f"{lecture.name(lecture.solution)} does not exist: run `python course.py build {lecture.number}`"
+            )
+    notebooks = {lecture.number: (nbformat.read(lecture.solution, as_version=4), lecture.solution.parent) for lecture in chosen}
+    done = execute(notebooks, root, timeout=timeout)
+    if json_file is not None:
+        json_file.write_text(json.dumps(_summary(done), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(_report(chosen, done))
+    failed = [f"lecture {number}, {line}" for number, execution in done.items() for line in execution.failures]
+    refuted = [claim["id"] for claim in _all_claims(done) if not claim["holds"]]
+    untold = [f"claim {id} does not hold" for id in refuted if not any(id in line for line in failed)]
+    for line in failed + untold:
+        print(f"✗ {line}")
+    return 1 if failed or refuted else 0
+
+
+def _report(chosen: list[Lecture], done: dict[str, Execution]) -> str:
+    claim_rows = [
+        ("✓" if claim["holds"] else "✗", claim["id"], number_in_words(claim["value"]), claim["threshold"], claim["text"])
+        for claim in _all_claims(done)
+    ]
+    tables = [aligned([("", "id", "measured", "threshold", "claim"), *claim_rows])] if claim_rows else []
+    cost_rows = [_cost_row(lecture, done[lecture.number]) for lecture in chosen]
+    tables.append(aligned([("lecture", "run time", "peak memory", "claims that hold", "errors"), *cost_rows]))
+    return "\n\n".join(tables)
+
+
+def _cost_row(lecture: Lecture, execution: Execution) -> tuple[str, ...]:
+    stated = claims(execution.notebook)
+    return (
+        f"{lecture.number} {lecture.title}",
+        f"{execution.seconds:.0f} s",
+        f"{execution.peak_mb:.0f} MB",
+        f"{sum(claim['holds'] for claim in stated)} of {len(stated)}",
+        str(len(execution.failures) or ""),
+    )
+
+
+def _all_claims(done: dict[str, Execution]) -> list[dict]:
+    return [claim for execution in done.values() for claim in claims(execution.notebook)]
+
+
+def _summary(done: dict[str, Execution]) -> dict:
+    return {
+        "lectures": [
+            {
+                "lecture": number,
+                "seconds": round(execution.seconds, 1),
+                "peak_mb": round(execution.peak_mb),
+                "claims": [{key: json_value(claim[key]) for key in _KEYS} for claim in claims(execution.notebook)],
+            }
+            for number, execution in done.items()
+        ]
+    }

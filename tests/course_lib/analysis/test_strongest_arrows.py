@@ -1,0 +1,43 @@
+"""The strongest arrows end where the largest weights lie, and tell time, row and column."""
+
+import pytest
+import torch
+
+from course_lib.analysis import strongest_arrows
+
+B, N_q, T, H, W = 2, 11, 3, 5, 7
+
+
+def test_by_hand():
+    """Over a map of 2 × 3: weight 0.5 at number 5, the last, and 0.3 at number 1."""
+    weights = torch.tensor([[0.1, 0.3, 0.0, 0.06, 0.04, 0.5]])
+    ends, strongest = strongest_arrows(weights, 2, 2, 3)
+    assert ends.tolist() == [[[0, 1, 2], [0, 0, 1]]]
+    torch.testing.assert_close(strongest, torch.tensor([[0.5, 0.3]]))
+
+
+def test_the_ends_hold_the_largest_weights_strongest_first(normal):
+    weights = normal(B, N_q, T * H * W).detach().softmax(-1)
+    ends, strongest = strongest_arrows(weights, 13, H, W)
+    assert ends.shape == (B, N_q, 13, 3)
+    torch.testing.assert_close(strongest, weights.sort(descending=True).values[..., :13])
+    film = weights.unflatten(-1, (T, H, W))
+    for b, i, n in [(0, 0, 0), (1, 7, 12), (1, 10, 5)]:
+        t, row, column = ends[b, i, n]
+        assert film[b, i, t, row, column] == strongest[b, i, n]
+
+
+def test_all_arrows_together_carry_all_the_weight(normal):
+    weights = normal(N_q, H * W).softmax(-1)
+    torch.testing.assert_close(strongest_arrows(weights, H * W, H, W).weights.sum(-1), torch.ones(N_q).double())
+
+
+def test_places_that_make_no_whole_map_are_refused():
+    with pytest.raises(ValueError, match="look at 34 places, which are no whole number of maps of 5 × 7"):
+        strongest_arrows(torch.ones(2, 34), 3, H, W)
+
+
+@pytest.mark.parametrize("n_arrows", [0, 36])
+def test_more_arrows_than_places_are_refused(n_arrows):
+    with pytest.raises(ValueError, match=f"ask for 1 to 35 arrows, not {n_arrows}"):
+        strongest_arrows(torch.ones(2, 35), n_arrows, H, W)

@@ -1,0 +1,37 @@
+"""What the chunked form is made of: chunks, states between them, and normalisers; `test_linear.py` holds it to the equation."""
+
+import pytest
+import torch
+
+from course_lib.attention import causal_linear_attention, chunked_linear_attention
+from course_lib.attention.linear import divisor, in_chunks
+
+each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+
+def test_chunks_are_consecutive_and_the_last_is_filled_up_with_zeros():
+    chunks = in_chunks(torch.arange(5.0)[None, :, None], 3)
+    assert chunks.tolist() == [[[[0.0], [1.0], [2.0]], [[3.0], [4.0], [0.0]]]]
+
+
+@each_device
+@pytest.mark.parametrize("huge", [1e8, 1e20])
+def test_a_huge_key_does_not_round_away_what_stood_before_it(device, huge):
+    """Queries before the huge key, in its chunk too, see the states of the small keys; those behind it see hardly any other."""
+    torch.manual_seed(0)
+    T, chunk, place = 23, 5, 13
+    phi_q, phi_k, v = torch.rand(2, T, 3), torch.rand(2, T, 3), torch.randn(2, T, 7)
+    phi_k[:, place] = huge
+    exact = causal_linear_attention(phi_q.double(), phi_k.double(), v.double())
+    context = chunked_linear_attention(*(x.to(device) for x in (phi_q, phi_k, v)), chunk=chunk).cpu()
+    torch.testing.assert_close(context.double(), exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_what_is_divided_by_a_vanishing_normaliser_is_zero_and_has_no_gradient(dtype):
+    n = torch.tensor([0.0, -0.0, torch.finfo(dtype).tiny, 1e-20, -2.0], dtype=dtype, requires_grad=True)
+    quotient = 3 * n.detach() / divisor(n)
+    assert quotient.tolist() == [0.0, 0.0, 0.0, 3.0, 3.0]
+    quotient.sum().backward()
+    assert n.grad[:3].tolist() == [0.0, 0.0, 0.0]
+    torch.testing.assert_close(n.grad[3:], -3 / n[3:].detach())

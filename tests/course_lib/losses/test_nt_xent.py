@@ -1,0 +1,138 @@
+"""NT-Xent is a cross-entropy over the 2N × 2N matrix without its diagonal; lengths and order do not matter."""
+
+import math
+
+import jaxtyping
+import pytest
+import torch
+import torch.nn.functional as F
+
+from course_lib.losses import lean_nt_xent, nt_xent
+
+N, d = 5, 7
+each_form = pytest.mark.parametrize("form", [nt_xent, lean_nt_xent])
+
+
+def without_the_diagonal(a, b, temperature):
+    """Cosines as a 2N × (2N - 1) matrix: every row loses the view's own entry, and the partner's column moves up by one."""
+    z = torch.cat([a, b])
+    cosines = torch.stack([torch.stack([F.cosine_similarity(x, y, dim=0) for y in z]) for x in z]) / temperature
+    rows = torch.stack([torch.cat([row[:i], row[i + 1 :]]) for i, row in enumerate(cosines)])
+    partners = [i + N - 1 if i < N else i - N for i in range(2 * N)]
+    return F.cross_entropy(rows, torch.tensor(partners))
+
+
+def as_the_paper_writes_it(a, b, temperature):
+    """Algorithm 1: ℓ(i, j) for each of the 2N views, one at a time, and their sum over 2N."""
+    z = [x / x.norm() for pair in zip(a, b, strict=True) for x in pair]
+    total = 0.0
+    for i in range(len(z)):
+        exps = [torch.exp(z[i] @ z[k] / temperature) for k in range(len(z))]
+        total = total - torch.log(exps[i ^ 1] / (sum(exps) - exps[i]))
+    return total / len(z)
+
+
+@each_form
+@pytest.mark.parametrize("reference", [without_the_diagonal, as_the_paper_writes_it])
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 3.0])
+def test_it_is_the_cross_entropy_over_the_matrix_without_its_diagonal(form, reference, temperature, normal, agree):
+    agree(lambda a, b: form(a, b, temperature), lambda a, b: reference(a, b, temperature), normal(N, d), normal(N, d, scale=9))
+
+
+def test_the_lean_form_is_the_equation(normal, agree):
+    agree(lambda a, b: lean_nt_xent(a, b, 0.2), lambda a, b: nt_xent(a, b, 0.2), normal(N, d, scale=4), normal(N, d))
+
+
+@each_form
+def test_two_pairs_by_hand(form):
+    """Views on two axes, each beside its partner: ln(e + 2) - 1 for every one of the four, at τ = 1."""
+    views = torch.tensor([[2.0, 0.0], [0.0, 0.5]])
+    assert form(views, views, 1.0).item() == pytest.approx(math.log(math.e + 2) - 1)
+
+
+@each_form
+def test_a_single_pair_costs_nothing_and_moves_nothing(form, normal):
+    a, b = normal(1, d), normal(1, d)
+    loss = form(a, b, 0.1)
+    loss.backward()
+    assert abs(loss.item()) < 1e-13
+    assert max(a.grad.abs().max(), b.grad.abs().max()) < 1e-13
+
+
+def test_the_equation_gives_a_single_pair_exactly_0(normal):
+    assert nt_xent(normal(1, d), normal(1, d), 0.1).item() == 0
+
+
+@each_form
+def test_views_that_are_all_equal_cost_the_logarithm_of_the_rivals(form):
+    loss = form(torch.ones(N, d), torch.ones(N, d), 0.1)
+    assert loss.item() == pytest.approx(math.log(2 * N - 1), rel=1e-5)
+
+
+@each_form
+def test_the_order_of_the_pairs_and_of_the_views_does_not_matter(form, normal, agree):
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(0))
+    agree(lambda a, b: form(b[order], a[order], 0.3), lambda a, b: form(a, b, 0.3), normal(N, d), normal(N, d))
+
+
+@each_form
+def test_only_directions_count(form, normal):
+    a, b = normal(N, d), normal(N, d)
+    torch.testing.assert_close(form(1e6 * a, 1e-6 * b, 0.3), form(a, b, 0.3))
+
+
+@each_form
+def test_gradients_against_differences(form, normal):
+    assert torch.autograd.gradcheck(lambda a, b: form(a, b, 0.5), (normal(N, d), normal(N, d)))
+
+
+@each_form
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("temperature", [1e-6, 0.1, 1e6])
+def test_huge_and_tiny_logits_are_finite_and_right(form, dtype, size, temperature, normal):
+    """Rounding of a cosine is one unit of its last place, times 1/τ; cosines within a row differ by 2 at most."""
+    given = [(size * normal(N, d).detach()).to(dtype).requires_grad_() for _ in range(2)]
+    loss = form(*given, temperature)
+    loss.backward()
+    exact = nt_xent(*(x.detach().double() for x in given), temperature)
+    rounding = torch.finfo(dtype).eps * (8 / temperature + 4)
+    torch.testing.assert_close(loss.detach().double(), exact, atol=rounding, rtol=4 * torch.finfo(dtype).eps)
+    assert loss.dtype == dtype
+    assert all(x.grad.isfinite().all() for x in given) or size < 1e-20
+
+
+@each_form
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_zero_vector_is_at_a_right_angle_to_everyone(form, dtype):
+    a, b = torch.eye(3, dtype=dtype), torch.eye(3, dtype=dtype)
+    a[0] = 0
+    a.requires_grad_()
+    loss = form(a, b, 0.5)
+    loss.backward()
+    expected = (2 * math.log(5) + 4 * (math.log(math.exp(2) + 4) - 2)) / 6
+    assert loss.item() == pytest.approx(expected, rel=8 * torch.finfo(dtype).eps)
+    assert a.grad.isfinite().all()
+
+
+@each_form
+def test_inputs_that_are_no_pairs_are_refused(form, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=r"row i of both from one image, got \(2, 3\) and \(4, 3\)"):
+        form(torch.ones(2, 3), torch.ones(4, 3), 0.5)
+    with pytest.raises(ValueError, match="one or more pairs"):
+        form(torch.ones(0, 3), torch.ones(0, 3), 0.5)
+    for temperature in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="temperature must be positive"):
+            form(torch.ones(2, 3), torch.ones(2, 3), temperature)
+
+
+@pytest.mark.gpu
+@each_form
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gpu_computes_the_same(form, dtype, normal):
+    views = [normal(N, d).detach().to(dtype) for _ in range(2)]
+    there = form(*(x.cuda() for x in views), 0.5)
+    assert there.device.type == "cuda"
+    exact = nt_xent(*(x.double() for x in views), 0.5)
+    torch.testing.assert_close(there.cpu().double(), exact, atol=20 * torch.finfo(dtype).eps, rtol=0)

@@ -1,0 +1,36 @@
+"""What each of two processes does in test_gathered.py; started by torchrun with the folder for its results."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from course_lib.losses import gathered_nt_xent
+
+N, n, d_in, d, TEMPERATURE = 6, 3, 5, 7, 0.3
+
+
+def joint_batch() -> tuple[nn.Module, torch.Tensor]:
+    """Give the same model and the same views (2, N, d_in) in every process."""
+    torch.manual_seed(0)
+    return nn.Linear(d_in, d).double(), torch.randn(2, N, d_in, dtype=torch.float64)
+
+
+def main() -> None:
+    """Take the own pairs of the joint batch, and save the loss and the gradients of weights and views."""
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model, views = joint_batch()
+    own = views[:, rank * n : (rank + 1) * n].clone().requires_grad_()
+    shared = DistributedDataParallel(model)
+    loss = gathered_nt_xent(*shared(own.flatten(0, 1)).chunk(2), TEMPERATURE)
+    loss.backward()
+    result = {"loss": loss.item(), "weight": model.weight.grad, "bias": model.bias.grad, "views": own.grad}
+    torch.save(result, f"{sys.argv[1]}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""GPT's laws: it looks back only, embedding and last matrix are one tensor, and what it writes follows from what it reads."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+
+from course_lib.analysis import record
+from course_lib.attention import LinearAttention, causal_attention, fused_causal_attention, scaled_dot_product_attention
+from course_lib.blocks import Sizes
+from course_lib.generation import beam_search, sample
+from course_lib.generation.cached_gpt import CachedGPT, cached_generate
+from course_lib.losses import next_token_loss
+from course_lib.metrics import gpt_parameters
+from course_lib.models import GPT, generate
+
+B, T, N, T_MAX = 3, 7, 13, 17
+SIZES = Sizes(d_model=6, n_heads=3, d_ff=19, n_layers=2)
+TOKENS = torch.randint(N, (B, T), generator=torch.Generator().manual_seed(0))
+LENGTHS = torch.tensor([7, 4, 1])
+each_form = pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention])
+each_way = pytest.mark.parametrize("write", [generate, cached_generate])
+
+
+def model(mechanism=causal_attention, seed=0, sizes=SIZES):
+    """With weights far wider than at the start, so that words differ."""
+    torch.manual_seed(seed)
+    gpt = GPT(N, T_MAX, sizes, mechanism).double()
+    with torch.no_grad():
+        for parameter in gpt.parameters():
+            parameter += 0.5 * torch.randn_like(parameter)
+    return gpt
+
+
+def likeliest(logits):
+    return logits.argmax(-1)
+
+
+@each_form
+def test_an_output_never_depends_on_later_tokens(mechanism):
+    """The gradient of output t with respect to input > t is exactly 0, and that of inputs ≤ t is not."""
+    gpt, kept = model(mechanism), []
+    gpt.tokens.register_forward_hook(lambda _m, _i, out: kept.append(out))
+    states = gpt.states(TOKENS)
+    for t in range(T):
+        (gradient,) = torch.autograd.grad(states[:, t].square().sum(), kept[0], retain_graph=True)
+        seen = (gradient != 0).any(-1)
+        assert seen[:, : t + 1].all()
+        assert not seen[:, t + 1 :].any()
+
+
+def test_a_mechanism_that_is_not_causal_leaks():
+    """The control: the law above can fail."""
+    gpt = model(scaled_dot_product_attention)
+    changed = TOKENS.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % N
+    assert (gpt(changed)[:, 0] != gpt(TOKENS)[:, 0]).any()
+
+
+def test_the_fused_form_has_the_outputs_and_gradients_of_the_equations():
+    results = []
+    for mechanism in (causal_attention, fused_causal_attention):
+        gpt = model(mechanism)
+        logits = gpt(TOKENS)
+        results.append((logits, *torch.autograd.grad(next_token_loss(logits, TOKENS), list(gpt.parameters()))))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_embedding_and_last_matrix_are_one_tensor():
+    gpt = model()
+    assert sum(p.shape == (N, SIZES.d_model) for p in gpt.parameters()) == 1
+    unread = next(n for n in range(N) if n not in TOKENS)
+    gpt(TOKENS)[..., unread].sum().backward()
+    torch.testing.assert_close(gpt.tokens.weight.grad[unread], gpt.states(TOKENS).sum((0, 1)))
+
+
+def test_it_has_the_parameters_that_are_counted_from_its_sizes():
+    gpt = GPT(N, T_MAX, Sizes(6, 3, 24, 2))
+    assert sum(p.numel() for p in gpt.parameters()) == gpt_parameters(N, T_MAX, 6, 2)
+
+
+def test_without_positions_the_last_state_does_not_know_the_order_of_what_came_before():
+    """One layer: the last token looks at a bag of the others. With positions it does not."""
+    gpt, order = model(sizes=Sizes(6, 3, 19, 1)), torch.tensor([3, 0, 5, 1, 4, 2, 6])
+    assert (gpt.states(TOKENS[:, order])[:, -1] - gpt.states(TOKENS)[:, -1]).abs().max() > 1e-3
+    gpt.positions.vectors.data.zero_()
+    torch.testing.assert_close(gpt.states(TOKENS[:, order])[:, -1], gpt.states(TOKENS)[:, -1])
+
+
+def test_it_starts_knowing_nothing():
+    """The first loss is that of a blind guess, and the residual path grows no further with depth than its √(2L) allows."""
+    torch.manual_seed(0)
+    for n_layers in (2, 8):
+        gpt = GPT(97, 32, Sizes(64, 4, 256, n_layers))
+        tokens = torch.randint(97, (8, 32))
+        assert next_token_loss(gpt(tokens), tokens).item() == pytest.approx(math.log(97), rel=0.05)
+        weights = [block.feed_forward.W_2.weight.std().item() for block in gpt.stack.blocks]
+        assert weights == pytest.approx([1 / math.sqrt(3 * 64 * 2 * n_layers)] * n_layers, rel=0.1)
+
+
+def test_every_attention_can_be_recorded_and_looks_back_only():
+    gpt = model()
+    with record(gpt) as seen:
+        gpt(TOKENS)
+    assert len(seen) == SIZES.n_layers
+    for attended in seen.values():
+        assert (attended[0].weights.triu(1) == 0).all()
+
+
+@each_way
+@each_form
+def test_what_is_written_is_what_the_model_says_when_it_reads_it(write, mechanism):
+    gpt = model(mechanism, seed=1)
+    written = write(gpt, TOKENS, 9, likeliest)
+    said = gpt(torch.cat([TOKENS, written], dim=1)).argmax(-1)
+    assert torch.equal(written, said[:, T - 1 : -1])
+    assert len(written.unique()) > 1
+
+
+@each_way
+def test_a_short_prompt_is_continued_in_a_padded_batch_as_alone(write):
+    gpt = model(seed=2)
+    together = write(gpt, TOKENS, 6, likeliest, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        assert torch.equal(write(gpt, TOKENS[row : row + 1, :length], 6, likeliest)[0], together[row])
+
+
+@each_way
+def test_what_stands_at_padding_changes_nothing(write):
+    gpt = model(seed=2)
+    other = torch.where(torch.arange(T) < LENGTHS[:, None], TOKENS, 1)
+    assert torch.equal(write(gpt, TOKENS, 6, likeliest, LENGTHS), write(gpt, other, 6, likeliest, LENGTHS))
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+@pytest.mark.parametrize("seed", range(3))
+def test_cached_and_uncached_draw_the_same_from_the_same_generator(seed, lengths):
+    gpt = model(seed=seed)
+    draws = [
+        write(
+            gpt,
+            TOKENS,
+            10,
+            partial(sample, temperature=1.3, k=9, p=0.95, generator=torch.Generator().manual_seed(seed)),
+            lengths,
+        )
+        for write in (generate, cached_generate)
+    ]
+    assert torch.equal(*draws)
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+@pytest.mark.parametrize("activation", [torch.relu, torch.nn.functional.gelu])
+def test_cached_logits_are_the_uncached_ones(lengths, activation):
+    gpt = model()
+    for block in gpt.stack.blocks:
+        block.feed_forward.activation = activation
+    read, rows = LENGTHS if lengths is not None else torch.full((B,), T), torch.arange(B)
+    cached = CachedGPT(gpt)
+    logits, cache = cached.read(TOKENS, 8, lengths)
+    text = torch.cat([TOKENS, torch.zeros(B, 8, dtype=torch.long)], dim=1)
+    torch.testing.assert_close(logits, gpt(TOKENS)[rows, read - 1])
+    for i in range(8):
+        text[rows, read + i] = torch.arange(B) + i
+        logits, cache = cached.step(torch.arange(B) + i, cache)
+        torch.testing.assert_close(logits, gpt(text)[rows, read + i])
+
+
+def test_beam_search_goes_over_cached_steps():
+    """Rows of the cache are taken when a beginning is kept twice; each score is the model's own log p."""
+    gpt = model(seed=4)
+    cached = CachedGPT(gpt)
+    _, cache = cached.read(TOKENS[:, :-1], 6)
+    beam = beam_search(cached.step, cache, TOKENS[:, -1], end=N, padding=0, max_length=5, width=3)
+    for row in range(B):
+        for words, score in zip(beam.tokens[row], beam.scores[row], strict=True):
+            log_p = gpt(torch.cat([TOKENS[row], words])[None]).log_softmax(-1)[0, T - 1 : -1]
+            assert log_p.gather(1, words[:, None]).sum().item() == pytest.approx(score.item(), rel=1e-5)
+
+
+@each_way
+def test_a_prompt_of_one_token_and_one_token_to_write(write):
+    gpt = model()
+    assert torch.equal(write(gpt, TOKENS[:, :1], 1, likeliest), gpt(TOKENS[:, :1]).argmax(-1))
+
+
+@each_way
+def test_nothing_that_came_in_is_changed(write):
+    prompt = TOKENS.clone()
+    write(model(), prompt, 3, likeliest, LENGTHS)
+    assert torch.equal(prompt, TOKENS)
+
+
+@each_way
+def test_more_tokens_than_positions_are_refused(write):
+    assert write(model(), TOKENS, T_MAX - T, likeliest).shape == (B, T_MAX - T)
+    with pytest.raises(ValueError, match="positions"):
+        write(model(), TOKENS, T_MAX - T + 1, likeliest)
+
+
+@each_way
+def test_nothing_more_to_write_is_nothing_written(write):
+    assert write(model(), TOKENS, 0, likeliest).shape == (B, 0)
+
+
+@each_way
+@pytest.mark.parametrize(
+    ("prompt", "n", "lengths", "message"),
+    [
+        (TOKENS[:, :0], 2, None, "at least one token"),
+        (TOKENS[:0], 2, None, "at least one token"),
+        (TOKENS, -1, None, "n = -1"),
+        (TOKENS, 2, torch.tensor([7, 0, 1]), "from 1 to 7"),
+        (TOKENS, 2, torch.tensor([8, 4, 1]), "from 1 to 7"),
+    ],
+)
+def test_prompts_that_nothing_can_be_written_behind_are_refused(write, prompt, n, lengths, message):
+    with pytest.raises(ValueError, match=message):
+        write(model(), prompt, n, likeliest, lengths)
+
+
+def test_steps_of_another_mechanism_are_refused():
+    """They would compute causal softmax attention all the same, and say something else than the model."""
+    with pytest.raises(ValueError, match=r"causal_attention.*LinearAttention"):
+        CachedGPT(model(LinearAttention()))
+
+
+def test_gradients_are_those_of_finite_differences():
+    torch.manual_seed(0)
+    tiny = GPT(5, 4, Sizes(4, 2, 3, 1)).double()
+    names, parameters = zip(*tiny.named_parameters(), strict=True)
+    scaled = [torch.nn.Parameter(p.detach() * 10) for p in parameters]
+
+    def logits(*given):
+        return torch.func.functional_call(tiny, dict(zip(names, given, strict=True)), (TOKENS[:2, :3] % 5,))
+
+    assert torch.autograd.gradcheck(logits, scaled, fast_mode=True)
+
+
+@pytest.mark.gpu
+@each_way
+def test_a_gpu_writes_the_same(write):
+    gpt = model(seed=1).float()
+    here = write(gpt, TOKENS, 5, likeliest, LENGTHS)
+    assert torch.equal(write(gpt.cuda(), TOKENS.cuda(), 5, likeliest, LENGTHS.cuda()).cpu(), here)

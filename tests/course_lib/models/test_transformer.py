@@ -1,0 +1,199 @@
+"""The Transformer's laws: no look ahead or at padding, blind to order without positions, one matrix where two are tied."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from course_lib.analysis import record
+from course_lib.attention import (
+    causal_attention,
+    fused_causal_attention,
+    fused_scaled_dot_product_attention,
+    scaled_dot_product_attention,
+)
+from course_lib.blocks import Sizes, post_norm, pre_norm
+from course_lib.generation import beam_search, greedy
+from course_lib.losses import teacher_forced_loss
+from course_lib.metrics import transformer_parameters
+from course_lib.models import Transformer
+from course_lib.primitives import sinusoidal_positions
+
+B, T_K, T, N_SOURCE, N_TARGET = 3, 7, 5, 11, 13
+SIZES = Sizes(d_model=6, n_heads=3, d_ff=17, n_layers=2)
+SOURCE = torch.randint(3, N_SOURCE, (B, T_K), generator=torch.Generator().manual_seed(0))
+TARGET = torch.randint(3, N_TARGET, (B, T), generator=torch.Generator().manual_seed(1))
+LENGTHS = torch.tensor([7, 4, 1])
+each_residual = pytest.mark.parametrize("residual", [post_norm, pre_norm])
+EQUATIONS = {"mechanism": scaled_dot_product_attention, "causal": causal_attention}
+FUSED = {"mechanism": fused_scaled_dot_product_attention, "causal": fused_causal_attention}
+each_form = pytest.mark.parametrize("form", [EQUATIONS, FUSED], ids=["equations", "fused"])
+
+
+def model(residual=post_norm, form=EQUATIONS, positions=sinusoidal_positions, seed=0):
+    torch.manual_seed(seed)
+    return Transformer(N_SOURCE, N_TARGET, SIZES, residual=residual, positions=positions, **form).double()
+
+
+def nowhere(T, d_model, device=None):
+    """No positions at all."""
+    return torch.zeros(T, d_model, device=device)
+
+
+def seen_by(logits, embedding, tokens):
+    """Which tokens have a gradient in the sum of these logits: by differentiating what the embedding gave."""
+    (gradient,) = torch.autograd.grad(logits.square().sum(), embedding, retain_graph=True)
+    assert gradient.shape[:2] == tokens.shape
+    return (gradient != 0).any(-1)
+
+
+@each_form
+@each_residual
+def test_an_output_never_depends_on_later_words_of_the_target(residual, form):
+    """The gradient of output t with respect to input > t is exactly 0, and that of inputs ≤ t is not."""
+    transformer, kept = model(residual, form), []
+    transformer.target_words.register_forward_hook(lambda _m, _i, out: kept.append(out))
+    logits = transformer(SOURCE, LENGTHS, TARGET)
+    for t in range(T):
+        seen = seen_by(logits[:, t], kept[0], TARGET)
+        assert seen[:, : t + 1].all()
+        assert not seen[:, t + 1 :].any()
+
+
+@each_form
+@each_residual
+def test_what_stands_at_padding_of_the_source_changes_nothing(residual, form):
+    transformer = model(residual, form)
+    other = torch.where(torch.arange(T_K) < LENGTHS[:, None], SOURCE, 1)
+    assert torch.equal(transformer(SOURCE, LENGTHS, TARGET), transformer(other, LENGTHS, TARGET))
+
+
+@each_residual
+def test_a_sentence_alone_is_answered_as_in_a_padded_batch(residual):
+    transformer = model(residual)
+    logits = transformer(SOURCE, LENGTHS, TARGET)
+    for row, length in enumerate(LENGTHS.tolist()):
+        here = slice(row, row + 1)
+        alone = transformer(SOURCE[here, :length], LENGTHS[here], TARGET[here])
+        torch.testing.assert_close(alone[0], logits[row])
+
+
+def test_without_positions_the_order_of_the_source_does_not_matter_and_with_them_it_does():
+    order, full = torch.randperm(T_K, generator=torch.Generator().manual_seed(2)), torch.full((B,), T_K)
+    blind, sighted = model(positions=nowhere), model()
+    torch.testing.assert_close(blind(SOURCE[:, order], full, TARGET), blind(SOURCE, full, TARGET))
+    assert (sighted(SOURCE[:, order], full, TARGET) - sighted(SOURCE, full, TARGET)).abs().max() > 1e-3
+
+
+def test_without_positions_the_encoder_is_equivariant():
+    order, full = torch.randperm(T_K, generator=torch.Generator().manual_seed(2)), torch.full((B,), T_K)
+    blind = model(positions=nowhere)
+    torch.testing.assert_close(blind.encode(SOURCE[:, order], full)[0], blind.encode(SOURCE, full)[0][:, order])
+
+
+def test_the_fused_form_has_the_outputs_and_gradients_of_the_equations():
+    results = []
+    for form in (EQUATIONS, FUSED):
+        transformer = model(form=form)
+        logits = transformer(SOURCE, LENGTHS, TARGET)
+        loss = teacher_forced_loss(logits, TARGET, padding=0)
+        results.append((logits, *torch.autograd.grad(loss, list(transformer.parameters()))))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_embedding_of_the_target_is_the_last_matrix():
+    """Both uses reach one gradient: by the embedding for words that were read, by the last matrix for all."""
+    transformer = model()
+    transformer(SOURCE, LENGTHS, TARGET)[:, :, 1].sum().backward()
+    assert transformer.target_words.weight.grad[1].any()
+    assert 1 not in TARGET
+    transformer.target_words.weight.data[1] *= 2.0
+    memory, mask = transformer.encode(SOURCE, LENGTHS)
+    before, after = transformer.decode(TARGET, memory, mask), model().decode(TARGET, memory, mask)
+    assert torch.equal(before[..., 2:], after[..., 2:])
+    assert (before[..., 1] != after[..., 1]).all()
+
+
+def test_it_has_the_parameters_that_are_counted_from_its_sizes():
+    """Vaswani's count has one vocabulary; ours has two."""
+    counted = transformer_parameters(N_SOURCE, SIZES) + N_TARGET * SIZES.d_model
+    assert sum(p.numel() for p in model().parameters()) == counted
+
+
+def test_embeddings_are_as_large_as_the_positions_and_logits_neither_shout_nor_whisper():
+    transformer = Transformer(200, 200, Sizes(128, 4, 256, 2))
+    size = transformer.target_words(torch.arange(200)).std() * 128**0.5
+    assert 0.8 < size.item() < 1.2
+    logits = transformer(torch.arange(20)[None], torch.tensor([20]), torch.arange(20)[None])
+    assert 0.5 < logits.std().item() < 2.0
+
+
+def test_every_attention_can_be_recorded():
+    transformer = model()
+    with record(transformer) as seen:
+        transformer(SOURCE, LENGTHS, TARGET)
+    shapes = [attended[0].weights.shape[2:] for attended in seen.values()]
+    assert shapes == [(T_K, T_K)] * 2 + [(T, T), (T, T_K)] * 2
+    cross = seen["decoder.blocks.1.cross.attention"][0].weights
+    assert (cross[2, :, :, 1:] == 0).all()
+
+
+def test_steps_say_what_teacher_forcing_says():
+    transformer = model()
+    forced, state = transformer(SOURCE, LENGTHS, TARGET), transformer.start(SOURCE, LENGTHS)
+    for t in range(T):
+        logits, state = transformer.step(TARGET[:, t], state)
+        torch.testing.assert_close(logits, forced[:, t])
+    assert torch.equal(state.words, TARGET)
+
+
+def test_greedy_and_beam_search_go_over_its_steps():
+    """Of two words to say and end, every sentence of up to three words, by brute force."""
+    torch.manual_seed(3)
+    transformer = Transformer(N_SOURCE, 5, SIZES).double()
+    state, first = transformer.start(SOURCE, LENGTHS), torch.full((B,), 1)
+    width = sum(4**n for n in range(4))
+    beam = beam_search(transformer.step, state, first, end=2, padding=0, max_length=3, width=width, penalty=0.6)
+    assert torch.equal(
+        beam_search(transformer.step, state, first, 2, 0, 6, width=1).tokens[:, 0],
+        greedy(transformer.step, state, first, 2, 0, 6),
+    )
+    best, score = beam.tokens[1, 0], beam.scores[1, 0].item()
+    scores = {}
+    for words in itertools.product(range(5), repeat=3):
+        said = words[: words.index(2) + 1] if 2 in words else words
+        logits = transformer(SOURCE[1:2], LENGTHS[1:2], torch.tensor([[1, *said[:-1]]]))
+        log_p = logits.log_softmax(-1)[0, torch.arange(len(said)), list(said)].sum().item()
+        scores[said] = log_p / ((5 + len(said)) / 6) ** 0.6
+    assert max(scores.values()) == pytest.approx(score)
+    said = best.tolist()
+    assert scores[tuple(said[: said.index(2) + 1] if 2 in said else said)] == pytest.approx(score)
+
+
+@each_residual
+def test_gradients_are_those_of_finite_differences(residual):
+    torch.manual_seed(0)
+    tiny = Transformer(5, 7, Sizes(4, 2, 3, 1), residual=residual, activation=torch.tanh).double()
+    names, parameters = zip(*tiny.named_parameters(), strict=True)
+
+    def logits(*given):
+        inputs = (SOURCE[:2, :3] % 5, torch.tensor([3, 2]), TARGET[:2, :2] % 7)
+        return torch.func.functional_call(tiny, dict(zip(names, given, strict=True)), inputs)
+
+    assert torch.autograd.gradcheck(logits, parameters, fast_mode=True)
+
+
+def test_a_length_that_is_too_long_is_refused():
+    with pytest.raises(ValueError, match="does not fit"):
+        model()(SOURCE, LENGTHS + 5, TARGET)
+
+
+@each_form
+def test_an_empty_source_gives_no_nan(form):
+    transformer = model(form=form)
+    loss = transformer(SOURCE, torch.tensor([7, 0, 1]), TARGET).square().mean()
+    loss.backward()
+    assert math.isfinite(loss.item())
+    assert all(p.grad.isfinite().all() for p in transformer.parameters())

@@ -1,0 +1,64 @@
+"""The checks refuse the reference of each exercise as soon as one thing in it is changed, but for the survivors listed.
+
+`survivors.toml` lists every mutant that passes, with the reason: most are the same function in other words.
+"""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from course_tools.bank import exercises
+from course_tools.checks import Exercise
+from course_tools.checks.verdict import Questions
+from tests.course_tools.bank.mutator import mutants
+
+SURVIVORS = tomllib.loads((Path(__file__).parent / "survivors.toml").read_text(encoding="utf-8"))
+
+
+def listed(id, *, equivalent):
+    return {m for group in SURVIVORS.get(id, ()) if group["equivalent"] is equivalent for m in group["mutants"]}
+
+
+def test_the_checks_refuse_every_mutant_but_the_listed_survivors(asked: Exercise):
+    made = mutants(asked.reference, gradients=any(prop.with_gradients for prop in asked.properties))
+    questions = Questions(asked, seed=0)
+    passed = {mutant.label for mutant in made if questions.put_to(mutant.function).passed}
+    equivalent, surviving = listed(asked.id, equivalent=True), listed(asked.id, equivalent=False)
+    assert passed == equivalent | surviving
+    assert 1 - len(surviving) / (len(made) - len(equivalent)) >= 0.95
+
+
+def test_each_survivor_has_a_reason_and_an_exercise():
+    assert SURVIVORS.keys() <= {item.id for item in exercises()}
+    groups = [group for groups in SURVIVORS.values() for group in groups]
+    assert all(group["reason"].strip() and group["mutants"] for group in groups)
+
+
+def addition(a, b):
+    """Add."""
+    if a is None:
+        raise ValueError("a number is asked for")
+    return a + b
+
+
+def test_a_mutant_differs_in_one_place_and_guards_are_left_alone():
+    labels = {mutant.label for mutant in mutants(addition)}
+    assert {
+        "operator: return a - b",
+        "drop right: return a",
+        "drop left: return b",
+        "other name: return b + b",
+    } <= labels
+    assert not any("None" in label or "ValueError" in label for label in labels)
+
+
+def test_mutants_run_among_the_names_of_their_module_and_leave_it_alone():
+    results = {mutant.label: mutant.function for mutant in mutants(addition)}
+    assert results["operator: return a - b"](5, 3) == 2
+    assert addition(5, 3) == 8
+
+
+@pytest.mark.parametrize("kind", ["detach", "pattern", "cousin", "drop keyword", "swap operands", "in place", "comparison"])
+def test_every_kind_of_mistake_is_made_somewhere(kind):
+    assert any(mutant.label.startswith(f"{kind}: ") for item in exercises() for mutant in mutants(item.reference))

@@ -1,0 +1,141 @@
+"""The report of a check: its HTML, and what a real kernel shows of it."""
+
+import inspect
+import re
+from html.parser import HTMLParser
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from course_lib.primitives import rnn_step
+from course_tools.bank import exercises, verdict
+from course_tools.checks.verdict_display import Report
+from course_tools.notebook import check
+from tests.course_tools.bank.answers.unusual import raises
+
+VOID = {"br"}
+NOT_STARTED = "def answer(*inputs):\n    raise NotImplementedError()"
+NOISY = """
+import sys, warnings
+from course_lib.primitives import rnn_step
+def answer(*inputs):
+    print("seen"); print("seen", file=sys.stderr); warnings.warn("seen")
+    return rnn_step(*inputs)
+"""
+
+
+def typed(wrong):
+    """Give the source of a wrong answer, as a student would type it, below what its file imports and defines."""
+    beside = (
+        f"import {wrong.__module__} as bank\nglobals().update((k, v) for k, v in vars(bank).items() if not k.startswith('__'))"
+    )
+    return f"{beside}\n\n{inspect.getsource(wrong)}\nanswer = {wrong.__name__}"
+
+
+def html(id, answer):
+    return Report(id, "A title", verdict(id, answer))._repr_html_()
+
+
+class Balanced(HTMLParser):
+    """Reads HTML and notes tags that are closed out of order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.wrong = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    """Run checks of typed answers in one real kernel: for each exercise a wrong one, then some others."""
+    sources = {item.id: (item.id, typed(item.wrong[0])) for item in exercises()}
+    sources |= {
+        "right": ("01.1", "from course_lib.primitives import rnn_step as answer"),
+        "not started": ("01.1", NOT_STARTED),
+        "noisy": ("01.1", NOISY),
+    }
+    cells = [
+        f"{source}\nfrom course_tools.notebook import check\nanswer = check('{id}', answer)" for id, source in sources.values()
+    ]
+    cells += ["answer is rnn_step", "check('04.99', rnn_step)"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True).execute()
+    return dict(zip([*sources, "same", "unknown"], [cell.outputs for cell in notebook.cells], strict=True))
+
+
+def test_in_a_kernel_a_wrong_answer_shows_its_misconception_and_its_points(asked, outputs):
+    (output,) = outputs[asked.id]
+    found = verdict(asked.id, asked.wrong[0])
+    assert output.output_type == "execute_result"
+    assert output.data["text/plain"] == f"{found.points}.0"
+    shown = re.sub(r"<[^>]+>", "", output.data["text/html"])
+    assert " ".join(asked.wrong[0].__doc__.split()).replace("`", "")[:40] in shown.replace("&quot;", '"').replace("&#x27;", "'")
+
+
+def test_in_a_kernel_a_right_answer_shows_all_points_and_goes_on(outputs):
+    (output,) = outputs["right"]
+    assert output.data["text/plain"] == f"{exercises()[0].points}.0"
+    assert "The lecture goes on with your function." in output.data["text/html"]
+
+
+def test_in_a_kernel_an_empty_exercise_is_not_started(outputs):
+    (output,) = outputs["not started"]
+    assert output.data["text/plain"] == "0.0"
+    assert "not started" in output.data["text/html"]
+
+
+def test_in_a_kernel_prints_and_warnings_of_an_answer_are_not_shown(outputs):
+    (output,) = outputs["noisy"]
+    assert output.output_type == "execute_result"
+    assert output.data["text/plain"] == f"{exercises()[0].points}.0"
+
+
+def test_in_a_kernel_the_students_own_function_is_used_once_it_is_right(outputs):
+    (output,) = outputs["same"]
+    assert output.data["text/plain"] == "False"
+
+
+def test_in_a_kernel_an_unknown_exercise_is_an_error_with_a_plain_text(outputs):
+    (output,) = outputs["unknown"]
+    assert (output.output_type, output.ename) == ("error", "UnknownExercise")
+    assert output.evalue.startswith("there is no exercise '04.99'; did you mean 04.")
+
+
+def test_the_html_of_every_report_is_well_formed(asked):
+    for answer in (*asked.wrong, asked.reference, raises(NotImplementedError()), raises(ValueError("<b>&"))):
+        parser = Balanced()
+        parser.feed(html(asked.id, answer))
+        assert (parser.open, parser.wrong) == ([], [])
+
+
+def test_what_an_answer_says_is_escaped():
+    shown = html("01.1", raises(ValueError("<script>alert('no & `no`')</script>")))
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_a_report_names_each_property_with_its_points(asked):
+    shown = html(asked.id, asked.wrong[0])
+    for prop in asked.properties:
+        assert f"</span> {prop.name}</td>" in shown
+    found = verdict(asked.id, asked.wrong[0])
+    earned = re.findall(r">(\d+)/(\d+)<", shown)
+    assert sum(int(points) for points, _ in earned) == found.points
+    assert sum(int(most) for _, most in earned) == found.max_points
+
+
+def test_the_plain_text_of_a_report_is_the_points_as_a_float():
+    assert repr(Report("01.1", "A title", verdict("01.1", rnn_step))) == f"{float(exercises()[0].points)}"
+
+
+def test_outside_a_kernel_a_report_is_text(capsys):
+    check("01.1", rnn_step)
+    assert "<" not in capsys.readouterr().out

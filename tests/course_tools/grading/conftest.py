@@ -1,0 +1,61 @@
+"""What the tests of grading share: one engine for all of them, notebooks made of cells, and one test for each exercise."""
+
+import sys
+from collections.abc import Callable, Iterator
+
+import jaxtyping
+import pytest
+
+from course_tools.bank import exercise, exercises
+from course_tools.checks import Exercise
+from course_tools.grading.engine import Engine
+from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.extract.programs import handed_out
+from course_tools.grading.marks import Mark
+
+
+@pytest.fixture(autouse=True)
+def unchecked() -> Iterator[None]:
+    """Judge as outside of pytest: without the types being checked."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """One engine, with whatever walls this machine has."""
+    if sys.platform == "win32":
+        pytest.skip("nothing is graded on Windows")
+    with Engine() as started:
+        yield started
+
+
+@pytest.fixture
+def mark_of(engine: Engine) -> Callable[..., Mark]:
+    """Give `mark_of(source, id, *others)`: the mark of an exercise whose cell has this source, and other cells behind it."""
+
+    def mark(source: str, id: str = "04.1", *others: Cell) -> Mark:
+        asked = exercise(id)
+        marks = engine.grade([*submitted(asked, source), *others], asked.lecture)
+        return next(mark for mark in marks if mark.exercise == id)
+
+    return mark
+
+
+def is_answer(cell: Cell, asked: Exercise) -> bool:
+    return cell.metadata.get("exercise") == asked.id and "bug" not in cell.metadata
+
+
+def submitted(asked: Exercise, source: str) -> list[Cell]:
+    """The notebook of a lecture as it was handed out, with one cell answered; that cell alone while there is no notebook."""
+    handed = handed_out(asked.lecture) or [Cell("code", "", {"exercise": asked.id}, "")]
+    cells = [cell._replace(source=source) if is_answer(cell, asked) else cell for cell in handed]
+    assert any(cell.source == source for cell in cells)
+    return cells
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `asked` once for each exercise."""
+    if "asked" in metafunc.fixturenames:
+        metafunc.parametrize("asked", exercises(), ids=[f"{e.id}-{e.reference.__name__}" for e in exercises()])

@@ -1,0 +1,181 @@
+"""The pages: nothing of a student is taken for HTML, and no page of a student holds a value that a check compares with."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from course_tools.bank import exercise, exercises, verdict
+from course_tools.checks import Finding
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.intake.submissions import Intake, Note, Student
+from course_tools.grading.notebook_result import Graded, Sheet
+from course_tools.grading.report.class_page import index, page_name
+from course_tools.grading.report.html import Html, html, page, table
+from course_tools.grading.report.results import settle
+from course_tools.grading.report.student_page import feedback, fit
+from tests.course_tools.grading.papers import ROOT
+from tests.course_tools.grading.report.test_results import mark, paper, settled
+
+EVIL = '<script>alert(1)</script><img src=x onerror="x()"> & \'"'
+
+
+class Tags(HTMLParser):
+    """Collects the tags, and sees that each is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.open = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def tags(text: str) -> list[tuple[str, dict]]:
+    parser = Tags()
+    parser.feed(text)
+    assert parser.open == []
+    return parser.seen
+
+
+def course() -> Course:
+    return Course.at(ROOT)
+
+
+def judged(id: str, answer) -> Graded:
+    """A paper with the verdict of the notebook's own check, values and all."""
+    found = verdict(id, answer)
+    told = mark(id, found.points, misconception=found.misconception, findings=found.findings, max_points=found.max_points)
+    return Graded(paper("7", 0).submission, Sheet("04", (told,), "", {}, "Every wall holds."))
+
+
+def test_nothing_of_a_student_is_taken_for_html():
+    finding = Finding("runs", "It runs.", "fails", 0, f"It raised {EVIL}", EVIL)
+    said = {"name": EVIL, "findings": (finding,), "detail": EVIL, "status": "no answer"}
+    flagged = paper("7", 1, f"{EVIL}/{EVIL}.ipynb", **said)
+    mine = Sheet("04", flagged.sheet.marks, EVIL, {}, "")
+    results = settled(Graded(flagged.submission, mine), notes=(Note(None, EVIL, EVIL), Note(Student("8", EVIL), EVIL, EVIL)))
+    for text in (index(results, course(), [EVIL]), *(feedback(result, results) for result in results.students)):
+        found = tags(text)
+        assert {"script", "img"}.isdisjoint({tag for tag, _ in found})
+        assert not [name for _, attributes in found for name in attributes if name.startswith("on")]
+        assert "&lt;script&gt;" in text
+
+
+def test_pages_need_no_script_and_fetch_nothing():
+    results = settled(paper("7", 3), paper("8", 12))
+    for text in (index(results, course()), feedback(results.students[0], results)):
+        assert "default-src 'none'" in text
+        assert not re.search(r"https?://|src=|@import|url\(", text)
+
+
+def test_tables_have_captions_and_headers():
+    text = index(settled(paper("7", 3)), course())
+    assert text.count("<table>") == text.count("<caption>") == text.count("<thead>") > 1
+    heads = [attributes for tag, attributes in tags(text) if tag == "th"]
+    assert {attributes["scope"] for attributes in heads} == {"col", "row"}
+    assert '<html lang="en">' in text
+
+
+@pytest.mark.parametrize("item", [item for item in exercises() if item.lecture == "04"], ids=lambda item: item.id)
+def test_each_wrong_answer_is_told_its_misconception_and_no_value(item):
+    """What the notebook's check says holds numbers, shapes and inputs; none of them is on the student's page."""
+    for answer in item.wrong:
+        graded = judged(item.id, answer)
+        results = settle(Intake((graded.submission,), ()), [graded])
+        text = feedback(results.students[0], results)
+        told = " ".join(answer.__doc__.split())
+        assert str(html(told)) in text
+        for finding in graded.sheet.marks[0].findings:
+            assert str(html(finding.law)) in text
+            assert not finding.example or f"{finding.example}" not in text
+            for number in re.findall(r"-?\d+\.\d+(?:e[+-]?\d+)?|\(\d+(?:, \d+)*,?\)", finding.detail):
+                assert number not in text.replace(str(html(told)), "").replace(str(html(finding.law)), "")
+
+
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        ("context is wrong. Furthest apart at [0, 1]: expected 0.1, got 0.2", "Context is wrong."),
+        ("The result is wrong. Expected 3, got 4.", "The result is wrong."),
+        ("weights should have shape (2, 3), and it has (3, 2).", "Weights has another shape than it should."),
+        (
+            "It raised ValueError in the line `raise ValueError(q)`: tensor([0.3])",
+            "It raised ValueError in the line `raise ValueError(q)`.",
+        ),
+        ("It raised x0_123_4: 0.5", "It raised an error of its own kind."),
+        ("It raised KeyError: tensor([0.25]) in the line `x`: 0.5", "It raised KeyError."),
+        ("context is wrong.", "Context is wrong."),
+        ("It should return 2 results (context, weights), and it returned one result.", "It should return 2 results."),
+        ("It returned None. Is there a `return` at its end?", "It returned None. Is there a `return` at its end?"),
+        (
+            "It was still running after 5 seconds. Is there a loop that never ends?",
+            "It was still running after 5 seconds. Is there a loop that never ends?",
+        ),
+        (
+            "The gradient with respect to `W_q` is wrong. At [1]: expected 7, got 8.",
+            "The gradient with respect to `W_q` is wrong.",
+        ),
+        ("weights should be floating point, and it is torch.int64.", "Weights should be floating point."),
+        (
+            "The call changes `b`, `weights[2]`: something works in place (`+=`).",
+            "The call changes `b`, `weights[2]`: something works in place.",
+        ),
+        ("anything else that holds 0.25", ""),
+        ("q0_25_is_0_33_and_so_on_and_on is wrong. No.", ""),
+    ],
+)
+def test_of_a_finding_only_what_is_known_to_be_harmless_is_told(detail, told):
+    assert fit(detail) == told
+
+
+def test_another_students_marks_are_not_on_a_page():
+    results = settled(paper("7", 3, name="Ada"), paper("8", 12, name="Bob Unique", misconception="Only Bob thinks so."))
+    text = feedback(results.students[0], results)
+    assert "Ada" in text
+    assert "Bob" not in text
+
+
+def test_how_the_grading_failed_is_for_the_instructor():
+    failed = Graded(paper("7", 0).submission, None, "the grading of it failed (RuntimeError: tensor([0.25])).")
+    results = settled(failed)
+    assert "tensor([0.25])" in index(results, course())
+    assert "tensor" not in feedback(results.students[0], results)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "CON", "a/b\\c", "\0", "", "." * 500, "李", "=x", "\udcff"])
+def test_the_name_of_a_page_is_fit_for_every_file_system(name):
+    assert re.fullmatch(r"[A-Za-z0-9-]{1,60}\.html", page_name(Student(name, name)))
+
+
+def test_two_students_of_one_name_have_two_pages():
+    assert page_name(Student("1", "Kim")) != page_name(Student("2", "Kim"))
+
+
+def test_back_ticks_make_code_and_a_lonely_one_does_not():
+    assert str(html("use `a < b` here")) == "use <code>a &lt; b</code> here"
+    assert str(html("a ` b")) == "a ` b"
+    assert str(html(Html("<b>"))) == "<b>"
+
+
+def test_a_page_of_nothing_is_a_page():
+    results = settled(notes=(Note(Student("9", "Kim"), "Kim.pdf", "is no notebook."),))
+    assert "Nothing was graded" in index(results, course())
+    assert "no notebook was graded" in feedback(results.students[0], results)
+    assert tags(page("x", [table("t", ("a",), [])]))
+
+
+def test_the_index_names_the_hardest_exercise_first_and_links_each_page():
+    easy = Graded(
+        paper("7", 0).submission, Sheet("04", (mark("04.1", 1), mark("04.2", 6, max_points=6, passed=True)), "", {}, "")
+    )
+    text = index(settled(easy), course())
+    section = text.partition("Which exercises were hard")[2]
+    assert section.index("04.1 ") < section.index("04.2 ")
+    assert f'href="students/{page_name(Student("7", "7"))}"' in text
+    assert exercise("04.1").title in section

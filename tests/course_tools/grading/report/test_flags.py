@@ -1,0 +1,141 @@
+"""Look-alikes: names, comments and order do not hide them; what is near the reference, or everybody's, is no evidence."""
+
+import random
+
+import pytest
+
+from course_tools.bank import exercise, exercises
+from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.report.flags import look_alikes, shapes
+from course_tools.publishing.source import FunctionSource
+
+ODD = '''
+def causal_mask(T_q, T_k=None, device=None):
+    """My mask."""
+    T_k = T_q if T_k is None else T_k
+    ages = [[T_k - T_q + row - column for column in range(T_k)] for row in range(T_q)]
+    table = torch.tensor([max(0, min(1, age + 1)) for line in ages for age in line], device=device)
+    return table.view(T_q, T_k).gt(0)
+'''
+ODD_TOO = """
+def split_heads(x, n_heads):
+    pieces = []
+    for number in range(n_heads):
+        start = number * (x.shape[-1] // n_heads)
+        pieces.append(torch.narrow(x, -1, start, x.shape[-1] // n_heads))
+    return torch.stack(list(reversed(pieces[::-1])), dim=pieces[0].dim() - 2)
+"""
+DISGUISED = '''
+# my own idea
+def causal_mask(n, m=None, where=None):
+    """Quite another text."""
+    if False: "a comment in disguise"
+    m = n if m is None else m
+    differences = [[m - n + i - j for j in range(m)] for i in range(n)]
+    flat = torch.tensor([max(0, min(1, d + 1)) for r in differences for d in r], device=where)
+    return flat.view(n, m).gt(0)
+'''
+
+
+def code(*sources: str) -> list[Cell]:
+    return [Cell("code", "", {}, source) for source in sources]
+
+
+def wrote(*sources: str) -> dict:
+    return shapes(code(*sources), "04")
+
+
+def bank(id: str, answer) -> str:
+    return FunctionSource.of(answer).text().replace(f"def {answer.__name__}(", f"def {exercise(id).reference.__name__}(")
+
+
+def a_class(seed: int, n: int = 30) -> dict:
+    """Students who each take one of the answers of the course to each exercise of lecture 04."""
+    draw = random.Random(seed)
+    asked = [item for item in exercises() if item.lecture == "04"]
+    chosen = {
+        f"s{i}": [bank(item.id, draw.choice((item.reference, *item.right, *item.wrong))) for item in asked] for i in range(n)
+    }
+    return {student: wrote(*sources) for student, sources in chosen.items()}
+
+
+def test_names_docstrings_and_comments_do_not_change_the_shape():
+    assert wrote(ODD)["04.2"] == wrote(DISGUISED.replace('    if False: "a comment in disguise"\n', ""))["04.2"]
+
+
+def test_the_order_of_statements_does_not_change_the_shape():
+    lines = ["    one = torch.ones(T_q, T_k).cumsum(0)\n", "    two = torch.ones(T_q, T_k).cumsum(1)\n"]
+    forms = [f"def causal_mask(T_q, T_k):\n{''.join(order)}    return one >= two\n" for order in (lines, lines[::-1])]
+    assert wrote(forms[0]) == wrote(forms[1])
+    assert wrote(forms[0]) != wrote(forms[0].replace(">=", ">"))
+
+
+def test_two_who_share_odd_solutions_of_two_exercises_are_flagged_and_nobody_else():
+    everyone = a_class(0) | {"copied": wrote(ODD, ODD_TOO), "copier": wrote(DISGUISED, ODD_TOO)}
+    (flag,) = look_alikes(everyone)
+    assert flag.students == ("copied", "copier")
+    assert flag.exercises == ("04.2", "04.4")
+    assert "%" in flag.what
+
+
+def test_one_short_exercise_is_no_evidence():
+    assert look_alikes({"a": wrote(ODD), "b": wrote(ODD)}) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_near_the_courses_own_are_never_flagged(seed):
+    assert look_alikes(a_class(seed)) == []
+
+
+def test_the_same_answers_of_the_course_in_every_exercise_are_no_evidence():
+    item = exercise("04.5")
+    same = {f"s{i}": wrote(bank("04.5", item.right[0]), bank("04.1", exercise("04.1").right[0])) for i in range(2)}
+    assert same["s0"]
+    assert look_alikes(same) == []
+
+
+def test_what_the_whole_class_wrote_is_no_evidence():
+    assert look_alikes({f"s{i}": wrote(ODD, ODD_TOO) for i in range(200)}) == []
+
+
+def test_a_ring_of_six_is_found():
+    everyone = a_class(1) | {f"ring{i}": wrote(ODD, ODD_TOO) for i in range(6)}
+    assert len(look_alikes(everyone)) == 15
+
+
+def test_code_that_was_added_does_not_hide_a_copy():
+    padded = ODD.replace("    T_k =", "    junk = [i ** 3 + 7 * i for i in range(12) if i % 5]\n    T_k =")
+    assert look_alikes({"a": wrote(ODD, ODD_TOO), "b": wrote(padded, ODD_TOO)})
+
+
+def test_the_bug_hunt_and_imports_are_not_the_students():
+    hunt = Cell("code", "", {"bug": "x", "exercise": "04.2"}, ODD)
+    assert shapes([hunt, *code("from torch import tensor, causal_mask")], "04") == {}
+
+
+def test_an_alias_is_known_by_its_check():
+    source = ODD.replace("def causal_mask", "def mended")
+    assert "04.2" in shapes(code(source, 'mended = check("04.2", mended)'), "04")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "(" * 9000,
+        "-" * 9000 + "1",
+        "x" + ".a" * 9000,
+        "x" + "[1]" * 6000,
+        "lambda:" * 2800 + "1",
+        "1 if 1 else " * 1500 + "1",
+        "".join(" " * i + "if 1:\n" for i in range(99)),
+        "def causal_mask(:",
+        "\0",
+        "\ud800",
+        "def causal_mask(): return '\\d'",
+        "x = 1\n" * 100_000,
+        "%matplotlib inline\n!rm -rf /\ndef causal_mask(): return 1",
+    ],
+)
+def test_hostile_source_does_no_harm(hostile):
+    assert set(wrote(hostile, ODD_TOO)) <= {"04.2", "04.4"}
+    assert wrote(ODD_TOO)["04.4"] == wrote(hostile, ODD_TOO)["04.4"]

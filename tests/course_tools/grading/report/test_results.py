@@ -1,0 +1,133 @@
+"""Which notebook counts, and tables that no name and no text of a student can break."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from course_tools.bank import exercises
+from course_tools.checks import Finding
+from course_tools.grading.intake.submissions import Intake, Note, Student, Submission
+from course_tools.grading.marks import Mark
+from course_tools.grading.notebook_result import Graded, Sheet
+from course_tools.grading.report.results import flags_csv, grades_csv, report_json, settle
+
+IDS = [item.id for item in exercises() if item.lecture == "04"]
+
+
+def mark(id: str = "04.1", points: int = 0, **more) -> Mark:
+    given = {"status": "judged", "max_points": 12, "passed": False, "misconception": None, "findings": (), "detail": ""}
+    return Mark(exercise=id, points=points, flags=(), seconds=0.5, **(given | more))
+
+
+def paper(id: str, points: int, source: str = "", attempt: int = 0, late: bool = False, lecture: str = "04", **more) -> Graded:
+    name = source.rpartition("/")[2] or f"{id}.ipynb"
+    submission = Submission(Student(id, more.pop("name", id)), source or name, name, bytes, attempt, late)
+    return Graded(submission, Sheet(lecture, (mark(f"{lecture}.1", points, **more),), "", {}, "Every wall holds."))
+
+
+def settled(*graded: Graded, notes: tuple[Note, ...] = ()):
+    return settle(Intake(tuple(item.submission for item in graded), notes), graded)
+
+
+def rows(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text.removeprefix("\ufeff"))))
+
+
+def test_the_newest_resubmission_counts_even_where_it_is_worse():
+    (result,) = settled(paper("7", 12, "a_7_1_nb.ipynb"), paper("7", 3, "a_7_2_nb-1.ipynb", 1)).students[:1]
+    assert result.points == 12  # other names: nothing orders them, so the better one counts
+    (result,) = settled(paper("7", 12, "x/nb.ipynb"), paper("7", 3, "x/nb-1.ipynb", 1)).students
+    assert result.points == 3
+    assert result.notes == (
+        "2 notebooks of lecture 04: the newest resubmission counts, x/nb-1.ipynb. Points: x/nb.ipynb (12), x/nb-1.ipynb (3).",
+    )
+
+
+def test_between_notebooks_that_no_number_orders_the_better_one_counts():
+    (result,) = settled(paper("7", 3, "7/a.ipynb"), paper("7", 12, "7/a (1).ipynb"), paper("7", 5, "7/b-4.ipynb", 4)).students
+    assert result.points == 12
+    assert "the better one counts, 7/a (1).ipynb" in result.notes[0]
+
+
+def test_an_unreadable_resubmission_costs_no_mark_of_the_one_before():
+    empty = Graded(paper("7", 0, "x/nb-1.ipynb", 1).submission, Sheet(None, note="The file is empty."))
+    (result,) = settled(paper("7", 12, "x/nb.ipynb"), empty).students
+    assert result.points == 12
+    assert result.notes == ("x/nb-1.ipynb: The file is empty.",)
+
+
+def test_lectures_add_up():
+    results = settled(paper("7", 12), paper("7", 4, "y.ipynb", lecture="01"), paper("8", 1))
+    assert results.lectures == ["01", "04"]
+    assert [result.points for result in results.students] == [16, 1]
+    header, first, second = rows(grades_csv(results))
+    assert first[header.index("lecture 01")] == "4"
+    assert second[header.index("lecture 01")] == second[header.index("01.1")] == ""
+    assert first[header.index("of")] == str(sum(item.points for item in exercises() if item.lecture in ("01", "04")))
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", "＝1", '=cmd|"/c calc"!A1'])
+def test_no_cell_is_a_formula_to_a_spreadsheet(name):
+    results = settled(paper(name, 2), notes=(Note(Student("-9", "-9"), "=x", "is odd"),))
+    for row in rows(grades_csv(results)):
+        assert not [cell for cell in row if cell[:1] in set("=+-@\t\r＝")]
+    assert f"'{name}" in rows(grades_csv(results))[2] + rows(grades_csv(results))[1]
+
+
+@pytest.mark.parametrize("name", ['O, "Hara"', "Zoë; Søren", "李小龍", "a\u2028b", "x'y"])
+def test_names_come_through_the_table_as_they_are(name):
+    results = settled(paper("7", 2, name=name))
+    header, row = rows(grades_csv(results))
+    assert row[:2] == ["7", name]
+    assert len(row) == len(header)
+    assert grades_csv(results).count('"') % 2 == 0
+    assert grades_csv(results).startswith('\ufeff"id","name"')
+
+
+def test_who_has_no_graded_notebook_has_no_number_and_is_listed():
+    pdf = Note(Student("9", "Kim"), "Kim.pdf", "is no notebook (.ipynb): it was not graded.")
+    failed = Graded(paper("8", 0).submission, None, "the process that graded it died, twice.")
+    results = settled(paper("7", 0), failed, notes=(pdf, Note(None, "readme.txt", "is no notebook.")))
+    header, seven, eight, kim = rows(grades_csv(results))
+    at = header.index("points")
+    assert (seven[at], eight[at], kim[at]) == ("0", "", "")
+    assert "died, twice" in eight[-1]
+    assert "Kim.pdf is no notebook" in kim[-1]
+    assert [note.source for note in results.nobodys] == ["readme.txt"]
+
+
+def test_the_report_holds_no_value_of_a_check_and_no_running_time():
+    finding = Finding(
+        "scale", "The law.", "fails", 2, "context is wrong. Furthest apart: expected 0.1234, got 5.678", "q (2, 3)"
+    )
+    text = report_json(settled(paper("7", 3, findings=(finding,), misconception="You forget the scale.")))
+    told = json.loads(text)
+    assert not [value for value in ("0.1234", "5.678", "(2, 3)", "seconds") if value in text]
+    assert told["students"][0]["marks"][0]["findings"] == [
+        {"name": "scale", "law": "The law.", "status": "fails", "points": 2},
+    ]
+    assert told["misconceptions"] == [{"students": 1, "exercise": "04.1", "text": "You forget the scale."}]
+    assert told["isolation"] == ["Every wall holds."]
+
+
+def test_the_hardest_and_the_most_common_are_counted():
+    said = {"misconception": "You forget."}
+    results = settled(paper("a", 3, **said), paper("b", 3, **said), paper("c", 12, passed=True))
+    first = json.loads(report_json(results))["exercises"][0]
+    assert (first["id"], first["handed_in"], first["right"], first["share_of_points"]) == ("04.1", 3, 1, 0.5)
+    assert results.misconceptions == [(2, "04.1", "You forget.")]
+
+
+def test_flags_change_no_mark_and_are_one_row_each():
+    flagged = paper("7", 12)
+    sheet = Sheet("04", (Mark("04.1", "judged", 12, 12, True, None, (), "", ("=calls F.x",), 0.1),), "", {}, "")
+    results = settled(Graded(flagged.submission, sheet))
+    assert results.students[0].points == 12
+    assert rows(flags_csv(results))[1:] == [["forbidden or suspicious", "7", "04.1", "'=calls F.x"]]
+
+
+def test_the_order_of_the_students_does_not_hang_on_that_of_the_files():
+    papers = [paper("b", 1, name="Åse"), paper("a", 2, name="bob"), paper("c", 3, name="Ada")]
+    assert grades_csv(settled(*papers)) == grades_csv(settled(*reversed(papers)))

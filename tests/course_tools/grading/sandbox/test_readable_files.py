@@ -1,0 +1,25 @@
+"""What the sandbox may read: Python and packages, and nothing of the course, whatever leads to it."""
+
+from pathlib import Path
+
+from course_tools.grading.sandbox import hardening
+from course_tools.grading.sandbox.readable_files import _entries, package_folders, readable, secrets
+
+
+def test_what_is_readable_holds_python_and_packages_and_nothing_of_the_course():
+    granted = [Path(path).resolve() for path in readable()]
+    assert all(Path(folder).is_dir() for folder in package_folders())
+    assert any(path.name == "torch" for path in granted)
+    assert len(secrets()) == 2
+    for secret in map(Path, secrets()):
+        assert not [path for path in granted if path == secret or path in secret.parents]
+
+
+def test_links_and_copies_of_the_course_are_not_readable(tmp_path):
+    course = Path(hardening.__file__).parents[1]
+    (tmp_path / "harmless").symlink_to(course)
+    (tmp_path / "above").symlink_to(course.parent)
+    (tmp_path / "below").symlink_to(course / "attention")
+    for name in ("course_lib", "course_lib-1.dist-info", "attention_course-0.1.egg-info", "paths.pth", "numpy"):
+        (tmp_path / name).mkdir()
+    assert [path.name for path in _entries(tmp_path, ("course_lib", "attention_course"))] == ["numpy"]

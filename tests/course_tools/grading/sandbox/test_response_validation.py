@@ -1,0 +1,173 @@
+"""What an inmate says is read with suspicion: forgeries are malformed, errors come back as themselves, inputs stay outside."""
+
+import einops
+import pytest
+import torch
+
+from course_tools.checks.outcome import NotAFunction, TimedOut
+from course_tools.checks.verdict import is_same
+from course_tools.grading.sandbox.response_validation import HIDDEN, error_of, outcome_of, without_values
+from course_tools.grading.sandbox.wire_protocol import Malformed, flat
+
+X = torch.tensor([[1.5, -2.25, 3.125]])
+CALL = (X, torch.tensor([1, 2]), [X, X], 3)
+SOURCE = "def f(x):\n    raise MyError('no')\n    return x * 0.5\n"
+
+
+def said(results=None, gradients=None, changed=(), called=(), failure=None):
+    tensors = []
+    header = {
+        "results": flat(results, tensors),
+        "gradients": flat(gradients, tensors),
+        "changed": list(changed),
+        "called": list(called),
+        "failure": failure,
+    }
+    body = b"".join(t.contiguous().numpy().tobytes() for t in tensors)
+    return header, bytearray(body)
+
+
+def read(**what):
+    return outcome_of(*said(**what), CALL, False, SOURCE)
+
+
+def failure(kind="ValueError", text="no", where="", module="builtins", bare=False):
+    return {"module": module, "kind": kind, "text": text, "where": where, "bare": bare}
+
+
+def test_an_honest_outcome_is_what_was_observed():
+    outcome = outcome_of(*said((X, 3), (X, X, X), (0, 2), ("grad",)), CALL, True, SOURCE)
+    assert torch.equal(outcome.results[0], X)
+    assert outcome.results[1] == 3
+    assert (len(outcome.gradients), outcome.changed, outcome.called) == (3, (0, 2), frozenset({"grad"}))
+    assert outcome.names == ("Result 1", "Result 2")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"results": X},
+        {"results": [X]},
+        {"results": (X,), "failure": failure()},
+        {"results": (X,), "changed": [4]},
+        {"results": (X,), "changed": [-1]},
+        {"results": (X,), "changed": [True]},
+        {"results": (X,), "changed": [0] * 9},
+        {"results": (X,), "called": [3]},
+        {"results": (X,), "called": ["x" * 500]},
+        {"failure": {"kind": "ValueError"}},
+        {"failure": failure(kind=3)},
+        {"failure": failure(bare="yes")},
+        {"failure": "ValueError"},
+        {"results": (X,), "gradients": (X, X, X)},
+    ],
+)
+def test_what_no_honest_inmate_says_is_malformed(what):
+    with pytest.raises(Malformed):
+        read(**what)
+
+
+@pytest.mark.parametrize("gradients", [(X,), (X, X, X, X), (X, X, X.mT), (X, X, None), [X, X, X], X, 3, (1, 2, 3)])
+def test_gradients_of_other_inputs_are_malformed(gradients):
+    with pytest.raises(Malformed):
+        outcome_of(*said((X,), gradients), CALL, True, SOURCE)
+
+
+@pytest.mark.parametrize("header", [None, [], 3, "x", {}, {"results": None}, {"results": None, "gradients": None}])
+def test_what_is_no_outcome_is_malformed(header):
+    with pytest.raises(Malformed):
+        outcome_of(header, bytearray(), CALL, False, SOURCE)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("not this"),
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied (3x5 and 7x11)"),
+        KeyError("name"),
+        KeyError(3),
+        IndexError("a", "b"),
+        NotImplementedError(),
+        NotImplementedError("later"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        ZeroDivisionError("division by zero"),
+        RecursionError("too deep"),
+        einops.EinopsError("no such axis"),
+        torch.OutOfMemoryError("out of memory"),
+        NotAFunction("A function is asked for."),
+        SyntaxError("bad"),
+    ],
+)
+def test_an_error_comes_back_as_itself(error):
+    kind = type(error)
+    outcome = read(failure=failure(kind.__name__, str(error), module=kind.__module__, bare=not error.args))
+    assert type(outcome.error) is kind
+    assert str(outcome.error) == str(error)
+    assert bool(outcome.error.args) == bool(error.args)
+    assert is_same(outcome, read(failure=failure(kind.__name__, str(error), module=kind.__module__)))
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "shown"),
+    [
+        ("__main__", "MyError", "MyError"),
+        ("__main__", "Values_1_5_2_25", "AnError"),
+        ("course_tools.checks.guard", "TimedOut", "AnError"),
+        ("os", "system", "AnError"),
+        ("builtins", "eval", "AnError"),
+        ("builtins", "__import__", "AnError"),
+        ("torch", "Tensor", "AnError"),
+        ("numpy.exceptions", "AxisError", "AnError"),
+        ("", "", "AnError"),
+        ("course_tools.grading.sandbox.import_shim", "NotAtHand", "NotAtHand"),
+    ],
+)
+def test_an_unknown_error_is_a_harmless_one_of_a_name_that_tells_nothing(module, kind, shown):
+    error, _ = error_of(failure(kind, module=module), SOURCE)
+    assert type(error).__name__ == shown
+    assert type(error).__bases__ == (Exception,) or shown == "MyError"
+    assert not isinstance(error, TimedOut)
+
+
+def test_errors_that_cannot_be_made_from_words_keep_their_name():
+    error, _ = error_of(failure("UnicodeDecodeError", "bad byte"), SOURCE)
+    assert (type(error).__name__, str(error)) == ("UnicodeDecodeError", "bad byte")
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [("return x * 0.5", True), ("raise MyError('no')", True), ("x = 1.5, -2.25", False), ("return x", False), ("", False)],
+)
+def test_a_line_is_kept_where_the_student_wrote_it(where, kept):
+    assert error_of(failure(where=where), SOURCE)[1] == (where if kept else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("no", False),
+        ("mat1 and mat2 shapes cannot be multiplied (3x5 and 7x11)", False),
+        ("The size of tensor a (3) must match the size of tensor b (5) at non-singleton dimension 1", False),
+        ("mask is (2, 1, 3), scores are (2, 4, 3)", False),
+        (str(X.tolist()), True),
+        ("tensor([[ 1.5000, -2.2500]])", True),
+        ("1e-05", True),
+        ("152503125", True),
+        (" ".join(map(str, range(40))), True),
+        ("tensor([1., 2.])", True),
+    ],
+)
+def test_words_that_could_tell_an_input_are_not_shown(text, hidden):
+    shown = without_values(f"It raised ValueError: {text}", ValueError(text))
+    assert shown == f"It raised ValueError: {HIDDEN if hidden else text}"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [({}, "dict"), (b"x", "bytes"), (lambda: 0, "function"), (torch.eye(2).to_sparse(), "object"), (1j, "complex")],
+)
+def test_a_value_of_another_type_is_known_by_a_name_that_tells_nothing(value, shown):
+    (result,) = read(results=(value,)).results
+    assert type(result).__name__ in (shown, "object")
+    assert result != value

@@ -1,0 +1,245 @@
+"""The sandbox as a whole: what stands inside, what is left behind, and what happens when a part of it dies."""
+
+import os
+import signal
+import sys
+import time
+
+import psutil
+import pytest
+import torch
+
+from course_tools.bank import exercise
+from course_tools.checks.verdict import Questions
+from course_tools.grading.extract.programs import Part, Program
+from course_tools.grading.sandbox import session, wire_protocol
+from course_tools.grading.sandbox.allowed_names import kit
+from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure
+from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
+from course_tools.grading.sandbox.session import NoAnswer, names_of
+from tests.course_tools.grading.forks import fork, linux
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is graded on Windows")
+ASKED = exercise("04.2")
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    started = Sandbox()
+    yield started
+    started.close()
+
+
+def program(source, function="f"):
+    count = source.count("\n\n") + 1
+    return Program(function, (Part("<cell 1>", source, tuple(range(count))),))
+
+
+def told(sandbox, source, *call):
+    """What a function `f` inside returns for a call."""
+    with sandbox.inmate() as inmate:
+        inmate.load(program(source), kit("04.1"), [])
+        tensors = []
+        deadline = time.monotonic() + 10.0
+        wire_protocol.send(inmate.connection, wire_protocol.flat((*call, False), tensors), tensors, deadline)
+        header, body = wire_protocol.receive(inmate.connection, deadline)
+        assert header["failure"] is None, header["failure"]
+        return wire_protocol.full(header["results"], body)
+
+
+@linux
+def test_every_wall_holds_here_and_no_forbidden_act_succeeds(sandbox):
+    level = measure(sandbox)
+    missing = {name: reason for name, reason in level.walls.items() if reason and name in NEEDED}
+    if missing.keys() & {"Landlock", "seccomp"}:
+        pytest.skip(f"this kernel lacks {', '.join(missing)}")
+    assert missing == {}
+    assert level.open_doors == ()
+    assert level.full
+    assert str(level).startswith("Full isolation (")
+
+
+def test_a_level_says_what_is_missing_and_what_is_open():
+    level = Isolation({"session": "", "Landlock": "no Landlock", "network": "not allowed"}, ("read core.py", "start a process"))
+    assert not level.full
+    assert level.layers == ("session",)
+    assert str(level) == (
+        "Partial isolation (session). Missing: Landlock (needs Linux 5.13 or newer, with Landlock switched on). "
+        "A student's code can read core.py, start a process."
+    )
+    assert not Isolation({}, ()).full
+    assert not Isolation(dict.fromkeys(NEEDED, ""), ("read core.py",)).full
+    assert Isolation(dict.fromkeys(NEEDED, "") | {"network": "not allowed"}, ()).full
+
+
+def test_nothing_of_the_grader_goes_inside(sandbox, monkeypatch):
+    (found,) = told(
+        sandbox,
+        "import os, sys, threading\n\n"
+        "def f():\n"
+        "    hidden = [n for n in sys.modules if n.startswith('course_lib') and n != 'course_lib']\n"
+        "    return (sorted(os.environ), hidden, os.getcwd(), threading.active_count(), sys.flags.isolated, sys.path),\n",
+    )
+    environment, hidden, folder, threads, isolated, path = found
+    assert "PYTHONPATH" not in environment
+    assert not set(environment) & {"USER", "TERM", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "PYTEST_CURRENT_TEST"}
+    assert (hidden, folder, threads, isolated) == ([], "/", 1, 1)
+    assert not [place for place in path if os.path.exists(os.path.join(place, "course_lib")) and "packages" not in place]
+
+
+@linux
+def test_one_connection_is_open_inside_and_nothing_else(sandbox):
+    source = (
+        "import os\n\n"
+        "def f():\n"
+        "    fds = []\n"
+        "    for fd in range(64):\n"
+        "        try: fds.append((fd, os.fstat(fd).st_mode >> 12))\n"
+        "        except OSError: pass\n"
+        "    return fds,\n"
+    )
+    (fds,) = told(sandbox, source)
+    assert [kind for fd, kind in fds if fd < 3] == [2, 2, 2]
+    assert [kind for fd, kind in fds if fd >= 3] == [12]
+
+
+def test_each_inmate_starts_anew(sandbox):
+    source = "import torch\n\nseen = getattr(torch, 'seen', 0)\n\ntorch.seen = 1\n\ndef f(): return seen\n"
+    assert told(sandbox, source) == told(sandbox, source) == (0,)
+
+
+def test_random_numbers_and_settings_are_the_same_in_each(sandbox):
+    source = (
+        "import torch\n\ndef f(): return torch.rand(3), torch.get_default_dtype() == torch.float32, torch.get_num_threads()\n"
+    )
+    first, second = told(sandbox, source), told(sandbox, source)
+    assert torch.equal(first[0], second[0])
+    assert first[1:] == (True, 1)
+
+
+def test_libraries_that_are_loaded_late_work_inside(sandbox):
+    source = (
+        "import torch\n\n"
+        "import numpy as np\n\n"
+        "import einops\n\n"
+        "import json, re, decimal, statistics, zoneinfo, sqlite3\n\n"
+        "def f(x):\n"
+        "    y = torch.func.vmap(lambda a: a * 2)(x)\n"
+        "    z = torch.func.grad(lambda a: (a**2).sum())(x)\n"
+        "    n = torch.from_numpy(np.asarray(x) + 1)\n"
+        "    return y, z, n, torch.linalg.inv(torch.eye(2)), einops.rearrange(x, 'a -> a 1')\n"
+    )
+    y, z, n, inverse, column = told(sandbox, source, torch.tensor([1.0, 2.0]))
+    assert y.tolist() == z.tolist() == [2.0, 4.0]
+    assert n.tolist() == [2.0, 3.0]
+    assert inverse.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert column.shape == (2, 1)
+
+
+def test_an_inmate_is_gone_after_its_block(sandbox):
+    with sandbox.inmate() as inmate:
+        assert psutil.pid_exists(inmate.pid)
+    assert not psutil.pid_exists(inmate.pid)
+    assert inmate.ended == -signal.SIGKILL
+
+
+def test_how_an_inmate_ended_is_known(sandbox):
+    with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match="ended the process"):
+        inmate.load(program("import os\n\nos._exit(3)"), kit("04.1"), [])
+    assert inmate.ended == 3
+
+
+def test_files_and_memory_stay_the_same_over_many_inmates(sandbox):
+    grader, zygote = psutil.Process(), psutil.Process(sandbox._process.pid)
+    for _ in range(5):
+        told(sandbox, "def f(): return 1")
+    before = (grader.num_fds(), zygote.num_fds(), zygote.memory_info().rss)
+    for _ in range(60):
+        told(sandbox, "def f(): return 1")
+    after = (grader.num_fds(), zygote.num_fds(), zygote.memory_info().rss)
+    assert after[:2] == before[:2]
+    assert after[2] - before[2] < 2**21
+    assert zygote.children() == []
+
+
+def test_walls_that_were_there_at_the_start_must_stand_around_each(sandbox):
+    with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match="could not be closed"):
+        inmate.load(program("def f(): pass"), kit("04.1"), [], ["a wall that nobody has"])
+
+
+def test_a_zygote_that_died_is_noticed():
+    own = Sandbox()
+    os.kill(own._process.pid, signal.SIGKILL)
+    with pytest.raises(SandboxFailed, match="has ended"), own.inmate():
+        pass
+    own.close()
+
+
+@linux
+def test_inmates_die_with_the_zygote():
+    own = Sandbox()
+
+    def live_and_lose_the_zygote():
+        with own.inmate() as inmate:
+            inmate.load(program("def f(): pass"), kit("04.1"), [])
+            os.kill(own._process.pid, signal.SIGKILL)
+            psutil.wait_procs([psutil.Process(inmate.pid)], timeout=5.0)
+            assert not psutil.pid_exists(inmate.pid)
+
+    with pytest.raises(SandboxFailed):
+        live_and_lose_the_zygote()
+    own.close()
+
+
+@linux
+def test_nothing_is_left_when_the_grader_is_killed():
+    read, write = os.pipe()
+    if (grader := fork()) == 0:
+        own = Sandbox()
+        with own.inmate() as inmate:
+            inmate.load(program("def f(): pass"), kit("04.1"), [])
+            os.write(write, f"{own._process.pid} {inmate.pid}".encode())
+            time.sleep(60)
+        os._exit(0)
+    pids = [int(pid) for pid in os.read(read, 100).split()]
+    os.kill(grader, signal.SIGKILL)
+    os.waitpid(grader, 0)
+    left = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    _, alive = psutil.wait_procs(left, timeout=10.0)
+    assert len(pids) == 2
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.parametrize(
+    "result", ["torch.zeros(2**24)", "[0.5] * 10_000", "[[1] * 3000]", "tuple(torch.zeros(5000))", "{i: i for i in range(9)}"]
+)
+def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result):
+    with sandbox.inmate() as inmate:
+        inmate.load(program(f"import torch\n\ndef f(*x): return {result}"), kit("04.2"), [])
+        outcomes, stopped = inmate.observe(Questions(ASKED, 0), "")
+    assert stopped == ""
+    assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
+
+
+def test_a_sandbox_that_cannot_start_says_why(monkeypatch):
+    monkeypatch.setattr("course_tools.grading.sandbox.sandbox.BOOT", "raise RuntimeError('no torch here')")
+    with pytest.raises(SandboxFailed, match="the sandbox did not start: RuntimeError: no torch here"):
+        Sandbox()
+
+
+def test_forbidden_functions_are_named_so_that_the_inside_finds_them():
+    for item in map(exercise, ("01.2", "01.3", "01.4", "04.5")):
+        assert len(names_of(item.forbids)) == len(item.forbids)
+    assert names_of(exercise("01.4").forbids)[0] == "torch:lstm_cell"
+
+
+def test_time_runs_out_inside_a_call_and_outside_of_it(sandbox, monkeypatch):
+    monkeypatch.setattr(session, "LOAD_LIMIT", 0.3)
+    monkeypatch.setattr(session, "CALL_LIMIT", 0.3)
+    with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match=r"still running after 0\.3 seconds"):
+        inmate.load(program("while True: pass"), kit("04.2"), [])
+    with sandbox.inmate() as inmate:
+        inmate.load(program("def f(*x):\n    while True: pass"), kit("04.2"), [])
+        outcomes, stopped = inmate.observe(Questions(ASKED, 0), "")
+    assert [type(outcome.error).__name__ for outcome in outcomes] == ["TimedOut"]
+    assert stopped == "It was still running after 0.3 seconds."

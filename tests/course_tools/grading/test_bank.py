@@ -1,0 +1,61 @@
+"""The bank, handed in as notebooks: through the sandbox, each right answer earns all points, each wrong one is told its own."""
+
+import ast
+import sys
+from pathlib import Path
+
+from course_tools.bank import exercises
+from course_tools.checks import Exercise
+from course_tools.grading.extract.programs import Notebook, handed_out
+from course_tools.publishing.source import FunctionSource
+from tests.course_tools.grading.conftest import submitted
+
+
+def names_in(assignment):
+    return {node.id for target in assignment.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+def as_a_cell(answer, name):
+    """The text of an answer of the bank with what its file imports and defines beside it, under the name of the exercise."""
+    tree = ast.parse(Path(sys.modules[answer.__module__].__file__).read_text(encoding="utf-8"))
+    kept = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.FunctionDef)
+        or (isinstance(node, ast.ImportFrom) and not node.module.startswith("course_tools.checks"))
+        or (isinstance(node, ast.Assign) and not {"WRONG", "RIGHT", "HINTS", "exercise"} & names_in(node))
+    ]
+    kept = [node for node in kept if not (isinstance(node, ast.FunctionDef) and "draw" in {a.arg for a in node.args.args})]
+    return f"{ast.unparse(ast.Module(kept, []))}\n\n{name} = {answer.__name__}\n"
+
+
+def mark_of_answer(engine, asked, source):
+    return engine.mark(Notebook(submitted(asked, source), asked.lecture), asked)
+
+
+def text_of(reference):
+    """The text of a reference; while its lecture has no notebook, with the imports that the notebook would hold."""
+    module = sys.modules[reference.__module__]
+    text = FunctionSource.of(reference).text()
+    names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} & vars(module).keys()
+    used = () if handed_out(asked_of(reference).lecture) else sorted(names)
+    return "\n".join([*(f"from {module.__name__} import {name}" for name in used), text])
+
+
+def asked_of(reference):
+    return next(item for item in exercises() if item.reference is reference)
+
+
+def test_every_right_answer_earns_all_points(engine, asked: Exercise):
+    sources = {answer.__name__: as_a_cell(answer, asked.reference.__name__) for answer in asked.right}
+    sources["the reference"] = text_of(asked.reference)
+    marks = {name: mark_of_answer(engine, asked, source) for name, source in sources.items()}
+    refused = {name: mark for name, mark in marks.items() if not mark.passed or mark.points != mark.max_points or mark.flags}
+    assert refused == {}
+
+
+def test_every_wrong_answer_is_told_its_own_misconception(engine, asked: Exercise):
+    marks = {wrong: mark_of_answer(engine, asked, as_a_cell(wrong, asked.reference.__name__)) for wrong in asked.wrong}
+    told = {wrong.__name__: mark for wrong, mark in marks.items() if mark.misconception != " ".join(wrong.__doc__.split())}
+    assert told == {}
+    assert not any(mark.passed or mark.points >= mark.max_points for mark in marks.values())

@@ -1,0 +1,211 @@
+"""Many notebooks: nothing that happens over one touches another, and a grading that was killed goes on where it was."""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from course_tools.grading import journal as journals
+from course_tools.grading.batch import Orders, grade_all, sheet_of
+from course_tools.grading.files import CannotGrade, write_whole
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.intake.submissions import Intake, handed_in
+from course_tools.grading.journal import Journal, key, stamp
+from course_tools.grading.notebook_result import Sheet
+from course_tools.grading.pipeline import grade
+from tests.course_tools.grading.papers import ROOT, Refusing, StandIn, notebook
+
+ORDERS = Orders(StandIn, ROOT)
+RESULTS = ("grades.csv", "flags.csv", "report.json", "index.html")
+
+
+def school(folder: Path, **papers: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, data in papers.items():
+        (folder / f"{name}.ipynb").write_bytes(data)
+    return folder
+
+
+def written(out: Path) -> dict[str, bytes]:
+    files = [out / name for name in RESULTS] + sorted((out / "students").iterdir())
+    return {path.name: path.read_bytes() for path in files}
+
+
+def graded(path: Path, out: Path, orders: Orders = ORDERS):
+    with handed_in(path) as intake, Journal(out) as journal:
+        return {item.submission.student.id: item for item in grade_all(intake.submissions, journal, orders)}
+
+
+def test_each_notebook_gets_its_own_marks_whatever_the_others_do(tmp_path):
+    path = school(
+        tmp_path / "in",
+        ada=notebook(e1="# earns 12"),
+        bad=notebook(e1="# fails"),
+        dead=notebook(e1="# dies"),
+        empty=b"",
+        eve=notebook(e2="# earns 3"),
+        other=b"[1, 2]",
+        unknown=b'{"cells": []}',
+    )
+    found = graded(path, tmp_path / "j", Orders(StandIn, ROOT, jobs=2))
+    assert {id: item.sheet.points for id, item in found.items() if item.sheet and item.sheet.marks} == {"ada": 12, "eve": 3}
+    assert "the engine stopped" in found["bad"].failure
+    assert "died, twice" in found["dead"].failure
+    assert "is empty" in found["empty"].sheet.note
+    assert "no notebook" in found["other"].sheet.note
+    assert "--lecture" in found["unknown"].sheet.note
+    keys = [json.loads(line)["key"] for line in (tmp_path / "j").read_bytes().splitlines()]
+    assert len(keys) == len(set(keys)) == 5  # what failed is not noted, and so is tried again the next time
+
+
+def test_what_is_in_the_journal_is_not_graded_again(tmp_path):
+    path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
+    first = graded(path, tmp_path / "j")
+    lines = (tmp_path / "j").read_bytes()
+    again = graded(path, tmp_path / "j", Orders(Refusing, ROOT))  # no engine is started
+    assert again["ada"].sheet == first["ada"].sheet
+    assert (tmp_path / "j").read_bytes() == lines
+    with pytest.raises(CannotGrade, match="wall against forks"):
+        graded(path, tmp_path / "j", Orders(Refusing, ROOT, seed=1))
+    with pytest.raises(CannotGrade, match="wall against forks"):
+        graded(path, tmp_path / "j", Orders(Refusing, ROOT, require_isolation=True))
+
+
+@pytest.mark.slow
+def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_run(tmp_path):
+    papers = {
+        f"s{i:02}": notebook(e1=f"# earns {i} \n# waits 60\n# thinks thought {i % 3}", e2="# flag odd") for i in range(12)
+    }
+    path = school(tmp_path / "in", **papers)
+    out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
+    code = (
+        "from pathlib import Path; from course_tools.grading.batch import Orders;"
+        "from course_tools.grading.pipeline import grade;"
+        "from tests.course_tools.grading.papers import StandIn, ROOT;"
+        f"grade(Path({str(path)!r}), Orders(StandIn, ROOT), Path({str(out)!r}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    journal, deadline = out / "journal.jsonl", time.monotonic() + 100
+    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 3):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = journal.read_bytes().splitlines()
+    assert 3 <= len(done) < 12
+    assert not (out / "grades.csv").exists()
+    with journal.open("ab") as file:
+        file.write(b'{"key": "half a li')  # as a kill within the writing would leave it
+    assert grade(path, ORDERS, out) == grade(path, ORDERS, undisturbed) == 0
+    assert written(out) == written(undisturbed)
+    lines = journal.read_bytes().splitlines()
+    assert lines[: len(done)] == done
+    assert len(lines) == 12 + 1
+    assert grade(path, ORDERS, out) == 0
+    assert written(out) == written(undisturbed)
+
+
+def test_a_journal_with_strange_lines_keeps_the_good_ones(tmp_path):
+    sheet = Sheet("04", (), "note", {"04.1": ("a", "b")}, "walls")
+    with Journal(tmp_path / "j") as journal:
+        journal.add("k", sheet)
+    strange = b'\xff\xfe\n[]\n{"key": "x", "sheet": {"lecture": 1}}\nnull\n{"key": "torn'
+    (tmp_path / "j").write_bytes((tmp_path / "j").read_bytes() + strange)
+    with Journal(tmp_path / "j") as journal:
+        assert journal.get("k") == sheet
+        assert journal.get("x") is None
+        journal.add("l", sheet)
+    with Journal(tmp_path / "j") as journal:
+        assert journal.get("l") == sheet
+
+
+def test_a_second_grading_into_the_same_folder_is_refused(tmp_path):
+    with Journal(tmp_path / "j"), pytest.raises(CannotGrade, match="another grading is at work"):
+        Journal(tmp_path / "j")
+
+
+def test_a_full_disk_says_so_and_keeps_what_was_done(tmp_path, monkeypatch):
+    path = school(tmp_path / "in", ada=notebook(e1="# earns 12"), bob=notebook(e1="# earns 5"))
+    real, calls = os.fsync, []
+
+    def fills_up(file):
+        calls.append(file)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)
+
+    monkeypatch.setattr(journals.os, "fsync", fills_up)
+    with pytest.raises(CannotGrade, match=r"the disk is full. What is graded so far is kept"):
+        graded(path, tmp_path / "j")
+    monkeypatch.setattr(journals.os, "fsync", real)
+    found = graded(path, tmp_path / "j")
+    assert {id: item.sheet.points for id, item in found.items()} == {"ada": 12, "bob": 5}
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    write_whole(tmp_path / "grades.csv", "first")
+
+    def full(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("course_tools.grading.files.os.fsync", full)
+    with pytest.raises(CannotGrade, match="the disk is full"):
+        write_whole(tmp_path / "grades.csv", "second")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"grades.csv": "first"}
+
+
+def test_an_unreadable_file_costs_nobody_else_anything(tmp_path):
+    path = school(tmp_path / "in", ada=notebook(e1="# earns 12"), eve=notebook(e1="# earns 1"))
+    with handed_in(path) as intake, Journal(tmp_path / "j") as journal:
+
+        def refuse():
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        broken = [type(item)(item.student, item.source, item.file_name, refuse) for item in intake.submissions[:1]]
+        first, second = grade_all([*broken, *intake.submissions[1:]], journal, ORDERS)
+    assert (first.sheet, second.sheet.points) == (None, 1)
+    assert "cannot be read: this user may not" in first.failure
+
+
+def test_the_key_of_a_notebook_hangs_on_its_bytes_the_checks_and_what_is_asked(tmp_path):
+    keys = {key(b"x", "s", "04"), key(b"y", "s", "04"), key(b"x", "t", "04"), key(b"x", "s", None), key(b"x", "s", "0", "4")}
+    assert len(keys) == 5
+    assert stamp(0, ROOT) == stamp(0, ROOT) != stamp(1, ROOT)
+
+
+def test_an_engine_that_does_not_start_is_said_before_anything_is_graded(tmp_path):
+    path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
+    with pytest.raises(CannotGrade, match="leave --require-isolation out"):
+        graded(path, tmp_path / "j", Orders(Refusing, ROOT, require_isolation=True))
+
+
+def test_no_process_is_left_over(tmp_path):
+    import psutil
+
+    graded(school(tmp_path / "in", ada=notebook(e1="# earns 12")), tmp_path / "j", Orders(StandIn, ROOT, jobs=3))
+    with contextlib.suppress(psutil.NoSuchProcess):
+        left = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+        assert left == []
+
+
+def test_a_sheet_says_what_is_odd_about_a_notebook():
+    course, engine = Course.at(ROOT), StandIn()
+    sheet = sheet_of(notebook("01", e1="# earns 1"), "04_self_attention.ipynb", engine, course, None)
+    assert (sheet.lecture, sheet.note) == ("01", "It is named for lecture 04; its cells are those of lecture 01.")
+    sheet = sheet_of(notebook("01", e1="# earns 1"), "x.ipynb", engine, course, "04")
+    assert (sheet.lecture, sheet.note) == (None, "It is the notebook of lecture 01, and lecture 04 is graded.")
+    sheet = sheet_of(b'{"cells": []}', "x.ipynb", engine, course, "04")
+    assert (sheet.lecture, sheet.points) == ("04", 0)
+    assert sheet.isolation == "No wall: this is a stand-in."
+
+
+def test_an_intake_of_nothing_needs_no_engine(tmp_path):
+    with Journal(tmp_path / "j") as journal:
+        assert grade_all(Intake((), ()).submissions, journal, Orders(Refusing, ROOT)) == []

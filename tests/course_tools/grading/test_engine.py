@@ -1,0 +1,210 @@
+"""The engine is fair: honest work in any state earns its points, one exercise never costs another, and each mark says why."""
+
+import os
+import random
+import signal
+import sys
+
+import pytest
+
+from course_tools.bank import exercise, exercises, verdict
+from course_tools.grading.engine import Engine
+from course_tools.grading.extract.notebook_reader import Cell, read_cells
+from course_tools.grading.extract.programs import handed_out
+from course_tools.grading.sandbox.isolation import Isolation, NotIsolated
+from course_tools.publishing import lectures, project_root
+from course_tools.publishing.source import FunctionSource
+from tests.course_tools.grading.conftest import submitted
+from tests.course_tools.grading.odd_answers import ANSWERS, BODY, NAME
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is graded on Windows")
+ALL = [item for item in exercises() if item.lecture == "04"]
+FULL = sum(item.points for item in ALL)
+CODE = FunctionSource.of(ALL[0].reference).text()
+
+
+def solved(number="04"):
+    (lecture,) = lectures(project_root(), [number])
+    return read_cells(lecture.solution)
+
+
+def is_answer(cell):
+    return "exercise" in cell.metadata and "bug" not in cell.metadata
+
+
+def with_answer(change):
+    """The solved notebook with each answer changed."""
+    return [change(cell) if is_answer(cell) else cell for cell in solved()]
+
+
+def total(engine, cells):
+    return sum(mark.points for mark in engine.grade(cells, "04"))
+
+
+@pytest.mark.parametrize("number", ["01", "02", "04"])
+def test_a_solved_notebook_earns_all_points(engine, number):
+    marks = engine.grade(solved(number), number)
+    assert [mark.exercise for mark in marks] == [item.id for item in exercises() if item.lecture == number]
+    assert all(mark.passed and mark.points == mark.max_points and mark.status == "judged" for mark in marks)
+    assert not any(mark.detail or mark.flags or mark.misconception for mark in marks)
+
+
+def test_an_empty_notebook_has_not_been_started(engine):
+    marks = engine.grade(handed_out("04"), "04")
+    assert {(mark.status, mark.points, mark.detail) for mark in marks} == {
+        ("not started", 0, "The exercise is as it was handed out.")
+    }
+
+
+def test_a_notebook_of_another_lecture_holds_nothing(engine):
+    marks = engine.grade(solved("02"), "4")
+    assert {(mark.status, mark.points) for mark in marks} == {("not found", 0)}
+    assert marks[0].detail == f"No cell of this notebook defines `{NAME}`."
+    assert engine.grade(solved(), "99") == ()
+    assert {mark.status for mark in engine.grade([], "04")} == {"not found"}
+
+
+ODD = {
+    "no marks and no ids": lambda: [Cell(cell.type, "", {}, cell.source) for cell in solved()],
+    "answers alone": lambda: [cell for cell in solved() if is_answer(cell)],
+    "answers alone, without marks": lambda: [Cell("code", "", {}, cell.source) for cell in solved() if is_answer(cell)],
+    "the cells of checks deleted": lambda: [cell for cell in solved() if "check(" not in cell.source],
+    "the cells of text deleted": lambda: [cell for cell in solved() if cell.type == "code"],
+    "every cell twice": lambda: [cell for cell in solved() for _ in range(2)],
+    "empty copies behind": lambda: [*solved(), *handed_out("04")],
+    "empty copies before": lambda: [*handed_out("04"), *solved()],
+    "shuffled": lambda: random.Random(0).sample(solved(), len(solved())),
+    "backwards": lambda: solved()[::-1],
+    "text turned into code": lambda: [cell._replace(type="code") for cell in solved()],
+    "answers turned into raw cells": lambda: with_answer(lambda cell: cell._replace(type="raw")),
+    "answers turned into text": lambda: with_answer(lambda cell: cell._replace(type="markdown")),
+    "one large cell": lambda: [
+        Cell("code", "", {}, "\n\n".join(c.source for c in solved() if is_answer(c) or "import" in c.source))
+    ],
+    "cells cut in two": lambda: [
+        cell._replace(source=part)
+        for cell in solved()
+        for part in (cell.source.rsplit("\n", 1) if is_answer(cell) else [cell.source])
+    ],
+    "an error below each answer": lambda: with_answer(lambda c: c._replace(source=f"{c.source}\nraise ValueError('I tried')")),
+    "a loop below each answer": lambda: with_answer(lambda c: c._replace(source=f"{c.source}\nwhile True: pass")),
+    "prints and warnings": lambda: with_answer(
+        lambda c: c._replace(source="import warnings\n" + c.source.replace('    """', '    print("x" * 10**5)\n    """', 0))
+    ),
+    "magics": lambda: with_answer(
+        lambda c: c._replace(source=f"%load_ext autoreload\n{c.source}\n!ls\nget_ipython().run_line_magic('time', '')")
+    ),
+    "a broken cell in between": lambda: [
+        Cell("code", "", {}, "def ("),
+        *solved(),
+        Cell("code", "", {}, "import nothing_at_all"),
+    ],
+    "another default": lambda: [Cell("code", "", {}, "import torch\ntorch.set_default_dtype(torch.float64)"), *solved()],
+    "renamed exercise cells": lambda: with_answer(lambda c: c._replace(metadata={"tags": ["mine"]}, id="mine")),
+}
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_an_honest_notebook_in_an_odd_state_loses_nothing(engine, make):
+    assert total(engine, make()) == FULL
+
+
+@pytest.mark.parametrize("source", ANSWERS.values(), ids=ANSWERS)
+def test_an_honest_answer_in_an_odd_form_loses_nothing(mark_of, source):
+    mark = mark_of(source)
+    assert (mark.points, mark.passed, mark.detail) == (mark.max_points, True, "")
+
+
+def test_helpers_in_other_cells_are_found(engine):
+    helper = Cell(
+        "code", "", {}, "import math as m\n\ndef scaled(q, k):\n    return q @ k.mT / m.sqrt(k.shape[-1])\n\nprint('hello')"
+    )
+    cells = submitted(ALL[0], f"def {NAME}(q, k, v, mask=None):\n    return attend(scaled(q, k), v, mask)")
+    for places in ([helper, *cells], [*cells, helper]):
+        assert engine.grade(places, "04")[0].passed
+
+
+def test_one_exercise_costs_no_other(engine, monkeypatch):
+    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 1.0)
+    monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 1.0)
+    broken = [
+        "def {}(*x):\n    while True: pass",
+        "def {}(:",
+        "import os\nx = os._exit(0)\ndef {}(*y): return x",
+        "def {}(*x): exit()",
+    ]
+    cells, left = [], iter([*broken, None, None])
+    for cell in solved():
+        source = next(left, None) if is_answer(cell) else None
+        name = exercise(cell.metadata["exercise"]).reference.__name__ if source else ""
+        cells.append(cell._replace(source=source.format(name)) if source else cell)
+    marks = engine.grade(cells, "04")
+    assert [mark.points for mark in marks] == [0, 0, 0, 0, ALL[4].points, ALL[5].points]
+    assert [mark.status for mark in marks] == ["no answer"] * 3 + ["judged"] * 3
+    assert [mark.detail.split()[0] for mark in marks[:3]] == ["It", "Its", "Its"]
+
+
+def test_a_later_exercise_is_judged_with_the_right_earlier_ones(engine):
+    wrong = "def split_heads(x, n_heads):\n    return x.new_zeros(3)"
+    marks = engine.grade([c._replace(source=wrong) if c.metadata.get("exercise") == "04.4" else c for c in solved()], "04")
+    assert [mark.passed for mark in marks] == [True, True, True, False, True, True]
+
+
+def test_half_an_answer_earns_the_points_of_that_half_as_in_a_notebook(mark_of):
+    mark = mark_of(f"def {NAME}(q, k, v, mask=None):\n    return attend(q @ k.mT / math.sqrt(k.shape[-1]), v)")
+    in_a_notebook = verdict("04.1", lambda q, k, v, mask=None: ALL[0].reference(q, k, v))
+    assert (mark.points, mark.misconception) == (in_a_notebook.points, in_a_notebook.misconception)
+    assert 0 < mark.points < mark.max_points
+
+
+def test_the_marks_are_the_same_on_other_seeds():
+    with Engine(seed=123) as other:
+        assert total(other, solved()) == FULL
+        assert [mark.points for mark in other.grade(handed_out("04"), "04")] == [0] * len(ALL)
+
+
+def test_a_forbidden_call_is_a_flag_and_costs_nothing(mark_of):
+    source = (
+        "def clip_gradients(gradients, max_norm):\n    copies = [torch.nn.Parameter(g.clone()) for g in gradients]\n"
+        "    for c, g in zip(copies, gradients): c.grad = g.clone()\n"
+        "    norm = torch.nn.utils.clip_grad_norm_(copies, max_norm)\n    return [c.grad for c in copies], norm\n"
+    )
+    mark = mark_of(source, "01.3")
+    assert "calls clip_grad_norm_" in mark.flags
+    assert mark.status == "judged"
+
+
+def test_a_hang_in_one_case_keeps_the_points_of_the_others(mark_of, monkeypatch):
+    monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 2.0)
+    mark = mark_of(f"def {NAME}(q, k, v, mask=None):\n    while mask is not None: pass\n{BODY}")
+    assert mark.status == "judged"
+    assert 0 < mark.points < mark.max_points
+    assert any("still running after 2 seconds" in finding.detail for finding in mark.findings)
+
+
+def test_an_answer_that_uses_what_is_not_there_says_so(mark_of):
+    call = "return MultiHead(2, 1)(q, k, v)"
+    mark = mark_of(f"from course_lib.attention import MultiHead\ndef {NAME}(q, k, v, mask=None):\n    {call}")
+    assert mark.points == 0
+    assert "course_lib.attention.MultiHead is not at hand" in mark.findings[0].detail
+    assert "`return MultiHead(2, 1)(q, k, v)`" in mark.findings[0].detail
+
+
+def test_a_dead_zygote_costs_no_mark(mark_of):
+    with Engine() as own:
+        os.kill(own._sandbox._process.pid, signal.SIGKILL)
+        assert own.grade(submitted(ALL[0], CODE), "04")[0].passed
+
+
+def test_isolation_that_is_required_and_missing_stops_at_once(monkeypatch):
+    monkeypatch.setattr("course_tools.grading.engine.measure", lambda sandbox: Isolation({"Landlock": "no"}, ("read core.py",)))
+    with pytest.raises(NotIsolated, match=r"Isolation is required.*Landlock.*read core\.py"), Engine(require_isolation=True):
+        pass
+    with Engine() as weak:
+        assert not weak.level.full
+
+
+def test_on_windows_the_way_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(NotIsolated, match="WSL"), Engine():
+        pass

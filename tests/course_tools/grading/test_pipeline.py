@@ -1,0 +1,150 @@
+"""`course grade` from what was handed in to the last file, and every way in which it can be asked wrongly."""
+
+import csv
+import io
+import json
+import shutil
+import zipfile
+
+import pytest
+
+from course_tools import cli as command
+from course_tools.grading.batch import Orders
+from course_tools.grading.engine import Engine
+from course_tools.grading.files import CannotGrade
+from course_tools.grading.pipeline import Tables, grade
+from tests.course_tools.grading.lms.test_rosters import GRADEBOOK, saved
+from tests.course_tools.grading.papers import ROOT, StandIn, notebook
+
+ORDERS = Orders(StandIn, ROOT)
+
+
+@pytest.fixture
+def download(tmp_path):
+    """A download of Canvas with everything odd in it."""
+    path = tmp_path / "submissions.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ohara_12345_1_04_self_attention.ipynb", notebook(e1="# earns 2"))
+        archive.writestr("ohara_12345_2_04_self_attention-1.ipynb", b"\xef\xbb\xbf" + notebook(e1="# earns 12"))
+        archive.writestr("hyp_LATE_777_3_renamed (1).ipynb", notebook(e2="# earns 6").decode().encode("utf-16"))
+        archive.writestr("li_888_4_nb.ipynb", b"")
+        archive.writestr("kim_889_5_other.ipynb", notebook("01", e1="# earns 3"))
+        archive.writestr("pdf_890_6_work.pdf", b"%PDF")
+    return path
+
+
+def rows(path):
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+
+
+def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, download, capsys):
+    roster = saved(tmp_path, GRADEBOOK)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert grade(download, Orders(StandIn, ROOT, "04"), None, Tables(canvas=roster)) == 0
+    out = tmp_path / "submissions_graded"
+    found = {row["name"]: row for row in rows(out / "grades.csv")}
+    assert {name: row["points"] for name, row in found.items()} == {"ohara": "12", "hyp": "6", "li": "", "kim": "", "pdf": ""}
+    assert "the newest resubmission counts" in found["ohara"]["notes"]
+    assert found["hyp"]["late"] == "late"
+    assert "empty" in found["li"]["notes"]
+    assert "notebook of lecture 01" in found["kim"]["notes"]
+    assert "no notebook" in found["pdf"]["notes"]
+    assert len(list((out / "students").iterdir())) == 5
+    assert '"Mo, 10:00",12,7.5' in (out / "canvas.csv").read_text()
+    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["seed"] == 0
+    said = capsys.readouterr().out
+    assert "2 of 5 students graded" in said
+    assert "2 marks in the column 'Lecture 04 (991)'" in said
+    assert "index.html" in said
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_the_results_may_lie_within_what_was_handed_in(tmp_path):
+    (tmp_path / "ada.ipynb").write_bytes(notebook(e1="# earns 12"))
+    for _ in range(2):
+        assert grade(tmp_path, ORDERS, tmp_path / "out") == 0
+        assert [row["id"] for row in rows(tmp_path / "out" / "grades.csv")] == ["ada"]
+
+
+@pytest.mark.slow
+def test_with_the_engine_itself_a_solved_notebook_earns_everything_and_an_untouched_one_nothing(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name, folder in (("ada", "solutions"), ("bob", "lectures")):
+        shutil.copy(ROOT / folder / "04_self_attention.ipynb", tmp_path / "in" / f"{name}.ipynb")
+    assert grade(tmp_path / "in", Orders(Engine, ROOT, seed=None), tmp_path / "out") == 0
+    ada, bob = rows(tmp_path / "out" / "grades.csv")
+    assert (ada["points"], bob["points"]) == (ada["of"], "0")
+    assert "solation (" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_seed_that_nobody_knows_is_drawn_once_and_kept(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "ada.ipynb").write_bytes(notebook(e1="# earns 12"))
+    seeds = []
+    for out in ("a", "a", "b"):
+        grade(tmp_path / "in", Orders(StandIn, ROOT, seed=None), tmp_path / out)
+        seeds.append(json.loads((tmp_path / out / "report.json").read_text(encoding="utf-8"))["seed"])
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert (tmp_path / "a" / "journal.jsonl").read_bytes().count(b"\n") == 1
+    assert not [page for page in (tmp_path / "a" / "students").iterdir() if str(seeds[0]) in page.read_text(encoding="utf-8")]
+
+
+def test_a_student_who_is_gone_has_no_page_any_more(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("ada", "bob"):
+        (folder / f"{name}.ipynb").write_bytes(notebook(e1="# earns 12"))
+    grade(folder, ORDERS, tmp_path / "out")
+    (folder / "bob.ipynb").unlink()
+    grade(folder, ORDERS, tmp_path / "out")
+    assert len(list((tmp_path / "out" / "students").iterdir())) == 1
+
+
+def test_a_roster_that_cannot_be_filled_costs_no_mark(tmp_path, download, capsys):
+    roster = saved(tmp_path, GRADEBOOK.replace("Lecture 04", "Homework"))
+    assert grade(download, Orders(StandIn, ROOT, "04"), tmp_path / "out", Tables(canvas=roster)) == 1
+    assert "✗ which column" in capsys.readouterr().out
+    assert len(rows(tmp_path / "out" / "grades.csv")) == 5
+    assert not (tmp_path / "out" / "canvas.csv").exists()
+
+
+def test_a_notebook_that_could_not_be_graded_shows_in_the_exit_status(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "ada.ipynb").write_bytes(notebook(e1="# fails"))
+    assert grade(tmp_path / "in", ORDERS, tmp_path / "out") == 1
+    assert "Not graded" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_broken_roster_is_said_before_anything_is_written(tmp_path, download):
+    with pytest.raises(CannotGrade, match="no column 'ID'"):
+        grade(download, ORDERS, tmp_path / "out", Tables(canvas=saved(tmp_path, "a,b\n1,2\n")))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["grade", "nowhere"], 1, "no folder or zip nowhere"),
+        (["grade", "{folder}"], 1, "holds no file"),
+        (["grade", "{folder}", "--lecture", "99"], 2, "there is no lecture 99"),
+        (["grade", "{folder}", "--canvas", "nowhere.csv"], 1, "cannot be read"),
+        (["grade", "{file}"], 1, "is no zip"),
+        (["grade", "{folder}", "--out", "{file}/x"], 1, "holds no file"),
+        (["export-nbgrader", "{file}/x"], 1, "cannot be made"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path, capsys, arguments, status, said):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    names = {"folder": str(tmp_path / "folder"), "file": str(tmp_path / "file")}
+    assert command.main([argument.format(**names) for argument in arguments]) == status
+    told = capsys.readouterr().err
+    assert told.startswith("course: ")
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_the_results_cannot_go_where_a_file_is(tmp_path, download):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CannotGrade, match="cannot be made"):
+        grade(download, ORDERS, tmp_path / "file")

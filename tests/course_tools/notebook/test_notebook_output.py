@@ -1,0 +1,116 @@
+"""What a reader sees: the same calls in a real kernel and outside one."""
+
+import base64
+
+import nbformat
+import pytest
+from matplotlib.figure import Figure
+from nbclient import NotebookClient
+
+from course_tools.notebook import explore, plots, show
+from course_tools.notebook.show import in_notebook
+
+CELLS = {
+    "claim": "from course_tools.notebook import claim, explore, ledger, plots, progress, show\n"
+    "claim('04.a', 'it learns', 0.97, at_least=0.9)",
+    "ledger": "ledger()",
+    "show": "show(plots.curves({'a': ([0, 1], [0, 1])}, 'x', 'y'), alt='A line < that rises.')",
+    "explore": "def draw(scale=2.0, masked=True, form='dot'):\n"
+    "    show(plots.attention_map([[1.0]]), alt=f'{scale} {masked} {form}')\n"
+    "explore(draw, scale=(0.5, 4.0), masked=False, form=['sum', 'dot'])",
+    "progress": "list(progress(range(3), 'three'))",
+}
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS.values()])
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    results = {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
+    results["state"] = (
+        notebook.metadata.get("widgets", {}).get("application/vnd.jupyter.widget-state+json", {}).get("state", {})
+    )
+    return results
+
+
+def test_a_claim_is_one_output_with_its_measure_in_the_metadata(outputs):
+    (output,) = outputs["claim"]
+    assert output.output_type == "display_data"
+    assert output.data == {"text/plain": "✓ 04.a  it learns  [at least 0.9]"}
+    assert output.metadata["course_claim"] == {
+        "id": "04.a",
+        "text": "it learns",
+        "value": 0.97,
+        "threshold": "at least 0.9",
+        "holds": True,
+    }
+
+
+def test_the_ledger_is_a_table(outputs):
+    (output,) = outputs["ledger"]
+    assert "<td" in output.data["text/html"]
+    assert "0.97" in output.data["text/html"]
+    assert "0.97" in output.data["text/plain"]
+
+
+def test_a_figure_comes_with_its_sentence_as_alt_text_and_as_a_caption(outputs):
+    picture, caption = outputs["show"]
+    assert base64.b64decode(picture.data["image/png"]).startswith(b"\x89PNG")
+    assert picture.data["text/plain"] == picture.metadata["image/png"]["alt"] == "A line < that rises."
+    assert "A line &lt; that rises." in caption.data["text/html"]
+
+
+def test_sliders_buttons_and_boxes_start_at_the_defaults_of_the_drawing_and_have_descriptions(outputs):
+    models = {m["state"]["description"]: m for m in outputs["state"].values() if m["state"].get("description")}
+    assert {name: models[name]["model_name"] for name in models} == {
+        "scale": "FloatSliderModel",
+        "masked": "CheckboxModel",
+        "form": "ToggleButtonsModel",
+    }
+    assert (models["scale"]["state"]["value"], models["masked"]["state"]["value"]) == (2.0, True)
+    assert models["form"]["state"]["index"] == 1
+
+
+def test_the_drawing_is_shown_beside_its_controls(outputs):
+    (shown,) = [m["state"]["outputs"] for m in outputs["state"].values() if m["model_name"] == "OutputModel"]
+    assert [output["data"]["text/plain"] for output in shown] == ["2.0 True dot"] * 2
+
+
+def test_a_progress_bar_is_silent_in_a_kernel_that_pytest_started(outputs):
+    (output,) = outputs["progress"]
+    assert output.data == {"text/plain": "[0, 1, 2]"}
+
+
+def test_outside_a_notebook_a_figure_prints_its_sentence(capsys):
+    assert not in_notebook()
+    show(plots.attention_map([[1.0]]), alt="One cell.")
+    assert capsys.readouterr().out == "One cell.\n"
+
+
+def test_outside_a_notebook_an_interactive_draws_once(capsys):
+    explore(lambda scale, n=3: print(scale, n), scale=(0.5, 4.0), n=(1, 5))
+    assert capsys.readouterr().out == "0.5 3\n"
+
+
+@pytest.mark.parametrize("alt", ["", "  \n"])
+def test_a_figure_without_words_is_refused(alt):
+    with pytest.raises(ValueError, match="needs a sentence"):
+        show(plots.attention_map([[1.0]]), alt=alt)
+
+
+@pytest.mark.parametrize("size", [(6.5, 4), (6, 4.2)])
+def test_a_figure_larger_than_the_page_is_refused(size):
+    with pytest.raises(ValueError, match="at most 6 x 4 inches"):
+        show(Figure(figsize=size), alt="Too large.")
+
+
+@pytest.mark.parametrize("control", [3, (1,), (1, 2, 3, 4), [], [1, 2], "dot", None])
+def test_a_control_of_an_unknown_kind_is_refused(control):
+    with pytest.raises(TypeError, match=r"a bool, or a list of words|scale"):
+        explore(lambda scale: None, scale=control)
+
+
+@pytest.mark.parametrize(("draw", "control"), [(lambda x=0: None, (1, 2)), (lambda x="mean": None, ["sum", "dot"])])
+def test_a_start_outside_its_control_is_refused(draw, control):
+    with pytest.raises(ValueError, match="starts at"):
+        explore(draw, x=control)

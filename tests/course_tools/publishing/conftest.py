@@ -1,0 +1,96 @@
+"""A small course of one lecture in a temporary folder."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+
+LECTURE = """\
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["header"]
+# # 04 · Tiny attention
+#
+# {measured}
+
+# %% [markdown] tags=["companion"]
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | EE | Scaled Dot-Product Attention | 1 One query | `course_lib.attention.scaled_dot_product_attention` |
+
+# %%
+import math
+
+import torch
+
+from course_lib.attention import Attended, attend
+from course_tools.notebook import check
+from course_lib.shapes import Keys, Mask, Queries, Values
+from course_tools.notebook import claim, explore
+
+# %% [markdown]
+# ## 1 One query
+
+# %% exercise="04.1" difficulty="●●○" minutes=10
+from course_lib.attention import scaled_dot_product_attention
+
+# %% tags=["nbval-check-output"]
+scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
+
+# %% exercise="04.1" bug="BUG"
+from course_tools.bank.lecture_04.scaled_dot_product_attention import BUG as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("04.1", suspect)
+
+# %% exercise="04.1"
+from course_lib.attention import scaled_dot_product_attention as mended
+
+# %% tags=["nbval-check-output"]
+mended = check("04.1", mended)
+
+# %% tags=["nbval-check-output"]
+q = torch.eye(3)
+rows = scaled_dot_product_attention(q, q, q).weights.sum(-1)
+claim("04.a", "rows | of weights sum to one", rows.mean().item(), at_least=0.99)
+
+# %% tags=["interactive"]
+explore(lambda n: print(n), n=(1, 3))
+
+# %% tags=["raises-exception"]
+attend(q, q[:2])
+"""
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Path:
+    """Give the folder of a course with lecture 04 alone, nothing built."""
+    from course_tools.bank import exercise
+
+    (tmp_path / "authoring").mkdir()
+    (tmp_path / "docs").mkdir()
+    shutil.copy(REPOSITORY / "docs" / "decks.toml", tmp_path / "docs")
+    (tmp_path / "README.md").write_text("# Tiny\n\n<!-- claims:begin -->\n<!-- claims:end -->\n\nThe end.\n", encoding="utf-8")
+    author(tmp_path, "04_tiny", LECTURE.replace("BUG", exercise("04.1").wrong[0].__name__))
+    return tmp_path
+
+
+def author(root: Path, stem: str, text: str) -> Path:
+    """Write the authoring source of a lecture."""
+    path = root / "authoring" / f"{stem}.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(name="author")
+def author_fixture(course: Path):
+    """Give `author(stem, text)`: write one more source into the course, or another text into one."""
+    return lambda stem, text: author(course, stem, text)

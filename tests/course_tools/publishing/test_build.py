@@ -1,0 +1,143 @@
+"""Building a small course: written whole, stable to the byte, executed only where code changed, and never half wrong."""
+
+import json
+
+import nbformat
+import pytest
+
+from course_tools.publishing import PublishingFailed, UnknownLecture, lectures, measured
+from course_tools.publishing import build as building
+from course_tools.publishing.build import build, stale
+
+HEADER = '# %% [markdown] tags=["header"]\n# # 05 · Plain\n#\n# {measured}\n\n'
+
+
+@pytest.fixture
+def plain(course, author):
+    """Give a course of one lecture without torch, 05, which runs in a second."""
+    (course / "authoring" / "04_tiny.py").unlink()
+    author("05_plain", f"{HEADER}# %%\nimport sys\nprint(40 + 2)\n\n# %%\nprint(sys.prefix + '/bin')\n")
+    return course
+
+
+def files(root):
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def refuse_to_execute(monkeypatch):
+    def refuse(notebooks, *args, **kwargs):
+        assert not notebooks, "a notebook was executed"
+        return {}
+
+    monkeypatch.setattr(building, "execute", refuse)
+
+
+def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, monkeypatch):
+    before = files(course)
+    complaints = stale(course)
+    assert files(course) == before
+    assert [line.split()[0] for line in complaints] == [
+        "lectures/04_tiny.ipynb",
+        "solutions/04_tiny.ipynb",
+        "docs/companion.md",
+        "README.md",
+    ]
+    assert "python course.py build 04" in complaints[0]
+    assert build(course) == ["README.md", "docs/companion.md", "lectures/04_tiny.ipynb", "solutions/04_tiny.ipynb"]
+    assert stale(course) == []
+    first = files(course)
+    refuse_to_execute(monkeypatch)
+    assert build(course) == []
+    assert files(course) == first
+    assert all(b"\r" not in content for content in first.values())
+
+    lecture, solution = (nbformat.read(course / folder / "04_tiny.ipynb", as_version=4) for folder in ("lectures", "solutions"))
+    nbformat.validate(lecture)
+    nbformat.validate(solution)
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in lecture.cells)
+    assert "SOLUTION" not in str(lecture)
+    points = [cell.outputs[0].data["text/plain"] for cell in solution.cells if "= check(" in cell.source]
+    assert float(points[0]) == float(points[2]) > float(points[1])
+    readme = (course / "README.md").read_text(encoding="utf-8")
+    assert "<summary>04 Tiny attention: 1 claim</summary>\n\n[lectures/04_tiny.ipynb](lectures/04_tiny.ipynb)" in readme
+    assert "\n| rows \\| of weights sum to one | 1 | at least 0.99 |\n\n</details>" in readme
+    assert readme.endswith("<!-- claims:end -->\n\nThe end.\n")
+    cost = json.loads((course / "authoring" / "measured.json").read_text())["04"]
+    assert f"{cost['seconds']} s and {cost['peak_mb']} MB" in solution.cells[0].source == lecture.cells[0].source
+
+
+def test_words_may_change_without_execution_code_may_not(plain, author, monkeypatch):
+    build(plain)
+    with monkeypatch.context() as patched:
+        refuse_to_execute(patched)
+        text = (plain / "authoring" / "05_plain.py").read_text(encoding="utf-8")
+        author("05_plain", text.replace("# {measured}", "# {measured} More words."))
+        assert [line.split()[0] for line in stale(plain)] == ["lectures/05_plain.ipynb", "solutions/05_plain.ipynb"]
+        assert build(plain) == ["lectures/05_plain.ipynb", "solutions/05_plain.ipynb"]
+        solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
+        assert solution.cells[1].outputs[0].text == "42\n"
+        assert "More words." in solution.cells[0].source
+    author("05_plain", text.replace("40 + 2", "40 + 3"))
+    assert any("was executed with other code" in line for line in stale(plain))
+    build(plain)
+    solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
+    assert solution.cells[1].outputs[0].text == "43\n"
+
+
+def test_no_folder_of_this_machine_stays_in_the_outputs(plain):
+    build(plain)
+    solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
+    assert solution.cells[2].outputs[0].text == "<python>/bin\n"
+
+
+def test_a_cell_that_raises_fails_the_build_and_writes_nothing_of_that_lecture(plain, author):
+    author("05_plain", HEADER + "# %%\n1 / 0\n")
+    author("06_well", HEADER.replace("05", "06") + "# %%\n1\n")
+    with pytest.raises(PublishingFailed, match=r"authoring/05_plain\.py: cell 2 \(1 / 0\) raised ZeroDivisionError"):
+        build(plain)
+    assert not (plain / "solutions" / "05_plain.ipynb").exists()
+    assert (plain / "solutions" / "06_well.ipynb").exists()
+
+
+def test_a_stored_error_is_stale_once_its_tag_is_gone(plain, author):
+    author("05_plain", HEADER + '# %% tags=["raises-exception"]\n1 / 0\n')
+    build(plain)
+    assert stale(plain) == []
+    author("05_plain", HEADER + "# %%\n1 / 0\n")
+    assert any("solutions/05_plain.ipynb" in line for line in stale(plain))
+
+
+def test_an_edited_notebook_and_one_without_source_are_stale(plain):
+    build(plain)
+    path = plain / "lectures" / "05_plain.ipynb"
+    path.write_text(path.read_text(encoding="utf-8").replace("40 + 2", "41 + 1"), encoding="utf-8")
+    (plain / "solutions" / "09_old.ipynb").write_text("{}", encoding="utf-8")
+    lines = stale(plain)
+    assert lines[0].startswith("lectures/05_plain.ipynb differs from its source authoring/05_plain.py")
+    assert lines[1] == "solutions/09_old.ipynb has no source authoring/09_old.py: delete it"
+    assert len(lines) == 2
+
+
+def test_line_ends_of_windows_are_not_stale(plain):
+    build(plain)
+    path = plain / "lectures" / "05_plain.ipynb"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert stale(plain) == []
+
+
+def test_a_readme_without_markers_is_refused(plain):
+    (plain / "README.md").write_text("# No table\n", encoding="utf-8")
+    with pytest.raises(PublishingFailed, match="claims:begin"):
+        build(plain)
+
+
+def test_an_unknown_lecture_is_answered_with_those_there_are(course):
+    with pytest.raises(UnknownLecture, match=r"no lecture 77; the course has: 04 Tiny attention"):
+        build(course, ["77"])
+    assert [lecture.number for lecture in lectures(course, ["4"])] == ["04"]
+
+
+def test_small_changes_of_cost_leave_the_record_alone():
+    assert measured.refreshed(None, 12.3, 611) == {"seconds": 15, "peak_mb": 650}
+    assert measured.refreshed({"seconds": 15, "peak_mb": 650}, 18, 530) == {"seconds": 15, "peak_mb": 650}
+    assert measured.refreshed({"seconds": 15, "peak_mb": 650}, 21, 900) == {"seconds": 25, "peak_mb": 900}

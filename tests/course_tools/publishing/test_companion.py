@@ -1,0 +1,71 @@
+"""The companion tables: rows, sections, symbols, on a small course and on the committed one."""
+
+from pathlib import Path
+
+import pytest
+
+from course_lib.attention import attend
+from course_tools.publishing import PublishingFailed, lectures
+from course_tools.publishing.companion import companion, resolve, rows, unplaced
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_a_row_leads_from_the_deck_to_lecture_and_library(course):
+    (row,) = rows(lectures(course)[0])
+    assert (row.deck, row.section, row.here) == ("EE", "Scaled Dot-Product Attention", "1 One query")
+    assert row.symbols == ("course_lib.attention.scaled_dot_product_attention",)
+    text = companion(course)
+    assert (
+        "| Scaled Dot-Product Attention | [04 · 1 One query](../lectures/04_tiny.ipynb) | "
+        "`course_lib.attention.scaled_dot_product_attention` |" in text
+    )
+    assert "| Universal Transformer | *still to come: lecture 06* | |" in text
+    assert "| References | the papers stand in the header of each lecture | |" in text
+
+
+def test_a_section_of_a_lecture_that_exists_must_be_placed(course):
+    missing = unplaced(course)
+    assert "EE: Multi-Head Attention (lecture 04)" in missing
+    assert not any("Scaled Dot-Product" in line or "(lecture 05)" in line for line in missing)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("| EE | Scaled Dot-Product", "| EE | Scaled Product", "did you mean 'Scaled Dot-Product Attention'"),
+        ("| EE | Scaled", "| XX | Scaled", "of deck XX"),
+        ("| 1 One query |", "| 1 One key |", "did you mean '1 One query'"),
+        ("| 1 One query |", "|", "four cells, this one 3"),
+    ],
+)
+def test_a_row_that_leads_nowhere_is_refused(course, author, old, new, message):
+    text = (course / "authoring" / "04_tiny.py").read_text(encoding="utf-8")
+    author("04_tiny", text.replace(old, new))
+    with pytest.raises(PublishingFailed, match=r"^authoring/04_tiny\.py") as failure:
+        companion(course)
+    assert message in str(failure.value)
+
+
+def test_symbols_resolve_to_what_they_name():
+    assert resolve("course_lib.attention.attend") is attend
+    assert resolve("course_lib.attention").__name__ == "course_lib.attention"
+    assert resolve("course_lib.attention.MultiHead.forward")
+    for wrong in ("course_lib.attention.nothing", "course_lib.attention.attend.nothing", "nowhere.at_all"):
+        with pytest.raises(LookupError):
+            resolve(wrong)
+
+
+def test_every_symbol_of_the_committed_companion_resolves():
+    symbols = {symbol for lecture in lectures(REPOSITORY) for row in rows(lecture) for symbol in row.symbols}
+    assert symbols
+    for symbol in sorted(symbols):
+        resolve(symbol)
+
+
+def test_every_row_of_a_lecture_names_a_symbol():
+    assert not [f"{row.deck}: {row.section}" for lecture in lectures(REPOSITORY) for row in rows(lecture) if not row.symbols]
+
+
+def test_every_section_of_the_decks_is_placed_or_still_to_come():
+    assert not (missing := unplaced(REPOSITORY)), "no companion table places\n" + "\n".join(missing)

@@ -1,0 +1,77 @@
+"""What is read from outputs, and what is taken out of them before they are committed."""
+
+import sys
+from pathlib import Path
+
+from nbformat.v4 import new_code_cell, new_notebook, output_from_msg
+
+from course_tools.publishing.outputs import claims, first_line, fit_to_commit, portable, take_outputs
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def shown(data: dict, metadata: dict | None = None):
+    content = {"data": data, "metadata": metadata or {}, "transient": {}}
+    return output_from_msg({"header": {"msg_type": "display_data"}, "content": content})
+
+
+def claim(id: str, holds: bool = True):
+    made = {"id": id, "text": "t", "value": 1, "threshold": "at least 1", "holds": holds}
+    return shown({"text/plain": "✓"}, {"course_claim": made})
+
+
+def test_claims_are_read_from_the_metadata_the_last_of_an_id_counts():
+    cell = new_code_cell("", outputs=[claim("04.a", False), claim("04.b"), claim("04.a", True)])
+    assert [(c["id"], c["holds"]) for c in claims(new_notebook(cells=[cell]))] == [("04.a", True), ("04.b", True)]
+
+
+def test_the_machines_folders_are_taken_out(tmp_path):
+    files = f'"{tmp_path}/course_lib/x.py" {sys.prefix}/lib/y.py {Path.home()}/z'
+    clean = portable(f"{files} <f at 0x7f71b22661d0> /tmp/ipykernel_12/34.py:1", tmp_path)
+    assert clean == '"course_lib/x.py" <python>/lib/y.py ~/z <f at 0x…> <cell>:1'
+
+
+def test_a_folder_that_only_begins_alike_is_left_alone(tmp_path):
+    assert portable(f"{tmp_path}2/x", tmp_path) == f"{tmp_path}2/x"
+
+
+def test_tracebacks_texts_and_html_are_made_portable_and_pictures_stay(tmp_path):
+    error = output_from_msg(
+        {"header": {"msg_type": "error"}, "content": {"ename": "E", "evalue": f"{tmp_path}/a", "traceback": [f"{tmp_path}/b"]}}
+    )
+    picture = shown({"image/png": f"{tmp_path}/c", "text/html": f"<p>{tmp_path}/d</p>"})
+    fit_to_commit(notebook := new_notebook(cells=[new_code_cell("", outputs=[error, picture])]), tmp_path)
+    error, picture = notebook.cells[0].outputs
+    assert (error.evalue, error.traceback) == ("a", ["b"])
+    assert picture.data == {"image/png": f"{tmp_path}/c", "text/html": "<p>d</p>"}
+
+
+def test_widgets_and_what_they_drew_are_stripped(tmp_path):
+    widget = shown({VIEW: {}, "text/plain": "interactive(…)"})
+    outputs = [shown({"text/plain": "static"}), widget, shown({"text/plain": "drawn"})]
+    notebook = new_notebook(cells=[new_code_cell("", outputs=outputs)], metadata={"widgets": {"state": {}}})
+    fit_to_commit(notebook, tmp_path)
+    assert [output.data["text/plain"] for output in notebook.cells[0].outputs] == ["static"]
+    assert "widgets" not in notebook.metadata
+
+
+def test_outputs_are_taken_over_only_where_the_code_is_the_same():
+    old = new_notebook(cells=[new_code_cell("1", outputs=[shown({"text/plain": "1"})], execution_count=1)])
+    fresh = new_notebook(cells=[new_code_cell("1")])
+    assert take_outputs(fresh, old)
+    assert fresh.cells[0].outputs == old.cells[0].outputs
+    assert fresh.cells[0].execution_count == 1
+    assert not take_outputs(new_notebook(cells=[new_code_cell("2")]), old)
+    assert not take_outputs(new_notebook(cells=[new_code_cell("1"), new_code_cell("1")]), old)
+
+
+def test_a_cell_that_never_ran_has_no_outputs_to_take():
+    unrun = new_notebook(cells=[new_code_cell("1")])
+    assert not take_outputs(new_notebook(cells=[new_code_cell("1")]), unrun)
+
+
+def test_the_first_line_is_code_where_there_is_code():
+    assert first_line("\n# a comment\nx = 1\ny = 2") == "x = 1"
+    assert first_line("# only words") == "# only words"
+    assert first_line("") == ""
+    assert len(first_line("x" * 500)) == 100

@@ -1,0 +1,104 @@
+"""`course run` on made solutions: table, JSON, failed claims, a dying kernel."""
+
+import json
+
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from course_tools.publishing import PublishingFailed, UnknownLecture
+from course_tools.publishing.build import text
+from course_tools.publishing.claims_table import json_value, number_in_words
+from course_tools.publishing.run import run
+
+CLAIM = """
+from IPython.display import display
+def claim(id, value, holds=True):
+    made = {"id": id, "text": "it works", "value": value, "threshold": "at least 1", "holds": holds}
+    display({"text/plain": id}, metadata={"course_claim": made}, raw=True)
+    assert holds, id
+"""
+
+
+@pytest.fixture
+def solution(course, author):
+    """Give `solution(number, *cells)`: a lecture of the course whose solution has these cells."""
+    (course / "authoring" / "04_tiny.py").unlink()
+    (course / "solutions").mkdir()
+
+    def make(number: str, *sources: str):
+        author(f"{number}_made", f"# %% [markdown]\n# # {number} · Made\n")
+        notebook = new_notebook(cells=[new_code_cell(CLAIM), *map(new_code_cell, sources)])
+        (course / "solutions" / f"{number}_made.ipynb").write_text(text(notebook), encoding="utf-8")
+        return course
+
+    return make
+
+
+def test_claims_of_all_lectures_stand_in_one_table_and_in_the_json(solution, capsys):
+    solution("01", "claim('01.a', 2.0)", "claim('01.b', [1, 2])")
+    course = solution("02", "claim('02.a', 1.23456789)")
+    assert run(course, json_file=course / "out.json") == 0
+    printed = capsys.readouterr().out
+    assert printed.index("01.a") < printed.index("01.b") < printed.index("02.a") < printed.index("peak memory")
+    assert "1.235" in printed
+    assert "01 Made" in printed
+    (first, second) = json.loads((course / "out.json").read_text(encoding="utf-8"))["lectures"]
+    assert set(first) == {"lecture", "seconds", "peak_mb", "claims"}
+    assert (first["lecture"], second["lecture"]) == ("01", "02")
+    assert first["claims"][1] == {"id": "01.b", "text": "it works", "value": [1, 2], "threshold": "at least 1", "holds": True}
+    assert first["seconds"] > 0
+    assert first["peak_mb"] > 10
+
+
+def test_a_claim_that_fails_is_shown_and_the_rest_runs_on(solution, capsys):
+    course = solution("01", "claim('01.a', 0.5, holds=False)", "claim('01.b', 2)")
+    assert run(course, json_file=course / "out.json") == 1
+    printed = capsys.readouterr().out
+    assert "✗  01.a" in printed
+    assert "✓  01.b" in printed
+    assert "✗ lecture 01, cell 2 (claim('01.a', 0.5, holds=False)) raised AssertionError: 01.a" in printed
+    assert [claim["holds"] for claim in json.loads((course / "out.json").read_text())["lectures"][0]["claims"]] == [False, True]
+
+
+def test_a_kernel_that_dies_is_reported_in_one_line_and_the_status_is_1(solution, capsys):
+    course = solution("01", "import os\nos._exit(1)", "claim('01.a', 2)")
+    assert run(course, json_file=course / "out.json") == 1
+    assert "✗ lecture 01, cell 2 (import os): the kernel died" in capsys.readouterr().out
+    assert json.loads((course / "out.json").read_text())["lectures"][0]["claims"] == []
+
+
+def test_a_value_that_json_cannot_hold_does_not_break_it(solution):
+    course = solution("01", "claim('01.a', float('nan'))", "claim('01.b', 2)")
+    assert run(course, json_file=course / "out.json") == 0
+    claims = json.loads((course / "out.json").read_text(), parse_constant=pytest.fail)["lectures"][0]["claims"]
+    assert [claim["value"] for claim in claims] == ["nan", 2]
+
+
+def test_what_is_not_there_is_refused_before_anything_runs(solution):
+    course = solution("01", "1")
+    with pytest.raises(UnknownLecture, match="the course has: 01 Made"):
+        run(course, ["09"])
+    with pytest.raises(PublishingFailed, match="there is no folder"):
+        run(course, ["01"], json_file=course / "nowhere" / "out.json")
+    (course / "solutions" / "01_made.ipynb").unlink()
+    with pytest.raises(PublishingFailed, match=r"solutions/01_made\.ipynb does not exist: run `python course\.py build 01`"):
+        run(course, ["1"])
+
+
+@pytest.mark.parametrize(
+    ("value", "held", "words"),
+    [
+        (float("nan"), "nan", "nan"),
+        (float("inf"), "inf", "inf"),
+        ([1.0, float("nan")], "[1.0, nan]", "[1, nan]"),
+        ({1}, "{1}", "{1}"),
+        (True, True, "yes"),
+        (0.123456, 0.123456, "0.1235"),
+        ("word", "word", "word"),
+        (list(range(9)), list(range(9)), "[0, 1, 2, 3, 4, 5, 6, 7, …]"),
+        (None, None, "None"),
+    ],
+)
+def test_values_in_json_and_in_words(value, held, words):
+    assert json_value(value) == held
+    assert number_in_words(value) == words

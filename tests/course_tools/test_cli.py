@@ -1,0 +1,92 @@
+"""The `course` command: arguments, exit statuses, and what it prints."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from course_tools import cli as command
+from course_tools.bank import exercise, exercises
+from course_tools.publishing import test_suite as suite
+
+
+def test_exercises_are_listed_as_json(capsys):
+    assert command.main(["exercises", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [item["id"] for item in listed] == [item.id for item in exercises()]
+    first = listed[0]
+    assert set(first) == {"id", "lecture", "title", "points", "function", "wrong", "right"}
+    assert len(first["wrong"]) == len(exercise(first["id"]).wrong)
+    assert all(item["function"].startswith("course_lib.") for item in listed)
+
+
+def test_exercises_are_listed_in_words(capsys):
+    assert command.main(["exercises"]) == 0
+    printed = capsys.readouterr().out
+    for item in exercises():
+        assert f"{item.id}  {item.title}" in printed
+        assert item.wrong[0].__name__ in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["build", "99"], 2), (["run", "99"], 2), (["run", "--json", "/no/such/x"], 1)]
+)
+def test_what_does_not_exist_is_said_in_one_line(course, monkeypatch, capsys, arguments, status):
+    monkeypatch.setattr(command, "project_root", lambda: course)
+    assert command.main(arguments) == status
+    said = capsys.readouterr().err
+    assert said.startswith("course: there is no ")
+    assert said.count("\n") == 1
+
+
+def test_check_says_what_is_stale_and_changes_nothing(course, monkeypatch, capsys):
+    monkeypatch.setattr(command, "project_root", lambda: course)
+    before = sorted(course.rglob("*"))
+    assert command.main(["build", "--check"]) == 1
+    assert "lectures/04_tiny.ipynb does not exist: run `python course.py build 04`" in capsys.readouterr().out
+    assert sorted(course.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], ["-n", "2"]),
+        (["-x", "tests/a.py", "-k", "b"], ["-n", "2", "-x", "tests/a.py", "-k", "b"]),
+        (["-n", "1"], ["-n", "1"]),
+        (["-n0"], ["-n0"]),
+        (["--pdb"], ["--pdb"]),
+    ],
+)
+def test_pytest_gets_the_arguments_and_its_workers(course, monkeypatch, given, expected):
+    monkeypatch.setattr(command, "project_root", lambda: course)
+    monkeypatch.setattr(suite, "find_spec", lambda name: object())
+    monkeypatch.setattr(suite.os, "cpu_count", lambda: 2)
+    called = []
+
+    def remember(words, cwd, check):
+        called.append((words, cwd))
+        return subprocess.CompletedProcess(words, 5)
+
+    monkeypatch.setattr(suite.subprocess, "run", remember)
+    assert command.main(["test", *given]) == 5
+    assert called == [([sys.executable, "-m", "pytest", *expected], course)]
+
+
+def test_without_xdist_one_process_runs_all(course, monkeypatch):
+    monkeypatch.setattr(suite, "find_spec", lambda name: None)
+    monkeypatch.setattr(suite.subprocess, "run", lambda words, **how: subprocess.CompletedProcess(words, len(words)))
+    assert suite.run_tests(course) == 3
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing"], ["build", "--nothing"], ["exercises", "04"]])
+def test_a_wrong_command_line_is_explained(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main(arguments)
+    assert stopped.value.code == 2
+    assert "usage: course" in capsys.readouterr().err
+
+
+def test_the_command_starts_without_torch():
+    code = "import sys, course_tools.cli, course_tools.publishing; print('torch' in sys.modules or 'IPython' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
