@@ -66,8 +66,8 @@ from course_lib.models import (
 )
 from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import fused_gru, rnn_step
-from course_lib.primitives.recurrent import State
-from course_lib.shapes import Keys, Lengths, Mask, Queries, Scores, Sequence, States, Tokens, Values
+from course_lib.primitives.recurrent import HiddenState
+from course_lib.shapes import Keys, Lengths, Mask, Queries, Scores, TokenFeatures, States, Tokens, Values
 from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
 

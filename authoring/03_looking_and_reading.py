@@ -49,9 +49,9 @@ from course_lib.blocks import ConvNet
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits, docstrings, marked_sentences
 from course_lib.datasets.composed_pictures import NAMES
 from course_tools.notebook import check
-from course_lib.models import Document, Hierarchical, Said, ShowAndTell, ShowAttendAndTell, stacked_both_ways
+from course_lib.models import Document, Hierarchical, CaptionStep, ShowAndTell, ShowAttendAndTell, stacked_both_ways
 from course_lib.generation import greedy
-from course_lib.models.captioner import Regions, State
+from course_lib.models.captioner import Regions, HiddenState
 from course_lib.models.hierarchical import PoolWeights
 from course_lib.losses import teacher_forced_loss
 from course_lib.primitives import lstm_step

@@ -80,7 +80,7 @@ from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stack
 from course_lib.generation import Extension, beam_search, greedy
 from course_lib.losses import teacher_forced_loss
 from course_lib.primitives import batch_norm, causal_mask, fused_gru, padding_mask
-from course_lib.shapes import Mask, Memory, Sequence
+from course_lib.shapes import Mask, Memory, TokenFeatures
 from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.analysis import record
 from course_lib.training import batches, train

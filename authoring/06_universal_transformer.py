@@ -49,9 +49,9 @@ from course_lib.blocks.block import Four, Pair
 from course_lib.datasets import sums
 from course_tools.notebook import check
 from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal
-from course_lib.primitives import Stepped
+from course_lib.primitives import HaltingStep
 from course_lib.primitives import sinusoidal_positions
-from course_lib.shapes import Mask, Sequence
+from course_lib.shapes import Mask, TokenFeatures
 from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
 

@@ -45,7 +45,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.attention import Attended, LocalAttention, attend, sliced_local_attention, tiled_local_attention
-from course_lib.attention.local import Asking, Columns, Handed, Offering, Rows, window_size
+from course_lib.attention.local import (
+    LocalQueries,
+    ColumnEmbeddings,
+    LocalValues,
+    LocalKeys,
+    RowEmbeddings,
+    require_local_inputs,
+)
 from course_lib.metrics import Cost, convolution_cost, counted_cost
 from course_lib.datasets import mnist, photographs, split
 from course_tools.notebook import check

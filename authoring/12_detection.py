@@ -54,7 +54,7 @@ from course_lib.models import DETR, PointQueries
 from course_lib.losses import SetLoss, deep_set_loss, match_greedily, match_in_order
 from course_lib.metrics import mean_average_precision
 from course_lib.losses.matching import require_queries
-from course_lib.losses.set_prediction import DETR_WEIGHTS, Objects, Said
+from course_lib.losses.set_prediction import DETR_WEIGHTS, Objects, Predictions
 from course_lib.primitives import Overlap, area, iou
 from course_lib.shapes import Boxes
 from course_tools.notebook import at_scale, boxed, claim, device, explore, ledger, plots, progress, show

@@ -51,10 +51,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
-from course_lib.blocks import ConvNet, Kernels, Sizes, lean_token_mixing
+from course_lib.blocks import ConvNet, TokenMixingKernels, Sizes, lean_token_mixing
 from course_lib.metrics import counted_cost
 from course_lib.blocks.block import Four, Pair
-from course_lib.blocks.mlp_mixer import Places
+from course_lib.blocks.mlp_mixer import PatchFeatures
 from course_lib.datasets import mnist, split
 from course_tools.notebook import check
 from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL

@@ -19,7 +19,7 @@ Mask = Bool[Tensor, "..."]
 
 Tokens = Int[Tensor, "B T"]
 Lengths = Int[Tensor, "B"]
-Sequence = Float[Tensor, "B T d"]
+TokenFeatures = Float[Tensor, "B T d"]
 Memory = Float[Tensor, "B T_k d_memory"]
 States = Float[Tensor, "B T n"]
 Image = Float[Tensor, "B C H W"]
@@ -43,8 +43,8 @@ __all__ = [
     "Nodes",
     "Queries",
     "Scores",
-    "Sequence",
     "States",
+    "TokenFeatures",
     "Tokens",
     "Values",
     "Weights",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Step(NamedTuple):
+class TrainingStep(NamedTuple):
     """What one step reports: its index from 0, the loss before its update, and what else the loss function measured."""
 
     index: int
@@ -33,7 +33,7 @@ def train(
     lr: float = 1e-3,
     warmup: int = 0,
     clip: float | None = 1.0,
-) -> Iterator[Step]:
+) -> Iterator[TrainingStep]:
     """Train a model for a fixed number of steps, one for each item taken from this generator.
 
     Args:
@@ -75,7 +75,7 @@ def train(
         for group in optimiser.param_groups:
             group["lr"] = lr * min((index + 1) / max(warmup, 1), (steps - index) / max(steps - warmup, 1))
         optimiser.step()
-        yield Step(index, number, metrics)
+        yield TrainingStep(index, number, metrics)
 
 
 def batches(*tensors: Tensor, batch_size: int, seed: int) -> Iterator[tuple[Tensor, ...]]:

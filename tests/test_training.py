@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.training import Step, batches, train
+from course_lib.training import TrainingStep, batches, train
 
 
 def squared_error(model, batch):
@@ -63,7 +63,7 @@ def test_metrics_pass_through():
         return squared_error(model, batch), {"answer": 42.0}
 
     step = next(train(nn.Linear(1, 1), batches(*line(), batch_size=8, seed=0), loss, steps=1))
-    assert step == Step(0, step.loss, {"answer": 42.0})
+    assert step == TrainingStep(0, step.loss, {"answer": 42.0})
     assert isinstance(step.loss, float)
 
 

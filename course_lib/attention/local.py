@@ -18,16 +18,16 @@ from course_lib.attention.core import Attended, Mechanism, attend
 from course_lib.primitives.windows import local_windows, require_window, window_mask
 from course_lib.shapes import Image
 
-Asking = Float[Tensor, "*batch H_q W_q d_k"]
-Offering = Float[Tensor, "*batch H W d_k"]
-Handed = Float[Tensor, "*batch H W d_v"]
-Rows = Float[Tensor, "*heads size d_row"]
-Columns = Float[Tensor, "*heads size d_column"]
+LocalQueries = Float[Tensor, "*batch H_q W_q d_k"]
+LocalKeys = Float[Tensor, "*batch H W d_k"]
+LocalValues = Float[Tensor, "*batch H W d_v"]
+RowEmbeddings = Float[Tensor, "*heads size d_row"]
+ColumnEmbeddings = Float[Tensor, "*heads size d_column"]
 TILE = 4
 """Side of a tile of queries: larger ones have less halo to copy, but more products that the window throws away."""
 
 
-def relative_logits(q: Asking, rows: Rows, columns: Columns) -> Float[Tensor, "*batch H_q W_q window"]:
+def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddings) -> Float[Tensor, "*batch H_q W_q window"]:
     """Score each place of a window by where it stands: q_ijᵀ [row_a ; column_b].
 
     Args:
@@ -46,7 +46,9 @@ def relative_logits(q: Asking, rows: Rows, columns: Columns) -> Float[Tensor, "*
     return (from_rows.unsqueeze(-1) + from_columns.unsqueeze(-2)).flatten(-2)
 
 
-def local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
+def local_attention(
+    q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
+) -> Attended:
     """Let each pixel look at the window around it, by content and by relative place.
 
     Args:
@@ -66,20 +68,22 @@ def local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Colu
 
     Source: Ramachandran et al. 2019, eq. 3.
     """
-    size = window_size(q, k, v, rows, columns, stride)
+    size = require_local_inputs(q, k, v, rows, columns, stride)
     scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
     mask = window_mask(*k.shape[-3:-1], size, stride, device=k.device)
     context, weights = attend(scores.unsqueeze(-2), local_windows(v, size, stride), mask.unsqueeze(-2))
     return Attended(context.squeeze(-2), weights.squeeze(-2))
 
 
-def sliced_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
+def sliced_local_attention(
+    q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
+) -> Attended:
     """Compute `local_attention` offset by offset, on shifted views of the picture: for small windows, and for little memory.
 
     The softmax stands here and not in `attend`, which would want the values of all windows side by side. No row of the mask
     is empty: each window holds its middle.
     """
-    size = window_size(q, k, v, rows, columns, stride)
+    size = require_local_inputs(q, k, v, rows, columns, stride)
     reach, (H_q, W_q) = size // 2, q.shape[-3:-1]
     k_padded, v_padded = (F.pad(x, (0, 0, reach, reach, reach, reach)) for x in (k, v))
     down = [slice(a, a + stride * H_q, stride) for a in range(size)]
@@ -93,13 +97,15 @@ def sliced_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, column
     return Attended(context, weights)
 
 
-def tiled_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int = 1) -> Attended:
+def tiled_local_attention(
+    q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
+) -> Attended:
     """Compute the context of `local_attention` tile by tile: TILE × TILE queries against the keys of all their windows.
 
     The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. What lies
     outside a query's own window, or outside the picture, gets the logit -∞. The weights are None.
     """
-    window_size(q, k, v, rows, columns, stride)
+    require_local_inputs(q, k, v, rows, columns, stride)
     (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]
     padded = F.pad(q, (0, 0, 0, -W_q % TILE, 0, -H_q % TILE))
     tiles = rearrange(padded, "... (Y i) (X j) d -> ... Y X i j d", i=TILE, j=TILE)
@@ -118,7 +124,9 @@ def tiled_local_attention(q: Asking, k: Offering, v: Handed, rows: Rows, columns
     return Attended(context[..., :H_q, :W_q, :], None)
 
 
-def window_size(q: Asking, k: Offering, v: Handed, rows: Rows, columns: Columns, stride: int) -> int:
+def require_local_inputs(
+    q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int
+) -> int:
     """Give the side of the window, after a look at whether queries, keys, values and offsets fit."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     require_window(size, stride)

@@ -24,13 +24,13 @@ from course_lib.attention.core import Attended, Mechanism, attend
 from course_lib.attention.dot_product import dot_attention, fused_dot_attention
 from course_lib.shapes import Keys, Queries, Values
 
-Places = Float[Tensor, "*batch N C"]
+PixelFeatures = Float[Tensor, "*batch N C"]
 Map = Float[Tensor, "B C *places"]
 """A picture (B, C, H, W), a film (B, C, T, H, W), or a line (B, C, T)."""
 unbiased = partial(nn.Linear, bias=False)
 
 
-def non_local_gaussian(x: Places, W_g: Float[Tensor, "d C"]) -> Attended:
+def non_local_gaussian(x: PixelFeatures, W_g: Float[Tensor, "d C"]) -> Attended:
     """Let places look where others are like themselves: softmax(x xᵀ) g, with g = W_g x.
 
     Args:
@@ -46,7 +46,7 @@ def non_local_gaussian(x: Places, W_g: Float[Tensor, "d C"]) -> Attended:
 
 
 def non_local_embedded_gaussian(
-    x: Places, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
+    x: PixelFeatures, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
 ) -> Attended:
     """Let places look by what they ask and what others offer: softmax(θ φᵀ) g. It is dot-product attention without a scale.
 
@@ -68,7 +68,7 @@ def non_local_embedded_gaussian(
 
 
 def fused_embedded_gaussian(
-    x: Places, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
+    x: PixelFeatures, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
 ) -> Attended:
     """Compute the context of `non_local_embedded_gaussian` by one product and torch's fused kernel; weights are None."""
     sizes = len(W_theta), len(W_phi), len(W_g)

@@ -13,12 +13,12 @@ from course_lib.blocks.block import (
     pre_norm,
     pre_norm_encoder_block,
 )
-from course_lib.blocks.convnet import ContextOf, ConvNet, Layer, convolution
+from course_lib.blocks.convnet import ContextOf, ConvNet, LayerFactory, convolution
 from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mlp_mixer import (
-    Kernels,
     MixerSizes,
     TokenMixing,
+    TokenMixingKernels,
     channel_mixing,
     channel_mixing_by_convolution,
     lean_token_mixing,
@@ -37,8 +37,7 @@ __all__ = [
     "CrossAttention",
     "DecoderBlock",
     "FeedForward",
-    "Kernels",
-    "Layer",
+    "LayerFactory",
     "MixerSizes",
     "Residual",
     "SelfAttention",
@@ -46,6 +45,7 @@ __all__ = [
     "Stack",
     "Sublayer",
     "TokenMixing",
+    "TokenMixingKernels",
     "channel_mixing",
     "channel_mixing_by_convolution",
     "closing_norm",

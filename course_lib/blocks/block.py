@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from course_lib.attention import multi_head_attention
 from course_lib.blocks.feedforward import feed_forward
 from course_lib.primitives import causal_mask, layer_norm
-from course_lib.shapes import Mask, Memory, Sequence
+from course_lib.shapes import Mask, Memory, TokenFeatures
 
 Sublayer = Callable[[Tensor], Tensor]
 """Any map of a sequence (B, T, d_model) to one of the same shape."""
@@ -76,7 +76,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.attention = attention
 
-    def forward(self, x: Sequence, mask: Mask | None = None) -> Tensor:
+    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Tensor:
         """Mix x (B, T, d_model) under a mask that broadcasts to (B, T, T), True = may look; gives (B, T, d_model)."""
         return self.attention(x, x, x, mask).context
 
@@ -89,7 +89,7 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.attention = attention
 
-    def forward(self, x: Sequence, memory: Memory, mask: Mask | None = None) -> Tensor:
+    def forward(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None) -> Tensor:
         """Let x (B, T_q, d_model) look at memory (B, T_k, d_memory) under a mask for (B, T_q, T_k); gives x's shape."""
         return self.attention(x, memory, memory, mask).context
 
@@ -118,7 +118,7 @@ class Block(nn.Module):
         self.mixer, self.feed_forward, self.residual = mixer, feed_forward, residual
         self.norm_1, self.norm_2 = norm(d_model), norm(d_model)
 
-    def forward(self, x: Sequence, *context: object) -> Tensor:
+    def forward(self, x: TokenFeatures, *context: object) -> Tensor:
         """Transform x (B, T, d_model); what else is given, such as a mask, goes to the mixer."""
         x = self.residual(x, lambda y: self.mixer(y, *context), self.norm_1)
         return self.residual(x, self.feed_forward, self.norm_2)
@@ -141,7 +141,7 @@ class DecoderBlock(nn.Module):
         self.mixer, self.cross, self.feed_forward, self.residual = mixer, cross, feed_forward, residual
         self.norm_1, self.norm_2, self.norm_3 = norm(d_model), norm(d_model), norm(d_model)
 
-    def forward(self, x: Sequence, memory: Memory, mask: Mask | None = None, memory_mask: Mask | None = None) -> Tensor:
+    def forward(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None, memory_mask: Mask | None = None) -> Tensor:
         """Transform x (B, T_q, d_model), looking at itself under `mask` and at memory (B, T_k, d) under `memory_mask`."""
         x = self.residual(x, lambda y: self.mixer(y, mask), self.norm_1)
         x = self.residual(x, lambda y: self.cross(y, memory, memory_mask), self.norm_2)
@@ -153,8 +153,8 @@ Pair = tuple[Tensor, Tensor]
 
 
 def encoder_block(
-    x: Sequence, attention: Four, network: Four, norms: tuple[Pair, Pair], n_heads: int, mask: Mask | None = None
-) -> Sequence:
+    x: TokenFeatures, attention: Four, network: Four, norms: tuple[Pair, Pair], n_heads: int, mask: Mask | None = None
+) -> TokenFeatures:
     """Mix tokens by self-attention, then channels by the network; add and normalise behind each (post-norm).
 
     Args:
@@ -175,8 +175,8 @@ def encoder_block(
 
 
 def pre_norm_encoder_block(
-    x: Sequence, attention: Four, network: Four, norms: tuple[Pair, Pair], n_heads: int, mask: Mask | None = None
-) -> Sequence:
+    x: TokenFeatures, attention: Four, network: Four, norms: tuple[Pair, Pair], n_heads: int, mask: Mask | None = None
+) -> TokenFeatures:
     """Mix tokens, then channels, each on a normalised input; what is added up is never normalised (pre-norm).
 
     Args:
@@ -198,7 +198,7 @@ def pre_norm_encoder_block(
 
 
 def decoder_block(
-    x: Sequence,
+    x: TokenFeatures,
     memory: Memory,
     own: Four,
     cross: Four,
@@ -206,7 +206,7 @@ def decoder_block(
     norms: tuple[Pair, Pair, Pair],
     n_heads: int,
     memory_mask: Mask | None = None,
-) -> Sequence:
+) -> TokenFeatures:
     """Look back over the own words, then over the encoder's memory, then mix channels; post-norm behind each.
 
     Args:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
-Layer = Callable[[int, int, int], nn.Module]
+LayerFactory = Callable[[int, int, int], nn.Module]
 """`layer(d_in, d_out, stride)` makes a module from (B, d_in, H, W) to (B, d_out, ⌈H / stride⌉, ⌈W / stride⌉)."""
 
 
@@ -51,7 +51,7 @@ class ConvNet(nn.Module):
         widths: Sequence[int] = (32, 64, 64),
         strides: Sequence[int] = (2, 1, 2),
         norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
-        layer: Layer = convolution,
+        layer: LayerFactory = convolution,
     ) -> None:
         """Stack one layer for each width.
 

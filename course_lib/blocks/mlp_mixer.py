@@ -30,16 +30,16 @@ from course_lib.blocks.block import Four, Pair
 from course_lib.primitives import layer_norm
 from course_lib.shapes import Image
 
-Places = Float[Tensor, "B N d"]
+PatchFeatures = Float[Tensor, "B N d"]
 
 
 def token_mixing(
-    x: Places,
+    x: PatchFeatures,
     W_1: Float[Tensor, "d_s N"],
     b_1: Float[Tensor, "d_s"],
     W_2: Float[Tensor, "N d_s"],
     b_2: Float[Tensor, "N"],
-) -> Places:
+) -> PatchFeatures:
     """Let the places of an image hear of each other: one network over them, the same for every channel.
 
     Args:
@@ -58,12 +58,12 @@ def token_mixing(
 
 
 def lean_token_mixing(
-    x: Places,
+    x: PatchFeatures,
     W_1: Float[Tensor, "d_s N"],
     b_1: Float[Tensor, "d_s"],
     W_2: Float[Tensor, "N d_s"],
     b_2: Float[Tensor, "N"],
-) -> Places:
+) -> PatchFeatures:
     """Compute `token_mixing` with the weights on the left, so that nothing is transposed."""
     B = len(x)
     hidden = F.gelu(b_1[:, None].baddbmm(W_1.expand(B, -1, -1), x))
@@ -71,12 +71,12 @@ def lean_token_mixing(
 
 
 def channel_mixing(
-    x: Places,
+    x: PatchFeatures,
     W_3: Float[Tensor, "d_c d"],
     b_3: Float[Tensor, "d_c"],
     W_4: Float[Tensor, "d d_c"],
     b_4: Float[Tensor, "d"],
-) -> Places:
+) -> PatchFeatures:
     """Let the channels of each place hear of each other: one network over them, the same for every place.
 
     Args:
@@ -94,7 +94,7 @@ def channel_mixing(
     return F.gelu(x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
-def mixer_block(x: Places, tokens: Four, channels: Four, norms: tuple[Pair, Pair]) -> Places:
+def mixer_block(x: PatchFeatures, tokens: Four, channels: Four, norms: tuple[Pair, Pair]) -> PatchFeatures:
     """Mix the places, then the channels, each on a normalised input and added to what came.
 
     Args:
@@ -146,7 +146,7 @@ class TokenMixing(nn.Module):
         self.W_2 = nn.Linear(d_tokens, n_tokens)
         self.mix = mix
 
-    def forward(self, x: Places) -> Places:
+    def forward(self, x: PatchFeatures) -> PatchFeatures:
         """Mix the places of x (B, N, d).
 
         Raises:
@@ -160,7 +160,7 @@ class TokenMixing(nn.Module):
         return self.mix(x, self.W_1.weight, self.W_1.bias, self.W_2.weight, self.W_2.bias)
 
 
-class Kernels(NamedTuple):
+class TokenMixingKernels(NamedTuple):
     """Two convolutions in d groups: `first` from d to d · d_s channels, `second` from there to d · H · W; their biases."""
 
     first: Float[Tensor, "d_d_s 1 H W"]
@@ -177,7 +177,7 @@ def token_mixing_kernels(
     d: int,
     H: int,
     W: int,
-) -> Kernels:
+) -> TokenMixingKernels:
     """Lay out the weights of token mixing as the kernels of two depth-wise convolutions.
 
     Args:
@@ -200,7 +200,7 @@ def token_mixing_kernels(
     """
     if W_1.shape[1] != H * W or W_2.shape[0] != H * W:
         raise ValueError(f"{H} × {W} places need weights for {H * W}, got {tuple(W_1.shape)} and {tuple(W_2.shape)}.")
-    return Kernels(
+    return TokenMixingKernels(
         repeat(W_1, "d_s (H W) -> (d d_s) 1 H W", d=d, H=H),
         b_1.repeat(d),
         repeat(W_2, "N d_s -> (d N) d_s 1 1", d=d),

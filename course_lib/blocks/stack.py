@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from course_lib.attention import Mechanism, MultiHead, scaled_dot_product_attention
 from course_lib.blocks.block import Block, CrossAttention, DecoderBlock, Residual, SelfAttention, post_norm
 from course_lib.blocks.feedforward import FeedForward
-from course_lib.shapes import Sequence
+from course_lib.shapes import TokenFeatures
 
-Norm = Callable[[int], nn.Module]
+NormFactory = Callable[[int], nn.Module]
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -38,7 +38,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.closing = closing
 
-    def forward(self, x: Sequence, *context: object) -> Tensor:
+    def forward(self, x: TokenFeatures, *context: object) -> Tensor:
         """Take x (B, T, d_model) through all blocks."""
         for block in self.blocks:
             x = block(x, *context)
@@ -58,7 +58,7 @@ def draw_weights(module: nn.Module, d_model: int) -> None:
             nn.init.zeros_(weights)
 
 
-def closing_norm(residual: Residual, d_model: int, norm: Norm = nn.LayerNorm) -> nn.Module:
+def closing_norm(residual: Residual, d_model: int, norm: NormFactory = nn.LayerNorm) -> nn.Module:
     """Give what closes a stack of d_model features: `norm`, or nothing where `residual` is post-norm and has closed already."""
     return nn.Identity() if residual is post_norm else norm(d_model)
 
@@ -68,7 +68,7 @@ def encoder_stack(
     mechanism: Mechanism = scaled_dot_product_attention,
     activation: Activation = F.relu,
     residual: Residual = post_norm,
-    norm: Norm = nn.LayerNorm,
+    norm: NormFactory = nn.LayerNorm,
 ) -> Stack:
     """Build blocks of self-attention and a feed-forward network; Vaswani's encoder, by default.
 
@@ -96,7 +96,7 @@ def decoder_stack(
     mechanism: Mechanism = scaled_dot_product_attention,
     activation: Activation = F.relu,
     residual: Residual = post_norm,
-    norm: Norm = nn.LayerNorm,
+    norm: NormFactory = nn.LayerNorm,
     own: Mechanism | None = None,
 ) -> Stack:
     """Build blocks that look at themselves, then at a memory.

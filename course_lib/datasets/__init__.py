@@ -19,7 +19,7 @@ from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.handwritten import Digits, digits
 from course_lib.datasets.language_reference import language_reference
 from course_lib.datasets.mnist import mnist
-from course_lib.datasets.moving_digits import WALL, Films, moving_digits
+from course_lib.datasets.moving_digits import WALL, Videos, moving_digits
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
 from course_lib.datasets.pictures import Pictures, few_of_each
 from course_lib.datasets.same_or_different import ALONE, PAPER, TWIN, LabelledPixels, same_or_different, twins
@@ -52,7 +52,6 @@ __all__ = [
     "Captions",
     "Digits",
     "DisplayName",
-    "Films",
     "Graph",
     "LabelledPixels",
     "Lookup",
@@ -65,6 +64,7 @@ __all__ = [
     "Sums",
     "Text",
     "Unreachable",
+    "Videos",
     "Vocabulary",
     "Walks",
     "WrongChecksum",

@@ -18,7 +18,7 @@ WALL = 0.5
 """How dark the wall is."""
 
 
-class Films(NamedTuple):
+class Videos(NamedTuple):
     """Films (n, 1, T, H, W) with ink from 0 to 1, and a class for each, (n,)."""
 
     films: Float[Tensor, "n 1 T H W"]
@@ -27,7 +27,7 @@ class Films(NamedTuple):
 
 def moving_digits(
     n_train: int, n_valid: int, n_test: int, n_times: int = 6, height: int = 20, n_kinds: int = 10, seed: int = 0
-) -> Splits[Films]:
+) -> Splits[Videos]:
     """Compose films of a digit that passes behind a wall, and say whether it is of another kind when it comes out.
 
     Args:
@@ -52,7 +52,7 @@ def moving_digits(
     return composed((n_train, n_valid, n_test), seed, partial(_films, n_times=n_times, height=height, n_kinds=n_kinds))
 
 
-def _films(n: int, drawings: Drawings, generator: torch.Generator, n_times: int, height: int, n_kinds: int) -> Films:
+def _films(n: int, drawings: Drawings, generator: torch.Generator, n_times: int, height: int, n_kinds: int) -> Videos:
     kinds, same = pairs_of_kinds(n, n_kinds, generator)
     first = torch.randint(drawings.shape[1], (n,), generator=generator)
     other = (first + torch.randint(1, drawings.shape[1], (n,), generator=generator)) % drawings.shape[1]
@@ -66,4 +66,4 @@ def _films(n: int, drawings: Drawings, generator: torch.Generator, n_times: int,
     shown = actors[:, (passed > 0.5).long()]
     films = stamp(torch.zeros(n, n_times, height, 3 * SIDE), shown, places)
     films[..., SIDE : 2 * SIDE] = WALL
-    return Films(films.unsqueeze(1), same)
+    return Videos(films.unsqueeze(1), same)

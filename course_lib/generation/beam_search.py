@@ -19,9 +19,9 @@ from torch import Tensor
 
 from course_lib.shapes import Tokens
 
-State = TypeVar("State")
-Words = Int[Tensor, "N"]
-Step = Callable[[Words, State], tuple[Float[Tensor, "N n_tokens"], State]]
+DecodingState = TypeVar("State")
+NextTokens = Int[Tensor, "N"]
+StepFunction = Callable[[NextTokens, DecodingState], tuple[Float[Tensor, "N n_tokens"], DecodingState]]
 """Reads one word of each sentence, and says how likely each word is to come next."""
 
 
@@ -45,7 +45,7 @@ class Extension(NamedTuple):
 
 
 @torch.no_grad()
-def greedy(step: Step, state: State, first: Words, end: int, padding: int, max_length: int) -> Tokens:
+def greedy(step: StepFunction, state: DecodingState, first: NextTokens, end: int, padding: int, max_length: int) -> Tokens:
     """Say the likeliest word at each step until every sentence has ended, or max_length words were said.
 
     Args:
@@ -78,7 +78,14 @@ def greedy(step: Step, state: State, first: Words, end: int, padding: int, max_l
 
 @torch.no_grad()
 def beam_search(
-    step: Step, state: State, first: Words, end: int, padding: int, max_length: int, width: int, penalty: float = 0.0
+    step: StepFunction,
+    state: DecodingState,
+    first: NextTokens,
+    end: int,
+    padding: int,
+    max_length: int,
+    width: int,
+    penalty: float = 0.0,
 ) -> Beam:
     """Keep at each step the `width` best beginnings of each sentence; those that have ended stay and compete as they are.
 
@@ -151,7 +158,7 @@ def extend_beam(
     return Extension(scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens)
 
 
-def rows_of(state: State, rows: Words) -> State:
+def rows_of(state: DecodingState, rows: NextTokens) -> DecodingState:
     """Take these rows (N,) of every tensor in a state of tensors, tuples and whatever else, which stays as it is."""
     if isinstance(state, Tensor):
         return state[rows]

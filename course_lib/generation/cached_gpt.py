@@ -19,7 +19,7 @@ from course_lib.models.gpt import GPT, Choose, require_prompts
 from course_lib.shapes import Lengths, Tokens
 
 
-class Layer(NamedTuple):
+class LayerWeights(NamedTuple):
     """One block of GPT as a step needs it: gain, shift and ε of a norm, W (in, out) and b of a product.
 
     `attend` are the projections to queries, keys and values in one, (d_model, 3 · d_model).
@@ -136,9 +136,9 @@ def _linear(*modules: nn.Linear) -> tuple[Tensor, Tensor]:
     return torch.cat([module.weight for module in modules]).mT.contiguous(), torch.cat([module.bias for module in modules])
 
 
-def _layer(block: Block) -> Layer:
+def _layer(block: Block) -> LayerWeights:
     attention, ffn = block.mixer.attention, block.feed_forward
-    return Layer(
+    return LayerWeights(
         _norm(block.norm_1),
         _linear(attention.W_q, attention.W_k, attention.W_v),
         _linear(attention.W_o),

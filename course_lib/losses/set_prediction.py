@@ -19,7 +19,7 @@ from torch import Tensor
 from course_lib.losses.matching import Matching, match
 from course_lib.primitives import giou, to_corners
 
-Said = Float[Tensor, "*batch N n_classes_1"]
+Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]
 
 
@@ -48,7 +48,7 @@ class SetLoss(NamedTuple):
 
 
 def matching_cost(
-    logits: Said,
+    logits: Predictions,
     boxes: Float[Tensor, "*batch N 4"],
     classes: Objects,
     targets: Float[Tensor, "*batch M 4"],

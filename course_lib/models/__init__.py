@@ -7,7 +7,7 @@ from course_lib.models.bigru_encoder import Encoded, Encoder, both_ways, fused_b
 from course_lib.models.byol import BYOL, Bootstrapped, ema_update, ema_update_
 from course_lib.models.captioner import (
     Captioned,
-    Said,
+    CaptionStep,
     ShowAndTell,
     ShowAttendAndTell,
     caption_step,
@@ -17,10 +17,10 @@ from course_lib.models.captioner import (
 from course_lib.models.deit import DeiT, TwoAnswers
 from course_lib.models.detr import (
     DETR,
-    Asked,
     Detected,
     LearnedQueries,
     ObjectBlock,
+    ObjectQueries,
     PlacedSelfAttention,
     PointQueries,
     places_of,
@@ -35,9 +35,9 @@ from course_lib.models.luong import LuongDecoder
 from course_lib.models.mixer import Mixer
 from course_lib.models.ngram import NGram
 from course_lib.models.segmenter import PictureMean, Segmenter
-from course_lib.models.seq2seq import Decoded, PlainDecoder, Seq2Seq, Spoken
+from course_lib.models.seq2seq import Decoded, Generated, PlainDecoder, Seq2Seq
 from course_lib.models.simclr import Projected, SimCLR
-from course_lib.models.transformer import Transformer, Writing
+from course_lib.models.transformer import DecoderState, Transformer
 from course_lib.models.universal import (
     AdaptiveSteps,
     Pondered,
@@ -58,12 +58,13 @@ __all__ = [
     "GCN",
     "GPT",
     "AdaptiveSteps",
-    "Asked",
     "BahdanauDecoder",
     "Bootstrapped",
     "BothLanguageModels",
+    "CaptionStep",
     "Captioned",
     "Decoded",
+    "DecoderState",
     "DeiT",
     "Detected",
     "Document",
@@ -71,6 +72,7 @@ __all__ = [
     "Encoded",
     "Encoder",
     "GATLayer",
+    "Generated",
     "Hierarchical",
     "LearnedQueries",
     "LinearMemory",
@@ -80,6 +82,7 @@ __all__ = [
     "Mixer",
     "NGram",
     "ObjectBlock",
+    "ObjectQueries",
     "PatchEncoder",
     "PictureMean",
     "PlacedSelfAttention",
@@ -89,7 +92,6 @@ __all__ = [
     "Pretraining",
     "PretrainingBERT",
     "Projected",
-    "Said",
     "ScalarMix",
     "Segmenter",
     "SentenceHead",
@@ -101,13 +103,11 @@ __all__ = [
     "SimCLR",
     "Span",
     "SpanHead",
-    "Spoken",
     "TagHead",
     "Transformer",
     "TwoAnswers",
     "Universal",
     "ViT",
-    "Writing",
     "bahdanau_steps",
     "best_span",
     "both_ways",

@@ -19,11 +19,13 @@ from course_lib.attention import AdditiveAttention, Attended, Mechanism
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU
-from course_lib.primitives.recurrent import State, gru_step
-from course_lib.shapes import Sequence, States, Tokens
+from course_lib.primitives.recurrent import HiddenState, gru_step
+from course_lib.shapes import States, TokenFeatures, Tokens
 
 
-def bahdanau_steps(embedded: Sequence, s: State, encoded: Encoded, attention: Mechanism, cell: GRU) -> tuple[States, Attended]:
+def bahdanau_steps(
+    embedded: TokenFeatures, s: HiddenState, encoded: Encoded, attention: Mechanism, cell: GRU
+) -> tuple[States, Attended]:
     """Run the decoder over its embedded target, step by step as the equations say.
 
     Args:
@@ -50,7 +52,7 @@ def bahdanau_steps(embedded: Sequence, s: State, encoded: Encoded, attention: Me
 
 
 def hoisted_bahdanau_steps(
-    embedded: Sequence, s: State, encoded: Encoded, attention: AdditiveAttention, cell: GRU
+    embedded: TokenFeatures, s: HiddenState, encoded: Encoded, attention: AdditiveAttention, cell: GRU
 ) -> tuple[States, Attended]:
     """Compute the same with all that does not depend on the state before the loop.
 
@@ -108,7 +110,7 @@ class BahdanauDecoder(nn.Module):
         self.cell = GRU(d_embedding + d_memory, d_hidden)
         self.readout = nn.Linear(d_hidden + d_memory + d_embedding, n_tokens)
 
-    def forward(self, encoded: Encoded, target: Tokens, state: State | None = None) -> Decoded:
+    def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
         """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
         state = torch.tanh(self.bridge(encoded.final)) if state is None else state
         embedded = self.embedding(target)

@@ -28,7 +28,7 @@ from course_lib.pretrained.checkpoint_reader import read_checkpoint, require_tie
 from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.shapes import Lengths, Tokens
 
-Norm = partial(nn.LayerNorm, eps=1e-12)
+BertNorm = partial(nn.LayerNorm, eps=1e-12)
 
 
 class BERT(nn.Module):
@@ -55,8 +55,8 @@ class BERT(nn.Module):
         self.tokens = nn.Embedding(n_tokens, sizes.d_model)
         self.segments = nn.Embedding(n_segments, sizes.d_model)
         self.positions = LearnedPositions(T_max, sizes.d_model)
-        self.norm = Norm(sizes.d_model)
-        self.stack = encoder_stack(sizes, mechanism, F.gelu, post_norm, Norm)
+        self.norm = BertNorm(sizes.d_model)
+        self.stack = encoder_stack(sizes, mechanism, F.gelu, post_norm, BertNorm)
         draw_weights(self, sizes.d_model)
 
     def forward(

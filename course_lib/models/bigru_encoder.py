@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.primitives import GRU, fused_gru, padding_mask
-from course_lib.shapes import Lengths, Sequence, Tokens
+from course_lib.shapes import Lengths, TokenFeatures, Tokens
 
 BothWays = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]
 
@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
     mask: Bool[Tensor, "B 1 T_k"]
 
 
-def both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+def both_ways(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
     """Read each sequence forwards by one GRU and backwards by another, by the equations.
 
     Args:
@@ -54,7 +54,7 @@ def both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> B
     return torch.cat([there, reverse(back, lengths)], dim=-1), torch.cat([last, first], dim=-1)
 
 
-def reverse(x: Sequence, lengths: Lengths) -> Sequence:
+def reverse(x: TokenFeatures, lengths: Lengths) -> TokenFeatures:
     """Turn each sequence of a padded batch (B, T, d) round within its own length; at padding give 0."""
     position = torch.arange(x.shape[1], device=x.device)
     mirrored = (lengths[:, None] - 1 - position).clamp(min=0)
@@ -62,7 +62,7 @@ def reverse(x: Sequence, lengths: Lengths) -> Sequence:
     return torch.where((position < lengths[:, None])[..., None], turned, 0.0)
 
 
-def fused_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+def fused_both_ways(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
     """Compute the same by torch's own kernel, one call for each direction."""
     start = (x.new_zeros(len(x), forwards.d_hidden),)
     there, (last,) = fused_gru(x, start, *_weights(forwards), lengths)
@@ -70,7 +70,7 @@ def fused_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU
     return torch.cat([there, reverse(back, lengths)], dim=-1), torch.cat([last, first], dim=-1)
 
 
-def stacked_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+def stacked_both_ways(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
     """Compute the same with the inputs' products before the loop, and both directions side by side in each of its steps."""
     B, T, n = len(x), x.shape[1], forwards.d_hidden
     W, U, b_W, b_U = (torch.stack(pair) for pair in zip(_weights(forwards), _weights(backwards), strict=True))
@@ -90,7 +90,7 @@ def stacked_both_ways(x: Sequence, lengths: Lengths, forwards: GRU, backwards: G
     return torch.cat([torch.where(real, there, 0.0), reverse(back, lengths)], dim=-1), final
 
 
-def _at_end(states: Sequence, lengths: Lengths) -> Float[Tensor, "B n"]:
+def _at_end(states: TokenFeatures, lengths: Lengths) -> Float[Tensor, "B n"]:
     """Take from states (B, T, n) that of the last real step of each sequence, 0 where there is none."""
     last = states[torch.arange(len(states), device=states.device), (lengths - 1).clamp(min=0)]
     return torch.where((lengths > 0)[:, None], last, 0.0)

@@ -21,8 +21,8 @@ from course_lib.primitives import LSTM, lstm_step
 from course_lib.shapes import Tokens
 
 Regions = Float[Tensor, "B L d_a"]
-State = Float[Tensor, "B n"]
-LSTMState = tuple[State, State]
+HiddenState = Float[Tensor, "B n"]
+LSTMState = tuple[HiddenState, HiddenState]
 
 
 def soft_attention(
@@ -65,25 +65,25 @@ def doubly_stochastic_penalty(weights: Float[Tensor, "B T L"]) -> Float[Tensor, 
     return (1 - weights.sum(1)).square().sum(-1).mean()
 
 
-class Said(NamedTuple):
+class CaptionStep(NamedTuple):
     """One word: its `logits` (B, n_tokens), the new states `h` and `c` (B, n), and where it looked, `weights` (B, L)."""
 
     logits: Float[Tensor, "B n_tokens"]
-    h: State
-    c: State
+    h: HiddenState
+    c: HiddenState
     weights: Float[Tensor, "B L"]
 
 
 def caption_step(
     y: Float[Tensor, "B d_y"],
-    h: State,
-    c: State,
+    h: HiddenState,
+    c: HiddenState,
     regions: Regions,
     attention: tuple[Float[Tensor, "m d_a"], Float[Tensor, "m n"], Float[Tensor, "m"]],
     gate: tuple[Float[Tensor, "1 n"], Float[Tensor, "1"]],
     cell: tuple[Float[Tensor, "4*n d_y+d_a"], Float[Tensor, "4*n n"], Float[Tensor, "4*n"]],
     readout: tuple[Float[Tensor, "d_y n"], Float[Tensor, "d_y d_a"], Float[Tensor, "n_tokens d_y"]],
-) -> Said:
+) -> CaptionStep:
     """Say how likely each word is to come next: look, decide how much of what was seen to take in, read, speak.
 
     Args:
@@ -106,7 +106,7 @@ def caption_step(
     z = torch.sigmoid(h @ f.mT + b) * context
     h, c = lstm_step(torch.cat([y, z], dim=-1), h, c, *cell)
     L_h, L_z, L_o = readout
-    return Said((y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT, h, c, weights)
+    return CaptionStep((y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT, h, c, weights)
 
 
 class Captioned(NamedTuple):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from course_lib.attention import Mechanism, MultiHead, scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, Residual, Sizes, post_norm
 from course_lib.primitives import sinusoidal_points
-from course_lib.shapes import Image, Memory, Sequence
+from course_lib.shapes import Image, Memory, TokenFeatures
 
 
 class Detected(NamedTuple):
@@ -35,7 +35,7 @@ class Detected(NamedTuple):
     boxes: Float[Tensor, "n_layers B N 4"]
 
 
-class Asked(NamedTuple):
+class ObjectQueries(NamedTuple):
     """What queries add to themselves before they look, `places` (N, d_model), and their `references` σ⁻¹ of a box (N, 4)."""
 
     places: Float[Tensor, "N d_model"]
@@ -50,9 +50,9 @@ class LearnedQueries(nn.Module):
         super().__init__()
         self.vectors = nn.Parameter(torch.randn(N, d_model))
 
-    def forward(self) -> Asked:
+    def forward(self) -> ObjectQueries:
         """Give the vectors (N, d_model), and no reference (N, 4)."""
-        return Asked(self.vectors, self.vectors.new_zeros(len(self.vectors), 4))
+        return ObjectQueries(self.vectors, self.vectors.new_zeros(len(self.vectors), 4))
 
 
 class PointQueries(nn.Module):
@@ -64,10 +64,10 @@ class PointQueries(nn.Module):
         self.logits = nn.Parameter(torch.rand(N, 2).clamp(0.05, 0.95).logit())
         self.mix = nn.Linear(d_model, d_model)
 
-    def forward(self) -> Asked:
+    def forward(self) -> ObjectQueries:
         """Give what the sinusoids of the points become (N, d_model), and the points as references (N, 4)."""
         places = self.mix(sinusoidal_points(self.logits.sigmoid(), self.mix.in_features))
-        return Asked(places, torch.cat([self.logits, torch.zeros_like(self.logits)], dim=-1))
+        return ObjectQueries(places, torch.cat([self.logits, torch.zeros_like(self.logits)], dim=-1))
 
 
 class PlacedSelfAttention(nn.Module):
@@ -78,7 +78,7 @@ class PlacedSelfAttention(nn.Module):
         super().__init__()
         self.attention = attention
 
-    def forward(self, x: Sequence, places: Tensor) -> Tensor:
+    def forward(self, x: TokenFeatures, places: Tensor) -> Tensor:
         """Mix x (B, T, d_model) with places that broadcast to it."""
         return self.attention(x + places, x + places, x).context
 
@@ -97,7 +97,7 @@ class ObjectBlock(nn.Module):
         self.feed_forward, self.residual = FeedForward(d_model, sizes.d_ff), residual
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
 
-    def forward(self, x: Sequence, asked: Tensor, memory: Memory, places: Tensor) -> Tensor:
+    def forward(self, x: TokenFeatures, asked: Tensor, memory: Memory, places: Tensor) -> Tensor:
         """Transform x (B, N, d_model), placed at `asked`, while it looks at memory (B, L, d_model), placed at `places`."""
         x = self.residual(x, lambda y: self.mixer(y, asked), self.norm_1)
         x = self.residual(x, lambda y: self.cross(y + asked, memory + places, memory).context, self.norm_2)
@@ -129,7 +129,7 @@ class DETR(nn.Module):
             backbone: a picture (B, C, H, W) → features (B, d_backbone, h, w), such as `ConvNet`.
             d_backbone: how many features it gives.
             n_classes: classes of objects; "no object" is one more.
-            queries: a module that gives `Asked`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
+            queries: a module that gives `ObjectQueries`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
             sizes: d_model, n_heads, d_ff, and the layers of the encoder and of the decoder alike.
             mechanism: what each head does.
             places: encodes the places of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.

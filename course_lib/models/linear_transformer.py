@@ -27,7 +27,7 @@ from course_lib.attention import (
 from course_lib.blocks.block import Block, pre_norm
 from course_lib.blocks.stack import Sizes, encoder_stack
 from course_lib.primitives import elu_feature_map, sinusoids
-from course_lib.shapes import Context, Sequence, Tokens
+from course_lib.shapes import Context, TokenFeatures, Tokens
 
 Layer = tuple[Float[Tensor, "B h f d_v"], Float[Tensor, "B h f"]]
 
@@ -101,21 +101,21 @@ class LinearTransformer(nn.Module):
         return (self.stack.closing(x) @ self.tokens.weight.mT)[:, 0], LinearMemory(tuple(layers), memory.T + 1)
 
     def _step(
-        self, block: Block, x: Sequence, S: Tensor, z: Tensor, form: Callable[..., tuple[Tensor, ...]]
-    ) -> tuple[Sequence, Layer]:
+        self, block: Block, x: TokenFeatures, S: Tensor, z: Tensor, form: Callable[..., tuple[Tensor, ...]]
+    ) -> tuple[TokenFeatures, Layer]:
         q, k, v = _heads(block, block.norm_1(x))
         features = (y[..., 0, :].to(S.dtype) for y in (self.feature_map(q), self.feature_map(k), v))
         context, S, z = form(S, z, *features)
         x = x + block.mixer.attention.W_o(merge_heads(context[..., None, :].to(x.dtype)))
         return block.residual(x, block.feed_forward, block.norm_2), (S, z)
 
-    def _embed(self, tokens: Tokens, T: int = 0) -> Sequence:
+    def _embed(self, tokens: Tokens, T: int = 0) -> TokenFeatures:
         """Give tokens (B, n) that stand behind T others their vectors, (B, n, d_model)."""
         x = self.tokens(tokens)
         return x + sinusoids(T, tokens.shape[1], x.shape[-1], x.device).to(x.dtype)
 
 
-def _heads(block: Block, x: Sequence) -> tuple[Tensor, Tensor, Tensor]:
+def _heads(block: Block, x: TokenFeatures) -> tuple[Tensor, Tensor, Tensor]:
     """Project x (B, T, d_model) to queries, keys and values of all heads, (B, h, T, d) each."""
     attention = block.mixer.attention
     return tuple(split_heads(W(x), attention.n_heads) for W in (attention.W_q, attention.W_k, attention.W_v))

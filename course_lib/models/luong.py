@@ -18,7 +18,7 @@ from course_lib.attention import Mechanism
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU, gru
-from course_lib.primitives.recurrent import State
+from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Tokens
 
 
@@ -52,7 +52,7 @@ class LuongDecoder(nn.Module):
         self.combine = nn.Linear(d_memory + d_hidden, d_hidden)
         self.readout = nn.Linear(d_hidden, n_tokens)
 
-    def forward(self, encoded: Encoded, target: Tokens, state: State | None = None) -> Decoded:
+    def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
         """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
         state = torch.tanh(self.bridge(encoded.final)) if state is None else state
         states, (last,) = self.cell(self.embedding(target), (state,))

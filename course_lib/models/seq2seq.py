@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from course_lib.attention import Attended
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.primitives import GRU, gru
-from course_lib.primitives.recurrent import State
+from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Lengths, Tokens, Weights
 
 
@@ -33,10 +33,10 @@ class Decoded(NamedTuple):
 
     logits: Float[Tensor, "B T n_tokens"]
     attended: Attended | None
-    state: State
+    state: HiddenState
 
 
-class Spoken(NamedTuple):
+class Generated(NamedTuple):
     """Sentences found by decoding: `tokens` (B, T), each with its end and padding behind; `weights` (B, T, T_k) or None."""
 
     tokens: Tokens
@@ -61,7 +61,7 @@ class PlainDecoder(nn.Module):
         self.cell = GRU(d_embedding + d_memory, d_hidden, run)
         self.readout = nn.Linear(d_hidden + d_memory + d_embedding, n_tokens)
 
-    def forward(self, encoded: Encoded, target: Tokens, state: State | None = None) -> Decoded:
+    def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
         """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
         state = torch.tanh(self.bridge(encoded.final)) if state is None else state
         embedded = self.embedding(target)
@@ -99,7 +99,7 @@ class Seq2Seq(nn.Module):
         return self.decoder(self.encoder(source, lengths), target)
 
     @torch.no_grad()
-    def greedy(self, source: Int[Tensor, "B T_k"], lengths: Lengths, max_length: int) -> Spoken:
+    def greedy(self, source: Int[Tensor, "B T_k"], lengths: Lengths, max_length: int) -> Generated:
         """Say the likeliest word at each step until every sentence has ended, or max_length words were said.
 
         Args:
@@ -125,4 +125,4 @@ class Seq2Seq(nn.Module):
             going = going & (word != self.end)
             if not going.any():
                 break
-        return Spoken(torch.cat(tokens, dim=1), torch.cat(weights, dim=1) if weights else None)
+        return Generated(torch.cat(tokens, dim=1), torch.cat(weights, dim=1) if weights else None)

@@ -25,7 +25,7 @@ from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.shapes import Lengths, Memory, Tokens
 
 
-class Writing(NamedTuple):
+class DecoderState(NamedTuple):
     """A sentence on the way: its `words` so far (B, t), and the `memory` (B, T_k, d_model) and its `mask` (B, 1, T_k)."""
 
     words: Int[Tensor, "B t"]
@@ -97,11 +97,11 @@ class Transformer(nn.Module):
         states = self.decoder(self._embed(self.target_words, target), memory, None, mask)
         return states @ self.target_words.weight.mT
 
-    def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> Writing:
+    def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> DecoderState:
         """Read sentences (B, T_k) of these lengths (B,), and begin to write: the state that `step` goes on from."""
-        return Writing(source.new_empty(len(source), 0), *self.encode(source, lengths))
+        return DecoderState(source.new_empty(len(source), 0), *self.encode(source, lengths))
 
-    def step(self, words: Int[Tensor, "B"], state: Writing) -> tuple[Float[Tensor, "B n_target"], Writing]:
+    def step(self, words: Int[Tensor, "B"], state: DecoderState) -> tuple[Float[Tensor, "B n_target"], DecoderState]:
         """Read one more word (B,) of each sentence: logits (B, n_target) for the next, and the state behind it.
 
         A step as `models.greedy` and `models.beam_search` take it. The whole sentence is read anew each time.

@@ -20,7 +20,7 @@ from course_lib.blocks import encoder_block
 from course_lib.blocks.block import Four, Pair
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.primitives.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
-from course_lib.shapes import Lengths, Mask, Sequence, Tokens
+from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
 
 
 def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
@@ -42,14 +42,14 @@ def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | 
 
 
 def shared_encoder(
-    x: Sequence,
+    x: TokenFeatures,
     attention: Four,
     network: Four,
     norms: tuple[Pair, Pair],
     n_heads: int,
     n_steps: int,
     mask: Mask | None = None,
-) -> Sequence:
+) -> TokenFeatures:
     """Apply one encoder block n_steps times, telling it before each where every token stands and which step it is.
 
     Args:
@@ -73,8 +73,8 @@ def shared_encoder(
 
 
 def repeat_block(
-    x: Sequence, block: Callable[[Sequence, Mask | None], Sequence], n_steps: int, mask: Mask | None = None
-) -> Sequence:
+    x: TokenFeatures, block: Callable[[TokenFeatures, Mask | None], TokenFeatures], n_steps: int, mask: Mask | None = None
+) -> TokenFeatures:
     """Apply one block n_steps times, telling it before each where every token stands and which step it is.
 
     Args:
@@ -109,7 +109,7 @@ class SharedSteps(nn.Module):
         super().__init__()
         self.block, self.n_steps = block, n_steps
 
-    def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
+    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Pondered:
         """Take x (B, T, d_model) through the steps; each of them costs 1. ValueError where there is none."""
         return _always(repeat_block(x, self.block, self.n_steps, mask), self.n_steps)
 
@@ -122,7 +122,7 @@ class SeparateSteps(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
 
-    def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
+    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Pondered:
         """Take x (B, T, d_model) through the blocks; each of them costs 1. ValueError where there is none."""
         for step, block in enumerate(self.blocks, start=1):
             x = block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
@@ -140,7 +140,7 @@ class AdaptiveSteps(nn.Module):
         nn.init.zeros_(self.halt.weight)
         nn.init.constant_(self.halt.bias, -1.0)
 
-    def forward(self, x: Sequence, mask: Mask | None = None) -> Pondered:
+    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Pondered:
         """Take x (B, T, d_model) through as many steps as each position asks for; ValueError where none is allowed."""
         _require_a_step(self.n_steps)
         halt = self.halt.weight[0], self.halt.bias[0]
@@ -158,7 +158,7 @@ def _require_a_step(n_steps: int) -> None:
         raise ValueError(f"a model that thinks takes at least one step, got n_steps = {n_steps}.")
 
 
-def _always(x: Sequence, n_steps: int) -> Pondered:
+def _always(x: TokenFeatures, n_steps: int) -> Pondered:
     _require_a_step(n_steps)
     last = F.one_hot(torch.tensor(n_steps - 1, device=x.device), n_steps).to(x)
     return Pondered(x, last.expand(*x.shape[:-1], -1), x.new_full(x.shape[:-1], n_steps))

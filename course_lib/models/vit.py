@@ -23,7 +23,7 @@ from course_lib.pretrained.vit import from_vit, read_vit
 from course_lib.primitives import embed_patches, interpolate_positions, patch_grid, patchify
 from course_lib.shapes import Image, Logits
 
-Norm = partial(nn.LayerNorm, eps=1e-6)
+ViTNorm = partial(nn.LayerNorm, eps=1e-6)
 
 
 class PatchEncoder(nn.Module):
@@ -55,7 +55,7 @@ class PatchEncoder(nn.Module):
         self.project = nn.Linear(C * P * P, sizes.d_model)
         self.learned = nn.Parameter(torch.empty(n_learned, sizes.d_model))
         self.positions = nn.Parameter(torch.empty(n_learned + self.grid[0] * self.grid[1], sizes.d_model))
-        self.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm, Norm)
+        self.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm, ViTNorm)
         draw_weights(self, sizes.d_model)
 
     def forward(self, images: Image) -> Float[Tensor, "B T d_model"]:

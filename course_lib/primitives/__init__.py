@@ -2,7 +2,7 @@
 
 from course_lib.primitives.backpropagation import StepGradients, bptt_step, carousel_gradient, clip_gradients
 from course_lib.primitives.boxes import Overlap, area, giou, iou, overlap, to_centres, to_corners
-from course_lib.primitives.halting import Stepped, adaptive_step, halting_distribution, mix_states, ponder_cost
+from course_lib.primitives.halting import HaltingStep, adaptive_step, halting_distribution, mix_states, ponder_cost
 from course_lib.primitives.kernels import (
     elu_feature_map,
     favor_features,
@@ -37,10 +37,10 @@ __all__ = [
     "GRU",
     "LSTM",
     "RNN",
+    "HaltingStep",
     "LearnedPositions",
     "Overlap",
     "StepGradients",
-    "Stepped",
     "adaptive_step",
     "area",
     "batch_norm",

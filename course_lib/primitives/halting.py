@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.shapes import Sequence
+from course_lib.shapes import TokenFeatures
 
 
 def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch n_steps"]:
@@ -60,16 +60,16 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
     return N + R
 
 
-class Stepped(NamedTuple):
+class HaltingStep(NamedTuple):
     """One step: the `states` behind it (B, T, d_model), and `h` (B, T, n + 1), how likely each halted at every step so far."""
 
-    states: Sequence
+    states: TokenFeatures
     h: Float[Tensor, "B T n+1"]
 
 
 def adaptive_step(
-    x: Sequence, y: Sequence, halt: tuple[Tensor, Tensor], h: Float[Tensor, "B T n"], epsilon: float = 0.01
-) -> Stepped:
+    x: TokenFeatures, y: TokenFeatures, halt: tuple[Tensor, Tensor], h: Float[Tensor, "B T n"], epsilon: float = 0.01
+) -> HaltingStep:
     """Let those who still think take a step, let the others stand still, and ask each how likely it halts now.
 
     Args:
@@ -87,7 +87,7 @@ def adaptive_step(
     thinks = F.pad(h, (1, 0)).cumsum(-1)[..., -1:] < 1 - epsilon
     x = torch.where(thinks, y, x)
     w, b = halt
-    return Stepped(x, torch.cat([h, torch.sigmoid(x @ w + b)[..., None]], dim=-1))
+    return HaltingStep(x, torch.cat([h, torch.sigmoid(x @ w + b)[..., None]], dim=-1))
 
 
 def mix_states(

@@ -36,13 +36,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from course_lib.shapes import Lengths, Sequence, States
+from course_lib.shapes import Lengths, States, TokenFeatures
 
-State = Float[Tensor, "*batch n"]
+HiddenState = Float[Tensor, "*batch n"]
 Input = Float[Tensor, "*batch d"]
 
 
-def rnn_step(x: Input, h: State, W: Float[Tensor, "n d"], U: Float[Tensor, "n n"], b: Float[Tensor, "n"]) -> State:
+def rnn_step(x: Input, h: HiddenState, W: Float[Tensor, "n d"], U: Float[Tensor, "n n"], b: Float[Tensor, "n"]) -> HiddenState:
     """Take one step of an Elman network, h_t = tanh(W x_t + U h_{t-1} + b).
 
     Args:
@@ -62,12 +62,12 @@ def rnn_step(x: Input, h: State, W: Float[Tensor, "n d"], U: Float[Tensor, "n n"
 
 def lstm_step(
     x: Input,
-    h: State,
-    c: State,
+    h: HiddenState,
+    c: HiddenState,
     W: Float[Tensor, "4*n d"],
     U: Float[Tensor, "4*n n"],
     b: Float[Tensor, "4*n"],
-) -> tuple[State, State]:
+) -> tuple[HiddenState, HiddenState]:
     """Take one step of an LSTM: gates, new cell state c_t = f ⊙ c_{t-1} + i ⊙ g, new state h_t = o ⊙ tanh(c_t).
 
     Args:
@@ -92,12 +92,12 @@ def lstm_step(
 
 def gru_step(
     x: Input,
-    h: State,
+    h: HiddenState,
     W: Float[Tensor, "3*n d"],
     U: Float[Tensor, "3*n n"],
     b_W: Float[Tensor, "3*n"],
     b_U: Float[Tensor, "3*n"],
-) -> State:
+) -> HiddenState:
     """Take one step of a GRU: reset gate r, update gate z, candidate n, and h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}.
 
     Args:
@@ -122,13 +122,13 @@ def gru_step(
 
 
 def encode(
-    x: Sequence,
+    x: TokenFeatures,
     lengths: Lengths,
     h: Float[Tensor, "B n"],
     W: Float[Tensor, "n d"],
     U: Float[Tensor, "n n"],
     b: Float[Tensor, "n"],
-) -> tuple[States, State]:
+) -> tuple[States, HiddenState]:
     """Read a padded batch of sequences with an Elman network.
 
     Args:
@@ -152,53 +152,53 @@ def encode(
 
 
 def rnn(
-    x: Sequence,
-    state: tuple[State],
+    x: TokenFeatures,
+    state: tuple[HiddenState],
     W: Float[Tensor, "n d"],
     U: Float[Tensor, "n n"],
     b_W: Float[Tensor, "n"],
     b_U: Float[Tensor, "n"],
     lengths: Lengths | None = None,
-) -> tuple[States, tuple[State]]:
+) -> tuple[States, tuple[HiddenState]]:
     """Run an Elman network over x (B, T, d) from state (h_0,); return its states (B, T, n) and the last (h_T,)."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
     return _unroll(lambda x_t, s: (rnn_step(x_t, *s, W, U, b_W + b_U),), x, state, lengths)
 
 
 def lstm(
-    x: Sequence,
-    state: tuple[State, State],
+    x: TokenFeatures,
+    state: tuple[HiddenState, HiddenState],
     W: Float[Tensor, "4*n d"],
     U: Float[Tensor, "4*n n"],
     b_W: Float[Tensor, "4*n"],
     b_U: Float[Tensor, "4*n"],
     lengths: Lengths | None = None,
-) -> tuple[States, tuple[State, State]]:
+) -> tuple[States, tuple[HiddenState, HiddenState]]:
     """Run an LSTM over x (B, T, d) from state (h_0, c_0); return its states (B, T, n) and the last (h_T, c_T)."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=4, n_states=2)
     return _unroll(lambda x_t, s: lstm_step(x_t, *s, W, U, b_W + b_U), x, state, lengths)
 
 
 def gru(
-    x: Sequence,
-    state: tuple[State],
+    x: TokenFeatures,
+    state: tuple[HiddenState],
     W: Float[Tensor, "3*n d"],
     U: Float[Tensor, "3*n n"],
     b_W: Float[Tensor, "3*n"],
     b_U: Float[Tensor, "3*n"],
     lengths: Lengths | None = None,
-) -> tuple[States, tuple[State]]:
+) -> tuple[States, tuple[HiddenState]]:
     """Run a GRU over x (B, T, d) from state (h_0,); return its states (B, T, n) and the last (h_T,)."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=3, n_states=1)
     return _unroll(lambda x_t, s: (gru_step(x_t, *s, W, U, b_W, b_U),), x, state, lengths)
 
 
 def _unroll(
-    step: Callable[[Tensor, tuple[State, ...]], tuple[State, ...]],
-    x: Sequence,
-    state: tuple[State, ...],
+    step: Callable[[Tensor, tuple[HiddenState, ...]], tuple[HiddenState, ...]],
+    x: TokenFeatures,
+    state: tuple[HiddenState, ...],
     lengths: Lengths | None,
-) -> tuple[States, tuple[State, ...]]:
+) -> tuple[States, tuple[HiddenState, ...]]:
     outputs = []
     for t, x_t in enumerate(x.unbind(1)):
         new = step(x_t, state)
@@ -214,8 +214,8 @@ def _unroll(
 
 
 def hoisted_rnn(
-    x: Sequence, state: tuple[State], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
-) -> tuple[States, tuple[State]]:
+    x: TokenFeatures, state: tuple[HiddenState], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
+) -> tuple[States, tuple[HiddenState]]:
     """Compute the same as `rnn`, with the inputs' product taken out of the loop."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
     from_inputs = torch.addmm(b_W + b_U, x.flatten(0, 1), W.mT).unflatten(0, x.shape[:2])
@@ -223,16 +223,22 @@ def hoisted_rnn(
 
 
 def fused_lstm(
-    x: Sequence, state: tuple[State, State], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
-) -> tuple[States, tuple[State, State]]:
+    x: TokenFeatures,
+    state: tuple[HiddenState, HiddenState],
+    W: Tensor,
+    U: Tensor,
+    b_W: Tensor,
+    b_U: Tensor,
+    lengths: Lengths | None = None,
+) -> tuple[States, tuple[HiddenState, HiddenState]]:
     """Compute the same as `lstm` by torch's own kernel."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=4, n_states=2)
     return _by_kernel(torch.lstm, x, state, [W, U, b_W, b_U], lengths)
 
 
 def fused_gru(
-    x: Sequence, state: tuple[State], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
-) -> tuple[States, tuple[State]]:
+    x: TokenFeatures, state: tuple[HiddenState], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
+) -> tuple[States, tuple[HiddenState]]:
     """Compute the same as `gru` by torch's own kernel."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=3, n_states=1)
     return _by_kernel(torch.gru, x, state, [W, U, b_W, b_U], lengths)
@@ -240,11 +246,11 @@ def fused_gru(
 
 def _by_kernel(
     kernel: Callable[..., tuple[Tensor, ...]],
-    x: Sequence,
-    state: tuple[State, ...],
+    x: TokenFeatures,
+    state: tuple[HiddenState, ...],
     weights: list[Tensor],
     lengths: Lengths | None,
-) -> tuple[States, tuple[State, ...]]:
+) -> tuple[States, tuple[HiddenState, ...]]:
     """Call torch.lstm or torch.gru: one layer, with biases, without dropout, forwards in time.
 
     The kernels take no sequence of length 0: one that is in the batch runs for one step, which is then taken back.
@@ -273,7 +279,7 @@ def _call(kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, *rest: object) -
         return kernel(x, *rest)
 
 
-def _as_layer(state: tuple[State, ...]) -> tuple[Tensor, ...] | Tensor:
+def _as_layer(state: tuple[HiddenState, ...]) -> tuple[Tensor, ...] | Tensor:
     """Give the states a leading axis of one layer; torch.lstm takes a tuple of two, torch.gru a tensor."""
     layers = tuple(s[None] for s in state)
     return layers if len(layers) > 1 else layers[0]
@@ -309,7 +315,7 @@ class _Recurrent(nn.Module):
     n_gates: int
     n_states: int
 
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]]) -> None:
+    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[HiddenState, ...]]]) -> None:
         super().__init__()
         bound = d_hidden**-0.5
         rows = self.n_gates * d_hidden
@@ -321,8 +327,8 @@ class _Recurrent(nn.Module):
         self.bias_hh_l0 = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
 
     def forward(
-        self, x: Sequence, state: tuple[State, ...] | None = None, lengths: Lengths | None = None
-    ) -> tuple[States, tuple[State, ...]]:
+        self, x: TokenFeatures, state: tuple[HiddenState, ...] | None = None, lengths: Lengths | None = None
+    ) -> tuple[States, tuple[HiddenState, ...]]:
         """Run over x (B, T, d_in) from `state` (zeros if None); return states (B, T, d_hidden) and the last state."""
         if state is None:
             state = (x.new_zeros(len(x), self.d_hidden),) * self.n_states
@@ -335,7 +341,7 @@ class RNN(_Recurrent):
 
     n_gates, n_states = 1, 1
 
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]] = rnn) -> None:
+    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[HiddenState, ...]]] = rnn) -> None:
         """Draw weights uniformly within ± d_hidden^-½, as torch does."""
         super().__init__(d_in, d_hidden, run)
 
@@ -349,7 +355,7 @@ class LSTM(_Recurrent):
         self,
         d_in: int,
         d_hidden: int,
-        run: Callable[..., tuple[States, tuple[State, ...]]] = lstm,
+        run: Callable[..., tuple[States, tuple[HiddenState, ...]]] = lstm,
         forget_bias: float | None = None,
     ) -> None:
         """Draw weights as torch does; `forget_bias` sets the sum of the forget gate's two biases (Jozefowicz et al. 2015)."""
@@ -365,6 +371,6 @@ class GRU(_Recurrent):
 
     n_gates, n_states = 3, 1
 
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[State, ...]]] = gru) -> None:
+    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[HiddenState, ...]]] = gru) -> None:
         """Draw weights uniformly within ± d_hidden^-½, as torch does."""
         super().__init__(d_in, d_hidden, run)

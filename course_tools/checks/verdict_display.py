@@ -15,7 +15,7 @@ _COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080"}
 
 
 @dataclass(frozen=True)
-class Report:
+class VerdictDisplay:
     """A verdict with the name of its exercise, ready to be shown."""
 
     id: str
@@ -71,7 +71,7 @@ def _marked(text: str) -> str:
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
-def publish(report: Report) -> None:
+def publish(report: VerdictDisplay) -> None:
     """Show a report: as the result of the cell in a kernel, as text on standard output elsewhere."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None and getattr(shell, "kernel", None) is not None:

@@ -22,7 +22,7 @@ from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Submission
 from course_tools.grading.journal import Journal, key, stamp
 from course_tools.grading.marks import Mark
-from course_tools.grading.notebook_result import Graded, Sheet
+from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import shapes
 
 _TRIES = 2
@@ -81,7 +81,7 @@ def grade_all(
     """
     done: dict[int, Graded] = {}
 
-    def settle(place: int, sheet: Sheet | None, failure: str = "") -> None:
+    def settle(place: int, sheet: NotebookResult | None, failure: str = "") -> None:
         done[place] = Graded(submissions[place], sheet, failure)
         advance()
 
@@ -132,7 +132,7 @@ class _Todo:
             try:
                 data = submission.read()
             except Refused as error:
-                self._settle(place, Sheet(None, note=f"The file {error}"))
+                self._settle(place, NotebookResult(None, note=f"The file {error}"))
                 continue
             except OSError as error:
                 self._settle(place, None, f"cannot be read: {reason(error)}")
@@ -169,7 +169,7 @@ class _Worker:
         with contextlib.suppress(OSError):  # it has died: `answer` says so
             self.line.send((task.data, task.file_name))
 
-    def answer(self) -> tuple[Sheet | None, str]:
+    def answer(self) -> tuple[NotebookResult | None, str]:
         """Wait for what comes of the task: a sheet, or a failure in words."""
         try:
             if not self._begun and (refusal := self.line.recv()):
@@ -215,7 +215,7 @@ def _work(line: Connection, orders: Orders) -> None:
                     return
 
 
-def sheet_of(data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None) -> Sheet:
+def sheet_of(data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None) -> NotebookResult:
     """Grade one notebook.
 
     Args:
@@ -228,11 +228,11 @@ def sheet_of(data: bytes, file_name: str, engine: Judge, course: Course, lecture
     try:
         cells = cells_in(data)
     except Unreadable as error:
-        return Sheet(None, note=str(error))
+        return NotebookResult(None, note=str(error))
     found, named = course.lecture_of(cells, file_name) or lecture, course.named(file_name)
     if found is None:
-        return Sheet(None, note="Neither its cells nor its name tell which lecture it is of: --lecture NN says so.")
+        return NotebookResult(None, note="Neither its cells nor its name tell which lecture it is of: --lecture NN says so.")
     if lecture not in (None, found):
-        return Sheet(None, note=f"It is the notebook of lecture {found}, and lecture {lecture} is graded.")
+        return NotebookResult(None, note=f"It is the notebook of lecture {found}, and lecture {lecture} is graded.")
     note = "" if named in (None, found) else f"It is named for lecture {named}; its cells are those of lecture {found}."
-    return Sheet(found, engine.grade(cells, found), note, shapes(cells, found), str(engine.level))
+    return NotebookResult(found, engine.grade(cells, found), note, shapes(cells, found), str(engine.level))

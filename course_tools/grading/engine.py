@@ -18,7 +18,7 @@ from course_tools.grading.extract.programs import Notebook, NotFound, Program
 from course_tools.grading.extract.statements import Unparsable
 from course_tools.grading.marks import Mark
 from course_tools.grading.sandbox import session
-from course_tools.grading.sandbox.allowed_names import kit
+from course_tools.grading.sandbox.allowed_names import allowed_names
 from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure
 from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
@@ -114,7 +114,7 @@ class Engine:
 
     def _observed(self, program: Program, exercise: Exercise) -> tuple[list[Outcome], str]:
         with self._sandbox.inmate() as inmate:
-            inmate.load(program, kit(exercise.id), names_of(exercise.forbids), self.level.layers)
+            inmate.load(program, allowed_names(exercise.id), names_of(exercise.forbids), self.level.layers)
             return inmate.observe(self._asks(exercise), program.text)
 
     def _asks(self, exercise: Exercise) -> Questions:

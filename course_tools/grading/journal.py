@@ -17,7 +17,7 @@ from typing import BinaryIO
 import course_lib
 import course_tools
 from course_tools.grading.files import CannotGrade, reason
-from course_tools.grading.notebook_result import Sheet
+from course_tools.grading.notebook_result import NotebookResult
 
 
 class Journal:
@@ -52,11 +52,11 @@ class Journal:
         """Close it, and so let the next grading in."""
         self._file.close()
 
-    def get(self, key: str) -> Sheet | None:
+    def get(self, key: str) -> NotebookResult | None:
         """Give the sheet of a notebook that is done."""
         return self._sheets.get(key)
 
-    def add(self, key: str, sheet: Sheet) -> None:
+    def add(self, key: str, sheet: NotebookResult) -> None:
         """Note a sheet and bring it to the disk.
 
         Raises:
@@ -73,13 +73,13 @@ class Journal:
             raise CannotGrade(f"{self._path} could not be written: {reason(error)}") from error
         self._sheets[key] = sheet
 
-    def _read(self) -> dict[str, Sheet]:
+    def _read(self) -> dict[str, NotebookResult]:
         self._file.seek(0)
         sheets, last = {}, b"\n"
         for last in self._file:
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 told = json.loads(last)
-                sheets[told["key"]] = Sheet.from_json(told["sheet"])
+                sheets[told["key"]] = NotebookResult.from_json(told["sheet"])
         if not last.endswith(b"\n"):
             self._file.write(b"\n")
         return sheets

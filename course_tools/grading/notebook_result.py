@@ -9,7 +9,7 @@ from course_tools.grading.marks import Mark
 
 
 @dataclass(frozen=True)
-class Sheet:
+class NotebookResult:
     """The marks of one notebook.
 
     `lecture` is None, and there are no marks, where the notebook could not be read, is of another lecture, or of none; `note`
@@ -47,5 +47,5 @@ class Graded(NamedTuple):
     """A notebook with what came of it; `failure` says why it has no sheet: the grading of it failed, not the student."""
 
     submission: Submission
-    sheet: Sheet | None
+    sheet: NotebookResult | None
     failure: str = ""

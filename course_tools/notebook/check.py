@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from course_tools.bank import exercise
 from course_tools.checks.verdict import judge
-from course_tools.checks.verdict_display import Report, publish
+from course_tools.checks.verdict_display import VerdictDisplay, publish
 
 
 def check(id: str, fn: object) -> Callable[..., object]:
@@ -18,5 +18,5 @@ def check(id: str, fn: object) -> Callable[..., object]:
     """
     asked = exercise(id)
     result = judge(asked, fn)
-    publish(Report(asked.id, asked.title, result))
+    publish(VerdictDisplay(asked.id, asked.title, result))
     return fn if result.passed else asked.reference

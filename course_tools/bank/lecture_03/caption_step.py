@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from course_lib.models import Said, caption_step, soft_attention
+from course_lib.models import CaptionStep, caption_step, soft_attention
 from course_lib.primitives import lstm_step
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
@@ -46,7 +46,7 @@ def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
     for which there is nothing to see; f and b are never used."""
     _, context, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, context, h, c, cell)
-    return Said(_say(y, h, context, readout), h, c, weights)
+    return CaptionStep(_say(y, h, context, readout), h, c, weights)
 
 
 def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
@@ -55,7 +55,7 @@ def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
     context, weights = soft_attention(regions, h, *attention)
     z = (h @ gate[0].mT + gate[1]) * context
     h, c = _read(y, z, h, c, cell)
-    return Said(_say(y, h, z, readout), h, c, weights)
+    return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
 def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
@@ -64,7 +64,7 @@ def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
     z, _, weights = _seen(h, regions, attention, gate)
     scaled = torch.sigmoid(h @ gate[0].mT + gate[1]) * weights
     h, c = _read(y, z, h, c, cell)
-    return Said(_say(y, h, z, readout), h, c, scaled)
+    return CaptionStep(_say(y, h, z, readout), h, c, scaled)
 
 
 def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
@@ -72,7 +72,7 @@ def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
     gate shuts out should not be spoken of either."""
     z, context, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
-    return Said(_say(y, h, context, readout), h, c, weights)
+    return CaptionStep(_say(y, h, context, readout), h, c, weights)
 
 
 def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
@@ -81,7 +81,7 @@ def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
     z, _, _ = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
     z, _, weights = _seen(h, regions, attention, gate)
-    return Said(_say(y, h, z, readout), h, c, weights)
+    return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
 def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, readout):
@@ -89,7 +89,7 @@ def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, re
     were learned for the word now read the picture."""
     z, _, weights = _seen(h, regions, attention, gate)
     h, c = lstm_step(torch.cat([z, y], dim=-1), h, c, *cell)
-    return Said(_say(y, h, z, readout), h, c, weights)
+    return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
 def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
@@ -97,7 +97,7 @@ def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     readout takes the new h."""
     z, _, weights = _seen(h, regions, attention, gate)
     new = _read(y, z, h, c, cell)
-    return Said(_say(y, h, z, readout), *new, weights)
+    return CaptionStep(_say(y, h, z, readout), *new, weights)
 
 
 def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
@@ -105,7 +105,7 @@ def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, rea
     L_z ẑ, besides having gone through the LSTM."""
     z, _, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
-    return Said(_say(torch.zeros_like(y), h, z, readout), h, c, weights)
+    return CaptionStep(_say(torch.zeros_like(y), h, z, readout), h, c, weights)
 
 
 def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
@@ -113,14 +113,14 @@ def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
     nearly as likely as the next."""
     z, _, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
-    return Said(_say(y, h, z, readout).softmax(-1), h, c, weights)
+    return CaptionStep(_say(y, h, z, readout).softmax(-1), h, c, weights)
 
 
 def returns_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     """You return the states that came in. Your logits are right this once, but the next word begins where this one began; h
     and c of after the word are to be handed on."""
     z, _, weights = _seen(h, regions, attention, gate)
-    return Said(_say(y, _read(y, z, h, c, cell)[0], z, readout), h, c, weights)
+    return CaptionStep(_say(y, _read(y, z, h, c, cell)[0], z, readout), h, c, weights)
 
 
 def with_torch_cells(y, h, c, regions, attention, gate, cell, readout):

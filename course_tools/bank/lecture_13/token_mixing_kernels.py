@@ -3,7 +3,7 @@
 import torch
 from einops import repeat
 
-from course_lib.blocks import Kernels, token_mixing_kernels
+from course_lib.blocks import TokenMixingKernels, token_mixing_kernels
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
 
@@ -25,7 +25,7 @@ HINTS = (
 
 def _kernels(first, b_1, second, b_2, d):
     """Repeat the kernels of one channel, (d_s, 1, H, W) and (N, d_s, 1, 1), for all."""
-    return Kernels(first.repeat(d, 1, 1, 1), b_1.repeat(d), second.repeat(d, 1, 1, 1), b_2.repeat(d))
+    return TokenMixingKernels(first.repeat(d, 1, 1, 1), b_1.repeat(d), second.repeat(d, 1, 1, 1), b_2.repeat(d))
 
 
 def repeats_each_kernel_in_turn(W_1, b_1, W_2, b_2, d, H, W):
@@ -33,14 +33,14 @@ def repeats_each_kernel_in_turn(W_1, b_1, W_2, b_2, d, H, W):
     first channel is given the first kernel several times, and others never meet it. The whole set must be repeated."""
     first = repeat(W_1, "d_s (H W) -> (d_s d) 1 H W", d=d, H=H)
     second = repeat(W_2, "N d_s -> (N d) d_s 1 1", d=d)
-    return Kernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
+    return TokenMixingKernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
 
 
 def repeats_each_bias_in_turn(W_1, b_1, W_2, b_2, d, H, W):
     """You have the kernels in order, but each bias d times before the next. The biases stand as the kernels do: all of the
     first channel, then all of the second."""
     first, _, second, _ = _kernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None], b_2, d)
-    return Kernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
+    return TokenMixingKernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
 
 
 def exchanges_height_and_width(W_1, b_1, W_2, b_2, d, H, W):
@@ -64,14 +64,14 @@ def turns_the_kernels_round(W_1, b_1, W_2, b_2, d, H, W):
 def serves_one_channel(W_1, b_1, W_2, b_2, d, H, W):
     """You make the kernels once. That is enough for an image of one channel; with groups = d each channel needs a copy of its
     own, and torch refuses, or parts your few kernels among them."""
-    return Kernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None], b_2)
+    return TokenMixingKernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None], b_2)
 
 
 def lets_the_channels_meet(W_1, b_1, W_2, b_2, d, H, W):
     """Your first kernels reach over all d channels, as those of a usual convolution. Token mixing is depth-wise: each group
     sees one channel, so the second axis of its kernels is 1."""
     first = repeat(W_1, "d_s (H W) -> (copies d_s) d H W", copies=d, d=d, H=H)
-    return Kernels(first, b_1.repeat(d), repeat(W_2, "N d_s -> (d N) d_s 1 1", d=d), b_2.repeat(d))
+    return TokenMixingKernels(first, b_1.repeat(d), repeat(W_2, "N d_s -> (d N) d_s 1 1", d=d), b_2.repeat(d))
 
 
 def divides_by_the_channels(W_1, b_1, W_2, b_2, d, H, W):
@@ -100,13 +100,13 @@ def spreads_the_second_over_the_image(W_1, b_1, W_2, b_2, d, H, W):
 def leaves_out_the_group_axis(W_1, b_1, W_2, b_2, d, H, W):
     """Your kernels lack the axis of the input channels, which is 1 for a depth-wise convolution but still there: torch wants
     (out, in / groups, height, width)."""
-    return Kernels(W_1.reshape(-1, H, W).repeat(d, 1, 1), b_1.repeat(d), W_2.repeat(d, 1), b_2.repeat(d))
+    return TokenMixingKernels(W_1.reshape(-1, H, W).repeat(d, 1, 1), b_1.repeat(d), W_2.repeat(d, 1), b_2.repeat(d))
 
 
 def with_an_axis_for_the_channels(W_1, b_1, W_2, b_2, d, H, W):
     """Everything expanded along a new first axis of d, which is then merged with the outputs."""
     wide = [w.expand(d, *w.shape).flatten(0, 1) for w in (W_1, b_1, W_2, b_2)]
-    return Kernels(wide[0].unflatten(1, (1, H, W)), wide[1], wide[2][:, :, None, None], wide[3])
+    return TokenMixingKernels(wide[0].unflatten(1, (1, H, W)), wide[1], wide[2][:, :, None, None], wide[3])
 
 
 def one_list_of_copies(W_1, b_1, W_2, b_2, d, H, W):
@@ -121,7 +121,7 @@ def by_index(W_1, b_1, W_2, b_2, d, H, W):
     n_hidden, n_places = W_1.shape
     unit, place = torch.arange(d * n_hidden) % n_hidden, torch.arange(d * n_places) % n_places
     pixel = torch.arange(H)[:, None] * W + torch.arange(W)
-    return Kernels(W_1[unit][:, pixel][:, None], b_1[unit], W_2[place].reshape(-1, n_hidden, 1, 1), b_2[place])
+    return TokenMixingKernels(W_1[unit][:, pixel][:, None], b_1[unit], W_2[place].reshape(-1, n_hidden, 1, 1), b_2[place])
 
 
 WRONG = (

@@ -16,7 +16,7 @@ from course_tools.bank import exercises
 from course_tools.checks import Exercise, Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student
 from course_tools.grading.marks import Mark
-from course_tools.grading.notebook_result import Graded, Sheet
+from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import Flag, look_alikes
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
@@ -30,7 +30,7 @@ class Result:
     """
 
     student: Student
-    sheets: dict[str, Sheet]
+    sheets: dict[str, NotebookResult]
     notes: tuple[str, ...]
     late: bool = False
     failures: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ class Definition:
 
 
 @cache
-def kit(id: str) -> dict:
+def allowed_names(id: str) -> dict:
     """Make the kit of an exercise, as `pretend.install` takes it."""
     allowed = _allowed(exercise(id))
     entries: dict[str, dict[str, dict]] = {}

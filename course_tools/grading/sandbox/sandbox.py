@@ -20,7 +20,7 @@ from pathlib import Path
 from course_tools.grading.sandbox.hardening import LINUX
 from course_tools.grading.sandbox.memory_watchdog import watched
 from course_tools.grading.sandbox.readable_files import package_folders, readable
-from course_tools.grading.sandbox.session import CALL_LIMIT, LOAD_LIMIT, Inmate
+from course_tools.grading.sandbox.session import CALL_LIMIT, LOAD_LIMIT, Worker
 
 START_LIMIT = 120.0
 """Seconds in which the zygote must have imported torch."""
@@ -111,7 +111,7 @@ class Sandbox:
         self._errors.close()
 
     @contextlib.contextmanager
-    def inmate(self) -> Iterator[Inmate]:
+    def inmate(self) -> Iterator[Worker]:
         """Fork an inmate; when the block is left it is ended, and everything that it started."""
         ours, theirs = socket.socketpair()
         with ours:
@@ -122,7 +122,7 @@ class Sandbox:
                     (pid,) = struct.unpack("!i", self._answer(4))
                 except OSError as error:
                     raise SandboxFailed(f"the sandbox has ended: {self._said_last()}") from error
-            inmate = Inmate(ours, pid)
+            inmate = Worker(ours, pid)
             try:
                 with contextlib.nullcontext() if LINUX else watched(pid, MEMORY):
                     yield inmate

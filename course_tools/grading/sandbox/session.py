@@ -26,7 +26,7 @@ class NoAnswer(Exception):
     """An inmate gave no answer; the text is the sentence for the student."""
 
 
-class Inmate:
+class Worker:
     """One fork of the zygote: a program is loaded once, then calls are put to it."""
 
     def __init__(self, connection: socket.socket, pid: int) -> None:

@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 from course_lib.primitives import rnn_step
 from course_tools.bank import exercises, verdict
-from course_tools.checks.verdict_display import Report
+from course_tools.checks.verdict_display import VerdictDisplay
 from course_tools.notebook import check
 from tests.course_tools.bank.answers.unusual import raises
 
@@ -34,7 +34,7 @@ def typed(wrong):
 
 
 def html(id, answer):
-    return Report(id, "A title", verdict(id, answer))._repr_html_()
+    return VerdictDisplay(id, "A title", verdict(id, answer))._repr_html_()
 
 
 class Balanced(HTMLParser):
@@ -133,7 +133,7 @@ def test_a_report_names_each_property_with_its_points(asked):
 
 
 def test_the_plain_text_of_a_report_is_the_points_as_a_float():
-    assert repr(Report("01.1", "A title", verdict("01.1", rnn_step))) == f"{float(exercises()[0].points)}"
+    assert repr(VerdictDisplay("01.1", "A title", verdict("01.1", rnn_step))) == f"{float(exercises()[0].points)}"
 
 
 def test_outside_a_kernel_a_report_is_text(capsys):

@@ -18,7 +18,7 @@ from course_tools.grading.files import CannotGrade, write_whole
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, handed_in
 from course_tools.grading.journal import Journal, key, stamp
-from course_tools.grading.notebook_result import Sheet
+from course_tools.grading.notebook_result import NotebookResult
 from course_tools.grading.pipeline import grade
 from tests.course_tools.grading.papers import ROOT, Refusing, StandIn, notebook
 
@@ -113,7 +113,7 @@ def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_
 
 
 def test_a_journal_with_strange_lines_keeps_the_good_ones(tmp_path):
-    sheet = Sheet("04", (), "note", {"04.1": ("a", "b")}, "walls")
+    sheet = NotebookResult("04", (), "note", {"04.1": ("a", "b")}, "walls")
     with Journal(tmp_path / "j") as journal:
         journal.add("k", sheet)
     strange = b'\xff\xfe\n[]\n{"key": "x", "sheet": {"lecture": 1}}\nnull\n{"key": "torn'

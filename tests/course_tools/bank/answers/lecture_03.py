@@ -4,7 +4,7 @@ import torch
 
 from course_lib.attention import pool
 from course_lib.losses import hard_attention_loss
-from course_lib.models import Said, caption_step, compose_document, doubly_stochastic_penalty, soft_attention
+from course_lib.models import CaptionStep, caption_step, compose_document, doubly_stochastic_penalty, soft_attention
 from course_lib.primitives import lstm_step
 
 
@@ -103,7 +103,7 @@ def word_without_gate_in_probabilities(y, h, c, regions, attention, gate, cell, 
     context, weights = soft_attention(regions, h, *attention)
     h, c = lstm_step(torch.cat([y, context], dim=-1), h, c, *cell)
     L_h, L_z, L = readout
-    return Said(((y + h @ L_h.mT + context @ L_z.mT) @ L.mT).softmax(-1), h, c, weights)
+    return CaptionStep(((y + h @ L_h.mT + context @ L_z.mT) @ L.mT).softmax(-1), h, c, weights)
 
 
 def loss_of_squared_rewards(log_p, weights, looks, baseline, entropy_weight=0.0):

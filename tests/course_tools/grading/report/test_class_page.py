@@ -9,7 +9,7 @@ from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks import Finding
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, Note, Student
-from course_tools.grading.notebook_result import Graded, Sheet
+from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.class_page import index, page_name
 from course_tools.grading.report.html import Html, html, page, table
 from course_tools.grading.report.results import settle
@@ -51,14 +51,14 @@ def judged(id: str, answer) -> Graded:
     """A paper with the verdict of the notebook's own check, values and all."""
     found = verdict(id, answer)
     told = mark(id, found.points, misconception=found.misconception, findings=found.findings, max_points=found.max_points)
-    return Graded(paper("7", 0).submission, Sheet("04", (told,), "", {}, "Every wall holds."))
+    return Graded(paper("7", 0).submission, NotebookResult("04", (told,), "", {}, "Every wall holds."))
 
 
 def test_nothing_of_a_student_is_taken_for_html():
     finding = Finding("runs", "It runs.", "fails", 0, f"It raised {EVIL}", EVIL)
     said = {"name": EVIL, "findings": (finding,), "detail": EVIL, "status": "no answer"}
     flagged = paper("7", 1, f"{EVIL}/{EVIL}.ipynb", **said)
-    mine = Sheet("04", flagged.sheet.marks, EVIL, {}, "")
+    mine = NotebookResult("04", flagged.sheet.marks, EVIL, {}, "")
     results = settled(Graded(flagged.submission, mine), notes=(Note(None, EVIL, EVIL), Note(Student("8", EVIL), EVIL, EVIL)))
     for text in (index(results, course(), [EVIL]), *(feedback(result, results) for result in results.students)):
         found = tags(text)
@@ -172,7 +172,8 @@ def test_a_page_of_nothing_is_a_page():
 
 def test_the_index_names_the_hardest_exercise_first_and_links_each_page():
     easy = Graded(
-        paper("7", 0).submission, Sheet("04", (mark("04.1", 1), mark("04.2", 6, max_points=6, passed=True)), "", {}, "")
+        paper("7", 0).submission,
+        NotebookResult("04", (mark("04.1", 1), mark("04.2", 6, max_points=6, passed=True)), "", {}, ""),
     )
     text = index(settled(easy), course())
     section = text.partition("Which exercises were hard")[2]

@@ -10,7 +10,7 @@ from course_tools.bank import exercises
 from course_tools.checks import Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student, Submission
 from course_tools.grading.marks import Mark
-from course_tools.grading.notebook_result import Graded, Sheet
+from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.results import flags_csv, grades_csv, report_json, settle
 
 IDS = [item.id for item in exercises() if item.lecture == "04"]
@@ -24,7 +24,7 @@ def mark(id: str = "04.1", points: int = 0, **more) -> Mark:
 def paper(id: str, points: int, source: str = "", attempt: int = 0, late: bool = False, lecture: str = "04", **more) -> Graded:
     name = source.rpartition("/")[2] or f"{id}.ipynb"
     submission = Submission(Student(id, more.pop("name", id)), source or name, name, bytes, attempt, late)
-    return Graded(submission, Sheet(lecture, (mark(f"{lecture}.1", points, **more),), "", {}, "Every wall holds."))
+    return Graded(submission, NotebookResult(lecture, (mark(f"{lecture}.1", points, **more),), "", {}, "Every wall holds."))
 
 
 def settled(*graded: Graded, notes: tuple[Note, ...] = ()):
@@ -52,7 +52,7 @@ def test_between_notebooks_that_no_number_orders_the_better_one_counts():
 
 
 def test_an_unreadable_resubmission_costs_no_mark_of_the_one_before():
-    empty = Graded(paper("7", 0, "x/nb-1.ipynb", 1).submission, Sheet(None, note="The file is empty."))
+    empty = Graded(paper("7", 0, "x/nb-1.ipynb", 1).submission, NotebookResult(None, note="The file is empty."))
     (result,) = settled(paper("7", 12, "x/nb.ipynb"), empty).students
     assert result.points == 12
     assert result.notes == ("x/nb-1.ipynb: The file is empty.",)
@@ -122,7 +122,7 @@ def test_the_hardest_and_the_most_common_are_counted():
 
 def test_flags_change_no_mark_and_are_one_row_each():
     flagged = paper("7", 12)
-    sheet = Sheet("04", (Mark("04.1", "judged", 12, 12, True, None, (), "", ("=calls F.x",), 0.1),), "", {}, "")
+    sheet = NotebookResult("04", (Mark("04.1", "judged", 12, 12, True, None, (), "", ("=calls F.x",), 0.1),), "", {}, "")
     results = settled(Graded(flagged.submission, sheet))
     assert results.students[0].points == 12
     assert rows(flags_csv(results))[1:] == [["forbidden or suspicious", "7", "04.1", "'=calls F.x"]]

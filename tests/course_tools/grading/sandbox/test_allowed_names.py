@@ -8,7 +8,7 @@ from course_tools.bank import exercises, verdict
 from course_tools.checks import Exercise
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import wire_protocol
-from course_tools.grading.sandbox.allowed_names import kit, reach
+from course_tools.grading.sandbox.allowed_names import allowed_names, reach
 from course_tools.grading.sandbox.sandbox import Sandbox
 from course_tools.grading.sandbox.session import NoAnswer
 
@@ -22,7 +22,7 @@ def sandbox():
 
 def defined(asked):
     """Every function and class that the kit of an exercise holds, as (module, name)."""
-    entries = kit(asked.id)["entries"]
+    entries = allowed_names(asked.id)["entries"]
     for module, names in entries.items():
         for name, entry in names.items():
             if entry["source"].startswith(("def ", "class ", "@")):
@@ -34,14 +34,14 @@ def load(sandbox, source, id="04.1"):
     lines = "\n".join(f"    {line}" for line in source.splitlines())
     text = f"if True:\n{lines}\n    def f(): return True"
     with sandbox.inmate() as inmate:
-        inmate.load(Program("f", (Part("<cell 1>", text, (0,)),)), kit(id), [])
+        inmate.load(Program("f", (Part("<cell 1>", text, (0,)),)), allowed_names(id), [])
 
 
 def test_no_kit_holds_its_own_answer_or_anything_that_uses_it(asked: Exercise):
     own = (asked.reference.__module__, asked.reference.__name__)
     places = list(defined(asked))
     assert [place for place in places if own in reach(place)] == []
-    assert not any(entry.get(own[1]) for entry in kit(asked.id)["entries"].values())
+    assert not any(entry.get(own[1]) for entry in allowed_names(asked.id)["entries"].values())
 
 
 def test_no_function_of_a_kit_is_an_answer_by_itself(asked: Exercise):
@@ -55,7 +55,7 @@ def test_every_earlier_exercise_of_the_lecture_is_there(asked: Exercise):
 
 
 def test_everything_in_a_kit_can_be_made_inside(sandbox, asked: Exercise):
-    entries = kit(asked.id)["entries"]
+    entries = allowed_names(asked.id)["entries"]
     load(sandbox, "\n".join(f"from {module} import {name}" for module, names in entries.items() for name in names), asked.id)
 
 

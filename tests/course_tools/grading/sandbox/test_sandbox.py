@@ -13,7 +13,7 @@ from course_tools.bank import exercise
 from course_tools.checks.verdict import Questions
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import session, wire_protocol
-from course_tools.grading.sandbox.allowed_names import kit
+from course_tools.grading.sandbox.allowed_names import allowed_names
 from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NoAnswer, names_of
@@ -38,7 +38,7 @@ def program(source, function="f"):
 def told(sandbox, source, *call):
     """What a function `f` inside returns for a call."""
     with sandbox.inmate() as inmate:
-        inmate.load(program(source), kit("04.1"), [])
+        inmate.load(program(source), allowed_names("04.1"), [])
         tensors = []
         deadline = time.monotonic() + 10.0
         wire_protocol.send(inmate.connection, wire_protocol.flat((*call, False), tensors), tensors, deadline)
@@ -145,7 +145,7 @@ def test_an_inmate_is_gone_after_its_block(sandbox):
 
 def test_how_an_inmate_ended_is_known(sandbox):
     with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match="ended the process"):
-        inmate.load(program("import os\n\nos._exit(3)"), kit("04.1"), [])
+        inmate.load(program("import os\n\nos._exit(3)"), allowed_names("04.1"), [])
     assert inmate.ended == 3
 
 
@@ -164,7 +164,7 @@ def test_files_and_memory_stay_the_same_over_many_inmates(sandbox):
 
 def test_walls_that_were_there_at_the_start_must_stand_around_each(sandbox):
     with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match="could not be closed"):
-        inmate.load(program("def f(): pass"), kit("04.1"), [], ["a wall that nobody has"])
+        inmate.load(program("def f(): pass"), allowed_names("04.1"), [], ["a wall that nobody has"])
 
 
 def test_a_zygote_that_died_is_noticed():
@@ -181,7 +181,7 @@ def test_inmates_die_with_the_zygote():
 
     def live_and_lose_the_zygote():
         with own.inmate() as inmate:
-            inmate.load(program("def f(): pass"), kit("04.1"), [])
+            inmate.load(program("def f(): pass"), allowed_names("04.1"), [])
             os.kill(own._process.pid, signal.SIGKILL)
             psutil.wait_procs([psutil.Process(inmate.pid)], timeout=5.0)
             assert not psutil.pid_exists(inmate.pid)
@@ -197,7 +197,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
     if (grader := fork()) == 0:
         own = Sandbox()
         with own.inmate() as inmate:
-            inmate.load(program("def f(): pass"), kit("04.1"), [])
+            inmate.load(program("def f(): pass"), allowed_names("04.1"), [])
             os.write(write, f"{own._process.pid} {inmate.pid}".encode())
             time.sleep(60)
         os._exit(0)
@@ -215,7 +215,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
 )
 def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result):
     with sandbox.inmate() as inmate:
-        inmate.load(program(f"import torch\n\ndef f(*x): return {result}"), kit("04.2"), [])
+        inmate.load(program(f"import torch\n\ndef f(*x): return {result}"), allowed_names("04.2"), [])
         outcomes, stopped = inmate.observe(Questions(ASKED, 0), "")
     assert stopped == ""
     assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
@@ -237,9 +237,9 @@ def test_time_runs_out_inside_a_call_and_outside_of_it(sandbox, monkeypatch):
     monkeypatch.setattr(session, "LOAD_LIMIT", 0.3)
     monkeypatch.setattr(session, "CALL_LIMIT", 0.3)
     with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match=r"still running after 0\.3 seconds"):
-        inmate.load(program("while True: pass"), kit("04.2"), [])
+        inmate.load(program("while True: pass"), allowed_names("04.2"), [])
     with sandbox.inmate() as inmate:
-        inmate.load(program("def f(*x):\n    while True: pass"), kit("04.2"), [])
+        inmate.load(program("def f(*x):\n    while True: pass"), allowed_names("04.2"), [])
         outcomes, stopped = inmate.observe(Questions(ASKED, 0), "")
     assert [type(outcome.error).__name__ for outcome in outcomes] == ["TimedOut"]
     assert stopped == "It was still running after 0.3 seconds."
