@@ -17,7 +17,7 @@ FITS = {
     "Mask": torch.ones(T, d, dtype=torch.bool),
     "Tokens": torch.zeros(B, T, dtype=torch.int64),
     "Lengths": torch.zeros(B, dtype=torch.int32),
-    "Sequence": torch.zeros(B, T, d),
+    "TokenFeatures": torch.zeros(B, T, d),
     "Memory": torch.zeros(B, T, d),
     "States": torch.zeros(B, T, d),
     "Image": torch.zeros(B, 3, T, d),
@@ -42,7 +42,7 @@ def test_a_word_fits_its_tensor_and_no_other(word):
         assert not isinstance(torch.zeros((), dtype=tensor.dtype), meaning)
 
 
-@pytest.mark.parametrize("word", ["Tokens", "Lengths", "Sequence", "Memory", "States", "Image", "Edges"])
+@pytest.mark.parametrize("word", ["Tokens", "Lengths", "TokenFeatures", "Memory", "States", "Image", "Edges"])
 def test_words_without_a_star_count_their_axes(word):
     meaning, tensor = getattr(shapes, word), FITS[word]
     assert not isinstance(tensor[None], meaning)

@@ -11,6 +11,7 @@ from course_lib.datasets.citations import cora
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
 from course_lib.datasets.clutter import clutter
 from course_lib.datasets.composed_pictures import Captions, captioned_digits
+from course_lib.datasets.cross_references import see_also
 from course_lib.datasets.digit_scenes import Scenes, digit_scenes, ink_edges
 from course_lib.datasets.display_names import DisplayName, display_names
 from course_lib.datasets.docstrings import Text, docstrings, marked_sentences
@@ -25,7 +26,6 @@ from course_lib.datasets.pictures import Pictures, few_of_each
 from course_lib.datasets.same_or_different import ALONE, PAPER, TWIN, LabelledPixels, same_or_different, twins
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.secret_orders import Walks, secret_orders, walks
-from course_lib.datasets.see_also import see_also
 from course_lib.datasets.sentence_pairs import multi30k
 from course_lib.datasets.social_networks import Graph, karate_club, les_miserables
 from course_lib.datasets.spelled_numbers import number_words, spelled

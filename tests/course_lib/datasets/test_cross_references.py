@@ -83,7 +83,7 @@ def test_references_are_read_and_resolved(package):
 
 
 def test_the_section_itself_is_no_feature(package, monkeypatch):
-    monkeypatch.setattr("course_lib.datasets.see_also._EVERYWHERE", 0)
+    monkeypatch.setattr("course_lib.datasets.cross_references._EVERYWHERE", 0)
     graph = see_also((package,), n_words=100)
     n_words = graph.features.ne(0).sum(1).tolist()
     assert n_words == [1, 5, 1, 1]
