@@ -74,7 +74,10 @@ def as_a_cell(answer, name: str) -> str:
     """The text of an answer of a bank, with what its file imports and the functions beside it that it calls."""
     source = Path(sys.modules[answer.__module__].__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
-    own = {node.name: ast.unparse(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for node in functions:
+        node.decorator_list = [mark for mark in node.decorator_list if ast.unparse(mark) not in ("wrong", "right")]
+    own = {node.name: ast.unparse(node) for node in functions}
     own |= {node.targets[0].id: ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)}
     imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     wanted, needed = [answer.__name__], []

@@ -5,7 +5,7 @@ the wrong answers of the bank carry the misconception that leads to them in thei
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +16,15 @@ from course_tools.checks.comparisons import Judge, runs, same_gradients, same_sh
 from course_tools.checks.outcome import Call
 
 Answer = Callable[..., object]
+
+
+class Answers(list[Answer]):
+    """Answers of a bank in the order of their definition. An instance is the decorator that adds one: `@wrong`, `@right`."""
+
+    def __call__(self, answer: Answer) -> Answer:
+        """Add an answer, and give it back as it is."""
+        self.append(answer)
+        return answer
 
 
 _PLAIN = {"dtype": torch.float32, "device": "cpu"}
@@ -100,8 +109,8 @@ class Exercise:
     title: str
     reference: Answer
     properties: tuple[Property, ...]
-    wrong: tuple[Answer, ...]
-    right: tuple[Answer, ...]
+    wrong: Sequence[Answer]
+    right: Sequence[Answer]
     hints: tuple[str, str, str]
     forbids: Mapping[Callable[..., object], str] = field(default_factory=dict)
 

@@ -4,7 +4,9 @@ import torch
 
 from course_lib.primitives import bptt_step
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Go backwards through h_new = tanh(a), a = W x + U h + b, one operation at a time. Everything below tanh needs the"
@@ -18,18 +20,21 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_slope_of_tanh(grad_h_new, x, h, h_new, W, U):
     """You send the gradient on as if the step were linear. Where a unit is saturated, hardly anything may pass."""
     delta = grad_h_new
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
+@wrong
 def squashes_the_new_state_again(grad_h_new, x, h, h_new, W, U):
     """You apply tanh to h_new before you take the slope. But h_new is a value of tanh already, not its argument."""
     delta = grad_h_new * (1 - torch.tanh(h_new) ** 2)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
+@wrong
 def recomputes_the_state_without_the_bias(grad_h_new, x, h, h_new, W, U):
     """You compute the new state anew from W x + U h. The bias is missing there, so your slopes belong to another step
     than the one that was taken."""
@@ -37,12 +42,14 @@ def recomputes_the_state_without_the_bias(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
+@wrong
 def takes_the_slope_of_the_sigmoid(grad_h_new, x, h, h_new, W, U):
     """You use s (1 - s), the slope of the sigmoid. For tanh it is another one: at h_new = 0 it is 1, and yours is 0."""
     delta = grad_h_new * h_new * (1 - h_new)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
+@wrong
 def transposes_the_recurrent_matrix(grad_h_new, x, h, h_new, W, U):
     """You send the gradient of the state through U in the forward direction. U is square, so the shapes fit, but the
     way back runs through its transpose; mind that here δ is a row."""
@@ -50,6 +57,7 @@ def transposes_the_recurrent_matrix(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U.mT, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
+@wrong
 def multiplies_by_the_new_state(grad_h_new, x, h, h_new, W, U):
     """For the gradient of U you pair δ with the state after the step. What U was multiplied by is the state before
     it."""
@@ -57,6 +65,7 @@ def multiplies_by_the_new_state(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h_new, delta.sum(0)
 
 
+@wrong
 def transposes_the_weight_gradients(grad_h_new, x, h, h_new, W, U):
     """Your gradients of W and U lie the wrong way round. A gradient has the shape of its parameter, (out, in) here; for
     the square U no error would ever tell you."""
@@ -64,6 +73,7 @@ def transposes_the_weight_gradients(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, x.mT @ delta, h.mT @ delta, delta.sum(0)
 
 
+@wrong
 def averages_over_the_batch(grad_h_new, x, h, h_new, W, U):
     """You divide the gradients of W, U and b by the batch size. If L is a mean, its 1/B is already in the gradient that
     comes in; here the examples are summed."""
@@ -71,6 +81,7 @@ def averages_over_the_batch(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x / len(x), delta.mT @ h / len(x), delta.mean(0)
 
 
+@wrong
 def sums_over_the_batch_too_early(grad_h_new, x, h, h_new, W, U):
     """You sum δ and the inputs over the batch, and multiply the sums. A sum of products is not the product of the sums:
     only for a batch of one do they agree."""
@@ -79,6 +90,7 @@ def sums_over_the_batch_too_early(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, torch.outer(total, x.sum(0)), torch.outer(total, h.sum(0)), total
 
 
+@wrong
 def overwrites_the_incoming_gradient(grad_h_new, x, h, h_new, W, U):
     """Your numbers are right, but `*=` writes δ into the tensor that was handed to you: whoever still needs ∂L/∂h_new
     finds something else there."""
@@ -86,6 +98,7 @@ def overwrites_the_incoming_gradient(grad_h_new, x, h, h_new, W, U):
     return grad_h_new @ W, grad_h_new @ U, grad_h_new.mT @ x, grad_h_new.mT @ h, grad_h_new.sum(0)
 
 
+@right
 def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
     """Every product by einsum, the batch axis by name."""
     delta = torch.einsum("bn,bn->bn", grad_h_new, 1 - h_new.square())
@@ -94,6 +107,7 @@ def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
     return grad_x, grad_h, grad_W, grad_U, torch.einsum("bn->n", delta)
 
 
+@right
 def loops_over_the_batch(grad_h_new, x, h, h_new, W, U):
     """One example after the other, with column vectors as on the blackboard, in float64."""
     grad_h_new, x, h, h_new, W, U = (t.double() for t in (grad_h_new, x, h, h_new, W, U))
@@ -106,6 +120,7 @@ def loops_over_the_batch(grad_h_new, x, h, h_new, W, U):
     return grad_x, grad_h, grad_W, grad_U, grad_b
 
 
+@right
 def concatenates_input_and_state(grad_h_new, x, h, h_new, W, U):
     """One layer with the weights [W U b], which acts on the input, the state and a constant 1."""
     delta = grad_h_new - grad_h_new * h_new**2
@@ -114,21 +129,6 @@ def concatenates_input_and_state(grad_h_new, x, h, h_new, W, U):
     inputs = torch.cat([x, h, torch.ones_like(x[:, :1])], dim=1)
     grad_W, grad_U, grad_b = (delta.T @ inputs).split([*sizes, 1], dim=1)
     return grad_x, grad_h, grad_W, grad_U, grad_b.squeeze(1)
-
-
-WRONG = (
-    forgets_the_slope_of_tanh,
-    squashes_the_new_state_again,
-    recomputes_the_state_without_the_bias,
-    takes_the_slope_of_the_sigmoid,
-    transposes_the_recurrent_matrix,
-    multiplies_by_the_new_state,
-    transposes_the_weight_gradients,
-    averages_over_the_batch,
-    sums_over_the_batch_too_early,
-    overwrites_the_incoming_gradient,
-)
-RIGHT = (contracts_with_einsum, loops_over_the_batch, concatenates_input_and_state)
 
 
 def _backward(draw: Draw, B: int | None = None) -> Call:
@@ -157,8 +157,8 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [_backward(draw)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
     forbids={
         torch.autograd.grad: "write each gradient as a product; that is what autograd does for you.",

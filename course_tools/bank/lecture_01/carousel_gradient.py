@@ -3,7 +3,19 @@
 import torch
 
 from course_lib.primitives import carousel_gradient
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Write out c_1, c_2, c_3 on paper, each by the one before it, and underline what c_0 is multiplied by each time.",
@@ -14,52 +26,61 @@ HINTS = (
 )
 
 
+@wrong
 def adds_the_gates_up(forget_gates):
     """You add the gates. Each step multiplies the cell state by its gate, so the factors of the chain rule multiply
     too; your gradient grows with T, though no gate can enlarge it."""
     return forget_gates.sum(0)
 
 
+@wrong
 def raises_the_mean_gate(forget_gates):
     """You treat all steps as if each had the mean gate. One closed gate is enough to stop the gradient; in your mean
     the open ones make up for it."""
     return forget_gates.mean(0) ** len(forget_gates)
 
 
+@wrong
 def multiplies_along_the_units(forget_gates):
     """You multiply along the last axis, over the units, and keep the steps. The units do not touch each other on the
     carousel; it is time that has to go."""
     return forget_gates.prod(-1)
 
 
+@wrong
 def multiplies_everything(forget_gates):
     """You multiply all gates into a single number. Every unit of every example has a carousel of its own, and a
     gradient of its own."""
     return forget_gates.prod()
 
 
+@wrong
 def keeps_every_step(forget_gates):
     """You return the running products, ∂c_t/∂c_0 for each t. Asked for is the whole way, from the first step to T."""
     return forget_gates.cumprod(0)
 
 
+@wrong
 def leaves_out_the_first_gate(forget_gates):
     """You skip f_1. The way from c_0 to c_1 leads through this gate already; what you have is ∂c_T/∂c_1."""
     return forget_gates[1:].prod(0)
 
 
+@wrong
 def squashes_the_gates_again(forget_gates):
     """You apply the sigmoid to the gates. They come as values in 0…1, squashed already: an open gate of yours lets only
     0.73 pass, a closed one 0.5."""
     return torch.sigmoid(forget_gates).prod(0)
 
 
+@wrong
 def multiplies_the_slopes_of_the_gates(forget_gates):
     """You multiply the slopes f (1 - f) of the sigmoids. They belong to the way through the gates; on the carousel the
     gate itself is the factor, or nothing could stay for long."""
     return (forget_gates * (1 - forget_gates)).prod(0)
 
 
+@wrong
 def overwrites_the_gates(forget_gates):
     """Your numbers are right, but `*=` writes the running products into the tensor you were given: the caller's gates
     are gone."""
@@ -70,12 +91,14 @@ def overwrites_the_gates(forget_gates):
     return forget_gates[-1]
 
 
+@wrong
 def fails_without_steps(forget_gates):
     """You take the last of the running products. For T = 0 there is none, and you raise an error, though the answer is
     known: c_0 has the gradient 1 to itself."""
     return forget_gates.cumprod(0)[-1]
 
 
+@right
 def loops_over_the_steps(forget_gates):
     """One multiplication for each step, from 1, in float64."""
     gradient = forget_gates.new_ones(forget_gates.shape[1:], dtype=torch.float64)
@@ -84,12 +107,14 @@ def loops_over_the_steps(forget_gates):
     return gradient
 
 
+@right
 def starts_the_running_product_at_one(forget_gates):
     """The last of the running products, with a 1 put before the first gate."""
     start = torch.ones_like(forget_gates.sum(0, keepdim=True))
     return torch.cat([start, forget_gates]).cumprod(0)[-1]
 
 
+@right
 def multiplies_the_halves(forget_gates):
     """Recursion: the product of the first half of the steps times that of the second."""
     T = len(forget_gates)
@@ -98,6 +123,7 @@ def multiplies_the_halves(forget_gates):
     return multiplies_the_halves(forget_gates[: T // 2]) * multiplies_the_halves(forget_gates[T // 2 :])
 
 
+@right
 def differentiates_the_path(forget_gates):
     """The definition: run the carousel from c_0 and let torch.func take the derivative."""
 
@@ -109,21 +135,6 @@ def differentiates_the_path(forget_gates):
     ones = forget_gates.new_ones(forget_gates.shape[1:])
     _, pull_back = torch.func.vjp(run, ones)
     return pull_back(ones)[0]
-
-
-WRONG = (
-    adds_the_gates_up,
-    raises_the_mean_gate,
-    multiplies_along_the_units,
-    multiplies_everything,
-    keeps_every_step,
-    leaves_out_the_first_gate,
-    squashes_the_gates_again,
-    multiplies_the_slopes_of_the_gates,
-    overwrites_the_gates,
-    fails_without_steps,
-)
-RIGHT = (loops_over_the_steps, starts_the_running_product_at_one, multiplies_the_halves, differentiates_the_path)
 
 
 def _gates(draw: Draw, T: int | None = None, *batch: int) -> Call:
@@ -167,7 +178,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_gates(draw, 5, 2), _closed_once(draw)], needs=("product",)),
         leaves_inputs(lambda draw: [_gates(draw)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -3,7 +3,9 @@
 import torch
 
 from course_lib.primitives import clip_gradients
-from course_tools.checks.exercise import Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Imagine all gradients laid end to end in one long vector. Clipping may shorten that vector, but must not turn it:"
@@ -16,18 +18,21 @@ HINTS = (
 )
 
 
+@wrong
 def clips_each_tensor_alone(gradients, max_norm):
     """You clip each tensor by its own norm. The joint norm can still exceed max_norm, and the direction of the step
     turns, since the tensors shrink by different factors."""
     return [g * torch.clamp(max_norm / torch.linalg.vector_norm(g), max=1.0) for g in gradients]
 
 
+@wrong
 def clips_each_entry(gradients, max_norm):
     """You cut each entry off at ±max_norm. This is clipping by value: it turns the gradient, and many entries together
     can still be far longer than max_norm."""
     return [g.clamp(-max_norm, max_norm) for g in gradients]
 
 
+@wrong
 def always_rescales(gradients, max_norm):
     """You bring every gradient to the length max_norm, short ones too: near a minimum your steps never get smaller, and
     a gradient of zero becomes nan."""
@@ -35,6 +40,7 @@ def always_rescales(gradients, max_norm):
     return [g * (max_norm / norm) for g in gradients]
 
 
+@wrong
 def stretches_the_short(gradients, max_norm):
     """You bound the factor on the wrong side: long gradients stay as they are, and short ones are stretched to
     max_norm."""
@@ -42,6 +48,7 @@ def stretches_the_short(gradients, max_norm):
     return [g * torch.clamp(max_norm / norm, min=1.0) for g in gradients]
 
 
+@wrong
 def scales_to_length_one(gradients, max_norm):
     """You find out correctly which gradients are too long, but then give them the length 1 instead of max_norm."""
     norm = torch.sqrt(sum((g**2).sum() for g in gradients))
@@ -49,6 +56,7 @@ def scales_to_length_one(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
+@wrong
 def forgets_the_root(gradients, max_norm):
     """You compare max_norm with the sum of squares, which is the norm squared: you clip at another threshold, and what
     you clip gets the wrong length."""
@@ -57,6 +65,7 @@ def forgets_the_root(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
+@wrong
 def adds_the_norms(gradients, max_norm):
     """You add the norms of the tensors. Norms do not add up, only their squares do: your sum is too large, so you clip
     too often and too much."""
@@ -65,6 +74,7 @@ def adds_the_norms(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
+@wrong
 def looks_at_the_longest_tensor_only(gradients, max_norm):
     """You use one factor for all, which is right, but take it from the longest tensor alone. All of them together can
     then still be longer than max_norm."""
@@ -73,6 +83,7 @@ def looks_at_the_longest_tensor_only(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
+@wrong
 def adds_absolute_values(gradients, max_norm):
     """You measure length by the sum of absolute values. The threshold is on the Euclidean norm, which is smaller, so
     you shorten too much."""
@@ -81,6 +92,7 @@ def adds_absolute_values(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
+@wrong
 def overwrites_the_gradients(gradients, max_norm):
     """Your numbers are right, but you write them over the gradients you were given (`mul_`, `*=`, `gradients[i] = …`).
     You were asked for new ones: the caller's gradients must survive."""
@@ -89,6 +101,7 @@ def overwrites_the_gradients(gradients, max_norm):
     return [g.mul_(scale) for g in gradients]
 
 
+@right
 def flattens_into_one_vector(gradients, max_norm):
     """All gradients as one long vector: clip that, then cut it up again."""
     vector = torch.cat([g.reshape(-1) for g in gradients])
@@ -97,6 +110,7 @@ def flattens_into_one_vector(gradients, max_norm):
     return [piece.reshape(g.shape) for piece, g in zip(pieces, gradients, strict=True)]
 
 
+@right
 def takes_the_norm_of_the_norms(gradients, max_norm):
     """The joint norm as the norm of the vector of norms, in float64."""
     gradients = [g.double() for g in gradients]
@@ -104,6 +118,7 @@ def takes_the_norm_of_the_norms(gradients, max_norm):
     return [g * (max_norm / norm).clamp(max=1.0) for g in gradients]
 
 
+@right
 def asks_before_scaling(gradients, max_norm):
     """The case distinction of the paper's algorithm, with copies where nothing is to be clipped."""
     squares = [torch.einsum("i,i->", g.flatten(), g.flatten()) for g in gradients]
@@ -113,6 +128,7 @@ def asks_before_scaling(gradients, max_norm):
     return [g.clone() for g in gradients]
 
 
+@right
 def divides_by_the_excess(gradients, max_norm):
     """Divides by norm / max_norm where this exceeds 1, and by 1 elsewhere; the squares are added in a loop."""
     total = torch.zeros(())
@@ -120,21 +136,6 @@ def divides_by_the_excess(gradients, max_norm):
         total = total + g.pow(2).sum()
     excess = torch.clamp(total.sqrt() / max_norm, min=1.0)
     return [g / excess for g in gradients]
-
-
-WRONG = (
-    clips_each_tensor_alone,
-    clips_each_entry,
-    always_rescales,
-    stretches_the_short,
-    scales_to_length_one,
-    forgets_the_root,
-    adds_the_norms,
-    looks_at_the_longest_tensor_only,
-    adds_absolute_values,
-    overwrites_the_gradients,
-)
-RIGHT = (flattens_into_one_vector, takes_the_norm_of_the_norms, asks_before_scaling, divides_by_the_excess)
 
 
 def _gradients(draw: Draw, n: int, norm: float) -> list[torch.Tensor]:
@@ -173,8 +174,8 @@ exercise = Exercise(
         Property("zero", "Gradients that are all 0 stay 0.", lambda draw: [(_zeros(draw), 1.0)]),
         leaves_inputs(lambda draw: [(_gradients(draw, 3, 9.0), 1.5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
     forbids={
         torch.nn.utils.clip_grad_norm_: "compute the joint norm and the factor yourself.",

@@ -6,7 +6,19 @@ from torch.nn import functional as F
 
 from course_lib.primitives import lstm_step
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Begin as in `rnn_step`: one affine map of input and state, for all four blocks of rows at once. What shape"
@@ -20,6 +32,7 @@ HINTS = (
 )
 
 
+@wrong
 def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
     """You read the blocks as i, f, o, g, as the formula names them. The rows are stored in torch's order: your output
     gate gets the candidate's weights, and the other way round."""
@@ -28,6 +41,7 @@ def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@wrong
 def swaps_input_gate_and_forget_gate(x, h, c, W, U, b):
     """You take the first block of rows for the forget gate and the second for the input gate: yours keeps the old where
     it should let in the new."""
@@ -36,6 +50,7 @@ def swaps_input_gate_and_forget_gate(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@wrong
 def interleaves_the_gates(x, h, c, W, U, b):
     """You read the 4n rows as n groups of four, a group for each unit. They are stored as four blocks of n, a block for
     each gate."""
@@ -44,6 +59,7 @@ def interleaves_the_gates(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@wrong
 def squashes_the_candidate_with_the_sigmoid(x, h, c, W, U, b):
     """You put the sigmoid on all four blocks. The candidate is no gate but content: with values in 0…1 it could never
     lower a cell state."""
@@ -52,6 +68,7 @@ def squashes_the_candidate_with_the_sigmoid(x, h, c, W, U, b):
     return o * torch.tanh(c), c
 
 
+@wrong
 def never_forgets(x, h, c, W, U, b):
     """You carry the old cell state over in full. That is the LSTM of 1997; here it has a forget gate, and yours goes
     unused."""
@@ -60,6 +77,7 @@ def never_forgets(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@wrong
 def feeds_the_cell_state_to_the_gates(x, h, c, W, U, b):
     """You multiply U by the cell state c. The gates look at the state h that the cell has shown, not at what it keeps
     to itself."""
@@ -68,6 +86,7 @@ def feeds_the_cell_state_to_the_gates(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@wrong
 def shows_the_raw_cell_state(x, h, c, W, U, b):
     """You gate the cell state as it is. It is a sum that can grow without bound; something has to bring it to -1…1
     before the output gate shows it."""
@@ -76,6 +95,7 @@ def shows_the_raw_cell_state(x, h, c, W, U, b):
     return torch.sigmoid(o) * c, c
 
 
+@wrong
 def shows_the_old_cell_state(x, h, c, W, U, b):
     """You make the new state from the old cell state: what you read at this step shows up only one step later."""
     i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
@@ -83,6 +103,7 @@ def shows_the_old_cell_state(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c_new
 
 
+@wrong
 def returns_the_cell_state_first(x, h, c, W, U, b):
     """Both of your results are right, but you return the cell state first. The shapes agree, so whoever unpacks them
     takes one for the other unnoticed."""
@@ -91,6 +112,7 @@ def returns_the_cell_state_first(x, h, c, W, U, b):
     return c, torch.sigmoid(o) * torch.tanh(c)
 
 
+@wrong
 def overwrites_the_cell_state(x, h, c, W, U, b):
     """Your numbers are right, but `*=` and `+=` write them into the caller's cell state: the old one is lost, though it
     is needed for the way back."""
@@ -100,6 +122,7 @@ def overwrites_the_cell_state(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@right
 def gives_each_gate_its_own_weights(x, h, c, W, U, b):
     """Weights and bias cut into four first, then one affine map for each block."""
     blocks = zip(W.chunk(4), U.chunk(4), b.chunk(4), strict=True)
@@ -108,6 +131,7 @@ def gives_each_gate_its_own_weights(x, h, c, W, U, b):
     return o.sigmoid() * c.tanh(), c
 
 
+@right
 def slices_one_product(x, h, c, W, U, b):
     """One product with [W U], cut by slices; in float64."""
     n = c.shape[-1]
@@ -118,6 +142,7 @@ def slices_one_product(x, h, c, W, U, b):
     return o * torch.tanh(c), c
 
 
+@right
 def names_the_gate_axis(x, h, c, W, U, b):
     """The gates as an axis of their own, by einsum and einops."""
     W, U = (rearrange(weights, "(gate n) d -> gate n d", gate=4) for weights in (W, U))
@@ -127,27 +152,13 @@ def names_the_gate_axis(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@right
 def writes_the_sigmoid_by_tanh(x, h, c, W, U, b):
     """One non-linearity for all: σ(a) = (1 + tanh(a/2)) / 2, the blocks by torch.split."""
     i, f, g, o = torch.split(h @ U.mT + x @ W.mT + b, h.shape[-1], dim=-1)
     i, f, o = ((1 + torch.tanh(a / 2)) / 2 for a in (i, f, o))
     c_new = f * c + i * torch.tanh(g)
     return o * torch.tanh(c_new), c_new
-
-
-WRONG = (
-    reads_the_gates_in_the_order_of_the_formula,
-    swaps_input_gate_and_forget_gate,
-    interleaves_the_gates,
-    squashes_the_candidate_with_the_sigmoid,
-    never_forgets,
-    feeds_the_cell_state_to_the_gates,
-    shows_the_raw_cell_state,
-    shows_the_old_cell_state,
-    returns_the_cell_state_first,
-    overwrites_the_cell_state,
-)
-RIGHT = (gives_each_gate_its_own_weights, slices_one_product, names_the_gate_axis, writes_the_sigmoid_by_tanh)
 
 
 def _step(draw: Draw, *batch: int, scale_x: float = 1.0, scale_h: float = 1.0, scale_c: float = 1.0) -> Call:
@@ -194,8 +205,8 @@ exercise = Exercise(
         has_gradient(lambda draw: [_step(draw, 3)], needs=("batch",)),
         leaves_inputs(lambda draw: [_step(draw, 3)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
     forbids={
         torch.lstm_cell: "write the gates and the two states by their equations.",

@@ -4,7 +4,19 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.primitives import rnn_step
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "The step is an affine map of two vectors, followed by one non-linearity. What must the shape of each of the three"
@@ -16,51 +28,60 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_bias(x, h, W, U, b):
     """You never add b: at a zero input and a zero state every unit of yours is silent, whatever its bias says."""
     return torch.tanh(x @ W.mT + h @ U.mT)
 
 
+@wrong
 def adds_the_bias_twice(x, h, W, U, b):
     """You give b to the input's product and again to the state's. The formula has a single b, shared by both
     products."""
     return torch.tanh((x @ W.mT + b) + (h @ U.mT + b))
 
 
+@wrong
 def leaves_out_the_tanh(x, h, W, U, b):
     """You return the sum as it is. Without the non-linearity the network stays linear, and its state can grow at
     will."""
     return x @ W.mT + h @ U.mT + b
 
 
+@wrong
 def squashes_with_the_sigmoid(x, h, W, U, b):
     """You squash with the sigmoid, which is for gates: your states lie in 0…1, where -1…1 is asked for."""
     return torch.sigmoid(x @ W.mT + h @ U.mT + b)
 
 
+@wrong
 def squashes_each_product(x, h, W, U, b):
     """You apply tanh to each part and add afterwards. Your state can leave -1…1, and input and state no longer meet
     inside the non-linearity."""
     return torch.tanh(x @ W.mT + b) + torch.tanh(h @ U.mT)
 
 
+@wrong
 def ignores_the_state(x, h, W, U, b):
     """You never use h: yours is a layer without memory, to which every step of a sequence is the first."""
     return torch.tanh(x @ W.mT + b)
 
 
+@wrong
 def transposes_the_recurrent_matrix(x, h, W, U, b):
     """You multiply the state with U the wrong way round. U is square, so torch cannot complain, but your weight from
     unit i to unit j is the one meant for j to i."""
     return torch.tanh(x @ W.mT + h @ U + b)
 
 
+@wrong
 def expects_exactly_one_batch_axis(x, h, W, U, b):
     """You go through the first axis and take what you find there for a single vector. That holds for one batch axis,
     not for a lone vector and not for two batch axes."""
     return torch.stack([torch.tanh(W @ x_k + U @ h_k + b) for x_k, h_k in zip(x, h, strict=True)])
 
 
+@wrong
 def overwrites_the_state(x, h, W, U, b):
     """Your numbers are right, but you write them into h itself: the caller's old state is lost, and back-propagation
     through time would need it."""
@@ -68,52 +89,37 @@ def overwrites_the_state(x, h, W, U, b):
     return h
 
 
+@wrong
 def cuts_the_gradient_of_the_state(x, h, W, U, b):
     """Your numbers are right, but you detach the old state: no gradient can flow back in time beyond a single step."""
     return torch.tanh(x @ W.mT + h.detach() @ U.mT + b)
 
 
+@right
 def concatenates_input_and_state(x, h, W, U, b):
     """One product: [W U] times the input and the state in one vector."""
     return torch.tanh(torch.cat([x, h], dim=-1) @ torch.cat([W, U], dim=1).mT + b)
 
 
+@right
 def adds_two_linear_layers(x, h, W, U, b):
     """Two calls of torch's linear layer, the bias in one of them."""
     return F.linear(x, W, b).add(F.linear(h, U)).tanh()
 
 
+@right
 def contracts_with_einsum(x, h, W, U, b):
     """Both products by einsum, the axes by name."""
     products = torch.einsum("...d,nd->...n", x, W) + torch.einsum("...m,nm->...n", h, U)
     return torch.tanh(products + b)
 
 
+@right
 def loops_over_the_units_in_float64(x, h, W, U, b):
     """One unit after the other, as sums over its row of weights, in float64."""
     x, h, W, U, b = x.double(), h.double(), W.double(), U.double(), b.double()
     units = [(x * W[k]).sum(-1) + (h * U[k]).sum(-1) + b[k] for k in range(len(b))]
     return torch.tanh(torch.stack(units, dim=-1))
-
-
-WRONG = (
-    forgets_the_bias,
-    adds_the_bias_twice,
-    leaves_out_the_tanh,
-    squashes_with_the_sigmoid,
-    squashes_each_product,
-    ignores_the_state,
-    transposes_the_recurrent_matrix,
-    expects_exactly_one_batch_axis,
-    overwrites_the_state,
-    cuts_the_gradient_of_the_state,
-)
-RIGHT = (
-    concatenates_input_and_state,
-    adds_two_linear_layers,
-    contracts_with_einsum,
-    loops_over_the_units_in_float64,
-)
 
 
 def _step(draw: Draw, *batch: int, scale_h: float = 1.0, scale_b: float = 1.0) -> Call:
@@ -143,7 +149,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_step(draw, 3)], needs=("batch",)),
         leaves_inputs(lambda draw: [_step(draw, 3)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from einops import rearrange
 
 from course_lib.attention import additive_scores
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Every query meets every key. Before you write code, write down the shape of the tensor that holds one vector of "
@@ -19,24 +31,28 @@ HINTS = (
 )
 
 
+@wrong
 def without_the_tanh(q, k, W, U, v):
     """You add the two projections and weigh them at once, without the tanh. Your score is then a part of the query plus
     a part of the key: all queries rank the keys alike."""
     return ((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v
 
 
+@wrong
 def sum_of_two_tanhs(q, k, W, U, v):
     """You take the tanh of each projection and add afterwards. The query and the key never meet inside the
     nonlinearity, so all queries rank the keys alike."""
     return (torch.tanh(q @ W.mT).unsqueeze(-2) + torch.tanh(k @ U.mT).unsqueeze(-3)) @ v
 
 
+@wrong
 def queries_and_keys_on_swapped_axes(q, k, W, U, v):
     """You let the keys run along the rows and the queries along the columns. Each number is right, but it stands at
     (key, query), and the softmax in attend would run over the queries."""
     return torch.tanh((q @ W.mT).unsqueeze(-3) + (k @ U.mT).unsqueeze(-2)) @ v
 
 
+@wrong
 def transposed_by_reshape(q, k, W, U, v):
     """You have the scores as (key, query) and bring them to the asked shape by a reshape. A reshape reads the numbers
     in their old order, so they land at other pairs; swapping two axes is another operation."""
@@ -44,42 +60,49 @@ def transposed_by_reshape(q, k, W, U, v):
     return by_key.reshape(*q.shape[:-1], k.shape[-2])
 
 
+@wrong
 def matrices_swapped(q, k, W, U, v):
     """You apply U to the queries and W to the keys. Look at their shapes: it can run only where queries and keys have
     the same size, and even there each is seen through the other's matrix."""
     return torch.tanh((q @ U.mT).unsqueeze(-2) + (k @ W.mT).unsqueeze(-3)) @ v
 
 
+@wrong
 def query_meets_only_its_own_key(q, k, W, U, v):
     """You add the i-th query to the i-th key only, and get one score per position. Each query has to be scored against
     all keys, and there may be another number of keys than of queries."""
     return torch.tanh(q @ W.mT + k @ U.mT) @ v
 
 
+@wrong
 def tanh_over_the_score(q, k, W, U, v):
     """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and below it your
     score is linear: a part of the query plus a part of the key."""
     return torch.tanh(((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v)
 
 
+@wrong
 def hidden_units_summed_without_v(q, k, W, U, v):
     """You sum the hidden units as they are and never use v. Then each unit counts the same, and v, a parameter of the
     model, has no part in the score and learns nothing."""
     return torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)).sum(-1)
 
 
+@wrong
 def softmax_already_taken(q, k, W, U, v):
     """You return weights: your rows sum to 1. Scores are asked for, any real numbers; a softmax taken here would be
     taken a second time in attend, and that flattens the weights."""
     return (torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v).softmax(-1)
 
 
+@wrong
 def axes_counted_from_the_front(q, k, W, U, v):
     """You place the new axes by counting from the front. That fits exactly one batch axis; with none, or with batch and
     heads, the new axes stand elsewhere and you pair the wrong things or get an error."""
     return torch.tanh((q @ W.mT).unsqueeze(2) + (k @ U.mT).unsqueeze(1)) @ v
 
 
+@right
 def by_einsum(q, k, W, U, v):
     """All three products by einsum, with a named index for each axis."""
     projected_q = torch.einsum("...id,ad->...ia", q, W)
@@ -88,6 +111,7 @@ def by_einsum(q, k, W, U, v):
     return torch.einsum("...ija,a->...ij", hidden, v)
 
 
+@right
 def by_loops(q, k, W, U, v):
     """Two loops, over queries and over keys, and one formula inside."""
     rows = []
@@ -97,6 +121,7 @@ def by_loops(q, k, W, U, v):
     return torch.stack(rows, dim=-2)
 
 
+@right
 def by_linear_layers(q, k, W, U, v):
     """F.linear for each matrix and for v, rearrange for the new axes."""
     projected_q = rearrange(F.linear(q, W), "... T_q a -> ... T_q 1 a")
@@ -104,6 +129,7 @@ def by_linear_layers(q, k, W, U, v):
     return F.linear(torch.tanh(projected_q + projected_k), v[None]).squeeze(-1)
 
 
+@right
 def by_one_joined_matrix(q, k, W, U, v):
     """Queries and keys expanded over all pairs and joined, W and U joined too: one product."""
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -111,22 +137,6 @@ def by_one_joined_matrix(q, k, W, U, v):
     every_k = k.unsqueeze(-3).expand(*k.shape[:-2], T_q, T_k, k.shape[-1])
     joined = torch.cat([every_q, every_k], dim=-1) @ torch.cat([W, U], dim=-1).mT
     return (joined.tanh() * v).sum(-1)
-
-
-WRONG = (
-    without_the_tanh,
-    sum_of_two_tanhs,
-    queries_and_keys_on_swapped_axes,
-    transposed_by_reshape,
-    matrices_swapped,
-    query_meets_only_its_own_key,
-    tanh_over_the_score,
-    hidden_units_summed_without_v,
-    softmax_already_taken,
-    axes_counted_from_the_front,
-)
-
-RIGHT = (by_einsum, by_loops, by_linear_layers, by_one_joined_matrix)
 
 
 def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int) -> Call:
@@ -159,7 +169,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_pairs(draw, 3, 5, 2)], needs=("batch",)),
         leaves_inputs(lambda draw: [_pairs(draw, 3, 5, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

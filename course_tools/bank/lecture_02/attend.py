@@ -4,7 +4,19 @@ import torch
 
 from course_lib.attention import attend
 from course_lib.attention.core import Attended
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Take it in three steps: keep the forbidden keys out, normalise, mix. Each query distributes a total of 1 over "
@@ -19,6 +31,7 @@ HINTS = (
 )
 
 
+@wrong
 def softmax_over_the_queries(scores, values, mask=None):
     """You normalise over the queries: for each key, your weights sum to 1. It is the query that distributes its
     attention, so for each query the weights over the keys must sum to 1."""
@@ -31,6 +44,7 @@ def softmax_over_the_queries(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def mask_inverted(scores, values, mask=None):
     """You read True as "forbidden" and look exactly where you must not. In this course True means "may look"; other
     libraries differ, so it is worth a look at the docstring each time."""
@@ -41,6 +55,7 @@ def mask_inverted(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def mask_after_the_softmax(scores, values, mask=None):
     """You normalise over all keys and strike out the forbidden ones afterwards. They have taken their part of the sum
     by then, so what is left does not sum to 1."""
@@ -50,6 +65,7 @@ def mask_after_the_softmax(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def forbidden_scores_set_to_zero(scores, values, mask=None):
     """You multiply the scores by the mask, so a forbidden key has score 0. But exp(0) = 1: it still gets weight, and
     more than an allowed key whose score is negative."""
@@ -59,6 +75,7 @@ def forbidden_scores_set_to_zero(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def nan_for_a_row_masked_whole(scores, values, mask=None):
     """You leave a query that may look nowhere with nothing but -inf, and its softmax is 0/0. The NaN does not stay
     there: one such row, a padded sentence say, makes the loss of the whole batch NaN."""
@@ -68,6 +85,7 @@ def nan_for_a_row_masked_whole(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
     """You fill forbidden scores with -1e9. If all of a row are forbidden, all are equal again, and the softmax spreads
     the weight evenly over keys none of which may be seen."""
@@ -77,6 +95,7 @@ def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
     """You push forbidden scores down by 10 000 rather than taking them out. Scores may be any real numbers: where a
     forbidden key leads by more than that, it still wins all the weight."""
@@ -86,6 +105,7 @@ def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def scores_overwritten(scores, values, mask=None):
     """You write the mask into the scores you were given. Your answer is right, but the caller's tensor is changed
     behind their back: whoever uses the scores again finds -inf, and autograd may refuse."""
@@ -96,6 +116,7 @@ def scores_overwritten(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def exponentials_that_overflow(scores, values, mask=None):
     """You take the exponentials of the scores as they are. In float32 exp(89) is already infinite and exp(-104) is 0,
     so large scores give NaN and very low ones no weight at all; the formula has a finite answer for both."""
@@ -107,6 +128,7 @@ def exponentials_that_overflow(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong
 def nan_left_in_the_gradients(scores, values, mask=None):
     """You let a row masked whole become NaN and replace the NaN by 0 afterwards. Forwards this is right; backwards the
     gradient still passes the 0/0, comes out NaN, and after one step so are all parameters."""
@@ -116,6 +138,7 @@ def nan_left_in_the_gradients(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@right
 def by_logsumexp(scores, values, mask=None):
     """The logarithm of the denominator by logsumexp over the allowed keys, then one exponential."""
     if mask is None:
@@ -126,6 +149,7 @@ def by_logsumexp(scores, values, mask=None):
     return weights @ values, weights
 
 
+@right
 def by_nan_to_num(scores, values, mask=None):
     """-inf filled in by masked_fill, which passes no gradient back, so that nan_to_num is safe."""
     if mask is not None:
@@ -134,6 +158,7 @@ def by_nan_to_num(scores, values, mask=None):
     return Attended(torch.einsum("...ij,...jd->...id", weights, values), weights)
 
 
+@right
 def by_exponentials(scores, values, mask=None):
     """The softmax by hand: the largest allowed score taken away first, an empty sum replaced by 1."""
     allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand(scores.shape)
@@ -143,6 +168,7 @@ def by_exponentials(scores, values, mask=None):
     return weights @ values, weights
 
 
+@right
 def in_double_precision(scores, values, mask=None):
     """Softmax and mixture in float64, the result left so; forbidden scores at the least finite number."""
     scores = scores.double()
@@ -152,22 +178,6 @@ def in_double_precision(scores, values, mask=None):
     if mask is not None:
         weights = weights.masked_fill(~mask, 0.0)
     return Attended(weights @ values.double(), weights)
-
-
-WRONG = (
-    softmax_over_the_queries,
-    mask_inverted,
-    mask_after_the_softmax,
-    forbidden_scores_set_to_zero,
-    nan_for_a_row_masked_whole,
-    uniform_weights_for_a_row_masked_whole,
-    forbidden_scores_lowered_by_ten_thousand,
-    scores_overwritten,
-    exponentials_that_overflow,
-    nan_left_in_the_gradients,
-)
-
-RIGHT = (by_logsumexp, by_nan_to_num, by_exponentials, in_double_precision)
 
 
 def _scores(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
@@ -238,7 +248,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_scores(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("blind row",)),
         leaves_inputs(lambda draw: [_scores(draw, 2), _masked(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.attention import concat_scores
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Each pair of query and key becomes one vector of size $d_q + d_k$, the query first. How many such vectors are "
@@ -18,6 +30,7 @@ HINTS = (
 )
 
 
+@wrong
 def key_before_query(q, k, W, v):
     """You join the pair with the key first. The length is the same, so nothing complains, but the columns of W that are
     meant for the query now read the key."""
@@ -27,6 +40,7 @@ def key_before_query(q, k, W, v):
     return torch.tanh(torch.cat([every_k, every_q], dim=-1) @ W.mT) @ v
 
 
+@wrong
 def without_the_tanh(q, k, W, v):
     """You leave out the tanh. Two linear layers on top of each other are one, so your score is a part of the query plus
     a part of the key: all queries rank the keys alike."""
@@ -36,6 +50,7 @@ def without_the_tanh(q, k, W, v):
     return torch.cat([every_q, every_k], dim=-1) @ W.mT @ v
 
 
+@wrong
 def relu_for_tanh(q, k, W, v):
     """You use a ReLU as the nonlinearity, today's habit for a hidden layer. The formula has a tanh: its units are
     bounded and can be negative, yours are neither."""
@@ -45,6 +60,7 @@ def relu_for_tanh(q, k, W, v):
     return F.relu(torch.cat([every_q, every_k], dim=-1) @ W.mT) @ v
 
 
+@wrong
 def tanh_over_the_score(q, k, W, v):
     """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and below it your
     score is linear: a part of the query plus a part of the key."""
@@ -54,6 +70,7 @@ def tanh_over_the_score(q, k, W, v):
     return torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.mT @ v)
 
 
+@wrong
 def queries_and_keys_on_swapped_axes(q, k, W, v):
     """You let the keys run along the rows and the queries along the columns. Each pair is joined rightly, but its score
     stands at (key, query), and a softmax over the last axis would run over the queries."""
@@ -63,6 +80,7 @@ def queries_and_keys_on_swapped_axes(q, k, W, v):
     return torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.mT) @ v
 
 
+@wrong
 def pairs_out_of_step(q, k, W, v):
     """You repeat queries and keys in the same way, each vector several times in a row. Both must run through the pairs
     at different speeds; as it is, some pairs come up more than once and others never."""
@@ -71,6 +89,7 @@ def pairs_out_of_step(q, k, W, v):
     return (torch.tanh(pairs @ W.mT) @ v).unflatten(-1, (T_q, T_k))
 
 
+@wrong
 def one_query_at_a_time(q, k, W, v):
     """You spread the queries over the keys as if there were only one, as in a single step of the decoder. With one
     query it is right; with several you either get an error or join each query to one key only."""
@@ -78,6 +97,7 @@ def one_query_at_a_time(q, k, W, v):
     return (torch.tanh(torch.cat([every_q, k], dim=-1) @ W.mT) @ v).unsqueeze(-2)
 
 
+@wrong
 def matrix_cut_in_halves(q, k, W, v):
     """You cut W in two equal halves, one for the query and one for the key. That is sure to fit only where both have
     the same size; the docstring says how many columns belong to which."""
@@ -85,6 +105,7 @@ def matrix_cut_in_halves(q, k, W, v):
     return torch.tanh((q @ for_q.mT).unsqueeze(-2) + (k @ for_k.mT).unsqueeze(-3)) @ v
 
 
+@wrong
 def matrix_reshaped_not_transposed(q, k, W, v):
     """You bring W to (d_q + d_k, d_a) by a reshape. The shape fits the product, but the numbers keep their old order,
     so that each hidden unit gets weights of several others; swapping two axes is another operation."""
@@ -94,6 +115,7 @@ def matrix_reshaped_not_transposed(q, k, W, v):
     return torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.reshape(-1, len(W))) @ v
 
 
+@wrong
 def scores_collected_as_numbers(q, k, W, v):
     """You write the scores one by one, as bare numbers, into a new tensor. All of them are right, but the way back to
     q, k, W and v is cut: no gradient reaches them and nothing can be learned."""
@@ -104,12 +126,14 @@ def scores_collected_as_numbers(q, k, W, v):
     return scores
 
 
+@right
 def by_split_matrix(q, k, W, v):
     """W split at d_q, so that no pair is ever built: additive attention."""
     for_q, for_k = W.split([q.shape[-1], k.shape[-1]], dim=-1)
     return torch.tanh((q @ for_q.mT)[..., :, None, :] + (k @ for_k.mT)[..., None, :, :]) @ v
 
 
+@right
 def by_loop_over_keys(q, k, W, v):
     """A loop over the keys, each joined to all queries at once, its scores stacked as a column."""
     columns = []
@@ -119,6 +143,7 @@ def by_loop_over_keys(q, k, W, v):
     return torch.stack(columns, dim=-1)
 
 
+@right
 def by_list_of_pairs(q, k, W, v):
     """One long list of pairs, queries each repeated in a row and keys tiled, folded to a table at the end."""
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -126,6 +151,7 @@ def by_list_of_pairs(q, k, W, v):
     return (torch.tanh(pairs @ W.mT) @ v).unflatten(-1, (T_q, T_k))
 
 
+@right
 def by_einsum(q, k, W, v):
     """Both sides expanded over all pairs, then einsum for W and for v."""
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -133,22 +159,6 @@ def by_einsum(q, k, W, v):
     every_k = k.unsqueeze(-3).expand(*k.shape[:-2], T_q, -1, -1)
     hidden = torch.einsum("...d,ad->...a", torch.cat((every_q, every_k), dim=-1), W).tanh()
     return torch.einsum("...a,a->...", hidden, v)
-
-
-WRONG = (
-    key_before_query,
-    without_the_tanh,
-    relu_for_tanh,
-    tanh_over_the_score,
-    queries_and_keys_on_swapped_axes,
-    pairs_out_of_step,
-    one_query_at_a_time,
-    matrix_cut_in_halves,
-    matrix_reshaped_not_transposed,
-    scores_collected_as_numbers,
-)
-
-RIGHT = (by_split_matrix, by_loop_over_keys, by_list_of_pairs, by_einsum)
 
 
 def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) -> Call:
@@ -187,7 +197,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_pairs(draw, 3, 5, 2)], needs=("batch",)),
         leaves_inputs(lambda draw: [_pairs(draw, 3, 5, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch
 from course_lib.primitives import encode
 from course_lib.primitives.recurrent import rnn_step
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "For one sequence without padding it is a loop: one step per token, each state kept. In a batch all sequences go "
@@ -20,6 +32,7 @@ HINTS = (
 )
 
 
+@wrong
 def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
     """You return the state after step T for every sequence. A shorter one has read its padding by then, and its summary
     is overwritten by whatever stands there."""
@@ -30,6 +43,7 @@ def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def padding_read_as_zeros(x, lengths, h, W, U, b):
     """You set the padding to 0 and let the network read on, as if a zero input changed nothing. But U and b still act
     at each step, so the state moves on after the sequence has ended."""
@@ -41,6 +55,7 @@ def padding_read_as_zeros(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def padding_states_not_zeroed(x, lengths, h, W, U, b):
     """You hold the state where a sequence has ended, and record the held state at its padding too. The docstring asks
     for 0 there; as it is, the last word appears again and again to whoever reads the states."""
@@ -51,6 +66,7 @@ def padding_states_not_zeroed(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def state_reset_at_padding(x, lengths, h, W, U, b):
     """You set the state itself to 0 at padding, not only what you record. Every sequence with padding behind it then
     ends in the state 0, and what was read is lost."""
@@ -61,6 +77,7 @@ def state_reset_at_padding(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def one_token_too_many(x, lengths, h, W, U, b):
     """You count the tokens from 1 in one place and from 0 in another, and so read one token of padding behind the end
     of each shorter sequence. A sequence of length 1 has its only token at t = 0."""
@@ -72,6 +89,7 @@ def one_token_too_many(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def first_length_for_all(x, lengths, h, W, U, b):
     """You take the length of the first sequence for the whole batch. Longer sequences are cut off there, and shorter
     ones read their padding; each sequence has a length of its own."""
@@ -83,6 +101,7 @@ def first_length_for_all(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def empty_sequence_loses_its_state(x, lengths, h, W, U, b):
     """You pick the last state at the position before the length. For an empty sequence this is -1, which Python takes
     as the end of the axis, so you return the zeros of the last row in place of the initial state."""
@@ -94,6 +113,7 @@ def empty_sequence_loses_its_state(x, lengths, h, W, U, b):
     return states, states[torch.arange(len(x)), lengths - 1]
 
 
+@wrong
 def starts_from_zero(x, lengths, h, W, U, b):
     """You start from a state of zeros and ignore the one you are given. The caller may hand over a state that already
     holds something, an earlier part of the text for instance."""
@@ -105,6 +125,7 @@ def starts_from_zero(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def gradient_cut_at_each_step(x, lengths, h, W, U, b):
     """You detach the state before each step. All numbers are right, but a state no longer knows how it came from the
     one before: the network cannot learn to remember anything for longer than one step."""
@@ -116,6 +137,7 @@ def gradient_cut_at_each_step(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong
 def initial_state_overwritten(x, lengths, h, W, U, b):
     """You write each new state into the tensor of the initial state. Your result is right, but it is the caller's
     tensor: a second call with the same initial state starts where the first one ended."""
@@ -127,6 +149,7 @@ def initial_state_overwritten(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@right
 def by_picking_the_last_state(x, lengths, h, W, U, b):
     """Run over everything, keep the initial state in front, and pick the state at index `length`."""
     states = [h]
@@ -137,6 +160,7 @@ def by_picking_the_last_state(x, lengths, h, W, U, b):
     return states[:, 1:].masked_fill(~real[..., None], 0.0), states[torch.arange(len(x)), lengths]
 
 
+@right
 def by_loop_over_sequences(x, lengths, h, W, U, b):
     """One sequence after the other, each only as far as it goes, then filled up with zeros."""
     all_states, last = [], []
@@ -150,6 +174,7 @@ def by_loop_over_sequences(x, lengths, h, W, U, b):
     return torch.stack(all_states), torch.stack(last)
 
 
+@right
 def by_packing(x, lengths, h, W, U, b):
     """Sorted by length, so that each step computes only the sequences still running; the order restored at the end."""
     order = lengths.argsort(descending=True)
@@ -163,6 +188,7 @@ def by_packing(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1)[back], h[back]
 
 
+@right
 def by_products_before_the_loop(x, lengths, h, W, U, b):
     """Padding set to 0, all inputs multiplied by W at once; in the loop a factor of 0 or 1 on each change."""
     padded = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
@@ -173,22 +199,6 @@ def by_products_before_the_loop(x, lengths, h, W, U, b):
         h = h + real[:, t] * (torch.tanh(from_inputs[:, t] + h @ U.mT) - h)
         states.append(h)
     return torch.stack(states, dim=1) * real, h
-
-
-WRONG = (
-    state_walks_on_over_the_padding,
-    padding_read_as_zeros,
-    padding_states_not_zeroed,
-    state_reset_at_padding,
-    one_token_too_many,
-    first_length_for_all,
-    empty_sequence_loses_its_state,
-    starts_from_zero,
-    gradient_cut_at_each_step,
-    initial_state_overwritten,
-)
-
-RIGHT = (by_picking_the_last_state, by_loop_over_sequences, by_packing, by_products_before_the_loop)
 
 
 def _sentences(draw: Draw, lengths: list[int], T: int, scale_h: float = 1.0) -> Call:
@@ -238,7 +248,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_sentences(draw, [5, 2, 3], 5)], needs=("padding", "last state")),
         leaves_inputs(lambda draw: [_sentences(draw, [5, 2, 3], 5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -7,7 +7,19 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.attention import general_scores
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "For one query and one key the score is a row times a matrix times a column: one number. You need this number "
@@ -19,76 +31,89 @@ HINTS = (
 )
 
 
+@wrong
 def matrix_forgotten(q, k, W):
     """You take plain dot products and leave W out. This fails where queries and keys differ in size, and where they
     agree the mechanism has nothing to learn."""
     return q @ k.mT
 
 
+@wrong
 def matrix_transposed(q, k, W):
     """You use W turned over, as a linear layer would. Here W is (d_q, d_k), queries at its rows: yours runs only where
     the two sizes agree, and there it lets queries and keys change roles."""
     return q @ W.mT @ k.mT
 
 
+@wrong
 def keys_by_queries(q, k, W):
     """You start from the keys, and so have a row per key and a column per query. The numbers are right, their places
     are not: the softmax over the last axis would run over the queries."""
     return k @ W.mT @ q.mT
 
 
+@wrong
 def tanh_around_the_product(q, k, W):
     """You put a tanh around the product, as in additive attention. This score is bilinear and has no nonlinearity;
     yours cannot leave the range from -1 to 1, so no key can ever win clearly."""
     return torch.tanh(q @ W @ k.mT)
 
 
+@wrong
 def scaled_by_the_root_of_d_k(q, k, W):
     """You divide by the square root of the keys' size. That belongs to the attention of the Transformer, which comes
     later; here W is free to learn a scale of its own, and the formula has none."""
     return q @ W @ k.mT / math.sqrt(k.shape[-1])
 
 
+@wrong
 def query_meets_only_its_own_key(q, k, W):
     """You multiply the i-th query with the i-th key only, and get one score per position. Each query has to be scored
     against all keys, and there may be another number of keys than of queries."""
     return (q @ W * k).sum(-1)
 
 
+@wrong
 def matrix_on_both_sides(q, k, W):
     """You send both the queries and the keys through W before the dot product, so W enters the score twice. The formula
     has it once: it takes one side to the other."""
     return (q @ W) @ (k @ W).mT
 
 
+@wrong
 def keys_reshaped_not_transposed(q, k, W):
     """You bring the keys to (d_k, T_k) by a reshape. The shape is the one you need, but the numbers keep their old
     order, so that each column is a mixture of several keys; swapping two axes is another operation."""
     return q @ W @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
 
 
+@wrong
 def matrix_drawn_anew(q, k, W):
     """You build a linear layer inside the function and ignore the W you are given. Its weights are drawn anew at each
     call, so the same queries and keys score differently each time, and nothing is ever learned."""
     return nn.Linear(q.shape[-1], k.shape[-1], bias=False, dtype=q.dtype, device=q.device)(q) @ k.mT
 
 
+@wrong
 def matrix_out_of_the_graph(q, k, W):
     """You take the bare numbers of W, out of the graph of the gradients. All scores are right, but no gradient reaches
     W, and it stays as it was drawn."""
     return q @ W.detach() @ k.mT
 
 
+@right
 def by_einsum(q, k, W):
     """The whole bilinear form in one einsum."""
     return torch.einsum("...id,de,...je->...ij", q, W, k)
 
 
+@right
 def keys_brought_to_the_queries(q, k, W):
     """The other way round: F.linear brings the keys to the size of the queries, then dot products."""
     return q @ F.linear(k, W).mT
 
 
+@right
 def by_bilinear_layer(q, k, W):
     """Queries and keys expanded over all pairs, F.bilinear with one output."""
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -97,26 +122,11 @@ def by_bilinear_layer(q, k, W):
     return F.bilinear(every_q.contiguous(), every_k.contiguous(), W[None]).squeeze(-1)
 
 
+@right
 def by_loop_over_queries(q, k, W):
     """A loop over the queries; each is multiplied with all keys and summed over the features."""
     rows = [((q[..., i, :] @ W).unsqueeze(-2) * k).sum(-1) for i in range(q.shape[-2])]
     return torch.stack(rows, dim=-2)
-
-
-WRONG = (
-    matrix_forgotten,
-    matrix_transposed,
-    keys_by_queries,
-    tanh_around_the_product,
-    scaled_by_the_root_of_d_k,
-    query_meets_only_its_own_key,
-    matrix_on_both_sides,
-    keys_reshaped_not_transposed,
-    matrix_drawn_anew,
-    matrix_out_of_the_graph,
-)
-
-RIGHT = (by_einsum, keys_brought_to_the_queries, by_bilinear_layer, by_loop_over_queries)
 
 
 def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) -> Call:
@@ -152,7 +162,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_pairs(draw, 3, 5, 2)], needs=("batch",)),
         leaves_inputs(lambda draw: [_pairs(draw, 3, 5, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

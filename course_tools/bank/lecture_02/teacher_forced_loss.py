@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.losses import teacher_forced_loss
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Write one short sentence with its begin, its end and two paddings on paper, and below each position what the "
@@ -19,12 +31,14 @@ HINTS = (
 )
 
 
+@wrong
 def without_the_shift(logits, target, padding):
     """You compare each position with the token the decoder has just read. It only has to copy its input, so your loss
     goes down quickly and the model learns nothing about the next token."""
     return F.cross_entropy(logits.transpose(1, 2), target, ignore_index=padding)
 
 
+@wrong
 def shifted_the_wrong_way(logits, target, padding):
     """You shift by one, but to the other side: each position is compared with the token before the one just read. The
     decoder has long seen it; it is asked about the past, begin-of-sequence included, where it should be asked about the
@@ -32,24 +46,28 @@ def shifted_the_wrong_way(logits, target, padding):
     return F.cross_entropy(logits[:, 1:].transpose(1, 2), target[:, :-1], ignore_index=padding)
 
 
+@wrong
 def shifted_after_flattening(logits, target, padding):
     """You flatten the batch first and shift afterwards. So the last position of each sentence is asked for the first
     token of the next one in the batch: a begin-of-sequence that has nothing to do with it."""
     return F.cross_entropy(logits.flatten(0, 1)[:-1], target.flatten()[1:], ignore_index=padding)
 
 
+@wrong
 def padding_counted(logits, target, padding):
     """You average over all positions, those with padding included. The model is rewarded for predicting padding after
     padding, which is easy, and the loss depends on how far the batch happens to be padded."""
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:])
 
 
+@wrong
 def sum_instead_of_mean(logits, target, padding):
     """You add up over all tokens and do not divide. Your loss, and with it the size of a training step, grows with the
     number of tokens in the batch; asked for is the loss of one token."""
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="sum")
 
 
+@wrong
 def mean_of_sentence_means(logits, target, padding):
     """You average within each sentence, and then over the sentences. A token of a short sentence then counts more than
     one of a long sentence; asked for is one mean over all tokens of the batch."""
@@ -58,6 +76,7 @@ def mean_of_sentence_means(logits, target, padding):
     return (losses.sum(1) / n_real).mean()
 
 
+@wrong
 def padding_in_the_denominator(logits, target, padding):
     """You set the loss at padding to 0 and take the mean over all positions. Padding adds nothing to your sum, but it
     is still counted in what you divide by, so a batch with more padding looks better."""
@@ -65,6 +84,7 @@ def padding_in_the_denominator(logits, target, padding):
     return losses.mean()
 
 
+@wrong
 def padding_looked_for_in_the_inputs(logits, target, padding):
     """You leave out the positions at which the decoder reads padding, not those at which it is asked for padding. The
     two are one step apart: after each end of a sentence, one padding token still counts."""
@@ -72,12 +92,14 @@ def padding_looked_for_in_the_inputs(logits, target, padding):
     return F.cross_entropy(logits[:, :-1][real], target[:, 1:][real])
 
 
+@wrong
 def softmax_taken_twice(logits, target, padding):
     """You turn the logits into probabilities before the cross-entropy, which takes a softmax itself. The second one
     sees only numbers between 0 and 1, so even a perfect decoder keeps a large loss."""
     return F.cross_entropy(logits[:, :-1].softmax(-1).transpose(1, 2), target[:, 1:], ignore_index=padding)
 
 
+@wrong
 def probability_rounded_to_zero(logits, target, padding):
     """You compute the probability first and its logarithm afterwards. In float32 a probability below about 1e-45 is 0,
     its logarithm -inf, and the whole mean infinite, though the true loss is an ordinary number."""
@@ -86,6 +108,7 @@ def probability_rounded_to_zero(logits, target, padding):
     return -probabilities.gather(1, target[:, 1:][real][:, None]).log().mean()
 
 
+@right
 def by_choosing_real_tokens(logits, target, padding):
     """The real positions chosen by a boolean index, log_softmax and the picked entries of it averaged."""
     next_tokens = target[:, 1:]
@@ -94,6 +117,7 @@ def by_choosing_real_tokens(logits, target, padding):
     return -log_p[torch.arange(len(log_p)), next_tokens[real]].mean()
 
 
+@right
 def by_logsumexp(logits, target, padding):
     """The log-softmax by hand, logsumexp minus the asked logit; a sum over real tokens and their number."""
     asked = logits[:, :-1].gather(2, target[:, 1:, None]).squeeze(2)
@@ -102,6 +126,7 @@ def by_logsumexp(logits, target, padding):
     return torch.where(real, losses, 0.0).sum() / real.sum()
 
 
+@right
 def by_loops(logits, target, padding):
     """A loop over sentences and one over positions, the losses of real tokens collected in a list."""
     losses = []
@@ -112,26 +137,11 @@ def by_loops(logits, target, padding):
     return torch.stack(losses).mean()
 
 
+@right
 def in_double_precision(logits, target, padding):
     """Padding replaced by the index that nll_loss ignores by itself, everything in float64."""
     next_tokens = target[:, 1:].masked_fill(target[:, 1:] == padding, -100)
     return F.nll_loss(logits[:, :-1].double().log_softmax(-1).transpose(1, 2), next_tokens)
-
-
-WRONG = (
-    without_the_shift,
-    shifted_the_wrong_way,
-    shifted_after_flattening,
-    padding_counted,
-    sum_instead_of_mean,
-    mean_of_sentence_means,
-    padding_in_the_denominator,
-    padding_looked_for_in_the_inputs,
-    softmax_taken_twice,
-    probability_rounded_to_zero,
-)
-
-RIGHT = (by_choosing_real_tokens, by_logsumexp, by_loops, in_double_precision)
 
 
 def _sentences(draw: Draw, lengths: list[int], T: int, padding: int = 4) -> Call:
@@ -182,7 +192,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_sentences(draw, [5, 3], 5)], needs=("padding",)),
         leaves_inputs(lambda draw: [_sentences(draw, [5, 3], 5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -8,7 +8,19 @@ import torch.nn.functional as F
 from course_lib.models import CaptionStep, caption_step, soft_attention
 from course_lib.primitives import lstm_step
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -41,6 +53,7 @@ def _say(y, h, z, readout):
     return (y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT
 
 
+@wrong
 def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
     """You hand the context on as it is, without the gate β. Then the picture comes in with full force at words like "of" too,
     for which there is nothing to see; f and b are never used."""
@@ -49,6 +62,7 @@ def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, context, readout), h, c, weights)
 
 
+@wrong
 def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
     """You multiply the context by f h + b as it is, without the sigmoid. That number may be negative or large; a gate lies
     between 0 and 1."""
@@ -58,6 +72,7 @@ def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
+@wrong
 def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
     """You scale the weights by the gate and return them so. What you mix with them is right, but the weights say *where* was
     looked and sum to 1; the gate says how much of it is taken in, and acts on the context."""
@@ -67,6 +82,7 @@ def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), h, c, scaled)
 
 
+@wrong
 def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
     """You give the LSTM the gated context, and the readout the one without the gate. There is one ẑ, and both get it: what the
     gate shuts out should not be spoken of either."""
@@ -75,6 +91,7 @@ def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, context, readout), h, c, weights)
 
 
+@wrong
 def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
     """You look at the picture again with the new state, and the gate and the readout take what is seen then. The look comes
     before the word is read and there is one only; your weights belong to the next word."""
@@ -84,6 +101,7 @@ def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
+@wrong
 def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, readout):
     """You put ẑ first and the word behind it. The sizes add up to the same, so nothing complains, but the columns of W that
     were learned for the word now read the picture."""
@@ -92,6 +110,7 @@ def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, re
     return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
+@wrong
 def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     """You make the logits from the state of before the word. What the LSTM has just read then counts only one word later; the
     readout takes the new h."""
@@ -100,6 +119,7 @@ def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), *new, weights)
 
 
+@wrong
 def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
     """You make the logits of the state and the picture alone. The embedded word has a share of its own in the sum, y + L_h h +
     L_z ẑ, besides having gone through the LSTM."""
@@ -108,6 +128,7 @@ def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, rea
     return CaptionStep(_say(torch.zeros_like(y), h, z, readout), h, c, weights)
 
 
+@wrong
 def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
     """You finish with a softmax. Asked for are logits: the loss takes the softmax itself, and a second one makes every word
     nearly as likely as the next."""
@@ -116,6 +137,7 @@ def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout).softmax(-1), h, c, weights)
 
 
+@wrong
 def returns_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     """You return the states that came in. Your logits are right this once, but the next word begins where this one began; h
     and c of after the word are to be handed on."""
@@ -123,6 +145,7 @@ def returns_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, _read(y, z, h, c, cell)[0], z, readout), h, c, weights)
 
 
+@right
 def with_torch_cells(y, h, c, regions, attention, gate, cell, readout):
     """torch's own LSTM cell and linear layers, the attention as one broadcast sum."""
     (W_a, W_h, v), (L_h, L_z, L_o) = attention, readout
@@ -133,6 +156,7 @@ def with_torch_cells(y, h, c, regions, attention, gate, cell, readout):
     return F.linear(y + F.linear(h, L_h) + F.linear(z, L_z), L_o), h, c, alpha.squeeze(-1)
 
 
+@right
 def with_the_matrices_parted(y, h, c, regions, attention, gate, cell, readout):
     """The picture gated before it is mixed, W cut into a part for the word and one for ẑ, each gate of the LSTM for itself."""
     weights = soft_attention(regions, h, *attention).weights
@@ -145,6 +169,7 @@ def with_the_matrices_parted(y, h, c, regions, attention, gate, cell, readout):
     return parts @ readout[2].T, h, c, weights
 
 
+@right
 def picture_by_picture_in_double_precision(y, h, c, regions, attention, gate, cell, readout):
     """A loop over the batch in float64, vectors and matrices only."""
     (W_a, W_h, v), (f, b), (W, U, d), (L_h, L_z, L_o) = (
@@ -157,21 +182,6 @@ def picture_by_picture_in_double_precision(y, h, c, regions, attention, gate, ce
         state, memory = lstm_step(torch.cat([word, z]), state, memory, W, U, d)
         rows.append((L_o.mv(word + L_h.mv(state) + L_z.mv(z)), state, memory, alpha))
     return tuple(torch.stack(column).to(y.dtype) for column in zip(*rows, strict=True))
-
-
-WRONG = (
-    forgets_the_gate,
-    gates_without_a_sigmoid,
-    gates_the_weights,
-    gates_for_the_lstm_alone,
-    looks_after_reading,
-    puts_the_picture_before_the_word,
-    speaks_from_the_old_state,
-    forgets_the_word_in_the_readout,
-    speaks_in_probabilities,
-    returns_the_old_state,
-)
-RIGHT = (with_torch_cells, with_the_matrices_parted, picture_by_picture_in_double_precision)
 
 
 def _word(draw: Draw, B: int, remembers: float = 1.0, decides: float = 1.0) -> Call:
@@ -235,7 +245,7 @@ exercise = Exercise(
         has_gradient(_words(2), needs=("batch",)),
         leaves_inputs(_words(2)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

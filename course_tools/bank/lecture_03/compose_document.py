@@ -7,7 +7,19 @@ import torch
 from course_lib.attention import pool
 from course_lib.models import Document, compose_document
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -25,6 +37,7 @@ HINTS = (
 )
 
 
+@wrong
 def reads_one_long_sentence(states, mask, words, sentences):
     """You pool all the words of a document at once, as if they were one long sentence. A sentence then weighs what its words
     weigh together, the second query is never asked, and the hierarchy is gone."""
@@ -33,6 +46,7 @@ def reads_one_long_sentence(states, mask, words, sentences):
     return Document(vector, weights.sum(-1), weights)
 
 
+@wrong
 def normalises_words_over_the_document(states, mask, words, sentences):
     """You share the weight of the words out over the whole document before you make sentences of them. The vectors of your
     sentences are then shrunk, the more so the more sentences there are; the words of *each* sentence must sum to 1."""
@@ -42,6 +56,7 @@ def normalises_words_over_the_document(states, mask, words, sentences):
     return Document(vector, sentence_weights, weights)
 
 
+@wrong
 def exchanges_the_queries(states, mask, words, sentences):
     """You pool the words by the query for sentences, and the sentences by the query for words. They have the same sizes, so
     nothing complains, but each was learned for the other level."""
@@ -50,6 +65,7 @@ def exchanges_the_queries(states, mask, words, sentences):
     return Document(vector, sentence_weights, word_weights)
 
 
+@wrong
 def asks_the_same_twice(states, mask, words, sentences):
     """You pool with the weights for words at both levels. What makes a word tell and what makes a sentence tell are different
     questions; the sentences have W, b and u of their own, and yours are never used."""
@@ -58,6 +74,7 @@ def asks_the_same_twice(states, mask, words, sentences):
     return Document(vector, sentence_weights, word_weights)
 
 
+@wrong
 def weighs_empty_sentences(states, mask, words, sentences):
     """You pool the sentences without a mask. The empty ones that pad a short document are vectors of zeros, but they are
     given weight, and take it from the real ones."""
@@ -66,6 +83,7 @@ def weighs_empty_sentences(states, mask, words, sentences):
     return Document(vector, sentence_weights, word_weights)
 
 
+@wrong
 def wants_full_sentences(states, mask, words, sentences):
     """You count a sentence as real only where *all* of its places hold a word. Any sentence shorter than the longest is thrown
     away with its words; a single real word makes a sentence."""
@@ -74,6 +92,7 @@ def wants_full_sentences(states, mask, words, sentences):
     return Document(vector, sentence_weights, word_weights)
 
 
+@wrong
 def reads_the_padding(states, mask, words, sentences):
     """You use the mask for the sentences and not for the words. The padding behind a short sentence then gets weight, and is
     mixed into the sentence's vector."""
@@ -82,6 +101,7 @@ def reads_the_padding(states, mask, words, sentences):
     return Document(vector, sentence_weights, word_weights)
 
 
+@wrong
 def takes_the_mean_of_the_words(states, mask, words, sentences):
     """You make each sentence the plain mean of its words, all of the same weight, and attend only to sentences. The words have
     a query too: pool them by it."""
@@ -90,6 +110,7 @@ def takes_the_mean_of_the_words(states, mask, words, sentences):
     return Document(vector, sentence_weights, word_weights)
 
 
+@wrong
 def takes_the_mean_of_the_sentences(states, mask, words, sentences):
     """You attend to the words and then take the plain mean of the real sentences. Each then weighs the same, whatever it says;
     the sentences have a query too: pool them by it."""
@@ -99,6 +120,7 @@ def takes_the_mean_of_the_sentences(states, mask, words, sentences):
     return Document((weights[..., None] * of_sentences).sum(1), weights, word_weights)
 
 
+@wrong
 def multiplies_the_weights(states, mask, words, sentences):
     """You return the product of both weights for the words. That is the share of a word in the whole document, good to look at;
     asked for is its weight within its sentence, which sums to 1 there."""
@@ -107,6 +129,7 @@ def multiplies_the_weights(states, mask, words, sentences):
     return Document(vector, sentence_weights, sentence_weights[..., None] * word_weights)
 
 
+@wrong
 def returns_words_before_sentences(states, mask, words, sentences):
     """You return the weights of the words second and those of the sentences third, in the order in which you made them. Asked
     for is the vector, then the sentences (B, S), then the words (B, S, T)."""
@@ -115,6 +138,7 @@ def returns_words_before_sentences(states, mask, words, sentences):
     return vector, word_weights, sentence_weights
 
 
+@right
 def document_by_document(states, mask, words, sentences):
     """A loop over the documents and one over their sentences; what has no word is left out and stays 0."""
     vectors, of_sentences, of_words = [], [], []
@@ -128,6 +152,7 @@ def document_by_document(states, mask, words, sentences):
     return Document(torch.stack(vectors), torch.stack(of_sentences), torch.stack(of_words))
 
 
+@right
 def by_the_shares_of_the_words(states, mask, words, sentences):
     """The vector as one sum over all the words, each by the product of its weight and its sentence's; the pooling by the
     library, with all sentences of the batch in one row."""
@@ -138,6 +163,7 @@ def by_the_shares_of_the_words(states, mask, words, sentences):
     return torch.einsum("bs,bst,bstd->bd", outer, inner, states), outer, inner
 
 
+@right
 def written_out_in_double_precision(states, mask, words, sentences):
     """One function for both levels that uses nothing of the library, in float64: exponentials, and 0 divided by 1."""
 
@@ -151,22 +177,6 @@ def written_out_in_double_precision(states, mask, words, sentences):
     of_sentences, inner = level(states.double(), *words, mask)
     vector, outer = level(of_sentences, *sentences, torch.amax(mask, dim=-1))
     return tuple(result.to(states.dtype) for result in (vector, outer, inner))
-
-
-WRONG = (
-    reads_one_long_sentence,
-    normalises_words_over_the_document,
-    exchanges_the_queries,
-    asks_the_same_twice,
-    weighs_empty_sentences,
-    wants_full_sentences,
-    reads_the_padding,
-    takes_the_mean_of_the_words,
-    takes_the_mean_of_the_sentences,
-    multiplies_the_weights,
-    returns_words_before_sentences,
-)
-RIGHT = (document_by_document, by_the_shares_of_the_words, written_out_in_double_precision)
 
 
 def _level(draw: Draw, d: int, d_a: int, asks: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -236,7 +246,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [*_texts(2)(draw), *_padded(draw), *_empty(draw)], needs=("no document", "batch")),
         leaves_inputs(_texts(2)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -6,7 +6,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.models import doubly_stochastic_penalty
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -21,42 +33,49 @@ HINTS = (
 )
 
 
+@wrong
 def looks_at_the_words(weights):
     """You sum over the regions, the last axis. The softmax has made each of those sums 1, so your penalty is 0 whatever the
     model looks at; it is over the *words* that a region's weights must sum to 1."""
     return (1 - weights.sum(2)).square().sum(-1).mean()
 
 
+@wrong
 def averages_over_the_regions(weights):
     """You take the mean over the regions as well. The penalty sums over them: yours is smaller by the factor L, and weaker
     the finer the grid of the picture is."""
     return (1 - weights.sum(1)).square().mean()
 
 
+@wrong
 def sums_over_the_batch(weights):
     """You sum over the captions of the batch. Your penalty then grows with the batch and drowns the loss of the words, which
     is a mean; over the captions the mean is asked for."""
     return (1 - weights.sum(1)).square().sum()
 
 
+@wrong
 def takes_the_distance(weights):
     """You take the absolute distance from 1 and not its square. Then one region missed altogether costs as much as ten missed
     by a tenth, and the gradient does not shrink as a region comes near 1."""
     return (1 - weights.sum(1)).abs().sum(-1).mean()
 
 
+@wrong
 def squares_before_adding_up(weights):
     """You take each single weight from 1 and square before you sum over the words. That asks every word to give every region
     the weight 1; it is the sum over the whole caption that should be 1."""
     return (1 - weights).square().sum((1, 2)).mean()
 
 
+@wrong
 def averages_over_the_words(weights):
     """You take the mean over the words and ask it to be 1. No region can have a mean of 1 unless every word looks at nothing
     else; it is the sum of its weights that should be 1."""
     return (1 - weights.mean(1)).square().sum(-1).mean()
 
 
+@wrong
 def shares_the_words_out(weights):
     """You ask each region's sum to be T/L, its fair share of the words. The paper asks for 1, however many words and regions
     there are; the two are the same only where the caption has as many words as the picture has regions."""
@@ -64,42 +83,49 @@ def shares_the_words_out(weights):
     return (T / L - weights.sum(1)).square().sum(-1).mean()
 
 
+@wrong
 def squares_the_total(weights):
     """You sum over the regions first and square what comes out. Regions looked at too much and too little cancel, and what is
     left is (L - T)² for every caption; each region's own distance must be squared."""
     return (1 - weights.sum(1)).sum(-1).square().mean()
 
 
+@wrong
 def averages_the_captions_first(weights):
     """You take the mean over the batch before the square. Then a region that one caption stares at and another never sees
     counts as looked at once; each caption has a picture of its own and a penalty of its own."""
     return (1 - weights.sum(1).mean(0)).square().sum()
 
 
+@wrong
 def gives_one_for_each_caption(weights):
     """You return a penalty for each caption. It should be one number, to be added to a loss: the mean over the batch is
     missing."""
     return (1 - weights.sum(1)).square().sum(-1)
 
 
+@wrong
 def punishes_the_excess_alone(weights):
     """You count only the regions whose weights sum to more than 1. Those that are never looked at are then free, and it was
     they for whom the penalty was made; distances to both sides count."""
     return (weights.sum(1) - 1).relu().square().sum(-1).mean()
 
 
+@wrong
 def stops_the_gradient(weights):
     """You cut the weights off from the graph, with `detach`, `no_grad`, `.item()` or a new tensor. The number is right and
     teaches nothing: no gradient reaches the weights."""
     return (1 - weights.detach().sum(1)).square().sum(-1).mean()
 
 
+@right
 def as_mean_squared_error(weights):
     """torch's squared error between the sums and a table of ones, times the number of regions."""
     sums = torch.einsum("btl->bl", weights)
     return F.mse_loss(sums, torch.ones_like(sums)) * sums.shape[-1]
 
 
+@right
 def as_squared_lengths(weights):
     """A row of ones from the left makes the sums; the squared length of their distance from a corner of ones, in float64."""
     ones = weights.new_ones(weights.shape[0], 1, weights.shape[1], dtype=torch.float64)
@@ -107,6 +133,7 @@ def as_squared_lengths(weights):
     return (distance @ distance.mT).mean().to(weights.dtype)
 
 
+@right
 def multiplied_out(weights):
     """(1 - s)² = 1 - 2s + s², in which Σ s² is a sum over pairs of words; in float64."""
     double = weights.double()
@@ -114,6 +141,7 @@ def multiplied_out(weights):
     return (weights.shape[2] - 2 * double.sum((1, 2)) + pairs).mean().to(weights.dtype)
 
 
+@right
 def region_by_region(weights):
     """Three loops: over the captions, over their regions, over the words."""
     penalty = weights.new_zeros(())
@@ -124,23 +152,6 @@ def region_by_region(weights):
                 got = got + row[i]
             penalty = penalty + (1 - got) ** 2
     return penalty / len(weights)
-
-
-WRONG = (
-    looks_at_the_words,
-    averages_over_the_regions,
-    sums_over_the_batch,
-    takes_the_distance,
-    squares_before_adding_up,
-    averages_over_the_words,
-    shares_the_words_out,
-    squares_the_total,
-    averages_the_captions_first,
-    gives_one_for_each_caption,
-    punishes_the_excess_alone,
-    stops_the_gradient,
-)
-RIGHT = (as_mean_squared_error, as_squared_lengths, multiplied_out, region_by_region)
 
 
 def _weights(draw: Draw, B: int, sharp: float = 2.0) -> Call:
@@ -188,7 +199,7 @@ exercise = Exercise(
         has_gradient(_captions(1, 3), needs=("batch",)),
         leaves_inputs(_captions(2)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -7,7 +7,19 @@ import torch.nn.functional as F
 
 from course_lib.losses import hard_attention_loss
 from course_tools.checks.comparisons import same_gradients
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -35,12 +47,14 @@ def _entropy(weights):
     return -(weights * weights.log()).sum((1, 2))
 
 
+@wrong
 def lets_the_reward_flow(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You leave the reward log p - b in the graph. The number is right, but its gradient also reaches the words, as if unlikely
     looks were a reason to say them less; the reward is a mere number that weighs the looks."""
     return -(log_p + (log_p - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def teaches_no_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You cut log p off from the graph in both places. Then no gradient reaches the words at all; only the factor of the looks
     is a mere number, the first log p is what the words learn from."""
@@ -48,6 +62,7 @@ def teaches_no_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     return -(log_p + (log_p - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def teaches_no_looks(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You cut the logs of the drawn weights off from the graph. It is through them that the attention learns where to look; cut
     off the reward that multiplies them, and leave the weights in."""
@@ -55,24 +70,28 @@ def teaches_no_looks(log_p, weights, looks, baseline, entropy_weight=0.0):
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def forgets_the_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You return the part of the looks alone. The attention then learns to look at what helps, and nobody learns to say it:
     log p itself stands in front of the sum."""
     return -((log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def forgets_the_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You reward the looks with log p itself, without the baseline. As log p is never above 0, every look that was drawn is
     made rarer, good or bad; against b, those better than usual are made likelier."""
     return -(log_p + log_p.detach() * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def adds_the_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You add the baseline to log p. Both are below 0, so every look is punished, good or bad, and twice as hard; the reward is
     how much *better* than usual the caption is, log p - b."""
     return -(log_p + (log_p.detach() + baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def compares_within_the_batch(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the mean of this batch's log p for the baseline, and not the one handed to you. In a batch of one your reward is
     always 0; b is what log p is usually, over many batches."""
@@ -80,18 +99,21 @@ def compares_within_the_batch(log_p, weights, looks, baseline, entropy_weight=0.
     return -(log_p + reward * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def climbs(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You return what should grow, without the minus. An optimiser makes your result smaller: it unlearns the captions, and
     looks where it helps least."""
     return (log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def rewards_a_narrow_look(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You give the entropy the wrong sign: Σ α log α is below 0, and H has a minus in front of it. Your λ rewards those who
     stare at one region, where it was to keep them looking about."""
     return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) - entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def takes_the_likeliest_look(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the largest weight of each word, and not that of the region that was drawn. The caption was said behind the
     looks that are handed to you; it is they who earned the reward."""
@@ -99,6 +121,7 @@ def takes_the_likeliest_look(log_p, weights, looks, baseline, entropy_weight=0.0
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def takes_the_log_of_the_sum(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You add the drawn weights up and take the log of the sum. The looks were drawn one after the other, so their
     probabilities multiply: the logs are what is summed over the words."""
@@ -106,6 +129,7 @@ def takes_the_log_of_the_sum(log_p, weights, looks, baseline, entropy_weight=0.0
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong
 def averages_over_the_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the mean over the words where a sum is asked for, in the looks and in the entropy. A long caption's looks then
     learn more slowly, each by the factor T; the mean is over the batch only."""
@@ -113,6 +137,7 @@ def averages_over_the_words(log_p, weights, looks, baseline, entropy_weight=0.0)
     return -(log_p + ((log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)) / T).mean()
 
 
+@right
 def as_surprise(log_p, weights, looks, baseline, entropy_weight=0.0):
     """torch's negative log-likelihood of the drawn regions, and its entropy function."""
     surprise = F.nll_loss(weights.log().transpose(1, 2), looks, reduction="none")
@@ -122,6 +147,7 @@ def as_surprise(log_p, weights, looks, baseline, entropy_weight=0.0):
     return (reward * surprise.sum(1) - log_p).mean() - entropy_weight * entropies.mean()
 
 
+@right
 def picked_by_one_hot(log_p, weights, looks, baseline, entropy_weight=0.0):
     """One table of what each log α is multiplied by, the reward at the drawn region and -λ α everywhere; log p by itself."""
     drawn = F.one_hot(looks, weights.shape[-1]).to(weights.dtype)
@@ -130,6 +156,7 @@ def picked_by_one_hot(log_p, weights, looks, baseline, entropy_weight=0.0):
     return -torch.cat([log_p, gains]).sum() / log_p.numel()
 
 
+@right
 def caption_by_caption(log_p, weights, looks, baseline, entropy_weight=0.0):
     """Three loops in float64: over the captions, their words, and the regions."""
     loss = torch.zeros((), dtype=torch.float64, device=weights.device)
@@ -141,23 +168,6 @@ def caption_by_caption(log_p, weights, looks, baseline, entropy_weight=0.0):
             for share in row:
                 loss = loss + entropy_weight * share * share.log()
     return (loss / len(log_p)).to(weights.dtype)
-
-
-WRONG = (
-    lets_the_reward_flow,
-    teaches_no_words,
-    teaches_no_looks,
-    forgets_the_words,
-    forgets_the_baseline,
-    adds_the_baseline,
-    compares_within_the_batch,
-    climbs,
-    rewards_a_narrow_look,
-    takes_the_likeliest_look,
-    takes_the_log_of_the_sum,
-    averages_over_the_words,
-)
-RIGHT = (as_surprise, picked_by_one_hot, caption_by_caption)
 
 
 def _caption(draw: Draw, B: int, T: int = 0) -> Call:
@@ -212,7 +222,7 @@ exercise = Exercise(
         has_gradient(_curious(1, 3), needs=("entropy", "two teachers")),
         leaves_inputs(_curious(2)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -7,7 +7,19 @@ import torch.nn.functional as F
 
 from course_lib.attention import Attended, attend, pool
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -39,12 +51,14 @@ def _mix(weights, values):
     return Attended((weights[..., None] * values).sum(-2), weights)
 
 
+@wrong
 def forgets_the_mask(values, W, b, u, mask=None):
     """You never use the mask. The padding behind a short sequence gets weight like any token, and the same sentence has
     another vector in a batch with longer ones."""
     return _pool(_scores(values, W, b, u), values, None)
 
 
+@wrong
 def masks_after_the_softmax(values, W, b, u, mask=None):
     """You take the softmax over all tokens and set the weights of the padding to 0 afterwards. What the padding got is lost, so
     the rest sums to less than 1; take the padding out before the weight is shared."""
@@ -52,12 +66,14 @@ def masks_after_the_softmax(values, W, b, u, mask=None):
     return _mix(weights if mask is None else weights * mask, values)
 
 
+@wrong
 def turns_the_mask_round(values, W, b, u, mask=None):
     """You take out the tokens at which the mask is True. Here True marks a real token: you pool the padding and throw the
     sentence away."""
     return _pool(_scores(values, W, b, u), values, None if mask is None else ~mask)
 
 
+@wrong
 def gives_padding_a_score_of_zero(values, W, b, u, mask=None):
     """You set the scores of the padding to 0. A score of 0 still weighs exp(0) = 1 before normalising, more than any token
     whose score is negative; only -inf weighs nothing."""
@@ -65,6 +81,7 @@ def gives_padding_a_score_of_zero(values, W, b, u, mask=None):
     return _mix((scores if mask is None else scores * mask).softmax(-1), values)
 
 
+@wrong
 def gives_nan_for_nothing(values, W, b, u, mask=None):
     """You give every score of an empty sequence -inf, and the softmax then divides 0 by 0: its weights and its vector are NaN,
     and so is every loss they reach. A sequence without a real token should give zeros."""
@@ -72,6 +89,7 @@ def gives_nan_for_nothing(values, W, b, u, mask=None):
     return _mix((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1), values)
 
 
+@wrong
 def spreads_over_nothing(values, W, b, u, mask=None):
     """You push the scores of the padding down to -10⁹. In an empty sequence all of them are equally low, so the softmax spreads
     the weight over the padding; there both weights and vector should be 0."""
@@ -79,30 +97,35 @@ def spreads_over_nothing(values, W, b, u, mask=None):
     return _mix((scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1), values)
 
 
+@wrong
 def leaves_the_tanh_out(values, W, b, u, mask=None):
     """You compare W h + b with the query as it is. Without the tanh, W and u are nothing but one vector, and the bias adds the
     same to all; the hidden layer is there so that a token can be judged by more than one direction."""
     return _pool((values @ W.mT + b) @ u, values, mask)
 
 
+@wrong
 def lets_the_bias_cancel(values, W, b, u, mask=None):
     """You leave b without an effect: it is left out, or added behind the tanh, where it gives every token's score the same
     amount and the softmax takes it out. It must be added to W h, inside the tanh."""
     return _pool((torch.tanh(values @ W.mT) + b) @ u, values, mask)
 
 
+@wrong
 def asks_nothing(values, W, b, u, mask=None):
     """You add up the hidden units and never use u. That is a query of ones, which nobody has learned; the product with u says
     which hidden units speak for a token and which against it."""
     return _pool(torch.tanh(values @ W.mT + b).sum(-1), values, mask)
 
 
+@wrong
 def pools_the_hidden_units(values, W, b, u, mask=None):
     """You mix the hidden units tanh(W h + b) and not the tokens. They are for comparing with the query only; the result has
     the features of a token, d_v, and you return d_a of them."""
     return _pool(_scores(values, W, b, u), torch.tanh(values @ W.mT + b), mask)
 
 
+@wrong
 def shares_the_weight_among_sequences(values, W, b, u, mask=None):
     """You take the softmax over the first axis. Where that is the batch, the sequences compete with each other, token by token,
     and their own weights sum to anything; the weight is shared along T, the last axis of the scores."""
@@ -112,12 +135,14 @@ def shares_the_weight_among_sequences(values, W, b, u, mask=None):
     return _mix(weights if mask is None else weights.masked_fill(~mask, 0.0), values)
 
 
+@wrong
 def scales_like_a_dot_product(values, W, b, u, mask=None):
     """You divide the scores by √d_a, as in scaled dot products. There is no such factor here: u is learned and finds its own
     size, and your weights come out too even."""
     return _pool(_scores(values, W, b, u) / u.shape[0] ** 0.5, values, mask)
 
 
+@right
 def by_counting_exponentials(values, W, b, u, mask=None):
     """The softmax written out in float64: exponentials, 0 at the padding, divided by their sum, or by 1 where that is 0."""
     scores = F.linear(F.linear(values.double(), W.double(), b.double()).tanh(), u.double()[None])
@@ -129,6 +154,7 @@ def by_counting_exponentials(values, W, b, u, mask=None):
     return (weights.mT @ values.double()).squeeze(-2).to(values.dtype), weights.squeeze(-1).to(values.dtype)
 
 
+@right
 def sequence_by_sequence(values, W, b, u, mask=None):
     """A loop over the sequences: the real tokens are picked out, pooled, and their weights put back in their places."""
     *batch, T, d_v = values.shape
@@ -142,6 +168,7 @@ def sequence_by_sequence(values, W, b, u, mask=None):
     return torch.stack(contexts).reshape(*batch, d_v), torch.stack(rows).reshape(*batch, T)
 
 
+@right
 def with_the_empty_ones_let_through(values, W, b, u, mask=None):
     """-inf for the padding; an empty sequence is put through with all its tokens, and multiplied by 0 at the end."""
     scores = torch.einsum("...ta,a->...t", torch.einsum("...tv,av->...ta", values, W).add(b).tanh(), u)
@@ -151,23 +178,6 @@ def with_the_empty_ones_let_through(values, W, b, u, mask=None):
     else:
         weights = scores.softmax(-1)
     return torch.einsum("...t,...tv->...v", weights, values), weights
-
-
-WRONG = (
-    forgets_the_mask,
-    masks_after_the_softmax,
-    turns_the_mask_round,
-    gives_padding_a_score_of_zero,
-    gives_nan_for_nothing,
-    spreads_over_nothing,
-    leaves_the_tanh_out,
-    lets_the_bias_cancel,
-    asks_nothing,
-    pools_the_hidden_units,
-    shares_the_weight_among_sequences,
-    scales_like_a_dot_product,
-)
-RIGHT = (by_counting_exponentials, sequence_by_sequence, with_the_empty_ones_let_through)
 
 
 def _sequences(draw: Draw, *batch: int, masked: bool = False, asks: float = 1.0) -> Call:
@@ -220,7 +230,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [*_plain((2,))(draw), *_MASKED(draw), *_empty(draw)], needs=("empty", "batch")),
         leaves_inputs(lambda draw: [*_plain((2,))(draw), *_MASKED(draw)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -8,7 +8,19 @@ import torch.nn.functional as F
 from course_lib.attention import Attended, additive_scores
 from course_lib.models import soft_attention
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -35,6 +47,7 @@ def _mix(weights, regions):
     return Attended((weights[..., None] * regions).sum(1), weights)
 
 
+@wrong
 def has_no_tanh(regions, h, W_a, W_h, v):
     """You add the two parts and go straight to v. Without the tanh the state adds the same number to every region's score, the
     softmax takes it out again, and you look at the same place whatever was said before."""
@@ -42,54 +55,63 @@ def has_no_tanh(regions, h, W_a, W_h, v):
     return (weights[..., None] * regions).sum(1), weights
 
 
+@wrong
 def keeps_the_state_apart(regions, h, W_a, W_h, v):
     """You give the state no say in the weights: it is left out, or has a tanh of its own and is added afterwards. Then it adds
     the same to every region of a picture, and the softmax takes it out; it must be added *inside* the one tanh."""
     return _mix(((regions @ W_a.mT).tanh() @ v + (h @ W_h.mT).tanh() @ v[:, None]).softmax(-1), regions)
 
 
+@wrong
 def squashes_the_score(regions, h, W_a, W_h, v):
     """You multiply by v first and take the tanh of the finished score. All scores then lie between -1 and 1, and no region can
     ever weigh more than e² times another; the tanh belongs to the m hidden units, before v."""
     return _mix(((regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).tanh().softmax(-1), regions)
 
 
+@wrong
 def normalises_over_the_batch(regions, h, W_a, W_h, v):
     """You take the softmax over axis 0. There the pictures of the batch share their weight with each other, region by region,
     and a picture that is alone weighs all of its regions 1; the weights of *one* picture must sum to 1."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(0), regions)
 
 
+@wrong
 def decides_region_by_region(regions, h, W_a, W_h, v):
     """You take a sigmoid of each score. Every region is then judged for itself and the weights of a picture sum to anything;
     attention shares one unit of weight among the regions, so more here means less there."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).sigmoid(), regions)
 
 
+@wrong
 def never_normalises(regions, h, W_a, W_h, v):
     """You mix with the bare scores. They may be negative and sum to anything, so regions are even subtracted from each other;
     a softmax over the regions makes weights of them."""
     return _mix(_hidden(regions, h, W_a, W_h) @ v, regions)
 
 
+@wrong
 def uses_one_state_for_all(regions, h, W_a, W_h, v):
     """You use the first state of the batch for every picture. Each picture has a caption of its own, and its own state says
     what has been said of it; with a single picture you cannot see the mistake."""
     return _mix((_hidden(regions, h[:1], W_a, W_h) @ v).softmax(-1), regions)
 
 
+@wrong
 def mixes_the_hidden_units(regions, h, W_a, W_h, v):
     """You mix W_a a_i, the regions in the attention space. Those are for comparing only, and of size m; the decoder is to see
     the regions themselves, of size d_a."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(-1), regions @ W_a.mT)
 
 
+@wrong
 def looks_everywhere_alike(regions, h, W_a, W_h, v):
     """You work out the weights, and then take the plain mean of the regions. It is the same before every word, wherever
     the weights point; each region must count by its weight."""
     return Attended(regions.mean(1), (_hidden(regions, h, W_a, W_h) @ v).softmax(-1))
 
 
+@wrong
 def picks_one_region(regions, h, W_a, W_h, v):
     """You pick the region with the largest score and leave out the rest. That is a hard choice, through which no gradient
     flows to the scores; soft attention mixes all regions, each by its weight."""
@@ -97,12 +119,14 @@ def picks_one_region(regions, h, W_a, W_h, v):
     return _mix(F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype), regions)
 
 
+@wrong
 def scales_like_a_dot_product(regions, h, W_a, W_h, v):
     """You divide the scores by √m, as in scaled dot products. Additive scores have no such factor: v is learned and finds its
     own size, and your weights come out too even."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v / v.shape[0] ** 0.5).softmax(-1), regions)
 
 
+@wrong
 def returns_weights_first(regions, h, W_a, W_h, v):
     """You return the weights first and the context second. Whoever calls takes the first for what was seen, (B, d_a), and the
     second for where it was looked, (B, L)."""
@@ -110,6 +134,7 @@ def returns_weights_first(regions, h, W_a, W_h, v):
     return weights, context
 
 
+@right
 def in_einsum(regions, h, W_a, W_h, v):
     """Every product an einsum, the softmax written out."""
     hidden = torch.einsum("bld,md->blm", regions, W_a) + torch.einsum("bn,mn->bm", h, W_h).unsqueeze(1)
@@ -119,6 +144,7 @@ def in_einsum(regions, h, W_a, W_h, v):
     return torch.einsum("bl,bld->bd", weights, regions), weights
 
 
+@right
 def as_one_network(regions, h, W_a, W_h, v):
     """The state put beside each region, both weight matrices beside each other: one small network that scores the pairs."""
     pairs = torch.cat([regions, h[:, None].expand(-1, regions.shape[1], -1)], dim=-1)
@@ -126,6 +152,7 @@ def as_one_network(regions, h, W_a, W_h, v):
     return Attended((weights.mT @ regions).squeeze(1), weights.squeeze(-1))
 
 
+@right
 def picture_by_picture(regions, h, W_a, W_h, v):
     """A loop over the pictures and one over their regions."""
     contexts, rows = [], []
@@ -136,28 +163,12 @@ def picture_by_picture(regions, h, W_a, W_h, v):
     return torch.stack(contexts), torch.stack(rows)
 
 
+@right
 def with_the_scores_of_lecture_02(regions, h, W_a, W_h, v):
     """The additive scores of the library, with the state as the only query; the rest in double precision."""
     scores = additive_scores(h.double()[:, None], regions.double(), W_h.double(), W_a.double(), v.double())
     weights = scores.softmax(-1)
     return torch.bmm(weights, regions.double())[:, 0].to(regions.dtype), weights[:, 0].to(regions.dtype)
-
-
-WRONG = (
-    has_no_tanh,
-    keeps_the_state_apart,
-    squashes_the_score,
-    normalises_over_the_batch,
-    decides_region_by_region,
-    never_normalises,
-    uses_one_state_for_all,
-    mixes_the_hidden_units,
-    looks_everywhere_alike,
-    picks_one_region,
-    scales_like_a_dot_product,
-    returns_weights_first,
-)
-RIGHT = (in_einsum, as_one_network, picture_by_picture, with_the_scores_of_lecture_02)
 
 
 def _look(draw: Draw, B: int, says: float = 1.0, fits: float = 1.0) -> Call:
@@ -201,7 +212,7 @@ exercise = Exercise(
         has_gradient(_looks(2), needs=("batch",)),
         leaves_inputs(_looks(2)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -9,7 +9,19 @@ from einops import einsum, rearrange
 from course_lib.attention import attention_over_image
 from course_lib.attention.core import attend
 from course_lib.attention.dot_product import scaled_dot_product_attention
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -28,6 +40,7 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_scale(x, W_q, W_k, W_v):
     """Your scores are not divided by √d_k: they grow with the size of the vectors, until each pixel looks at hardly
     more than one other."""
@@ -36,6 +49,7 @@ def forgets_the_scale(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
+@wrong
 def scales_by_the_number_of_channels(x, W_q, W_k, W_v):
     """You scale by √C, the channels of the image. The dot products run over projected pixels, so the scale is that of
     the keys, whatever the image had."""
@@ -44,6 +58,7 @@ def scales_by_the_number_of_channels(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
+@wrong
 def flattens_column_by_column(x, W_q, W_k, W_v):
     """You lay the pixels out column by column, but put them back row by row: the right contexts come back at the wrong
     places."""
@@ -52,6 +67,7 @@ def flattens_column_by_column(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
+@wrong
 def reshapes_without_permuting(x, W_q, W_k, W_v):
     """You make the tokens by a reshape alone. It keeps the order in memory, where a whole channel comes before the
     next, so a token of yours holds one channel of several pixels instead of all channels of one pixel."""
@@ -61,6 +77,7 @@ def reshapes_without_permuting(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=H)
 
 
+@wrong
 def reshapes_without_permuting_back(x, W_q, W_k, W_v):
     """Your attention is right, but you reshape its result straight to (B, d_v, H, W). The features of a pixel stand
     together in memory, so they get spread over several places of the image."""
@@ -69,6 +86,7 @@ def reshapes_without_permuting_back(x, W_q, W_k, W_v):
     return context.reshape(x.shape[0], -1, *x.shape[-2:])
 
 
+@wrong
 def looks_at_the_whole_batch(x, W_q, W_k, W_v):
     """Your pixels look at the pixels of every image in the batch. An image must come out the same whatever images
     stand beside it."""
@@ -78,6 +96,7 @@ def looks_at_the_whole_batch(x, W_q, W_k, W_v):
     return rearrange(context, "(B H W) d_v -> B d_v H W", B=B, H=H)
 
 
+@wrong
 def stays_within_the_row(x, W_q, W_k, W_v):
     """You keep the rows of the image as a batch axis, so a pixel sees only the pixels of its own row. Each pixel looks
     at the whole image: H and W must become one axis of tokens."""
@@ -86,6 +105,7 @@ def stays_within_the_row(x, W_q, W_k, W_v):
     return rearrange(context, "B H W d_v -> B d_v H W")
 
 
+@wrong
 def attends_over_the_channels(x, W_q, W_k, W_v):
     """Your tokens are the channels, each with H·W features: you mix feature maps and never move anything from one
     place to another. Here the pixels are the tokens, and channels are their features."""
@@ -94,6 +114,7 @@ def attends_over_the_channels(x, W_q, W_k, W_v):
     return rearrange(context, "B d_v (H W) -> B d_v H W", H=x.shape[-2])
 
 
+@wrong
 def normalises_over_the_queries(x, W_q, W_k, W_v):
     """Your softmax runs over the pixels that ask. It must run over those that are looked at, so that the context of
     each pixel is an average with weights that sum to 1."""
@@ -102,6 +123,7 @@ def normalises_over_the_queries(x, W_q, W_k, W_v):
     return rearrange(scores.softmax(1) @ pixels @ W_v.mT, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
+@wrong
 def swaps_the_matrices_of_queries_and_keys(x, W_q, W_k, W_v):
     """You make the queries with W_k and the keys with W_q. That transposes every score: pixel j asks i what i should
     have asked j."""
@@ -110,6 +132,7 @@ def swaps_the_matrices_of_queries_and_keys(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
+@wrong
 def mixes_the_pixels_themselves(x, W_q, W_k, W_v):
     """You average the pixels as they came and never use W_v. What is mixed are the values, so the result has d_v
     channels and not those of the image."""
@@ -118,6 +141,7 @@ def mixes_the_pixels_themselves(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) C -> B C H W", H=x.shape[-2])
 
 
+@right
 def with_convolutions(x, W_q, W_k, W_v):
     """The projections as 1×1 convolutions, and the algebra with the channels in front, as in EE-559's layer."""
     q, k, v = (F.conv2d(x, W[:, :, None, None]).flatten(2) for W in (W_q, W_k, W_v))
@@ -125,6 +149,7 @@ def with_convolutions(x, W_q, W_k, W_v):
     return (v @ weights.transpose(1, 2)).view(x.shape[0], -1, *x.shape[2:])
 
 
+@right
 def with_places_as_two_axes(x, W_q, W_k, W_v):
     """No flattening at all: einsum over places (h, w) that ask and places (i, j) that answer."""
     q, k, v = (einsum(x, W, "b c h w, d c -> b d h w") for W in (W_q, W_k, W_v))
@@ -134,6 +159,7 @@ def with_places_as_two_axes(x, W_q, W_k, W_v):
     return einsum(weights, v, "b h w i j, b d i j -> b d h w")
 
 
+@right
 def pixel_by_pixel(x, W_q, W_k, W_v):
     """Loops over the images and the places of each, one query at a time."""
     images = []
@@ -147,27 +173,12 @@ def pixel_by_pixel(x, W_q, W_k, W_v):
     return torch.stack(images)
 
 
+@right
 def fused_column_by_column(x, W_q, W_k, W_v):
     """torch's fused kernel over the pixels column by column, and put back the same way."""
     pixels = x.transpose(2, 3).flatten(2).transpose(1, 2)
     context = F.scaled_dot_product_attention(F.linear(pixels, W_q), F.linear(pixels, W_k), F.linear(pixels, W_v))
     return context.transpose(1, 2).unflatten(2, (x.shape[3], x.shape[2])).transpose(2, 3)
-
-
-WRONG = (
-    forgets_the_scale,
-    scales_by_the_number_of_channels,
-    flattens_column_by_column,
-    reshapes_without_permuting,
-    reshapes_without_permuting_back,
-    looks_at_the_whole_batch,
-    stays_within_the_row,
-    attends_over_the_channels,
-    normalises_over_the_queries,
-    swaps_the_matrices_of_queries_and_keys,
-    mixes_the_pixels_themselves,
-)
-RIGHT = (with_convolutions, with_places_as_two_axes, pixel_by_pixel, fused_column_by_column)
 
 
 def _image(draw: Draw, B: int, H: int, W: int, square: bool = False) -> Call:
@@ -207,7 +218,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_image(draw, 2, 2, 3)], needs=("batch",)),
         leaves_inputs(lambda draw: [_image(draw, 2, 2, 3)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -3,7 +3,9 @@
 import torch
 
 from course_lib.primitives import causal_mask
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,6 +24,7 @@ HINTS = (
 )
 
 
+@wrong
 def forbids_the_own_position(T_q, T_k=None, device=None):
     """Your queries see only what is strictly before them. A position may look at itself as well; in yours the first
     one may look nowhere at all."""
@@ -29,6 +32,7 @@ def forbids_the_own_position(T_q, T_k=None, device=None):
     return torch.arange(T_k, device=device) < torch.arange(T_q, device=device)[:, None] + T_k - T_q
 
 
+@wrong
 def lets_the_next_token_in(T_q, T_k=None, device=None):
     """Your diagonal is one step too far to the right: each query also sees the token after it, which is just the one
     a language model must predict."""
@@ -36,6 +40,7 @@ def lets_the_next_token_in(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q + 1)
 
 
+@wrong
 def looks_into_the_future(T_q, T_k=None, device=None):
     """You kept the upper triangle: each query sees itself and what comes *later*. Rows are queries and columns are
     keys, so the past lies on the left of the diagonal."""
@@ -43,6 +48,7 @@ def looks_into_the_future(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q)
 
 
+@wrong
 def marks_the_forbidden_keys(T_q, T_k=None, device=None):
     """Your True marks the keys that are hidden, as some of torch's modules have it. In this course True means
     "may look"."""
@@ -50,6 +56,7 @@ def marks_the_forbidden_keys(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q + 1)
 
 
+@wrong
 def aligns_the_first_query_with_the_first_key(T_q, T_k=None, device=None):
     """You let query i stand at position i even when there are more keys than queries. In cached decoding the queries
     are the last positions, so the last query must see every key."""
@@ -57,6 +64,7 @@ def aligns_the_first_query_with_the_first_key(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril()
 
 
+@wrong
 def shifts_the_wrong_way(T_q, T_k=None, device=None):
     """With more keys than queries, you move the diagonal to the left. The extra keys come before the queries, so each
     query sees more keys than in the square mask and not fewer."""
@@ -64,12 +72,14 @@ def shifts_the_wrong_way(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_q - T_k)
 
 
+@wrong
 def forgets_the_number_of_keys(T_q, T_k=None, device=None):
     """Your mask always has T_q columns. It needs one column for each key, and T_k may be larger than T_q."""
     position = torch.arange(T_q, device=device)
     return position <= position[:, None]
 
 
+@wrong
 def puts_the_keys_in_the_rows(T_q, T_k=None, device=None):
     """Your mask has a row for each key and a column for each query. Scores are (T_q, T_k), so queries belong in the
     rows; turned around, a square mask shows the future and hides the past."""
@@ -77,6 +87,7 @@ def puts_the_keys_in_the_rows(T_q, T_k=None, device=None):
     return torch.arange(T_k, device=device)[:, None] <= torch.arange(T_q, device=device) + T_k - T_q
 
 
+@wrong
 def returns_ones_and_zeros(T_q, T_k=None, device=None):
     """Your mask holds the numbers 1 and 0. It must be bool: only then do `~` and `&` mean "not" and "and", and
     nothing in this course takes a mask of numbers."""
@@ -84,6 +95,7 @@ def returns_ones_and_zeros(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, device=device).tril(T_k - T_q)
 
 
+@wrong
 def returns_what_to_add_to_the_scores(T_q, T_k=None, device=None):
     """Your mask is made to be added to the scores, 0 where the query may look and -∞ where not. Here a mask is bool
     with True = may look, and turning it into -∞ is the work of attention."""
@@ -91,12 +103,14 @@ def returns_what_to_add_to_the_scores(T_q, T_k=None, device=None):
     return torch.full((T_q, T_k), -torch.inf, device=device).triu(T_k - T_q + 1)
 
 
+@right
 def as_a_lower_triangle(T_q, T_k=None, device=None):
     """The lower triangle of a matrix of ones, its diagonal moved to the last key."""
     T_k = T_k if T_k is not None else T_q
     return torch.tril(torch.ones((T_q, T_k), device=device), diagonal=T_k - T_q).bool()
 
 
+@right
 def entry_by_entry(T_q, T_k=None, device=None):
     """Two loops over queries and keys, each entry decided on its own."""
     T_k = T_k if T_k is not None else T_q
@@ -107,6 +121,7 @@ def entry_by_entry(T_q, T_k=None, device=None):
     return mask
 
 
+@right
 def as_the_last_rows_of_a_square(T_q, T_k=None, device=None):
     """The square mask over all positions, of which only the last T_q rows and the last T_k columns are kept."""
     T_k = T_k if T_k is not None else T_q
@@ -115,25 +130,11 @@ def as_the_last_rows_of_a_square(T_q, T_k=None, device=None):
     return position.unsqueeze(1).ge(position)[T - T_q :, T - T_k :]
 
 
+@right
 def from_an_additive_mask(T_q, T_k=None, device=None):
     """The additive mask of many public implementations, -∞ above the diagonal, then asked where it is 0."""
     T_k = T_k if T_k is not None else T_q
     return torch.triu(torch.full((T_q, T_k), float("-inf"), device=device), diagonal=1 + T_k - T_q) == 0
-
-
-WRONG = (
-    forbids_the_own_position,
-    lets_the_next_token_in,
-    looks_into_the_future,
-    marks_the_forbidden_keys,
-    aligns_the_first_query_with_the_first_key,
-    shifts_the_wrong_way,
-    forgets_the_number_of_keys,
-    puts_the_keys_in_the_rows,
-    returns_ones_and_zeros,
-    returns_what_to_add_to_the_scores,
-)
-RIGHT = (as_a_lower_triangle, entry_by_entry, as_the_last_rows_of_a_square, from_an_additive_mask)
 
 
 def _square(draw: Draw) -> list[Call]:
@@ -157,7 +158,7 @@ exercise = Exercise(
         Property("past", "Each token may look at itself and at what came before.", _square, points=2),
         Property("cached", "Fewer queries than keys stand at the end of the keys.", _longer, points=2, needs=("past",)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -11,7 +11,19 @@ from course_lib.attention.core import Attended, attend
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.attention.multihead import mask_per_head, merge_heads, split_heads
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Project, split into heads, attend, merge, project: write the shape behind each step before you write the step.",
@@ -27,6 +39,7 @@ HINTS = (
 )
 
 
+@wrong
 def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You project the queries by W_k and the keys by W_q: in self-attention, that transposes every score."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_k), (keys, W_q), (values, W_v)))
@@ -34,6 +47,7 @@ def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v,
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong
 def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You multiply by the matrices as they are stored, (out, in). A product from the right needs them as (in, out);
     with square matrices nothing complains, and every projection is the wrong one."""
@@ -42,6 +56,7 @@ def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n
     return merge_heads(context) @ W_o, weights
 
 
+@wrong
 def forgets_the_output_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You stop after laying the heads side by side and never use W_o. Without it the heads' findings are not mixed,
     and the result need not have the size d_model."""
@@ -50,6 +65,7 @@ def forgets_the_output_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_h
     return merge_heads(context), weights
 
 
+@wrong
 def merges_without_transposing(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You reshape (n_heads, T_q, d_v) straight to (T_q, n_heads · d_v). The numbers keep their order in memory, so a
     row of yours holds several positions of one head instead of all heads of one position."""
@@ -58,6 +74,7 @@ def merges_without_transposing(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     return context.reshape(*queries.shape[:-1], -1) @ W_o.mT, weights
 
 
+@wrong
 def views_instead_of_splitting(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You reshape the projections straight to (n_heads, T, d). That cuts the sequence into pieces: a head of yours
     sees all the features of some positions instead of its own features of every position."""
@@ -67,6 +84,7 @@ def views_instead_of_splitting(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong
 def lets_all_heads_share_one_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """Every head of yours projects by the rows of the first one. Each head has its own rows in W_q, W_k and W_v."""
     firsts = (x @ W[: W.shape[0] // n_heads].mT for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
@@ -75,6 +93,7 @@ def lets_all_heads_share_one_projection(queries, keys, values, W_q, W_k, W_v, W_
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong
 def scales_by_d_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You scale the scores by √d_model. Each dot product runs over the features of one head only, so the scale is that
     of a head's keys, whatever the size of the model."""
@@ -83,6 +102,7 @@ def scales_by_d_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=N
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong
 def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """Your mask never reaches the heads: every query looks at every key, the forbidden ones included."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
@@ -90,6 +110,7 @@ def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong
 def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You give the mask (B, T_q, T_k) as it is to scores (B, n_heads, T_q, T_k): its batch axis meets the heads. Most
     often that fails; where B = n_heads it runs, and head b is masked as sequence b should be."""
@@ -98,6 +119,7 @@ def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o,
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong
 def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You attend with the heads in front of the batch, and then count the results off as if each sequence's heads
     stood together: a sequence gets the contexts and weights of others."""
@@ -107,6 +129,7 @@ def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong
 def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You give back the mean of the weights over the heads, as torch's module does by default. Here every head's
     weights are asked for: heads look at different things, and the mean hides it."""
@@ -115,6 +138,7 @@ def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_
     return merge_heads(context) @ W_o.mT, weights.mean(-3)
 
 
+@right
 def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """The matrices cut into heads instead of the projections, and every product an einsum with words."""
     pairs = ((queries, W_q), (keys, W_k), (values, W_v))
@@ -125,6 +149,7 @@ def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, m
     return einsum(context, rearrange(W_o, "m (h d) -> m h d", h=n_heads), "... h t d, m h d -> ... t m"), weights
 
 
+@right
 def head_by_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """A loop over the heads, each with its own blocks of the matrices; the projected heads are added up."""
     blocks = zip(W_q.chunk(n_heads), W_k.chunk(n_heads), W_v.chunk(n_heads), W_o.chunk(n_heads, 1), strict=True)
@@ -136,6 +161,7 @@ def head_by_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     return Attended(output, torch.stack(weights, -3))
 
 
+@right
 def with_linear_and_unflatten(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """F.linear for the projections, unflatten and transpose for the heads, the mask spread out over all of them."""
     pairs = ((queries, W_q), (keys, W_k), (values, W_v))
@@ -146,6 +172,7 @@ def with_linear_and_unflatten(queries, keys, values, W_q, W_k, W_v, W_o, n_heads
     return F.linear(context.transpose(-3, -2).flatten(-2), W_o), weights
 
 
+@right
 def folded_into_the_batch(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """Heads and batch as one axis, sequence by sequence, with a copy of the mask for each head."""
     *batch, T_q, T_k = *queries.shape[:-1], keys.shape[-2]
@@ -156,22 +183,6 @@ def folded_into_the_batch(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, ma
     context, weights = scaled_dot_product_attention(q, k, v, mask)
     context, weights = (x.view(*batch, n_heads, T_q, -1) for x in (context, weights))
     return Attended(merge_heads(context) @ W_o.T, weights)
-
-
-WRONG = (
-    swaps_the_matrices_of_queries_and_keys,
-    does_not_transpose_the_matrices,
-    forgets_the_output_projection,
-    merges_without_transposing,
-    views_instead_of_splitting,
-    lets_all_heads_share_one_projection,
-    scales_by_d_model,
-    does_not_give_the_mask_to_the_heads,
-    forgets_the_head_axis_of_the_mask,
-    deals_the_heads_to_other_sequences,
-    averages_the_weights_over_the_heads,
-)
-RIGHT = (with_matrices_per_head, head_by_head, with_linear_and_unflatten, folded_into_the_batch)
 
 
 def _weights(draw: Draw, n_heads: int, d_k: int, d_v: int, d_q: int, d_m: int, d_model: int) -> Call:
@@ -240,8 +251,8 @@ exercise = Exercise(
         has_gradient(lambda draw: [_cross(draw, 2), _masked(draw)], needs=("mask",)),
         leaves_inputs(lambda draw: [_cross(draw, 2), _masked(draw)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
     forbids={
         torch.nn.functional.multi_head_attention_forward: "split, attend and merge with the functions of this lecture.",

@@ -4,7 +4,9 @@ import torch
 from einops import rearrange, repeat
 
 from course_lib.primitives import padding_mask
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,42 +24,49 @@ HINTS = (
 )
 
 
+@wrong
 def counts_one_too_many(lengths, T_k):
     """You let one padding token through: positions are counted from 0, so the position that equals the length is
     already the first one of the padding."""
     return (torch.arange(T_k, device=lengths.device) <= lengths[:, None])[:, None, :]
 
 
+@wrong
 def drops_the_last_token(lengths, T_k):
     """You count the positions from 1 but compare as if they began at 0: the last real token of each sequence is
     hidden."""
     return (torch.arange(1, T_k + 1, device=lengths.device) < lengths[:, None])[:, None, :]
 
 
+@wrong
 def marks_the_padding(lengths, T_k):
     """Your True marks the padding, as torch's `key_padding_mask` has it. In this course True means "may look", so it
     belongs to the real tokens."""
     return (torch.arange(T_k, device=lengths.device) >= lengths[:, None])[:, None, :]
 
 
+@wrong
 def pads_on_the_left(lengths, T_k):
     """You take the last tokens of each row for the real ones. The padding stands behind the sequence, so the real
     tokens are the first ones."""
     return (torch.arange(T_k, device=lengths.device) >= T_k - lengths[:, None])[:, None, :]
 
 
+@wrong
 def forgets_the_query_axis(lengths, T_k):
     """Your mask is (B, T_k). Against scores (B, T_q, T_k), its rows are taken for queries instead of sequences; it
     needs an axis for the queries in the middle."""
     return torch.arange(T_k, device=lengths.device) < lengths[:, None]
 
 
+@wrong
 def masks_the_queries(lengths, T_k):
     """Your mask is (B, T_k, 1): it silences the padded *queries* and leaves the padding among the keys in full view.
     What must not be looked at are keys, and keys are the last axis."""
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, :, None]
 
 
+@wrong
 def hides_the_padded_queries_too(lengths, T_k):
     """You also forbid the padded queries to look anywhere. The mask is about keys only: there may be another number of
     queries than keys, and every query sees the real tokens."""
@@ -65,30 +74,35 @@ def hides_the_padded_queries_too(lengths, T_k):
     return real[:, :, None] & real[:, None, :]
 
 
+@wrong
 def adds_a_head_axis(lengths, T_k):
     """Your mask is (B, 1, 1, T_k), with an axis for heads. It must broadcast to scores (B, T_q, T_k), and multi-head
     attention adds the head axis by itself."""
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None, None, :]
 
 
+@wrong
 def returns_ones_and_zeros(lengths, T_k):
     """Your mask holds the numbers 1 and 0. It must be bool: only then do `~` and `&` mean "not" and "and", and it can
     be joined to a causal mask."""
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None, :].float()
 
 
+@wrong
 def stops_at_the_longest_sequence(lengths, T_k):
     """Your mask ends at the longest sequence of the batch. The keys are padded to T_k, which may be longer, and the
     mask needs a column for each of them."""
     return (torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None])[:, None, :]
 
 
+@wrong
 def lets_an_empty_sequence_see_one_token(lengths, T_k):
     """You treat an empty sequence as if it had one token, perhaps to keep the softmax from an empty row. A length of
     0 means that nothing is real; attention takes care of rows that may look nowhere."""
     return (torch.arange(T_k, device=lengths.device) < lengths.clamp(min=1)[:, None])[:, None, :]
 
 
+@right
 def sequence_by_sequence(lengths, T_k):
     """A mask of False, in which a loop over the batch opens the first tokens of each sequence."""
     mask = torch.zeros(lengths.shape[0], 1, T_k, dtype=torch.bool, device=lengths.device)
@@ -97,38 +111,25 @@ def sequence_by_sequence(lengths, T_k):
     return mask
 
 
+@right
 def as_rows_of_a_triangle(lengths, T_k):
     """The row for each possible length looked up in one strictly lower triangle."""
     rows = torch.ones(T_k + 1, T_k, device=lengths.device).tril(-1).bool()
     return rows[lengths.long()].unsqueeze(1)
 
 
+@right
 def on_a_whole_grid(lengths, T_k):
     """Positions and lengths both spread over (B, 1, T_k) by einops, then compared entry by entry."""
     position = repeat(torch.arange(T_k, device=lengths.device), "T_k -> B 1 T_k", B=len(lengths))
     return torch.lt(position, rearrange(lengths, "B -> B 1 1"))
 
 
+@right
 def by_the_tokens_left(lengths, T_k):
     """How many tokens are left at each position, cut off below 0, and read as bool."""
     left = lengths.view(-1, 1, 1) - torch.arange(T_k, device=lengths.device).view(1, 1, -1)
     return left.clamp(min=0).to(torch.bool)
-
-
-WRONG = (
-    counts_one_too_many,
-    drops_the_last_token,
-    marks_the_padding,
-    pads_on_the_left,
-    forgets_the_query_axis,
-    masks_the_queries,
-    hides_the_padded_queries_too,
-    adds_a_head_axis,
-    returns_ones_and_zeros,
-    stops_at_the_longest_sequence,
-    lets_an_empty_sequence_see_one_token,
-)
-RIGHT = (sequence_by_sequence, as_rows_of_a_triangle, on_a_whole_grid, by_the_tokens_left)
 
 
 def _lengths(draw: Draw) -> list[Call]:
@@ -149,7 +150,7 @@ exercise = Exercise(
         Property("empty", "A sentence without tokens hides everything.", lambda draw: [(torch.tensor([0, 3]), 3)]),
         leaves_inputs(_lengths),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -7,7 +7,19 @@ import torch.nn.functional as F
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.attention.core import Attended, attend
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -25,36 +37,42 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_scale(q, k, v, mask=None):
     """Your scores are not divided by √d_k: dot products grow with the size of the vectors, so with long ones your
     softmax puts nearly all its weight on a single key and passes hardly any gradient."""
     return attend(q @ k.mT, v, mask)
 
 
+@wrong
 def divides_by_d_k(q, k, v, mask=None):
     """You divide the scores by d_k itself. The spread of a dot product grows only like √d_k, so your scores become
     too small and your weights too even."""
     return attend(q @ k.mT / k.shape[-1], v, mask)
 
 
+@wrong
 def scales_by_the_size_of_the_values(q, k, v, mask=None):
     """You scale by √d_v. The values take no part in the dot products, so their size says nothing about how far the
     scores spread; it goes unnoticed only while d_v = d_k."""
     return attend(q @ k.mT / math.sqrt(v.shape[-1]), v, mask)
 
 
+@wrong
 def scales_by_the_number_of_keys(q, k, v, mask=None):
     """You scale by √T_k, the number of keys. The scale belongs to the number of terms in each dot product, which is
     the size of a key and not how many keys there are."""
     return attend(q @ k.mT / math.sqrt(k.shape[-2]), v, mask)
 
 
+@wrong
 def multiplies_by_the_scale(q, k, v, mask=None):
     """You multiply the scores by √d_k. The scale is there to bring large scores down; yours spreads them further and
     saturates the softmax sooner."""
     return attend(q @ k.mT * math.sqrt(k.shape[-1]), v, mask)
 
 
+@wrong
 def scales_after_the_softmax(q, k, v, mask=None):
     """You scale the weights and not the scores. The softmax has then already saturated, and each row of your weights
     sums to 1/√d_k instead of 1."""
@@ -63,6 +81,7 @@ def scales_after_the_softmax(q, k, v, mask=None):
     return Attended(weights @ v, weights)
 
 
+@wrong
 def normalises_over_the_queries(q, k, v, mask=None):
     """Your softmax runs over the queries: for each key the weights sum to 1. It is each query that shares out its
     attention, so a query's weights must sum to 1 over the keys."""
@@ -73,17 +92,20 @@ def normalises_over_the_queries(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@wrong
 def inverts_the_mask(q, k, v, mask=None):
     """You take True in the mask for "hidden". In this course True means "may look", so your queries see exactly the
     keys they must not see."""
     return attend(q @ k.mT / math.sqrt(k.shape[-1]), v, None if mask is None else ~mask)
 
 
+@wrong
 def ignores_the_mask(q, k, v, mask=None):
     """You never use the mask: every query looks at every key, the forbidden ones included."""
     return attend(q @ k.mT / math.sqrt(k.shape[-1]), v)
 
 
+@wrong
 def masks_after_the_softmax(q, k, v, mask=None):
     """You set the forbidden weights to 0 after the softmax. The forbidden keys have then already taken their share,
     and what is left of a row no longer sums to 1."""
@@ -93,6 +115,7 @@ def masks_after_the_softmax(q, k, v, mask=None):
     return Attended(weights @ v, weights)
 
 
+@wrong
 def masks_with_a_score_of_zero(q, k, v, mask=None):
     """You give the forbidden keys a score of 0. That is a score like any other, and the softmax gives it a positive
     weight because exp(0) = 1; the forbidden keys still take part."""
@@ -103,6 +126,7 @@ def masks_with_a_score_of_zero(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@right
 def in_einsum(q, k, v, mask=None):
     """Both products as einsum, the queries scaled before them, the masked softmax by hand."""
     scores = torch.einsum("...qd,...kd->...qk", q * k.shape[-1] ** -0.5, k)
@@ -112,6 +136,7 @@ def in_einsum(q, k, v, mask=None):
     return torch.einsum("...qk,...kv->...qv", weights, v), weights
 
 
+@right
 def query_by_query(q, k, v, mask=None):
     """An explicit loop over the queries, with the exponentials and their sum written out."""
     allowed = torch.ones(*q.shape[:-1], k.shape[-2], dtype=torch.bool, device=q.device)
@@ -128,6 +153,7 @@ def query_by_query(q, k, v, mask=None):
     return Attended(torch.stack(contexts, -2), torch.stack(rows, -2))
 
 
+@right
 def fused_with_weights_by_hand(q, k, v, mask=None):
     """The context by torch's fused kernel, and the weights beside it by hand."""
     if mask is not None:
@@ -139,26 +165,11 @@ def fused_with_weights_by_hand(q, k, v, mask=None):
     return context, F.softmax(scores, dim=-1).nan_to_num(0.0)
 
 
+@right
 def in_double_precision(q, k, v, mask=None):
     """Computed in float64 and given back in it, whatever precision came in."""
     q, k, v = q.double(), k.double(), v.double()
     return attend(torch.matmul(q, k.transpose(-1, -2)) / k.size(-1) ** 0.5, v, mask)
-
-
-WRONG = (
-    forgets_the_scale,
-    divides_by_d_k,
-    scales_by_the_size_of_the_values,
-    scales_by_the_number_of_keys,
-    multiplies_by_the_scale,
-    scales_after_the_softmax,
-    normalises_over_the_queries,
-    inverts_the_mask,
-    ignores_the_mask,
-    masks_after_the_softmax,
-    masks_with_a_score_of_zero,
-)
-RIGHT = (in_einsum, query_by_query, fused_with_weights_by_hand, in_double_precision)
 
 
 def _inputs(draw: Draw, *batch: int, d_k: int | None = None, scale: float = 1.0) -> Call:
@@ -234,7 +245,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("scale", "mask")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

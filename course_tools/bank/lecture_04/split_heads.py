@@ -4,7 +4,19 @@ import torch
 from einops import rearrange
 
 from course_lib.attention import split_heads
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,48 +35,56 @@ HINTS = (
 )
 
 
+@wrong
 def views_instead_of_transposing(x, n_heads):
     """You reshape straight to (n_heads, T, d). The numbers keep their order in memory, so your first head gets all the
     features of the first positions instead of its own features of every position."""
     return x.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
 
+@wrong
 def transposes_before_cutting(x, n_heads):
     """You exchange positions and features before you reshape. Each head gets the right numbers, but inside a head the
     features of one position no longer stand together."""
     return x.mT.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
 
+@wrong
 def takes_every_nth_feature(x, n_heads):
     """Your head i owns the features i, i + n_heads, i + 2·n_heads, …. The features of a head stand side by side: it
     owns a block of d neighbours."""
     return rearrange(x, "... T (d h) -> ... h T d", h=n_heads)
 
 
+@wrong
 def takes_n_heads_for_the_size_of_a_head(x, n_heads):
     """You made heads of n_heads features each. `n_heads` says how many heads there are, and their size follows from
     it."""
     return rearrange(x, "... T (h d) -> ... h T d", d=n_heads)
 
 
+@wrong
 def leaves_the_heads_behind_the_positions(x, n_heads):
     """You cut the features but left the axes as (T, n_heads, d). The products of attention run over the last two axes,
     so yours would compare heads with each other at one position, instead of positions."""
     return x.unflatten(-1, (n_heads, -1))
 
 
+@wrong
 def puts_the_features_before_the_positions(x, n_heads):
     """Your heads are (d, T): positions and features of each head are exchanged. Attention expects a head to look as
     any other sequence, positions first."""
     return rearrange(x, "... T (h d) -> ... h d T", h=n_heads)
 
 
+@wrong
 def puts_the_heads_before_the_batch(x, n_heads):
     """Your head axis stands in front of the batch. It belongs between batch and positions, or the masks and sizes of
     the batch meet the wrong axis."""
     return torch.stack(x.chunk(n_heads, -1))
 
 
+@wrong
 def folds_the_heads_into_the_batch(x, n_heads):
     """You merged the heads with the last batch axis. The heads keep an axis of their own here: the batch axes pass
     through unchanged."""
@@ -72,6 +92,7 @@ def folds_the_heads_into_the_batch(x, n_heads):
     return heads.flatten(-4, -3) if heads.dim() > 3 else heads
 
 
+@wrong
 def deals_the_heads_to_other_sequences(x, n_heads):
     """You lay all first heads of the batch behind each other, then all second heads, and then count them off as if
     each sequence's heads stood together: a sequence gets heads that belong to others."""
@@ -79,29 +100,34 @@ def deals_the_heads_to_other_sequences(x, n_heads):
     return folded.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
 
+@wrong
 def counts_the_axes_from_the_front(x, n_heads):
     """You exchange axes 1 and 2. These are positions and heads only if there is exactly one batch axis; there may be
     none, or several."""
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
 
+@wrong
 def gives_every_head_all_features(x, n_heads):
     """You copied all features to each head. The heads share the features out among themselves: each gets its own part,
     n_heads times smaller."""
     return torch.stack([x] * n_heads, -3)
 
 
+@right
 def with_unflatten(x, n_heads):
     """The last axis unflattened, then two axes exchanged, counted from the back."""
     return x.unflatten(-1, (n_heads, x.shape[-1] // n_heads)).transpose(-3, -2)
 
 
+@right
 def stacks_slices(x, n_heads):
     """A loop that cuts out the features of each head, and a stack on a new axis."""
     d = x.shape[-1] // n_heads
     return torch.stack([x[..., i * d : (i + 1) * d] for i in range(n_heads)], dim=-3)
 
 
+@right
 def reshapes_a_flat_batch(x, n_heads):
     """All batch axes as one, then view and permute as most public implementations write it, and the batch back."""
     *batch, T, features = x.shape
@@ -109,26 +135,11 @@ def reshapes_a_flat_batch(x, n_heads):
     return heads.view(*batch, n_heads, T, features // n_heads)
 
 
+@right
 def looks_the_features_up(x, n_heads):
     """A table that says which features each head owns, as an index into the last axis."""
     owned = torch.arange(x.shape[-1], device=x.device).view(n_heads, -1)
     return x[..., owned].movedim(-2, -3)
-
-
-WRONG = (
-    views_instead_of_transposing,
-    transposes_before_cutting,
-    takes_every_nth_feature,
-    takes_n_heads_for_the_size_of_a_head,
-    leaves_the_heads_behind_the_positions,
-    puts_the_features_before_the_positions,
-    puts_the_heads_before_the_batch,
-    folds_the_heads_into_the_batch,
-    deals_the_heads_to_other_sequences,
-    counts_the_axes_from_the_front,
-    gives_every_head_all_features,
-)
-RIGHT = (with_unflatten, stacks_slices, reshapes_a_flat_batch, looks_the_features_up)
 
 
 def _features(draw: Draw, *batch: int, n_heads: int | None = None) -> Call:
@@ -166,7 +177,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_features(draw, 2)], needs=("heads",)),
         leaves_inputs(lambda draw: [_features(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -8,7 +8,19 @@ import torch.nn.functional as F
 from course_lib.attention import cross_attention, multi_head_attention
 from course_lib.blocks import decoder_block, feed_forward, post_norm
 from course_lib.primitives import causal_mask, layer_norm
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -32,6 +44,7 @@ def _looked_back(x, own, n_heads, norm):
     return layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal).context, *norm)
 
 
+@wrong
 def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You take queries and keys from the encoder and only the values from the decoder. Your result has a row for each word of
     the *source*; it is the words being written that ask, and the memory that is looked at, as keys and as values."""
@@ -40,6 +53,7 @@ def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You compare the words with the memory and then mix the words themselves. Nothing of the source ever reaches the result
     but the weights; the values stand beside the keys, one for each, and come from the memory too."""
@@ -48,6 +62,7 @@ def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_hea
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You let every word look at all the words, also at later ones. While training, the block of yours reads the word that it
     should guess; when it writes, the later words are not there."""
@@ -56,6 +71,7 @@ def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def adds_the_first_input_again(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You add what comes from the memory to the block's own input. What the words learned of each other is then only in the
     question and not in the sum; each step adds its output to what it was given."""
@@ -64,6 +80,7 @@ def adds_the_first_input_again(x, memory, own, cross, network, norms, n_heads, m
     return layer_norm(m + feed_forward(m, *network), *norms[2])
 
 
+@wrong
 def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You never use the memory's mask. Your words look at the padding behind a short source as if it were part of the
     sentence."""
@@ -72,6 +89,7 @@ def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memo
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You join the memory's mask to the causal one and leave the memory itself in full view. It says which places of the
     *source* are real: it belongs to the second attention, and has as many columns as the source has places."""
@@ -82,6 +100,7 @@ def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def exchanges_the_attentions_weights(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You look at the own words with the matrices of `cross`, and at the memory with those of `own`. They have the same
     sizes, so nothing complains, and each was learned for the other place."""
@@ -90,6 +109,7 @@ def exchanges_the_attentions_weights(x, memory, own, cross, network, norms, n_he
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def looks_at_the_memory_first(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You look at the memory before the own words. The question that a word puts to the source should depend on what has been
     written before it, so its own past comes first."""
@@ -98,6 +118,7 @@ def looks_at_the_memory_first(x, memory, own, cross, network, norms, n_heads, me
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def adds_nothing_to_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You normalise what came from the memory alone, without the words that asked. What has been written so far is then lost
     in the middle of the block; each of the three steps adds its own input."""
@@ -106,6 +127,7 @@ def adds_nothing_to_the_memory(x, memory, own, cross, network, norms, n_heads, m
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def forgets_the_first_norm(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You normalise behind the memory and behind the network, and not behind the own words. There are three steps and three
     norms; your first gain and bias are never used."""
@@ -114,6 +136,7 @@ def forgets_the_first_norm(x, memory, own, cross, network, norms, n_heads, memor
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong
 def normalises_before_each_step(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You normalise what goes into each step and add its output to the bare sum. That is the pre-norm block of later models;
     here each norm stands behind its sum."""
@@ -124,6 +147,7 @@ def normalises_before_each_step(x, memory, own, cross, network, norms, n_heads, 
     return x + feed_forward(layer_norm(x, *norms[2]), *network)
 
 
+@right
 def with_torch_functions(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """torch's linear layers, fused attention (causal by its own switch) and layer norm, and no function of the course."""
     B, T, d_model = x.shape
@@ -141,6 +165,7 @@ def with_torch_functions(x, memory, own, cross, network, norms, n_heads, memory_
     return F.layer_norm(x + F.linear(F.linear(x, W_1, b_1).relu(), W_2, b_2), (d_model,), *norms[2])
 
 
+@right
 def word_by_word(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """As when it writes: each word looks at those up to it, so that no causal mask is needed."""
     B, T, _ = x.shape
@@ -156,6 +181,7 @@ def word_by_word(x, memory, own, cross, network, norms, n_heads, memory_mask=Non
     return torch.cat(written, dim=1)
 
 
+@right
 def by_add_and_norm_in_double_precision(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """Everything in float64: three functions and three norms, wrapped one after the other by the library's `post_norm`."""
     own, cross, network = ([W.double() for W in weights] for weights in (own, cross, network))
@@ -169,22 +195,6 @@ def by_add_and_norm_in_double_precision(x, memory, own, cross, network, norms, n
     for step, norm in zip(steps, norms, strict=True):
         y = post_norm(y, step, lambda z, pair=norm: layer_norm(z, *(w.double() for w in pair)))
     return y.to(x.dtype)
-
-
-WRONG = (
-    asks_from_the_memory,
-    takes_the_values_from_the_words,
-    looks_into_the_future,
-    adds_the_first_input_again,
-    forgets_the_memory_mask,
-    masks_the_words_by_the_memory,
-    exchanges_the_attentions_weights,
-    looks_at_the_memory_first,
-    adds_nothing_to_the_memory,
-    forgets_the_first_norm,
-    normalises_before_each_step,
-)
-RIGHT = (with_torch_functions, word_by_word, by_add_and_norm_in_double_precision)
 
 
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -240,7 +250,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [*_whole(draw), *_masked(draw)[:1]], needs=("order",)),
         leaves_inputs(_whole),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

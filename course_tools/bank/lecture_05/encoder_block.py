@@ -6,7 +6,19 @@ import torch.nn.functional as F
 from course_lib.attention import multi_head_attention, scaled_dot_product_attention
 from course_lib.blocks import encoder_block, feed_forward, post_norm
 from course_lib.primitives import layer_norm
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -24,6 +36,7 @@ HINTS = (
 )
 
 
+@wrong
 def normalises_before_each_half(x, attention, network, norms, n_heads, mask=None):
     """You normalise what goes into each layer and add its output to the bare input. That is the pre-norm block; here the norm
     stands behind the sum."""
@@ -32,6 +45,7 @@ def normalises_before_each_half(x, attention, network, norms, n_heads, mask=None
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
+@wrong
 def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=None):
     """You normalise the attention's output alone. Without x in the sum a word keeps nothing of itself but what attention
     happens to bring back, and the gradient has no direct way down."""
@@ -39,6 +53,7 @@ def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=No
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
+@wrong
 def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None):
     """You normalise the network's output alone. The second half has a residual connection like the first: its input is added
     before the norm."""
@@ -46,6 +61,7 @@ def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None
     return layer_norm(feed_forward(h, *network), *norms[1])
 
 
+@wrong
 def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None):
     """You add the block's own input in the second half too. What attention gathered then reaches the output only through the
     network; each half adds its own input, and that of the second is the result of the first."""
@@ -53,6 +69,7 @@ def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None)
     return layer_norm(x + feed_forward(h, *network), *norms[1])
 
 
+@wrong
 def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
     """You use the second norm behind the attention and the first behind the network. The pairs come in the order of their
     use; it goes unnoticed only while all gains are 1 and all biases 0."""
@@ -60,6 +77,7 @@ def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[0])
 
 
+@wrong
 def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     """You normalise both sums by the same gain and bias. The two norms have weights of their own, and those of the second are
     never used."""
@@ -67,6 +85,7 @@ def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[0])
 
 
+@wrong
 def normalises_before_it_adds(x, attention, network, norms, n_heads, mask=None):
     """You normalise each layer's output and add the input afterwards. The sum itself is then never normalised, and it grows
     from block to block; post-norm is the norm of the whole sum."""
@@ -74,6 +93,7 @@ def normalises_before_it_adds(x, attention, network, norms, n_heads, mask=None):
     return h + layer_norm(feed_forward(h, *network), *norms[1])
 
 
+@wrong
 def normalises_only_at_the_end(x, attention, network, norms, n_heads, mask=None):
     """You add both layers and normalise once, at the end. There is a norm behind each half: the network of yours sees a sum
     that was never normalised, and the first gain and bias are never used."""
@@ -81,6 +101,7 @@ def normalises_only_at_the_end(x, attention, network, norms, n_heads, mask=None)
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
+@wrong
 def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     """You do not hand the mask on to the attention. Every word then looks at the padding as if it were part of the
     sentence."""
@@ -88,6 +109,7 @@ def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
+@wrong
 def mixes_the_channels_first(x, attention, network, norms, n_heads, mask=None):
     """You run the network first and attend afterwards. Here attention stands first: the network is to work on what the word
     has already heard from the others."""
@@ -95,6 +117,7 @@ def mixes_the_channels_first(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + multi_head_attention(h, h, h, *attention, n_heads, mask).context, *norms[1])
 
 
+@wrong
 def lets_the_network_see_the_first_input(x, attention, network, norms, n_heads, mask=None):
     """You feed the network the block's input, beside the attention and not behind it. What a word has just heard then never
     passes through the network of this block."""
@@ -102,6 +125,7 @@ def lets_the_network_see_the_first_input(x, attention, network, norms, n_heads, 
     return layer_norm(h + feed_forward(x, *network), *norms[1])
 
 
+@wrong
 def takes_true_for_hidden(x, attention, network, norms, n_heads, mask=None):
     """You turn the mask round before you hand it on, as torch's own encoder would need it. In this course True means "may
     look", and your words see exactly what they must not see."""
@@ -110,6 +134,7 @@ def takes_true_for_hidden(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
+@right
 def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     """torch's linear layers, its fused attention and its layer norm, and no function of the course."""
     B, T, d_model = x.shape
@@ -124,6 +149,7 @@ def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     return F.layer_norm(h + F.linear(inner, W_2, b_2), (d_model,), *norms[1])
 
 
+@right
 def sentence_by_sentence(x, attention, network, norms, n_heads, mask=None):
     """A loop over the batch, in which each sentence has its own T × T mask."""
     B, T, _ = x.shape
@@ -136,6 +162,7 @@ def sentence_by_sentence(x, attention, network, norms, n_heads, mask=None):
     return result
 
 
+@right
 def head_by_head(x, attention, network, norms, n_heads, mask=None):
     """Each head attends by itself and adds its part, through its own columns of W_o, to the sum that the norm waits for."""
     W_q, W_k, W_v, W_o = attention
@@ -150,6 +177,7 @@ def head_by_head(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(torch.einsum("btf,df->btd", inner, W_2).add(b_2) + h, *norms[1])
 
 
+@right
 def by_add_and_norm_in_double_precision(x, attention, network, norms, n_heads, mask=None):
     """Everything in float64, each half a function that the library's `post_norm` wraps, and cast back at the end."""
     attention, network = ([W.double() for W in weights] for weights in (attention, network))
@@ -160,23 +188,6 @@ def by_add_and_norm_in_double_precision(x, attention, network, norms, n_heads, m
 
     h = post_norm(x.double(), attend, lambda y: layer_norm(y, *first))
     return post_norm(h, lambda y: feed_forward(y, *network), lambda y: layer_norm(y, *second)).to(x.dtype)
-
-
-WRONG = (
-    normalises_before_each_half,
-    adds_nothing_to_the_attention,
-    adds_nothing_to_the_network,
-    adds_the_first_input_twice,
-    exchanges_the_norms,
-    uses_the_first_norm_twice,
-    normalises_before_it_adds,
-    normalises_only_at_the_end,
-    forgets_the_mask,
-    mixes_the_channels_first,
-    lets_the_network_see_the_first_input,
-    takes_true_for_hidden,
-)
-RIGHT = (with_torch_functions, sentence_by_sentence, head_by_head, by_add_and_norm_in_double_precision)
 
 
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -239,7 +250,7 @@ exercise = Exercise(
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -6,7 +6,9 @@ import torch
 
 from course_lib.generation import Extension, extend_beam
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -38,6 +40,7 @@ def _best_of_all(scores, total):
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
 
 
+@wrong
 def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, penalty=0.0):
     """You give every beginning its own best word. Your sentences never compete: a poor beginning keeps its place, and two
     good words behind one beginning cannot both be kept."""
@@ -47,6 +50,7 @@ def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, p
     return scores, new.gather(1, parent), parent, word.gather(1, parent)
 
 
+@wrong
 def adds_the_logits_themselves(log_p, logits, going, length, padding, penalty=0.0):
     """You add the logits as they come. They are log p only up to a constant, another one behind each beginning, so sums of
     them cannot be compared; the log-softmax takes that constant away."""
@@ -54,6 +58,7 @@ def adds_the_logits_themselves(log_p, logits, going, length, padding, penalty=0.
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong
 def normalises_over_the_beam(log_p, logits, going, length, padding, penalty=0.0):
     """Your log-softmax runs over the beginnings: the beam has become axis 1, and the words have moved to the last. Behind each
     beginning, the probabilities of all words must sum to 1."""
@@ -61,6 +66,7 @@ def normalises_over_the_beam(log_p, logits, going, length, padding, penalty=0.0)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong
 def exchanges_parent_and_word(log_p, logits, going, length, padding, penalty=0.0):
     """You return the word as the parent and the parent as the word. All words of one beginning stand together in the flat
     list, so whole rows passed tell the beginning, and the rest within the row tells the word."""
@@ -69,6 +75,7 @@ def exchanges_parent_and_word(log_p, logits, going, length, padding, penalty=0.0
     return scores, total.flatten(1).gather(1, best), best % logits.shape[-1], best // logits.shape[-1]
 
 
+@wrong
 def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=0.0):
     """You divide the flat index by the width of the beam. A row of the table is as long as there are words, so both parent and
     word come from quotient and rest by n_tokens."""
@@ -78,6 +85,7 @@ def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=
     return scores, total.flatten(1).gather(1, best), best // width, best % width
 
 
+@wrong
 def forgets_what_went_before(log_p, logits, going, length, padding, penalty=0.0):
     """You rank by the new word's log p alone. A sentence is as likely as all its words together: without log p of the
     beginning, an absurd one wins by one sure word, and a place with no beginning at all is taken up again."""
@@ -85,6 +93,7 @@ def forgets_what_went_before(log_p, logits, going, length, padding, penalty=0.0)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong
 def lets_ended_sentences_go_on(log_p, logits, going, length, padding, penalty=0.0):
     """You never look at `going`. Your ended sentences are continued by whatever the model says behind an end; nothing but
     padding may follow there."""
@@ -92,6 +101,7 @@ def lets_ended_sentences_go_on(log_p, logits, going, length, padding, penalty=0.
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong
 def drops_ended_sentences(log_p, logits, going, length, padding, penalty=0.0):
     """You let nothing follow an ended sentence, not even padding, and so it falls off the beam. It should stay and compete
     as it is, since it may well be the best of all."""
@@ -99,6 +109,7 @@ def drops_ended_sentences(log_p, logits, going, length, padding, penalty=0.0):
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong
 def makes_ended_sentences_pay_for_padding(log_p, logits, going, length, padding, penalty=0.0):
     """You allow an ended sentence only padding, but charge it what the model says about padding. It then becomes less likely
     with every step in which it only waits for the others; padding costs nothing."""
@@ -107,6 +118,7 @@ def makes_ended_sentences_pay_for_padding(log_p, logits, going, length, padding,
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong
 def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
     """You multiply log p by the penalty of its length. Both log p and the number of words work against long sentences, and
     multiplying makes it worse; log p is negative, so dividing is what raises it."""
@@ -114,6 +126,7 @@ def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0
     return _best_of_all(total * ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong
 def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
     """You return the divided scores as log p too. In the next step they are added to and divided once more, so that early
     words count less and less; what is carried on must be the undivided sum."""
@@ -122,6 +135,7 @@ def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
     return scores, scores.clone(), best // logits.shape[-1], best % logits.shape[-1]
 
 
+@wrong
 def counts_the_new_word_twice(log_p, logits, going, length, padding, penalty=0.0):
     """You add 1 to the length of every sentence that goes on. The `length` that comes in counts the new word already, so yours
     favours the going sentences over the ended ones."""
@@ -129,6 +143,7 @@ def counts_the_new_word_twice(log_p, logits, going, length, padding, penalty=0.0
     return _best_of_all(total / ((5 + (length + going)[..., None]) / 6) ** penalty, total)
 
 
+@right
 def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0):
     """Sentence by sentence: all candidates in a Python list, an ended beginning having one, sorted by their scores."""
     B, width, n_tokens = logits.shape
@@ -148,6 +163,7 @@ def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0
     return tuple(torch.stack(part) for part in zip(*parts, strict=True))
 
 
+@right
 def by_the_best_words_of_each(log_p, logits, going, length, padding, penalty=0.0):
     """In two stages: no beginning can send more than `width` words on, so only the best of those are compared."""
     width, n_tokens = log_p.shape[1], logits.shape[2]
@@ -162,6 +178,7 @@ def by_the_best_words_of_each(log_p, logits, going, length, padding, penalty=0.0
     return Extension(scores, new, parent, word.flatten(1).gather(1, best))
 
 
+@right
 def in_double_precision(log_p, logits, going, length, padding, penalty=0.0):
     """In float64, log p by the log of the sum of exponentials, a complete sort, and indices from a table of all pairs."""
     B, width, n_tokens = logits.shape
@@ -174,23 +191,6 @@ def in_double_precision(log_p, logits, going, length, padding, penalty=0.0):
     best = scores.reshape(B, -1).argsort(dim=1, descending=True)[:, :width]
     scores, total, parent, word = (table.reshape(B, -1).take_along_dim(best, 1) for table in (scores, total, parent, word))
     return scores.to(log_p.dtype), total.to(log_p.dtype), parent, word
-
-
-WRONG = (
-    lets_each_beginning_go_on_by_itself,
-    adds_the_logits_themselves,
-    normalises_over_the_beam,
-    exchanges_parent_and_word,
-    counts_the_rows_by_the_width,
-    forgets_what_went_before,
-    lets_ended_sentences_go_on,
-    drops_ended_sentences,
-    makes_ended_sentences_pay_for_padding,
-    multiplies_by_the_penalty,
-    carries_the_scores_on,
-    counts_the_new_word_twice,
-)
-RIGHT = (from_a_list_of_candidates, by_the_best_words_of_each, in_double_precision)
 
 
 def _beam(draw: Draw, B: int, width: int, n_tokens: int, *, ended: bool = False, penalty: float = 0.0) -> Call:
@@ -242,7 +242,7 @@ exercise = Exercise(
         Property("batch", "Each source has a beam of its own.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),
         leaves_inputs(lambda draw: [*_GOING(draw), *_ENDED(draw)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

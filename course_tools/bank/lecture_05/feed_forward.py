@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.blocks import feed_forward
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -19,36 +31,42 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_relu(x, W_1, b_1, W_2, b_2):
     """You put nothing between the two layers. Two linear maps in a row are one linear map, and the wide middle gains you
     nothing."""
     return (x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
+@wrong
 def cuts_off_at_the_end(x, W_1, b_1, W_2, b_2):
     """You apply the ReLU behind the second layer and not between the two. The two layers then collapse into one, and nothing
     negative can ever leave your network."""
     return ((x @ W_1.mT + b_1) @ W_2.mT + b_2).relu()
 
 
+@wrong
 def cuts_off_twice(x, W_1, b_1, W_2, b_2):
     """You apply a second ReLU behind the second layer. What this network says is added to its input, and yours could only
     ever make features larger."""
     return ((x @ W_1.mT + b_1).relu() @ W_2.mT + b_2).relu()
 
 
+@wrong
 def cuts_off_the_input(x, W_1, b_1, W_2, b_2):
     """You apply the ReLU to the input, before the first layer. All that is negative in the embeddings is lost before any
     weight has seen it, and between the two layers nothing happens."""
     return (x.relu() @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
+@wrong
 def uses_gelu(x, W_1, b_1, W_2, b_2):
     """You use GELU, as GPT and BERT do. The network of the original Transformer has ReLU: negative values become exactly 0,
     and positive ones stay as they are."""
     return F.gelu(x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
+@wrong
 def takes_the_maximum_over_the_positions(x, W_1, b_1, W_2, b_2):
     """You take max(0, ·) for a maximum over the positions. It compares each single number with 0; yours melts the sentence
     into one vector, and here no position may see another."""
@@ -56,47 +74,55 @@ def takes_the_maximum_over_the_positions(x, W_1, b_1, W_2, b_2):
     return inner.amax(-2, keepdim=True).clamp(min=0) @ W_2.mT + b_2
 
 
+@wrong
 def does_not_transpose_the_matrices(x, W_1, b_1, W_2, b_2):
     """You multiply by the matrices as they are stored, (out, in). From the right they are needed as (in, out): the sizes
     clash, and where d_ff = d_model nothing complains and both products are wrong."""
     return (x @ W_1 + b_1).relu() @ W_2 + b_2
 
 
+@wrong
 def takes_each_matrix_for_the_other(x, W_1, b_1, W_2, b_2):
     """You widen with `W_2` and narrow with `W_1`, because untransposed they fit that way round. The sizes are right and the
     weights are not: each matrix was learned for the other place."""
     return (x @ W_2 + b_1).relu() @ W_1 + b_2
 
 
+@wrong
 def forgets_the_first_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b₁. It moves the point at which each unit in the middle switches on; without it every unit switches where
     its sum crosses 0."""
     return (x @ W_1.mT).relu() @ W_2.mT + b_2
 
 
+@wrong
 def forgets_the_second_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b₂. Where all units in the middle are silent, your network can say nothing but 0."""
     return (x @ W_1.mT + b_1).relu() @ W_2.mT
 
 
+@wrong
 def adds_the_first_bias_too_late(x, W_1, b_1, W_2, b_2):
     """You add b₁ behind the ReLU. There it can no longer decide which units switch on; it only adds the same constant at
     every position, as b₂ does already."""
     return ((x @ W_1.mT).relu() + b_1) @ W_2.mT + b_2
 
 
+@wrong
 def adds_its_input(x, W_1, b_1, W_2, b_2):
     """You add the input to the result. That residual connection belongs to the block around the network, which would then
     add it a second time."""
     return x + (x @ W_1.mT + b_1).relu() @ W_2.mT + b_2
 
 
+@right
 def with_linear_layers(x, W_1, b_1, W_2, b_2):
     """torch's linear layer twice, with a threshold between them."""
     inner = F.linear(x, W_1, b_1)
     return F.linear(F.threshold(inner, 0.0, 0.0), W_2, b_2)
 
 
+@right
 def as_convolutions(x, W_1, b_1, W_2, b_2):
     """Two convolutions over the positions with kernels of size 1, the leading axes folded into one."""
     channels_first = x.reshape(-1, *x.shape[-2:]).transpose(1, 2)
@@ -104,6 +130,7 @@ def as_convolutions(x, W_1, b_1, W_2, b_2):
     return F.conv1d(inner, W_2.unsqueeze(-1), b_2).transpose(1, 2).reshape(x.shape)
 
 
+@right
 def unit_by_unit(x, W_1, b_1, W_2, b_2):
     """A loop over the d_ff units of the middle: each adds its column of W₂, as far as it is switched on."""
     result = b_2.expand(x.shape)
@@ -113,27 +140,11 @@ def unit_by_unit(x, W_1, b_1, W_2, b_2):
     return result
 
 
+@right
 def in_double_precision(x, W_1, b_1, W_2, b_2):
     """Both layers as einsum in float64, the negative values multiplied by False."""
     inner = torch.einsum("...i,oi->...o", x.double(), W_1.double()) + b_1
     return (torch.einsum("...i,oi->...o", inner * (inner > 0), W_2.double()) + b_2).to(x.dtype)
-
-
-WRONG = (
-    forgets_the_relu,
-    cuts_off_at_the_end,
-    cuts_off_twice,
-    cuts_off_the_input,
-    uses_gelu,
-    takes_the_maximum_over_the_positions,
-    does_not_transpose_the_matrices,
-    takes_each_matrix_for_the_other,
-    forgets_the_first_bias,
-    forgets_the_second_bias,
-    adds_the_first_bias_too_late,
-    adds_its_input,
-)
-RIGHT = (with_linear_layers, as_convolutions, unit_by_unit, in_double_precision)
 
 
 def _network(draw: Draw, *batch: int, biases: float = 1.0) -> Call:
@@ -181,7 +192,7 @@ exercise = Exercise(
         has_gradient(_sentences, needs=("biases",)),
         leaves_inputs(_sentences),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import layer_norm
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,12 +34,14 @@ HINTS = (
 )
 
 
+@wrong
 def estimates_the_variance_of_a_sample(x, gain, bias, epsilon=1e-5):
     """You divide the squared deviations by d - 1, as `torch.var` does unless told otherwise. The d features are not a sample
     of anything: the variance here is over d, and yours is 0 / 0 for a single feature."""
     return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
+@wrong
 def normalises_each_feature_over_the_batch(x, gain, bias, epsilon=1e-5):
     """You average each feature over all the vectors: that is batch normalisation. A vector's result then depends on which
     others stand beside it, and layer normalisation looks at one vector alone."""
@@ -35,12 +49,14 @@ def normalises_each_feature_over_the_batch(x, gain, bias, epsilon=1e-5):
     return (x - rows.mean(0)) / (rows.var(0, correction=0) + epsilon).sqrt() * gain + bias
 
 
+@wrong
 def averages_over_everything(x, gain, bias, epsilon=1e-5):
     """You take one mean and one variance of the whole tensor. Each vector needs its own, or a long sentence elsewhere in the
     batch changes all the others."""
     return (x - x.mean()) / (x.var(correction=0) + epsilon).sqrt() * gain + bias
 
 
+@wrong
 def averages_over_the_positions_too(x, gain, bias, epsilon=1e-5):
     """You average over the last two axes together, so that all positions of a sentence share one mean and one variance.
     Each position is normalised by itself, over its own features only."""
@@ -49,6 +65,7 @@ def averages_over_the_positions_too(x, gain, bias, epsilon=1e-5):
     return (x - mean) / (variance + epsilon).sqrt() * gain + bias
 
 
+@wrong
 def adds_epsilon_to_the_deviation(x, gain, bias, epsilon=1e-5):
     """You add ε behind the root, to the standard deviation. It belongs to the variance, inside the root: for vectors that
     hardly vary, your results are far too large."""
@@ -56,6 +73,7 @@ def adds_epsilon_to_the_deviation(x, gain, bias, epsilon=1e-5):
     return centred / (x.std(-1, correction=0, keepdim=True) + epsilon) * gain + bias
 
 
+@wrong
 def divides_by_the_variance(x, gain, bias, epsilon=1e-5):
     """You divide by the variance and leave out its root. The result then still depends on the scale of the input: a vector
     twice as long comes out half as long instead of the same."""
@@ -63,12 +81,14 @@ def divides_by_the_variance(x, gain, bias, epsilon=1e-5):
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon) * gain + bias
 
 
+@wrong
 def does_not_centre(x, gain, bias, epsilon=1e-5):
     """You divide by the root of the mean square and never subtract the mean. That is RMS normalisation: what all features
     have in common stays, and your result does not have mean 0."""
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
+@wrong
 def scales_before_normalising(x, gain, bias, epsilon=1e-5):
     """You multiply by the gain first and normalise then. The normalisation takes back much of what the gain did: doubling all
     gains would change next to nothing."""
@@ -77,6 +97,7 @@ def scales_before_normalising(x, gain, bias, epsilon=1e-5):
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() + bias
 
 
+@wrong
 def exchanges_gain_and_bias(x, gain, bias, epsilon=1e-5):
     """You multiply by the bias and add the gain. With the values they start from, a bias of 0 and a gain of 1, every input of
     yours becomes the same vector of ones."""
@@ -84,6 +105,7 @@ def exchanges_gain_and_bias(x, gain, bias, epsilon=1e-5):
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() * bias + gain
 
 
+@wrong
 def centres_the_input_in_place(x, gain, bias, epsilon=1e-5):
     """You subtract the mean from the input itself. The caller's x is changed too, and the residual connection around the
     layer then adds something that is no longer there; a tensor that gathers gradients refuses it."""
@@ -91,12 +113,14 @@ def centres_the_input_in_place(x, gain, bias, epsilon=1e-5):
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
+@wrong
 def uses_an_epsilon_of_its_own(x, gain, bias, epsilon=1e-5):
     """You leave ε at its usual value and ignore the one that was passed. It goes unnoticed until somebody asks for another,
     as they do where variances are small or the precision is low."""
     return F.layer_norm(x, x.shape[-1:], gain, bias)
 
 
+@wrong
 def forgets_epsilon(x, gain, bias, epsilon=1e-5):
     """You never use ε. A vector whose features are all equal has variance 0, and yours comes out as 0 / 0, which is NaN and
     spreads through everything behind it."""
@@ -104,17 +128,20 @@ def forgets_epsilon(x, gain, bias, epsilon=1e-5):
     return centred / centred.square().mean(-1, keepdim=True).sqrt() * gain + bias
 
 
+@right
 def with_torchs_own(x, gain, bias, epsilon=1e-5):
     """torch's function, told that only the last axis is normalised."""
     return F.layer_norm(x, (x.size(-1),), weight=gain, bias=bias, eps=epsilon)
 
 
+@right
 def by_mean_and_variance_together(x, gain, bias, epsilon=1e-5):
     """Variance and mean from one call, a reciprocal root, and gain and bias in one operation."""
     variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
     return torch.addcmul(bias, (x - mean) * torch.rsqrt(variance + epsilon), gain)
 
 
+@right
 def vector_by_vector(x, gain, bias, epsilon=1e-5):
     """A loop over all vectors, each normalised by sums over its own features."""
     rows = x.reshape(-1, x.shape[-1])
@@ -126,6 +153,7 @@ def vector_by_vector(x, gain, bias, epsilon=1e-5):
     return normalised.reshape(x.shape)
 
 
+@right
 def by_a_projection(x, gain, bias, epsilon=1e-5):
     """In float64: projected onto the vectors of mean 0, then divided by a length instead of a deviation."""
     d = x.shape[-1]
@@ -133,23 +161,6 @@ def by_a_projection(x, gain, bias, epsilon=1e-5):
     centred = torch.einsum("...i,ij->...j", x.double(), onto)
     squared_length = torch.einsum("...i,...i->...", centred, centred)[..., None]
     return (d**0.5 * centred / torch.sqrt(squared_length + d * epsilon) * gain + bias).to(x.dtype)
-
-
-WRONG = (
-    estimates_the_variance_of_a_sample,
-    normalises_each_feature_over_the_batch,
-    averages_over_everything,
-    averages_over_the_positions_too,
-    adds_epsilon_to_the_deviation,
-    divides_by_the_variance,
-    does_not_centre,
-    scales_before_normalising,
-    exchanges_gain_and_bias,
-    centres_the_input_in_place,
-    uses_an_epsilon_of_its_own,
-    forgets_epsilon,
-)
-RIGHT = (with_torchs_own, by_mean_and_variance_together, vector_by_vector, by_a_projection)
 
 
 def _vectors(draw: Draw, *batch: int, offset: float = 3.0, scale: float = 2.0) -> Call:
@@ -198,7 +209,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_vectors(draw, 2, 3, offset=0.5, scale=1.0)], needs=("gain and bias",)),
         leaves_inputs(_batches),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

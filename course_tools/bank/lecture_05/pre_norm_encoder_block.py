@@ -6,7 +6,19 @@ import torch.nn.functional as F
 from course_lib.attention import multi_head_attention, scaled_dot_product_attention
 from course_lib.blocks import feed_forward, pre_norm, pre_norm_encoder_block
 from course_lib.primitives import layer_norm
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -24,6 +36,7 @@ HINTS = (
 )
 
 
+@wrong
 def normalises_behind_each_sum(x, attention, network, norms, n_heads, mask=None):
     """You normalise the sums, as in the original Transformer. In a pre-norm block the norms stand before the layers, and what
     is added up is never normalised."""
@@ -31,6 +44,7 @@ def normalises_behind_each_sum(x, attention, network, norms, n_heads, mask=None)
     return layer_norm(x + feed_forward(x, *network), *norms[1])
 
 
+@wrong
 def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=None):
     """You overwrite x by its normalised form before each layer, and add to that. The input as it came is lost, and the path
     of plain sums from the last layer to the first is cut by two norms in each block."""
@@ -40,6 +54,7 @@ def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=Non
     return x + feed_forward(x, *network)
 
 
+@wrong
 def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_heads, mask=None):
     """Your first half is right, but the second adds the network's output to what the network saw, the normalised sum. It is
     added to the sum as it stood before that norm."""
@@ -49,6 +64,7 @@ def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_hea
     return seen + feed_forward(seen, *network)
 
 
+@wrong
 def normalises_only_the_queries(x, attention, network, norms, n_heads, mask=None):
     """You give the attention normalised queries and raw keys and values. All three are the same sequence here, and the norm
     stands before the whole layer."""
@@ -56,6 +72,7 @@ def normalises_only_the_queries(x, attention, network, norms, n_heads, mask=None
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
+@wrong
 def shows_the_network_the_first_input(x, attention, network, norms, n_heads, mask=None):
     """Your network sees the norm of the block's input, to which no attention was added yet. It then works on a word that has
     not heard anything from the others."""
@@ -64,6 +81,7 @@ def shows_the_network_the_first_input(x, attention, network, norms, n_heads, mas
     return h + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
+@wrong
 def normalises_the_result_too(x, attention, network, norms, n_heads, mask=None):
     """You put one more norm behind the last sum. That one closes the whole stack, once, and has weights of its own; inside a
     block it cuts the path of plain sums."""
@@ -73,6 +91,7 @@ def normalises_the_result_too(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(x, *norms[1])
 
 
+@wrong
 def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     """You do not hand the mask on to the attention. Every word then looks at the padding as if it were part of the
     sentence."""
@@ -81,6 +100,7 @@ def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
+@wrong
 def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     """You normalise before both layers by the same gain and bias. The two norms have weights of their own, and those of the
     second are never used."""
@@ -89,6 +109,7 @@ def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     return x + feed_forward(layer_norm(x, *norms[0]), *network)
 
 
+@wrong
 def forgets_the_norm_before_the_network(x, attention, network, norms, n_heads, mask=None):
     """You normalise before the attention only; your network sees the bare sum. That sum grows from block to block, and each
     half needs its own norm in front."""
@@ -97,6 +118,7 @@ def forgets_the_norm_before_the_network(x, attention, network, norms, n_heads, m
     return x + feed_forward(x, *network)
 
 
+@wrong
 def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=None):
     """You go on with the attention's output alone and never add x to it. A word then keeps nothing of itself, and the path of
     plain sums ends at this block."""
@@ -105,6 +127,7 @@ def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=No
     return h + feed_forward(layer_norm(h, *norms[1]), *network)
 
 
+@wrong
 def normalises_what_each_layer_says(x, attention, network, norms, n_heads, mask=None):
     """You normalise the output of each layer before it is added. The norm stands in front of the layer: it is the layer's
     input that must not grow, and its output may be as small or as large as it likes."""
@@ -112,6 +135,7 @@ def normalises_what_each_layer_says(x, attention, network, norms, n_heads, mask=
     return x + layer_norm(feed_forward(x, *network), *norms[1])
 
 
+@wrong
 def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None):
     """You add the network's output to the block's own input instead of to the sum so far. What attention gathered then
     reaches the output only through the network."""
@@ -120,6 +144,7 @@ def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None)
     return x + feed_forward(layer_norm(h, *norms[1]), *network)
 
 
+@right
 def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     """torch's layer norm, linear layers and fused attention, and no function of the course."""
     B, T, d_model = x.shape
@@ -135,6 +160,7 @@ def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     return torch.add(F.linear(inner, W_2, b_2), h)
 
 
+@right
 def with_the_norms_inside_the_weights(x, attention, network, norms, n_heads, mask=None):
     """Gains multiplied into the columns of the matrices behind them, biases turned into biases of the projections; what is
     left of each norm has no weights."""
@@ -150,6 +176,7 @@ def with_the_norms_inside_the_weights(x, attention, network, norms, n_heads, mas
     return total + feed_forward(bare, W_1 * gain_2, b_1 + W_1 @ bias_2, W_2, b_2)
 
 
+@right
 def by_add_and_norm_in_double_precision(x, attention, network, norms, n_heads, mask=None):
     """Everything in float64, each half a function that the library's `pre_norm` wraps, and cast back at the end."""
     attention, network = ([W.double() for W in weights] for weights in (attention, network))
@@ -160,27 +187,6 @@ def by_add_and_norm_in_double_precision(x, attention, network, norms, n_heads, m
 
     h = pre_norm(x.double(), attend, lambda y: layer_norm(y, *first))
     return pre_norm(h, lambda y: feed_forward(y, *network), lambda y: layer_norm(y, *second)).to(x.dtype)
-
-
-WRONG = (
-    normalises_behind_each_sum,
-    adds_to_the_normalised_input,
-    adds_the_network_to_its_normalised_input,
-    normalises_only_the_queries,
-    shows_the_network_the_first_input,
-    normalises_the_result_too,
-    forgets_the_mask,
-    uses_the_first_norm_twice,
-    forgets_the_norm_before_the_network,
-    adds_nothing_to_the_attention,
-    normalises_what_each_layer_says,
-    adds_the_first_input_twice,
-)
-RIGHT = (
-    with_torch_functions,
-    with_the_norms_inside_the_weights,
-    by_add_and_norm_in_double_precision,
-)
 
 
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -243,7 +249,7 @@ exercise = Exercise(
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,9 @@ import math
 import torch
 
 from course_lib.primitives import sinusoidal_positions
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,6 +25,7 @@ HINTS = (
 )
 
 
+@wrong
 def gives_the_cosine_its_own_exponent(T, d_model, device=None):
     """You put each feature's own index into the exponent, so the cosine beside a sine turns at another speed. The two share
     one angle: only then is a step in position the same rotation everywhere."""
@@ -34,6 +37,7 @@ def gives_the_cosine_its_own_exponent(T, d_model, device=None):
     return encoding
 
 
+@wrong
 def lists_the_sines_before_the_cosines(T, d_model, device=None):
     """Your first half of the features holds all sines and the second half all cosines. In the formula they take turns: a
     sine stands at 2i, and its cosine right behind it at 2i + 1."""
@@ -42,6 +46,7 @@ def lists_the_sines_before_the_cosines(T, d_model, device=None):
     return torch.cat([angle.sin(), angle.cos()[:, : d_model // 2]], dim=1)
 
 
+@wrong
 def counts_positions_from_one(T, d_model, device=None):
     """You begin at position 1, so every row is the one that belongs to the next position. The first position is 0: its sines
     are 0 and its cosines 1."""
@@ -50,6 +55,7 @@ def counts_positions_from_one(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
+@wrong
 def halves_the_exponent(T, d_model, device=None):
     """You put the number of the pair into the exponent, i, where 2i belongs. Your exponents end near 1/2
     instead of 1, so the slowest feature turns about a hundred times too fast."""
@@ -59,6 +65,7 @@ def halves_the_exponent(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
+@wrong
 def doubles_the_exponent_twice(T, d_model, device=None):
     """You count the features in steps of 2 and then multiply by 2 once more. What you count is 2i already; your exponents run
     to 2, and the later features hardly move at all."""
@@ -68,6 +75,7 @@ def doubles_the_exponent_twice(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
+@wrong
 def speeds_up_along_the_features(T, d_model, device=None):
     """You multiply the position by the power of 10000 instead of dividing by it. Your later features jump by many turns from
     one position to the next, where they should change slowly."""
@@ -76,6 +84,7 @@ def speeds_up_along_the_features(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
+@wrong
 def lays_the_positions_along_the_columns(T, d_model, device=None):
     """Your result has a row for each feature and a column for each position. It is added to embeddings, which have a row for
     each position: (T, d_model)."""
@@ -88,6 +97,7 @@ def lays_the_positions_along_the_columns(T, d_model, device=None):
     return encoding
 
 
+@wrong
 def exchanges_sine_and_cosine(T, d_model, device=None):
     """Your even features are cosines and your odd ones sines. Features are counted from 0, so the first of each pair is the
     sine; position 0 begins with a 0."""
@@ -96,6 +106,7 @@ def exchanges_sine_and_cosine(T, d_model, device=None):
     return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)[:, :d_model]
 
 
+@wrong
 def wants_a_cosine_for_every_sine(T, d_model, device=None):
     """You write as many cosines as sines. With an odd number of features the last sine has no column beside it, and your
     cosines do not fit into the columns that are left."""
@@ -107,6 +118,7 @@ def wants_a_cosine_for_every_sine(T, d_model, device=None):
     return encoding
 
 
+@wrong
 def rounds_the_exponent_down(T, d_model, device=None):
     """You divide 2i by d_model in whole numbers. 2i is always the smaller of the two, so all your exponents are 0, and all
     features turn at the speed of the first."""
@@ -115,6 +127,7 @@ def rounds_the_exponent_down(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
+@wrong
 def adds_a_batch_axis(T, d_model, device=None):
     """You put an axis of size 1 in front, (1, T, d_model). The encoding is the same for every sentence and broadcasts to
     (B, T, d_model) as it is; the result asked for has two axes."""
@@ -123,6 +136,7 @@ def adds_a_batch_axis(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[None, :, :d_model]
 
 
+@right
 def entry_by_entry(T, d_model, device=None):
     """Every entry by itself, in Python's own numbers."""
     rows = []
@@ -135,6 +149,7 @@ def entry_by_entry(T, d_model, device=None):
     return torch.tensor(rows, dtype=torch.float32, device=device).reshape(T, d_model)
 
 
+@right
 def by_the_logarithm_of_the_frequencies(T, d_model, device=None):
     """Frequencies as an exponential, angles as an outer product, written into a matrix of zeros."""
     n_pairs = (d_model + 1) // 2
@@ -147,6 +162,7 @@ def by_the_logarithm_of_the_frequencies(T, d_model, device=None):
     return encoding
 
 
+@right
 def as_shifted_sines(T, d_model, device=None):
     """One sine for all features, in float64: a cosine is a sine that is a quarter turn ahead."""
     feature = torch.arange(d_model, dtype=torch.float64, device=device)
@@ -156,6 +172,7 @@ def as_shifted_sines(T, d_model, device=None):
     return torch.sin(position * rate + odd * (math.pi / 2)).float()
 
 
+@right
 def as_turning_hands(T, d_model, device=None):
     """Complex numbers of length 1, turned by one more step at each position; a hand's two coordinates are the pair."""
     even = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
@@ -163,22 +180,6 @@ def as_turning_hands(T, d_model, device=None):
     turn = torch.polar(torch.ones_like(rate), rate)
     hands = turn.expand(T, -1).cumprod(0) / turn
     return torch.stack([hands.imag, hands.real], dim=-1).reshape(T, -1)[:, :d_model].to(torch.float32)
-
-
-WRONG = (
-    gives_the_cosine_its_own_exponent,
-    lists_the_sines_before_the_cosines,
-    counts_positions_from_one,
-    halves_the_exponent,
-    doubles_the_exponent_twice,
-    speeds_up_along_the_features,
-    lays_the_positions_along_the_columns,
-    exchanges_sine_and_cosine,
-    wants_a_cosine_for_every_sine,
-    rounds_the_exponent_down,
-    adds_a_batch_axis,
-)
-RIGHT = (entry_by_entry, by_the_logarithm_of_the_frequencies, as_shifted_sines, as_turning_hands)
 
 
 def _sizes(draw: Draw) -> list[Call]:
@@ -205,7 +206,7 @@ exercise = Exercise(
         Property("far", "A position far away is like any other.", lambda draw: [(500, 8)], needs=("frequencies",)),
         Property("odd", "With an odd number of features, the last sine has no cosine.", lambda draw: [(3, 5), (4, 1)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 
 from course_lib.primitives import adaptive_step
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -35,17 +47,20 @@ def _asked(states, halt, h, seen=None):
     return states, torch.cat([h, torch.sigmoid(seen @ w + b)[..., None]], dim=-1)
 
 
+@wrong
 def lets_everyone_think_on(x, y, halt, h, epsilon=0.01):
     """You take y for every word. Who has halted must stand still: its state stays what it was, so that the others can go on
     looking at it."""
     return _asked(y, halt, h)
 
 
+@wrong
 def lets_the_halted_think(x, y, halt, h, epsilon=0.01):
     """You give y to those who have halted, and the others stand still. A word thinks while its sum is *below* 1 - ε."""
     return _asked(torch.where(_thinks(h, epsilon), x, y), halt, h)
 
 
+@wrong
 def looks_at_the_last_probability(x, y, halt, h, epsilon=0.01):
     """You compare only the newest h with 1 - ε. Halting adds up: a word that is half sure twice has halted too. It is the sum
     over all steps so far that counts."""
@@ -53,18 +68,21 @@ def looks_at_the_last_probability(x, y, halt, h, epsilon=0.01):
     return _asked(torch.where(last < 1 - epsilon, y, x), halt, h)
 
 
+@wrong
 def averages_the_probabilities(x, y, halt, h, epsilon=0.01):
     """You take the mean of the h so far. It hardly ever reaches 1 - ε, and your words think on and on; at the first step it is
     a mean of nothing. Take the sum."""
     return _asked(torch.where(h.mean(-1, keepdim=True) < 1 - epsilon, y, x), halt, h)
 
 
+@wrong
 def forgets_epsilon(x, y, halt, h, epsilon=0.01):
     """You let a word think until its sum reaches 1 itself. It has halted from 1 - ε on; without the ε even a word that is sure
     would take another step."""
     return _asked(torch.where(_thinks(h, 0.0), y, x), halt, h)
 
 
+@wrong
 def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
     """You let all words of a sentence think as long as one of them does. Each word halts for itself: that is what makes the
     depth adaptive."""
@@ -73,24 +91,28 @@ def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
     return states, torch.cat([h, torch.sigmoid(states @ w + b)[..., None]], dim=-1)
 
 
+@wrong
 def wipes_out_the_halted(x, y, halt, h, epsilon=0.01):
     """You write zeros into the states of words that have halted. Then the others find nothing where they look at them; who has
     halted stands still and keeps its x."""
     return _asked(torch.where(_thinks(h, epsilon), y, 0.0), halt, h)
 
 
+@wrong
 def asks_before_the_step(x, y, halt, h, epsilon=0.01):
     """You let the halting unit read x, the states before the step. It should judge what thinking has made of a word: it reads
     the new states."""
     return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=x)
 
 
+@wrong
 def asks_what_was_not_taken(x, y, halt, h, epsilon=0.01):
     """You let the halting unit read y for every word. Who stands still has not become y; the unit reads the state that the word
     really has behind the step."""
     return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=y)
 
 
+@wrong
 def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
     """You add the new h to the sum before you decide who thinks. Who passes 1 - ε by it then loses the very step behind which
     it was asked; decide by the steps before."""
@@ -98,6 +120,7 @@ def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
     return _asked(torch.where(_thinks(longer, epsilon), y, x), halt, h)
 
 
+@wrong
 def forgets_the_sigmoid(x, y, halt, h, epsilon=0.01):
     """You put w · state + b behind h as it is. That is any number, and not a probability: the sum may fall, and nobody knows
     when it is enough."""
@@ -105,12 +128,14 @@ def forgets_the_sigmoid(x, y, halt, h, epsilon=0.01):
     return states, torch.cat([h, (states @ halt[0] + halt[1])[..., None]], dim=-1)
 
 
+@wrong
 def returns_the_new_probability_only(x, y, halt, h, epsilon=0.01):
     """You return the newest h alone. The next step needs the sum of all, so the new one goes behind those that are there."""
     states, longer = _asked(torch.where(_thinks(h, epsilon), y, x), halt, h)
     return states, longer[..., -1:]
 
 
+@wrong
 def silences_the_halted(x, y, halt, h, epsilon=0.01):
     """You write h = 0 for words that have halted. The unit is asked for every word, and what stands behind the halting step
     does no harm: the distribution cuts it off."""
@@ -119,6 +144,7 @@ def silences_the_halted(x, y, halt, h, epsilon=0.01):
     return states, torch.cat([h, torch.where(thinks, longer[..., -1:], 0.0)], dim=-1)
 
 
+@right
 def by_arithmetic(x, y, halt, h, epsilon=0.01):
     """0 and 1 as numbers that weigh x and y; the halting unit as a linear layer with one output."""
     w, b = halt
@@ -127,6 +153,7 @@ def by_arithmetic(x, y, halt, h, epsilon=0.01):
     return states, torch.cat((h, F.linear(states, w[None], b[None]).sigmoid()), dim=2)
 
 
+@right
 def by_writing_into_copies(x, y, halt, h, epsilon=0.01):
     """A clone of x that takes y where somebody thinks, and an empty h with one column more, filled in two parts."""
     w, b = halt
@@ -139,6 +166,7 @@ def by_writing_into_copies(x, y, halt, h, epsilon=0.01):
     return states, longer
 
 
+@right
 def word_by_word(x, y, halt, h, epsilon=0.01):
     """Two loops, each word with its own decision and its own question."""
     (B, T, d), (w, b) = x.shape, halt
@@ -149,24 +177,6 @@ def word_by_word(x, y, halt, h, epsilon=0.01):
         states.append(state)
         rows.append(torch.hstack([h[at], torch.sigmoid(torch.dot(w, state) + b)]))
     return torch.stack(states).reshape(B, T, d), torch.stack(rows).reshape(B, T, -1)
-
-
-WRONG = (
-    lets_everyone_think_on,
-    lets_the_halted_think,
-    looks_at_the_last_probability,
-    averages_the_probabilities,
-    forgets_epsilon,
-    halts_the_whole_sentence,
-    wipes_out_the_halted,
-    asks_before_the_step,
-    asks_what_was_not_taken,
-    counts_the_new_probability_first,
-    forgets_the_sigmoid,
-    returns_the_new_probability_only,
-    silences_the_halted,
-)
-RIGHT = (by_arithmetic, by_writing_into_copies, word_by_word)
 
 
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
@@ -228,7 +238,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [*_first(draw), *_later(draw)], needs=("asked",)),
         leaves_inputs(_later),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

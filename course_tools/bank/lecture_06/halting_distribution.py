@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import halting_distribution
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -33,18 +45,21 @@ def _shares(h, thinks, last, before=None):
     return torch.where(goes_on, h, torch.where(thinks, last, 0.0))
 
 
+@wrong
 def forgets_the_remainder(h, epsilon=0.01):
     """You leave h at the step at which the position halts. Your shares then do not sum to 1; that step gets what is missing,
     1 - Σ h of the steps before."""
     return torch.where(_before(h) < 1 - epsilon, h, 0.0)
 
 
+@wrong
 def never_halts(h, epsilon=0.01):
     """You go on to the end: every step keeps its h, and the last gets the rest, which may be negative. As soon as the sum
     reaches 1 - ε the position halts, and all steps behind get 0."""
     return torch.cat([h[..., :-1], 1 - h[..., :-1].sum(-1, keepdim=True)], dim=-1)
 
 
+@wrong
 def forgets_epsilon(h, epsilon=0.01):
     """You wait until the sum reaches 1 itself. A sigmoid hardly ever gets there, so your positions take one step more than they
     need; with 1 - ε, one sure step is enough."""
@@ -52,12 +67,14 @@ def forgets_epsilon(h, epsilon=0.01):
     return _shares(h, before < 1, 1 - before)
 
 
+@wrong
 def types_epsilon_in(h, epsilon=0.01):
     """You write 0.99 instead of 1 - ε. That is the default only: whoever asks for another ε is not heard."""
     before = _before(h)
     return _shares(h, before < 0.99, 1 - before)
 
 
+@wrong
 def breaks_a_stick(h, epsilon=0.01):
     """You take h as the chance to halt *given* that the position has not halted before: h_n times all 1 - h before. That is
     another model of halting; here the h themselves are the shares, until they fill up 1."""
@@ -65,12 +82,14 @@ def breaks_a_stick(h, epsilon=0.01):
     return torch.cat([(h * going_on)[..., :-1], going_on[..., -1:]], dim=-1)
 
 
+@wrong
 def breaks_a_stick_and_keeps_the_rest(h, epsilon=0.01):
     """You multiply each h by all 1 - h before it: the chance that a position halts just here. That is another model of halting,
     and something is left over behind the last step; here h itself is the share, until the h fill up 1."""
     return h * F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
 
 
+@wrong
 def stops_when_the_stick_is_short(h, epsilon=0.01):
     """You take h_n times all 1 - h before as the share, and halt where these shares reach 1 - ε. With your product a position
     halts much later than it should; it is the h themselves that are added up, and that are the shares before N."""
@@ -78,6 +97,7 @@ def stops_when_the_stick_is_short(h, epsilon=0.01):
     return _shares(h * going_on, going_on > epsilon, going_on)
 
 
+@wrong
 def divides_by_the_sum(h, epsilon=0.01):
     """You cut off what is behind N and divide by the sum. The shares sum to 1, but those before N are no longer h; only the
     last step changes."""
@@ -85,6 +105,7 @@ def divides_by_the_sum(h, epsilon=0.01):
     return p / p.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
+@wrong
 def gives_the_rest_to_the_very_end(h, epsilon=0.01):
     """You give what is missing to 1 to the last of all steps, though the position has halted long before. The rest belongs to
     N, the last step that is taken."""
@@ -93,6 +114,7 @@ def gives_the_rest_to_the_very_end(h, epsilon=0.01):
     return torch.cat([p[..., :-1], 1 - p[..., :-1].sum(-1, keepdim=True)], dim=-1)
 
 
+@wrong
 def adds_the_remainder_to_h(h, epsilon=0.01):
     """You give the halting step its h and the remainder besides. The remainder alone fills up to 1; with you the shares sum to
     more."""
@@ -100,6 +122,7 @@ def adds_the_remainder_to_h(h, epsilon=0.01):
     return _shares(h, before < 1 - epsilon, 1 - before + h)
 
 
+@wrong
 def halts_one_step_too_late(h, epsilon=0.01):
     """You let the step that passes 1 - ε keep its h and give the rest to the one behind it. The sum is over 1 by then, and your
     rest negative; the step that passes 1 - ε is N itself."""
@@ -108,6 +131,7 @@ def halts_one_step_too_late(h, epsilon=0.01):
     return _shares(h, thinks, 1 - reached + h)
 
 
+@wrong
 def halts_all_at_once(h, epsilon=0.01):
     """You stop only when every position of the batch has reached 1 - ε. Each halts for itself; with you the quick ones go on
     thinking, and their last share is negative."""
@@ -116,6 +140,7 @@ def halts_all_at_once(h, epsilon=0.01):
     return _shares(h, thinks, 1 - before)
 
 
+@wrong
 def leaves_the_undecided_open(h, epsilon=0.01):
     """You look for a step at which the sum reaches 1 - ε, and where there is none you keep all h as they are. At the last step
     everyone halts: it gets the rest."""
@@ -124,6 +149,7 @@ def leaves_the_undecided_open(h, epsilon=0.01):
     return torch.where(halts, 1 - before, torch.where(before < 1 - epsilon, h, 0.0))
 
 
+@wrong
 def chooses_one_step(h, epsilon=0.01):
     """You give everything to the step at which the position halts. The states of the steps before count too, by their h; and
     your 0s and 1s pass no gradient on to the halting unit."""
@@ -131,6 +157,7 @@ def chooses_one_step(h, epsilon=0.01):
     return F.one_hot(thinks.sum(-1) - 1, h.shape[-1]).to(h.dtype)
 
 
+@right
 def step_by_step(h, epsilon=0.01):
     """A loop over the steps that keeps what is left of 1, and who is still thinking."""
     left, thinks, p = torch.ones_like(h[..., 0]), torch.ones_like(h[..., 0], dtype=torch.bool), []
@@ -141,6 +168,7 @@ def step_by_step(h, epsilon=0.01):
     return torch.stack(p, dim=-1)
 
 
+@right
 def by_the_index_of_the_step(h, epsilon=0.01):
     """N from argmax, masks by comparing indices with it, and the rest added at N; in float64."""
     n_steps = h.shape[-1]
@@ -151,31 +179,13 @@ def by_the_index_of_the_step(h, epsilon=0.01):
     return kept.scatter(-1, N, 1 - kept.sum(-1, keepdim=True)).to(h.dtype)
 
 
+@right
 def by_capping_the_sum(h, epsilon=0.01):
     """The sum jumps to 1 where it reaches 1 - ε or the steps end; the shares are its differences."""
     total = h.cumsum(dim=-1)
     ends = torch.arange(h.shape[-1]) == h.shape[-1] - 1
     total = torch.where((total >= 1 - epsilon) | ends, torch.ones_like(total), total)
     return total.diff(dim=-1, prepend=torch.zeros_like(total[..., :1]))
-
-
-WRONG = (
-    forgets_the_remainder,
-    never_halts,
-    forgets_epsilon,
-    types_epsilon_in,
-    breaks_a_stick,
-    breaks_a_stick_and_keeps_the_rest,
-    stops_when_the_stick_is_short,
-    divides_by_the_sum,
-    gives_the_rest_to_the_very_end,
-    adds_the_remainder_to_h,
-    halts_one_step_too_late,
-    halts_all_at_once,
-    leaves_the_undecided_open,
-    chooses_one_step,
-)
-RIGHT = (step_by_step, by_the_index_of_the_step, by_capping_the_sum)
 
 
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
@@ -233,7 +243,7 @@ exercise = Exercise(
         has_gradient(_batches, needs=("each alone",)),
         leaves_inputs(_batches),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

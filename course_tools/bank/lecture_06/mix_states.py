@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import halting_distribution, mix_states
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -27,12 +39,14 @@ def _mixed(p, states):
     return (p[..., None] * states).sum(-2)
 
 
+@wrong
 def takes_the_last_state(states, h, epsilon=0.01):
     """You return the state behind the last of all steps. Who halts earlier has its answer from the steps it took, and the
     halting unit gets no gradient from yours."""
     return states[..., -1, :]
 
 
+@wrong
 def takes_the_state_at_the_halt(states, h, epsilon=0.01):
     """You return the state of step N alone. The states before it count too, by their h; a choice of one step has no gradient
     with respect to h."""
@@ -41,23 +55,27 @@ def takes_the_state_at_the_halt(states, h, epsilon=0.01):
     return _mixed(last, states)
 
 
+@wrong
 def weighs_by_h(states, h, epsilon=0.01):
     """You weigh the states by h itself. These do not sum to 1, and steps behind the halt count with you; h is first turned into
     shares."""
     return _mixed(h, states)
 
 
+@wrong
 def divides_by_the_sum_of_h(states, h, epsilon=0.01):
     """You divide h by its sum and weigh by that. The states behind the halt are still in your mixture, and the last step that
     is taken does not get what is left of 1."""
     return _mixed(h / h.sum(-1, keepdim=True), states)
 
 
+@wrong
 def averages_all_states(states, h, epsilon=0.01):
     """You average over all steps alike and never look at h. The word itself decides by h how much each step counts."""
     return states.mean(-2)
 
 
+@wrong
 def averages_until_the_halt(states, h, epsilon=0.01):
     """You average over the steps that were taken. You cut in the right place, but the states before the halt count by h, and
     the last by what is left."""
@@ -65,24 +83,28 @@ def averages_until_the_halt(states, h, epsilon=0.01):
     return _mixed(taken / taken.sum(-1, keepdim=True), states)
 
 
+@wrong
 def takes_a_softmax(states, h, epsilon=0.01):
     """You take the softmax of h. It sums to 1, but no step ever gets 0, not even those behind the halt; and h are
     probabilities, not logits."""
     return _mixed(h.softmax(-1), states)
 
 
+@wrong
 def types_epsilon_in(states, h, epsilon=0.01):
     """You do not hand epsilon on, so the halting distribution takes its default, 0.01. Whoever asks for another ε is not
     heard."""
     return _mixed(halting_distribution(h), states)
 
 
+@wrong
 def takes_the_shares_from_the_graph(states, h, epsilon=0.01):
     """You detach the shares. Your result is right, but the halting unit never learns from a wrong answer that it should have
     thought longer; only the cost of thinking reaches it."""
     return _mixed(halting_distribution(h, epsilon).detach(), states)
 
 
+@wrong
 def mixes_as_it_goes(states, h, epsilon=0.01):
     """You mix as you go: at each step p of the new state and 1 - p of what was there. Each later step then shrinks the earlier
     ones once more; a plain sum needs no 1 - p, for the shares sum to 1 already."""
@@ -92,12 +114,14 @@ def mixes_as_it_goes(states, h, epsilon=0.01):
     return mixed
 
 
+@wrong
 def keeps_the_axis_of_steps(states, h, epsilon=0.01):
     """You leave an axis of size 1 where the steps were, (…, 1, d). The product of a row with a matrix has it; squeeze it away,
     for the result is one state a word."""
     return halting_distribution(h, epsilon)[..., None, :] @ states
 
 
+@wrong
 def chooses_the_largest_share(states, h, epsilon=0.01):
     """You take the state with the largest share. A hard choice throws the others away and passes no gradient to h; they are
     all added up, each by its share."""
@@ -105,11 +129,13 @@ def chooses_the_largest_share(states, h, epsilon=0.01):
     return _mixed(F.one_hot(best, h.shape[-1]).to(h.dtype), states)
 
 
+@right
 def by_einsum(states, h, epsilon=0.01):
     """One einsum over shares and states."""
     return torch.einsum("...n,...nd->...d", halting_distribution(h, epsilon), states)
 
 
+@right
 def step_by_step(states, h, epsilon=0.01):
     """A running sum over the steps, the shares worked out on the way."""
     mixed, left = torch.zeros_like(states[..., 0, :]), torch.ones_like(h[..., 0])
@@ -122,6 +148,7 @@ def step_by_step(states, h, epsilon=0.01):
     return mixed
 
 
+@right
 def by_what_each_step_changes(states, h, epsilon=0.01):
     """The first state, plus every change from step to step times the share that is still to come."""
     to_come = halting_distribution(h, epsilon).flip(-1).cumsum(-1).flip(-1)
@@ -129,29 +156,13 @@ def by_what_each_step_changes(states, h, epsilon=0.01):
     return states[..., 0, :] + (to_come[..., 1:, None] * changes).sum(dim=-2)
 
 
+@right
 def as_a_batch_of_columns(states, h, epsilon=0.01):
     """All batch axes folded into one, features in front, a batched product with columns of shares, in float64."""
     n_steps, d = states.shape[-2:]
     columns = halting_distribution(h, epsilon).double().reshape(-1, n_steps, 1)
     mixed = torch.bmm(states.double().reshape(-1, n_steps, d).transpose(1, 2), columns)
     return mixed.reshape(*states.shape[:-2], d).to(states.dtype)
-
-
-WRONG = (
-    takes_the_last_state,
-    takes_the_state_at_the_halt,
-    weighs_by_h,
-    divides_by_the_sum_of_h,
-    averages_all_states,
-    averages_until_the_halt,
-    takes_a_softmax,
-    types_epsilon_in,
-    takes_the_shares_from_the_graph,
-    mixes_as_it_goes,
-    keeps_the_axis_of_steps,
-    chooses_the_largest_share,
-)
-RIGHT = (by_einsum, step_by_step, by_what_each_step_changes, as_a_batch_of_columns)
 
 
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
@@ -202,7 +213,7 @@ exercise = Exercise(
         has_gradient(_batches, points=2, needs=("each alone",)),
         leaves_inputs(_batches),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

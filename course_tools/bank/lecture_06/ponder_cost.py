@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import halting_distribution, ponder_cost
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -37,18 +49,21 @@ def _R(h, N):
     return 1 - _before(h).gather(-1, N[..., None] - 1)[..., 0]
 
 
+@wrong
 def counts_the_steps_only(h, epsilon=0.01):
     """You return N alone. A count does not move when h moves a little, so no gradient comes from it and nobody learns to halt;
     the remainder is added for that."""
     return _N(h, epsilon).to(h.dtype)
 
 
+@wrong
 def takes_the_remainder_only(h, epsilon=0.01):
     """You return R alone. Its gradient is right, but it says nothing of how long a position thought: the cost is the number of
     steps and the remainder."""
     return _R(h, _N(h, epsilon))
 
 
+@wrong
 def counts_from_zero(h, epsilon=0.01):
     """You take the index of the halting step for the number of steps. Indices begin at 0, so you count one too few: who halts
     at once has taken one step."""
@@ -56,18 +71,21 @@ def counts_from_zero(h, epsilon=0.01):
     return N - 1 + _R(h, N)
 
 
+@wrong
 def expects_the_number_of_steps(h, epsilon=0.01):
     """You weigh the number of each step by its share, Σ n · p. That is the mean of the steps that are mixed; the position has
     computed all N of them, and pays for all."""
     return halting_distribution(h, epsilon) @ torch.arange(1.0, h.shape[-1] + 1)
 
 
+@wrong
 def adds_up_all_h(h, epsilon=0.01):
     """You put the sum of all h in place of the remainder. Steps behind N are never taken, and R falls where h grows; yours
     grows."""
     return _N(h, epsilon) + h.sum(-1)
 
 
+@wrong
 def subtracts_the_last_step_too(h, epsilon=0.01):
     """You subtract the h of step N from 1 as well. What is left for N is reckoned before it: 1 - Σ h of the steps up to N - 1;
     yours is near 0, and may be below."""
@@ -75,6 +93,7 @@ def subtracts_the_last_step_too(h, epsilon=0.01):
     return N + _R(h, N) - h.gather(-1, N[..., None] - 1)[..., 0]
 
 
+@wrong
 def takes_the_remainder_from_the_graph(h, epsilon=0.01):
     """You cut the remainder out of the graph. The number is right, but R is the only part with a gradient: with yours, thinking
     costs something and nobody learns to think less."""
@@ -82,6 +101,7 @@ def takes_the_remainder_from_the_graph(h, epsilon=0.01):
     return N + _R(h.detach(), N)
 
 
+@wrong
 def subtracts_the_remainder(h, epsilon=0.01):
     """You subtract R. Gradients then turn round, and who makes your cost smaller makes h smaller in the early steps and the
     thinking longer."""
@@ -89,6 +109,7 @@ def subtracts_the_remainder(h, epsilon=0.01):
     return N - _R(h, N)
 
 
+@wrong
 def averages_over_the_batch(h, epsilon=0.01):
     """You return one mean for the whole batch. Each position has a cost of its own; whoever trains averages them later, and
     leaves out the padding."""
@@ -96,6 +117,7 @@ def averages_over_the_batch(h, epsilon=0.01):
     return (N + _R(h, N)).mean()
 
 
+@wrong
 def forgets_epsilon(h, epsilon=0.01):
     """You wait until the sum reaches 1 itself. Halting begins at 1 - ε; otherwise a position that is sure at its first step
     would still pay for two."""
@@ -103,12 +125,14 @@ def forgets_epsilon(h, epsilon=0.01):
     return N + _R(h, N)
 
 
+@wrong
 def lets_all_take_every_step(h, epsilon=0.01):
     """You take n_steps for N, and what is missing to 1 before the last of them for R. That is the cost of someone who never
     halts early; each position stops where its own sum reaches 1 - ε."""
     return h.shape[-1] + 1 - h[..., :-1].sum(-1)
 
 
+@right
 def step_by_step(h, epsilon=0.01):
     """A loop over the steps: who has not yet halted pays 1 more, and what was left becomes smaller."""
     n_steps = h.shape[-1]
@@ -122,12 +146,14 @@ def step_by_step(h, epsilon=0.01):
     return cost + left
 
 
+@right
 def by_masking_what_comes_before(h, epsilon=0.01):
     """Who goes on behind each step is a mask: N is 1 more than its sum, R is 1 less the sum of h under it."""
     goes_on = (h.cumsum(dim=-1) < 1 - epsilon)[..., :-1]
     return 2 + torch.where(goes_on, 1 - h[..., :-1], 0.0).sum(dim=-1)
 
 
+@right
 def position_by_position(h, epsilon=0.01):
     """Each position by itself, with a while loop in Python, in float64."""
     costs = []
@@ -140,6 +166,7 @@ def position_by_position(h, epsilon=0.01):
     return torch.stack(costs).reshape(h.shape[:-1]).to(h.dtype)
 
 
+@right
 def from_the_shares(h, epsilon=0.01):
     """N from a search in the sums, and R as the share of step N in the halting distribution."""
     n_before = torch.count_nonzero(h.detach().cumsum(-1)[..., :-1] < 1 - epsilon, dim=-1)
@@ -148,28 +175,13 @@ def from_the_shares(h, epsilon=0.01):
     return R + n_before + 1
 
 
+@right
 def by_counting_the_shares(h, epsilon=0.01):
     """N as the number of shares above 0, as sigmoids never give an h of 0; R as what the shares before the last leave of 1."""
     shares = halting_distribution(h, epsilon)
     N = (shares > 0).sum(-1)
     before = torch.arange(h.shape[-1]) < N[..., None] - 1
     return N + 1 - (shares * before).sum(-1)
-
-
-WRONG = (
-    counts_the_steps_only,
-    takes_the_remainder_only,
-    counts_from_zero,
-    expects_the_number_of_steps,
-    adds_up_all_h,
-    subtracts_the_last_step_too,
-    takes_the_remainder_from_the_graph,
-    subtracts_the_remainder,
-    averages_over_the_batch,
-    forgets_epsilon,
-    lets_all_take_every_step,
-)
-RIGHT = (step_by_step, by_masking_what_comes_before, position_by_position, from_the_shares, by_counting_the_shares)
 
 
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
@@ -222,7 +234,7 @@ exercise = Exercise(
         has_gradient(_batches, points=2, needs=("each alone",)),
         leaves_inputs(_batches),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

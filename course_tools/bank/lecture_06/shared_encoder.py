@@ -10,7 +10,19 @@ from course_lib.attention import multi_head_attention
 from course_lib.blocks import encoder_block, feed_forward
 from course_lib.models import shared_encoder, step_encoding
 from course_lib.primitives import layer_norm, sinusoidal_positions
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -33,6 +45,7 @@ def _encoding(x, step):
     return step_encoding(x.shape[1], x.shape[2], step)
 
 
+@wrong
 def encodes_once(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding before the first step only. In a Universal Transformer every step is told anew where each token
     stands and which step it is; your later steps cannot tell."""
@@ -41,6 +54,7 @@ def encodes_once(x, attention, network, norms, n_heads, n_steps, mask=None):
     return x
 
 
+@wrong
 def never_encodes(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You apply the block n_steps times and tell it nothing. It knows neither the order of the words nor which step it is."""
     for _ in range(n_steps):
@@ -48,6 +62,7 @@ def never_encodes(x, attention, network, norms, n_heads, n_steps, mask=None):
     return x
 
 
+@wrong
 def tells_the_place_only(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the sinusoids of the positions before each step, but not those of the step. Your block is the same function each
     time and cannot know how far it has come."""
@@ -56,6 +71,7 @@ def tells_the_place_only(x, attention, network, norms, n_heads, n_steps, mask=No
     return x
 
 
+@wrong
 def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=None):
     """Your steps run from 0 to n_steps - 1, as `range(n_steps)` gives them. They are counted from 1, so each of yours gets the
     encoding of the one before."""
@@ -64,6 +80,7 @@ def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=
     return x
 
 
+@wrong
 def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding to what the block returns. The first step then works without one, and the last encoding stands in
     the result; it is added before the block."""
@@ -72,6 +89,7 @@ def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mas
     return x
 
 
+@wrong
 def begins_anew_each_time(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You give the block the first states at every step, only with another encoding. What the steps before have made is lost,
     and only the last one counts; go on with what came out."""
@@ -81,6 +99,7 @@ def begins_anew_each_time(x, attention, network, norms, n_heads, n_steps, mask=N
     return y
 
 
+@wrong
 def adds_a_second_residual(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add what the block returns to the states. The block has its residual connections inside; the states behind a step
     are its output alone."""
@@ -89,6 +108,7 @@ def adds_a_second_residual(x, attention, network, norms, n_heads, n_steps, mask=
     return x
 
 
+@wrong
 def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You do not hand the mask on to the block. At every step each word looks at the padding as if it were part of the
     sentence."""
@@ -97,6 +117,7 @@ def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
     return x
 
 
+@wrong
 def cuts_the_graph_between_steps(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You detach the states behind each step but the last. Your numbers are right, but the shared weights learn from the last
     step alone, and nothing reaches the input."""
@@ -106,6 +127,7 @@ def cuts_the_graph_between_steps(x, attention, network, norms, n_heads, n_steps,
     return x
 
 
+@wrong
 def overwrites_the_states(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding with `+=` in place. At the first step x is still the caller's own tensor, and it comes back
     changed."""
@@ -115,6 +137,7 @@ def overwrites_the_states(x, attention, network, norms, n_heads, n_steps, mask=N
     return x
 
 
+@right
 def by_recursion(x, attention, network, norms, n_heads, n_steps, mask=None):
     """The states behind n steps are one step from those behind n - 1."""
     if n_steps == 0:
@@ -124,6 +147,7 @@ def by_recursion(x, attention, network, norms, n_heads, n_steps, mask=None):
     return encoder_block(before + encoding, attention, network, norms, n_heads, mask)
 
 
+@right
 def as_a_fold(x, attention, network, norms, n_heads, n_steps, mask=None):
     """All encodings made beforehand, positions and steps from one table, and folded into the states one by one."""
     T, d_model = x.shape[1:]
@@ -132,6 +156,7 @@ def as_a_fold(x, attention, network, norms, n_heads, n_steps, mask=None):
     return reduce(lambda h, P: encoder_block(h + P, attention, network, norms, n_heads, mask), encodings, x)
 
 
+@right
 def with_the_block_written_out(x, attention, network, norms, n_heads, n_steps, mask=None):
     """The two halves of the block in the loop, every step ending in torch's own norm."""
     step = 0
@@ -143,6 +168,7 @@ def with_the_block_written_out(x, attention, network, norms, n_heads, n_steps, m
     return x
 
 
+@right
 def in_double_precision(x, attention, network, norms, n_heads, n_steps, mask=None):
     """Everything in float64, with an iterator of encodings."""
     weights = [tuple(w.double() for w in group) for group in (attention, network, *norms)]
@@ -150,21 +176,6 @@ def in_double_precision(x, attention, network, norms, n_heads, n_steps, mask=Non
     for encoding in (_encoding(x, step).double() for step in range(1, n_steps + 1)):
         states = encoder_block(states.add(encoding), weights[0], weights[1], (weights[2], weights[3]), n_heads, mask)
     return states.to(x.dtype)
-
-
-WRONG = (
-    encodes_once,
-    never_encodes,
-    tells_the_place_only,
-    counts_steps_from_zero,
-    encodes_behind_the_block,
-    begins_anew_each_time,
-    adds_a_second_residual,
-    forgets_the_mask,
-    cuts_the_graph_between_steps,
-    overwrites_the_states,
-)
-RIGHT = (by_recursion, as_a_fold, with_the_block_written_out, in_double_precision)
 
 
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -213,7 +224,7 @@ exercise = Exercise(
         has_gradient(_stacks(3, 2), needs=("two steps",)),
         leaves_inputs(_stacks(2, 1)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

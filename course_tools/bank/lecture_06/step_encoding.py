@@ -6,7 +6,9 @@ import torch
 
 from course_lib.models import step_encoding
 from course_lib.primitives import sinusoidal_positions
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -29,51 +31,60 @@ def _row(step, d_model, device=None):
     return sinusoidal_positions(step + 1, d_model, device=device)[step]
 
 
+@wrong
 def knows_no_step(T, d_model, step, device=None):
     """You encode the position only. The weights are shared by all steps, so with your encoding a step cannot tell which one it
     is."""
     return sinusoidal_positions(T, d_model, device=device)
 
 
+@wrong
 def knows_no_position(T, d_model, step, device=None):
     """You encode the step only, the same row for every position. Attention knows no order, so your words are a bag at every
     step."""
     return _row(step, d_model, device).expand(T, d_model)
 
 
+@wrong
 def counts_steps_from_zero(T, d_model, step, device=None):
     """You take the row of step - 1. Steps count from 1, and the first of them has the sinusoids of 1; rows count from 0, so the
     row of step t has the index t."""
     return sinusoidal_positions(T, d_model, device=device) + _row(step - 1, d_model, device)
 
 
+@wrong
 def counts_one_step_too_far(T, d_model, step, device=None):
     """You take the row of step + 1. To have the row of a step you need step + 1 rows, but its index is the step itself."""
     return sinusoidal_positions(T, d_model, device=device) + _row(step + 1, d_model, device)
 
 
+@wrong
 def encodes_the_sum(T, d_model, step, device=None):
     """You add the step to the position and take the sinusoids of the sum. Place 3 at step 1 then looks just like place 2 at
     step 2; encode both for themselves, and add the encodings."""
     return sinusoidal_positions(T + step, d_model, device=device)[step:]
 
 
+@wrong
 def multiplies_the_two(T, d_model, step, device=None):
     """You multiply the two encodings. Where either is 0 the other is lost, as at place 0, whose sines are 0; the two are
     added."""
     return sinusoidal_positions(T, d_model, device=device) * _row(step, d_model, device)
 
 
+@wrong
 def subtracts_the_step(T, d_model, step, device=None):
     """You subtract the encoding of the step. It is added, as the encoding of the position is added to the word."""
     return sinusoidal_positions(T, d_model, device=device) - _row(step, d_model, device)
 
 
+@wrong
 def averages_the_two(T, d_model, step, device=None):
     """You take the mean of the two encodings, half of what is asked for. They are added, and values in -2…2 do no harm."""
     return (sinusoidal_positions(T, d_model, device=device) + _row(step, d_model, device)) / 2
 
 
+@wrong
 def joins_the_two(T, d_model, step, device=None):
     """You put the two encodings side by side, 2 · d_model features wide. The result is added to states of d_model features:
     add one encoding to the other."""
@@ -81,12 +92,14 @@ def joins_the_two(T, d_model, step, device=None):
     return torch.cat([sinusoidal_positions(T, d_model, device=device), of_step], dim=1)
 
 
+@wrong
 def moves_the_step_along_the_places(T, d_model, step, device=None):
     """You take another step for each place: `step` for the first, the next for the second, and so on. All places are at the
     same step at the same time; one row is added to all."""
     return sinusoidal_positions(T, d_model, device=device) + sinusoidal_positions(T + step, d_model, device=device)[step:]
 
 
+@wrong
 def lists_the_sines_before_the_cosines(T, d_model, step, device=None):
     """Your first half of the features holds all sines and the second half all cosines. As in lecture 05 they take turns: a
     sine at 2i, its cosine right behind it at 2i + 1."""
@@ -94,12 +107,14 @@ def lists_the_sines_before_the_cosines(T, d_model, step, device=None):
     return torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
 
 
+@wrong
 def adds_the_bare_step(T, d_model, step, device=None):
     """You add the number of the step itself to every feature. It grows without end and drowns the words; the step goes through
     the same sines and cosines as a position."""
     return sinusoidal_positions(T, d_model, device=device) + step
 
 
+@right
 def entry_by_entry(T, d_model, step, device=None):
     """Every entry by itself, in Python's own numbers."""
     encoding = torch.empty(T, d_model, device=device)
@@ -111,12 +126,14 @@ def entry_by_entry(T, d_model, step, device=None):
     return encoding
 
 
+@right
 def from_one_table(T, d_model, step, device=None):
     """One table, long enough for positions and step; the step's row is repeated."""
     table = sinusoidal_positions(max(T, step + 1), d_model, device=device)
     return table[:T] + table[[step] * T]
 
 
+@right
 def by_sums_of_angles(T, d_model, step, device=None):
     """sin a + sin b = 2 sin((a+b)/2) cos((a-b)/2), and cos a + cos b alike, in float64."""
     speed = 10_000 ** -(torch.arange(0, d_model, 2, dtype=torch.float64, device=device) / d_model)
@@ -126,29 +143,13 @@ def by_sums_of_angles(T, d_model, step, device=None):
     return pairs.reshape(T, d_model).float()
 
 
+@right
 def by_complex_numbers(T, d_model, step, device=None):
     """e^(i · angle) of places and step added; imaginary parts are the sines, real parts the cosines."""
     speed = torch.exp(torch.arange(0, d_model, 2, device=device) * (-math.log(10_000) / d_model))
     angle = torch.outer(torch.arange(T, device=device).float(), speed)
     z = torch.polar(torch.ones_like(angle), angle) + torch.polar(torch.ones_like(speed), step * speed)
     return torch.view_as_real(z).flip(-1).flatten(1)
-
-
-WRONG = (
-    knows_no_step,
-    knows_no_position,
-    counts_steps_from_zero,
-    counts_one_step_too_far,
-    encodes_the_sum,
-    multiplies_the_two,
-    subtracts_the_step,
-    averages_the_two,
-    joins_the_two,
-    moves_the_step_along_the_places,
-    lists_the_sines_before_the_cosines,
-    adds_the_bare_step,
-)
-RIGHT = (entry_by_entry, from_one_table, by_sums_of_angles, by_complex_numbers)
 
 
 def _sizes(draw: Draw) -> list[Call]:
@@ -182,7 +183,7 @@ exercise = Exercise(
         Property("all features", "So it is at every frequency.", _sizes, points=2, needs=("one hand",)),
         Property("far", "A place and a step far away are like any other.", lambda _: [(300, 8, 40)], needs=("all features",)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

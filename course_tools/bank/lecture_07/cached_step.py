@@ -9,7 +9,19 @@ from einops import rearrange
 from course_lib.attention import CachedStep, cached_step
 from course_lib.attention.core import attend
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -47,6 +59,7 @@ def _out(q, keys, values, W_o, scale=None, mask=None):
     return _heads(q, keys, values, scale, mask).flatten(1) @ W_o.mT
 
 
+@wrong
 def looks_only_at_the_past(x, keys, values, W_q, W_k, W_v, W_o):
     """You attend first and append afterwards. Your new token sees the past and not itself, and the very first token sees
     nothing at all; in causal attention each token looks at itself too."""
@@ -54,6 +67,7 @@ def looks_only_at_the_past(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), *cache)
 
 
+@wrong
 def puts_the_new_token_in_front(x, keys, values, W_q, W_k, W_v, W_o):
     """You put the new key and value in front of the past. Attention does not notice, for it knows no order; but your cache now
     runs backwards, and whoever reads it takes the newest token for the oldest."""
@@ -62,6 +76,7 @@ def puts_the_new_token_in_front(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
+@wrong
 def forgets_the_scale(x, keys, values, W_q, W_k, W_v, W_o):
     """You do not divide the scores by √d_k. Your weights are then sharper than those the model was trained with, and one step
     no longer gives what attention over the whole text gives."""
@@ -69,6 +84,7 @@ def forgets_the_scale(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o, scale=1.0), keys, values)
 
 
+@wrong
 def scales_by_all_heads_together(x, keys, values, W_q, W_k, W_v, W_o):
     """You divide by the root of h · d_k, the width of all heads together. Each head's dot product has only d_k terms, so your
     scores are too small and your weights too even; a single head hides this."""
@@ -76,6 +92,7 @@ def scales_by_all_heads_together(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o, scale=math.sqrt(W_k.shape[0])), keys, values)
 
 
+@wrong
 def parts_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     """You part the projections as if the features of all heads lay interleaved. Each head owns rows that stand next to each
     other; yours takes one from every head, and its query does not fit the keys in the cache."""
@@ -84,6 +101,7 @@ def parts_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
+@wrong
 def joins_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     """You join the heads feature by feature, the first of every head, then the second. W_o expects one head behind the other,
     so its columns meet features that are not theirs."""
@@ -92,12 +110,14 @@ def joins_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(rearrange(context, "B h 1 d_v -> B (d_v h)") @ W_o.mT, keys, values)
 
 
+@wrong
 def returns_the_old_cache(x, keys, values, W_q, W_k, W_v, W_o):
     """You give the cache back as it came in. Your output is right this once, but the next token will not find this one: the
     new key and value must stand in what you return."""
     return CachedStep(_out(*_grown(x, keys, values, W_q, W_k, W_v), W_o), keys, values)
 
 
+@wrong
 def stores_the_query_as_key(x, keys, values, W_q, W_k, W_v, W_o):
     """You put the new token's query into the cache, where its key belongs. Both have the same size, so nothing fails; but what
     a token looks for is not what it offers to others."""
@@ -105,6 +125,7 @@ def stores_the_query_as_key(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
+@wrong
 def overwrites_the_last_place(x, keys, values, W_q, W_k, W_v, W_o):
     """You write the new key and value over the newest ones of the past, in the caller's own tensors. A token is lost with each
     step and the cache never grows; at the start it has no place to write to."""
@@ -114,6 +135,7 @@ def overwrites_the_last_place(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
+@wrong
 def masks_as_if_it_stood_first(x, keys, values, W_q, W_k, W_v, W_o):
     """You add a causal mask of one row, the first of the triangle: it lets your query see the oldest key alone. The new token
     is the last one; all keys are in its past, and no mask is needed."""
@@ -122,6 +144,7 @@ def masks_as_if_it_stood_first(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o, mask=causal), keys, values)
 
 
+@right
 def head_by_head(x, keys, values, W_q, W_k, W_v, W_o):
     """A loop over the heads, each with its rows of the weights and its columns of W_o; their outputs are added."""
     d_k, d_v, output, all_keys, all_values = keys.shape[-1], values.shape[-1], 0.0, [], []
@@ -136,6 +159,7 @@ def head_by_head(x, keys, values, W_q, W_k, W_v, W_o):
     return output, torch.stack(all_keys, 1), torch.stack(all_values, 1)
 
 
+@right
 def in_einsum(x, keys, values, W_q, W_k, W_v, W_o):
     """Weights with an axis for the heads, every product an einsum, the softmax written out."""
     W_q, W_k, W_v = (rearrange(W, "(h d) d_in -> h d d_in", h=keys.shape[1]) for W in (W_q, W_k, W_v))
@@ -147,27 +171,13 @@ def in_einsum(x, keys, values, W_q, W_k, W_v, W_o):
     return torch.einsum("bhd,ohd->bo", context, rearrange(W_o, "o (h d) -> o h d", h=keys.shape[1])), keys, values
 
 
+@right
 def fused_on_a_padded_cache(x, keys, values, W_q, W_k, W_v, W_o):
     """The cache made one longer by padding, the new token written there, and torch's fused attention."""
     q, k, v = ((x @ W.mT).unflatten(-1, (keys.shape[1], -1)).unsqueeze(2) for W in (W_q, W_k, W_v))
     keys, values = F.pad(keys, (0, 0, 0, 1)), F.pad(values, (0, 0, 0, 1))
     keys[:, :, -1:], values[:, :, -1:] = k, v
     return F.scaled_dot_product_attention(q, keys, values).flatten(1) @ W_o.mT, keys, values
-
-
-WRONG = (
-    looks_only_at_the_past,
-    puts_the_new_token_in_front,
-    forgets_the_scale,
-    scales_by_all_heads_together,
-    parts_the_heads_the_wrong_way,
-    joins_the_heads_the_wrong_way,
-    returns_the_old_cache,
-    stores_the_query_as_key,
-    overwrites_the_last_place,
-    masks_as_if_it_stood_first,
-)
-RIGHT = (head_by_head, in_einsum, fused_on_a_padded_cache)
 
 
 def _step(draw: Draw, B: int, T: int, h: int = 3) -> Call:
@@ -217,7 +227,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_step(draw, 2, 5), _step(draw, 2, 0)], needs=("batch",)),
         leaves_inputs(lambda draw: [_step(draw, 2, 5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

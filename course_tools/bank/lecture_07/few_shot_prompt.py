@@ -4,8 +4,10 @@ from itertools import accumulate
 
 from course_lib.generation import few_shot_prompt
 from course_tools.checks.comparisons import Miss, same_shapes
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Write the prompt of the example out and mark every space and line break. What stands last? And first, without a task?",
@@ -27,6 +29,7 @@ def _shortened(before, solved, behind, room, left=slice(1, None)):
     return before + "".join(solved) + behind
 
 
+@wrong
 def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="", room=None):
     """Your prompt ends with a space behind the last colon. Most vocabularies hold words with the space before them, so the
     model must now go on from a lone space, which no text has at this place; end with the colon."""
@@ -34,18 +37,21 @@ def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="
     return _shortened(before, solved, behind + " ", room)
 
 
+@wrong
 def ends_with_a_line_break(shots, question, names=("Input", "Output"), task="", room=None):
     """You close the last line too, but the answer belongs on it, behind the colon, as in the examples: end with the colon."""
     before, solved, behind = _parts(shots, question, names, task)
     return _shortened(before, solved, behind + "\n", room)
 
 
+@wrong
 def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output"), task="", room=None):
     """You write what is given and the answers right behind their colons. A space stands between, everywhere but at the end."""
     whole = [(f"{names[0]}:{given}\n", f"{names[1]}:{answer}\n") for given, answer in shots]
     return _shortened(f"{task}\n" if task else "", [*map("".join, whole)], f"{names[0]}:{question}\n{names[1]}:", room)
 
 
+@wrong
 def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="", room=None):
     """You write the line break of the task even where there is no task. Your prompt then begins with an empty line, which
     says nothing and takes up room."""
@@ -53,6 +59,7 @@ def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="
     return _shortened(f"{task}\n", solved, behind, room)
 
 
+@wrong
 def parts_the_shots_by_empty_lines(shots, question, names=("Input", "Output"), task="", room=None):
     """You put an empty line behind each shot. It may look tidy, but the form that was asked for has none: each shot is two
     lines, and the next follows at once."""
@@ -60,18 +67,21 @@ def parts_the_shots_by_empty_lines(shots, question, names=("Input", "Output"), t
     return _shortened(before, [shot + "\n" for shot in solved], behind, room)
 
 
+@wrong
 def always_says_input_and_output(shots, question, names=("Input", "Output"), task="", room=None):
     """You write "Input" and "Output" whatever `names` says. These two only stand there by default: words such as "English" and
     "French" tell the model a good deal."""
     return _shortened(*_parts(shots, question, ("Input", "Output"), task), room)
 
 
+@wrong
 def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", room=None):
     """You make room by leaving out the last shots. Those stand nearest to the question and stay; it is the oldest, at the
     front of the list, that go first."""
     return _shortened(*_parts(shots, question, names, task), room, slice(-1))
 
 
+@wrong
 def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
     """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the limit
     is for the whole prompt, its open end included."""
@@ -79,12 +89,14 @@ def forgets_the_question_in_the_count(shots, question, names=("Input", "Output")
     return _shortened(before, solved, "", room) + behind
 
 
+@wrong
 def never_fills_the_room(shots, question, names=("Input", "Output"), task="", room=None):
     """You leave out a shot even where the prompt is exactly `room` characters long. That many it may have: a prompt that fills
     the room still fits."""
     return _shortened(*_parts(shots, question, names, task), None if room is None else room - 1)
 
 
+@wrong
 def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", room=None):
     """You cut the finished prompt off at the front. The task goes first, then a shot is cut in two, and at last the question;
     shots are left out whole, and task and question stay in any case."""
@@ -93,6 +105,7 @@ def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", roo
     return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
 
 
+@wrong
 def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
     """You pass over a shot that does not fit and go on with older ones that do. Your shots then have a gap among them; if one
     does not fit, all that are older than it go too."""
@@ -104,12 +117,14 @@ def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", 
     return before + middle + behind
 
 
+@wrong
 def takes_no_room_for_no_limit(shots, question, names=("Input", "Output"), task="", room=None):
     """You ask whether `room` is true. None is not, but neither is 0: with no room at all your prompt has every shot, where it
     should have none."""
     return _shortened(*_parts(shots, question, names, task), room or None)
 
 
+@wrong
 def takes_shots_off_the_list(shots, question, names=("Input", "Output"), task="", room=None):
     """You remove the oldest shots from the list that was handed to you. It belongs to whoever called, and has fewer shots for
     the next question; a tuple cannot be shortened at all."""
@@ -118,6 +133,7 @@ def takes_shots_off_the_list(shots, question, names=("Input", "Output"), task=""
     return "".join(map("".join, _parts(shots, question, names, task)))
 
 
+@right
 def from_the_newest_backwards(shots, question, names=("Input", "Output"), task="", room=None):
     """Begins with the bare question and puts shot after shot before it, the newest first, until one is too much."""
     head, prompt = task + "\n" * bool(task), f"{names[0]}: {question}\n{names[1]}:"
@@ -129,6 +145,7 @@ def from_the_newest_backwards(shots, question, names=("Input", "Output"), task="
     return head + prompt
 
 
+@right
 def line_by_line(shots, question, names=("Input", "Output"), task="", room=None):
     """A list of lines joined at the end, and a new attempt with every number of shots left out."""
     for first in range(len(shots) + 1):
@@ -139,6 +156,7 @@ def line_by_line(shots, question, names=("Input", "Output"), task="", room=None)
     return prompt
 
 
+@right
 def by_lengths_alone(shots, question, names=("Input", "Output"), task="", room=None):
     """Sums of the lengths from the newest shot on say how many fit, before any string is joined."""
     solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
@@ -147,23 +165,6 @@ def by_lengths_alone(shots, question, names=("Input", "Output"), task="", room=N
     n = len(solved) if room is None else sum(taken + s <= room for s in accumulate(map(len, reversed(solved))))
     return "".join(ends[0] + solved[len(solved) - n :] + ends[1])
 
-
-WRONG = (
-    leaves_a_space_at_the_end,
-    ends_with_a_line_break,
-    leaves_no_space_behind_the_colons,
-    begins_with_an_empty_line,
-    parts_the_shots_by_empty_lines,
-    always_says_input_and_output,
-    leaves_out_the_newest,
-    forgets_the_question_in_the_count,
-    never_fills_the_room,
-    cuts_through_a_shot,
-    jumps_over_a_long_shot,
-    takes_no_room_for_no_limit,
-    takes_shots_off_the_list,
-)
-RIGHT = (from_the_newest_backwards, line_by_line, by_lengths_alone)
 
 WORDS = ("otter", "mint", "plush giraffe", "cheese", "sea", "a long word or two", "tea", "snow")
 LONG = ([("a", "b"), ("c", "d" * 50), ("e", "f")], "g", ("In", "Out"), "", 45)
@@ -243,7 +244,7 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [(*_shots(draw, 3), ("Q", "A"), "", 30)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

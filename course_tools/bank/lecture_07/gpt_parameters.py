@@ -6,8 +6,10 @@ from torch import nn
 
 from course_lib.metrics import gpt_parameters
 from course_tools.checks.comparisons import Miss, same_shapes
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 from course_tools.checks.outcome import Outcome
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -30,6 +32,7 @@ def _block(d):
     return 4 * (d**2 + d) + (8 * d**2 + 5 * d) + 4 * d
 
 
+@wrong
 def counts_the_last_matrix_again(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count a matrix from d_model back to the vocabulary. In GPT-2 that is the embedding itself, used a second time: it is
     one and the same matrix, and its numbers are learnt and stored once."""
@@ -37,6 +40,7 @@ def counts_the_last_matrix_again(n_tokens, T_max, d_model, n_layers, n_norms_at_
     return ends + n_layers * _block(d_model) + n_tokens * d_model
 
 
+@wrong
 def forgets_the_biases(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count the matrices of a block and not the biases that are added behind them. All six have one: four of attention and
     two of the network."""
@@ -44,24 +48,28 @@ def forgets_the_biases(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1)
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
+@wrong
 def forgets_the_positions(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You leave out the positions, and T_max is never used. Sinusoids would cost nothing; GPT learns a vector for each
     position, and those are parameters too."""
     return n_tokens * d_model + n_layers * _block(d_model) + n_norms_at_the_end * 2 * d_model
 
 
+@wrong
 def forgets_the_norms(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count no norm, neither in the blocks nor at the end. A norm does divide by what it measures, but a gain and a shift
     for each feature are learnt behind that."""
     return (n_tokens + T_max) * d_model + n_layers * (_block(d_model) - 4 * d_model)
 
 
+@wrong
 def gives_a_norm_no_shift(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You give every norm d_model parameters, its gain. Each norm here has a shift as well, another d_model numbers."""
     block = _block(d_model) - 2 * d_model
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * d_model
 
 
+@wrong
 def stops_at_queries_keys_and_values(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count three projections: queries, keys, values. When the heads have done their work, a fourth matrix with its bias
     joins them."""
@@ -69,6 +77,7 @@ def stops_at_queries_keys_and_values(n_tokens, T_max, d_model, n_layers, n_norms
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
+@wrong
 def keeps_the_network_narrow(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """Your network has two matrices from d_model to d_model. Inside it is four times as wide as a token, and that is where
     two thirds of a block's parameters are."""
@@ -76,6 +85,7 @@ def keeps_the_network_narrow(n_tokens, T_max, d_model, n_layers, n_norms_at_the_
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
+@wrong
 def forgets_the_way_back(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count only the first layer of the network, from d to 4d. A second one leads back from 4d to d, as large a matrix
     with a bias of its own; without it the sum with the token could not be formed."""
@@ -83,6 +93,7 @@ def forgets_the_way_back(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
+@wrong
 def gives_both_layers_the_same_bias(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You give both layers of the network a bias of length d. A bias is as long as what its layer puts out, and the first one
     puts out 4d features."""
@@ -90,6 +101,7 @@ def gives_both_layers_the_same_bias(n_tokens, T_max, d_model, n_layers, n_norms_
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
+@wrong
 def gives_a_block_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count one norm a block. There are two, one for attention and one for the network, each with its own gain and
     shift."""
@@ -97,12 +109,14 @@ def gives_a_block_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_en
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
+@wrong
 def always_closes_with_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You always add one norm at the end, whatever `n_norms_at_the_end` says. GPT-1 has none there, so your count for it is
     2 · d_model too high."""
     return (n_tokens + T_max) * d_model + n_layers * _block(d_model) + 2 * d_model
 
 
+@wrong
 def adds_a_look_at_an_encoder(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count a second attention with its norm in each block, as in the decoder of a translator. GPT has no encoder to look
     at; its blocks attend to their own text and to nothing else."""
@@ -110,6 +124,7 @@ def adds_a_look_at_an_encoder(n_tokens, T_max, d_model, n_layers, n_norms_at_the
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
+@right
 def by_layers_of_torch(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """One of torch's own layers counted, which has the same weights as a block, and all the rest beside it."""
     layer = nn.TransformerEncoderLayer(d_model, nhead=1, dim_feedforward=4 * d_model, device="meta")
@@ -118,6 +133,7 @@ def by_layers_of_torch(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1)
     return vectors * d_model + n_layers * of_a_block
 
 
+@right
 def by_a_list_of_shapes(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """Every table, matrix and vector written down as a shape, and their sizes added."""
     layers = [(d_model, d_model)] * 4 + [(4 * d_model, d_model), (d_model, 4 * d_model)]
@@ -126,27 +142,11 @@ def by_a_list_of_shapes(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1
     return sum(map(math.prod, shapes))
 
 
+@right
 def as_a_polynomial(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """Ordered by powers of d_model: what stands at the square, and what at the first power, by Horner's rule."""
     square, first = 12 * n_layers, n_tokens + T_max + 13 * n_layers + 2 * n_norms_at_the_end
     return (square * d_model + first) * d_model
-
-
-WRONG = (
-    counts_the_last_matrix_again,
-    forgets_the_biases,
-    forgets_the_positions,
-    forgets_the_norms,
-    gives_a_norm_no_shift,
-    stops_at_queries_keys_and_values,
-    keeps_the_network_narrow,
-    forgets_the_way_back,
-    gives_both_layers_the_same_bias,
-    gives_a_block_one_norm,
-    always_closes_with_one_norm,
-    adds_a_look_at_an_encoder,
-)
-RIGHT = (by_layers_of_torch, by_a_list_of_shapes, as_a_polynomial)
 
 
 def _sizes(draw: Draw, n_layers: int, *n_norms: int) -> Call:
@@ -213,7 +213,7 @@ exercise = Exercise(
             needs=("end", "layers"),
         ),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

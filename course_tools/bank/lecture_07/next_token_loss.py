@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.losses import next_token_loss
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,6 +34,7 @@ HINTS = (
 )
 
 
+@wrong
 def asks_for_the_token_just_read(logits, tokens, counts=None):
     """You compare each position with the token that stands there. The model has just read it and need only repeat it: your
     loss falls quickly, and nothing is learnt about what comes next."""
@@ -30,6 +43,7 @@ def asks_for_the_token_just_read(logits, tokens, counts=None):
     return F.cross_entropy(logits[counts], tokens[counts])
 
 
+@wrong
 def asks_for_the_token_before(logits, tokens, counts=None):
     """You shift by one to the wrong side: each position is asked for the token before the one it has just read. That token
     is in the model's past; it is the next one that it should foretell."""
@@ -39,6 +53,7 @@ def asks_for_the_token_before(logits, tokens, counts=None):
     return F.cross_entropy(predictions[counts[:, :-1]], targets[counts[:, :-1]])
 
 
+@wrong
 def shifts_after_flattening(logits, tokens, counts=None):
     """You join all rows of the batch into one long text and shift then. The end of each text is now asked for the first token
     of the next one, which has nothing to do with it; one text alone hides this."""
@@ -49,6 +64,7 @@ def shifts_after_flattening(logits, tokens, counts=None):
     return F.cross_entropy(predictions, targets)
 
 
+@wrong
 def takes_counts_from_the_reader(logits, tokens, counts=None):
     """You look up `counts` at the token that is read, one place too early. It says of each token whether *it* is asked for:
     yours leaves out the first word behind a prompt, and still asks for the first padding."""
@@ -58,12 +74,14 @@ def takes_counts_from_the_reader(logits, tokens, counts=None):
     return F.cross_entropy(predictions[counts[:, :-1]], targets[counts[:, :-1]])
 
 
+@wrong
 def asks_for_every_token(logits, tokens, counts=None):
     """You never use `counts`. Padding and prompt are asked for like everything else, so the model is paid for saying padding
     after padding, and the loss depends on how far the batch is padded."""
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:])
 
 
+@wrong
 def takes_counts_for_padding(logits, tokens, counts=None):
     """You leave out the tokens at which `counts` is True, as if it marked the padding. True means that a token counts; you
     average over just those that do not."""
@@ -73,6 +91,7 @@ def takes_counts_for_padding(logits, tokens, counts=None):
     return F.cross_entropy(predictions[~counts[:, 1:]], targets[~counts[:, 1:]])
 
 
+@wrong
 def divides_by_all_places(logits, tokens, counts=None):
     """You set the loss of a token that does not count to 0 and divide by the number of all places. Nothing is added there,
     but it is still counted: the more padding a batch has, the better it looks."""
@@ -80,6 +99,7 @@ def divides_by_all_places(logits, tokens, counts=None):
     return losses.mean() if counts is None else losses.where(counts[:, 1:], 0.0).mean()
 
 
+@wrong
 def averages_the_averages(logits, tokens, counts=None):
     """You average each text first, and then these averages. A token of a text in which few are asked for weighs more than
     one of a text in which many are; every token asked for should weigh the same."""
@@ -88,6 +108,7 @@ def averages_the_averages(logits, tokens, counts=None):
     return ((losses * asked).sum(1) / asked.sum(1)).mean()
 
 
+@wrong
 def adds_the_losses_up(logits, tokens, counts=None):
     """You add the losses of all tokens and do not divide. Your number grows with the batch and with the length of its texts,
     and so does each step of training; asked for is the loss of one token."""
@@ -95,6 +116,7 @@ def adds_the_losses_up(logits, tokens, counts=None):
     return losses.sum() if counts is None else losses[counts[:, 1:]].sum()
 
 
+@wrong
 def takes_the_softmax_twice(logits, tokens, counts=None):
     """You make probabilities of the logits before the cross-entropy, which begins with a softmax of its own. Its second
     softmax sees only numbers from 0 to 1, so that even a perfect model keeps a large loss."""
@@ -104,6 +126,7 @@ def takes_the_softmax_twice(logits, tokens, counts=None):
     return F.cross_entropy(predictions[counts[:, 1:]], targets[counts[:, 1:]])
 
 
+@wrong
 def reshapes_to_move_the_classes(logits, tokens, counts=None):
     """You bring the vocabulary to axis 1 by a reshape. That keeps the numbers in their order and cuts them up anew, so that
     logits of different words and positions are mixed; to exchange two axes, transpose."""
@@ -113,6 +136,7 @@ def reshapes_to_move_the_classes(logits, tokens, counts=None):
     return losses.mean() if counts is None else losses[counts[:, 1:]].mean()
 
 
+@wrong
 def calls_nothing_perfect(logits, tokens, counts=None):
     """You return 0 where no token is asked for, perhaps to avoid a division by 0. A loss of 0 says that the model foretold
     everything; a mean of nothing is not known, and NaN says so."""
@@ -121,6 +145,7 @@ def calls_nothing_perfect(logits, tokens, counts=None):
     return losses[asked].sum() / asked.sum().clamp(min=1)
 
 
+@right
 def by_ignored_targets(logits, tokens, counts=None):
     """Tokens that do not count replaced by the index that the cross-entropy ignores; the vocabulary on axis 1."""
     targets = tokens[:, 1:]
@@ -129,6 +154,7 @@ def by_ignored_targets(logits, tokens, counts=None):
     return F.cross_entropy(logits[:, :-1].mT, targets)
 
 
+@right
 def by_the_places_that_count(logits, tokens, counts=None):
     """The places (b, t) that are asked for as lists of indices, the log-softmax looked up there."""
     asked = torch.ones_like(tokens, dtype=torch.bool) if counts is None else counts
@@ -136,6 +162,7 @@ def by_the_places_that_count(logits, tokens, counts=None):
     return -logits[b, t].log_softmax(-1)[torch.arange(len(b)), tokens[b, t + 1]].mean()
 
 
+@right
 def token_by_token(logits, tokens, counts=None):
     """Two loops, logsumexp minus the logit of the next token, the sum divided by the number of terms."""
     total, n = logits[:0].sum(), 0
@@ -147,28 +174,12 @@ def token_by_token(logits, tokens, counts=None):
     return total / n
 
 
+@right
 def in_double_precision(logits, tokens, counts=None):
     """In float64: all log-probabilities, that of each next token gathered, and the mean of those that count."""
     log_p = logits[:, :-1].double().log_softmax(-1)
     picked = log_p.gather(2, tokens[:, 1:].unsqueeze(2)).squeeze(2)
     return -(picked if counts is None else picked[counts[:, 1:]]).mean()
-
-
-WRONG = (
-    asks_for_the_token_just_read,
-    asks_for_the_token_before,
-    shifts_after_flattening,
-    takes_counts_from_the_reader,
-    asks_for_every_token,
-    takes_counts_for_padding,
-    divides_by_all_places,
-    averages_the_averages,
-    adds_the_losses_up,
-    takes_the_softmax_twice,
-    reshapes_to_move_the_classes,
-    calls_nothing_perfect,
-)
-RIGHT = (by_ignored_targets, by_the_places_that_count, token_by_token, in_double_precision)
 
 
 def _texts(draw: Draw, B: int, T: int, n_tokens: int = 7) -> Call:
@@ -221,7 +232,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])], needs=("same weight",)),
         leaves_inputs(lambda draw: [_asked(draw, ["x.xx.", "..xx."])]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,8 +4,20 @@ import torch
 
 from course_lib.generation import top_k
 from course_tools.checks.comparisons import Miss, same_shapes
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
 from course_tools.checks.outcome import Outcome
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -29,18 +41,21 @@ def _kept(logits, n):
     return torch.full_like(logits, -torch.inf).scatter(-1, best.indices, best.values)
 
 
+@wrong
 def gives_probabilities(logits, k):
     """You finish with a softmax. Asked for are logits, so that a temperature or the nucleus can still come behind; who then
     takes the softmax once more gets probabilities that are much too even."""
     return _kept(logits, min(k, logits.shape[-1])).softmax(-1)
 
 
+@wrong
 def normalises_what_is_left(logits, k):
     """You take the log-softmax of what is left, so that the kept words sum to 1. The k largest logits should stay just as they
     are: the softmax of whoever draws a word will do this."""
     return _kept(logits, min(k, logits.shape[-1])).log_softmax(-1)
 
 
+@wrong
 def sets_the_others_to_zero(logits, k):
     """You set the other logits to 0. A logit of 0 is a word like any other, with exp(0) = 1 before normalising; where the
     kept logits are negative, your forbidden words are even the likeliest. Only -inf has probability 0."""
@@ -48,6 +63,7 @@ def sets_the_others_to_zero(logits, k):
     return torch.zeros_like(logits).scatter(-1, best.indices, best.values)
 
 
+@wrong
 def takes_a_very_small_logit(logits, k):
     """You push the others down to -10⁹. That is still a finite logit: they are not taken out, as -inf would do, and who counts
     the words that are left finds all of them."""
@@ -55,12 +71,14 @@ def takes_a_very_small_logit(logits, k):
     return torch.full_like(logits, -1e9).scatter(-1, best.indices, best.values)
 
 
+@wrong
 def keeps_the_unlikely(logits, k):
     """You keep the k smallest logits, those of the least likely words, because your order is a rising one. The likeliest words
     are those with the largest logits."""
     return logits.masked_fill(logits.argsort(-1).argsort(-1) >= k, -torch.inf)
 
 
+@wrong
 def keeps_one_too_few(logits, k):
     """You keep only what lies strictly above the k-th largest logit. That leaves k - 1 words, and with k = 1 none at all: the
     k-th belongs to those that stay."""
@@ -68,6 +86,7 @@ def keeps_one_too_few(logits, k):
     return logits.masked_fill(logits <= border, -torch.inf)
 
 
+@wrong
 def keeps_one_too_many(logits, k):
     """You compare with the logit at index k of the sorted row. Indices begin at 0, so this is already the first word that
     should be out, and you keep k + 1."""
@@ -75,6 +94,7 @@ def keeps_one_too_many(logits, k):
     return logits.masked_fill(logits < border, -torch.inf)
 
 
+@wrong
 def keeps_all_that_are_equal(logits, k):
     """You keep every logit that is no smaller than the k-th. Where several are equal to it, more than k stay, and with k = 1
     the choice is no longer greedy; exactly k are asked for, whichever of the equal ones."""
@@ -82,18 +102,21 @@ def keeps_all_that_are_equal(logits, k):
     return logits.masked_fill(logits < border, -torch.inf)
 
 
+@wrong
 def ranks_the_whole_batch(logits, k):
     """You look for the k largest logits of the whole batch. Then one row keeps several words and another none, and each row
     depends on its neighbours; every row should keep k of its own."""
     return _kept(logits.flatten(), min(k, logits.numel())).view_as(logits)
 
 
+@wrong
 def gives_the_k_alone(logits, k):
     """You return the k largest logits and nothing else. Your row is sorted and k long, so nobody can tell which words these
     were; the result has a place for every word of the vocabulary."""
     return logits.topk(min(k, logits.shape[-1]), dim=-1).values
 
 
+@wrong
 def moves_them_to_the_front(logits, k):
     """You put the k largest logits on the first k places, in falling order. The place of a logit says which word it belongs
     to, so you have given them to the first words of the vocabulary; they must stay where they were."""
@@ -103,12 +126,14 @@ def moves_them_to_the_front(logits, k):
     return out
 
 
+@wrong
 def asks_for_more_than_there_are(logits, k):
     """You hand k to the search as it is, and that fails where k is larger than the vocabulary. Who asks for more words than
     there are gets all of them."""
     return _kept(logits, k)
 
 
+@wrong
 def overwrites_the_logits(logits, k):
     """You write -inf into the logits that were handed to you. Whoever called still needs them, to draw again with another k or
     to compute a loss, and finds them spoilt; fill a new tensor."""
@@ -117,18 +142,21 @@ def overwrites_the_logits(logits, k):
         return logits.masked_fill_(ranks >= k, -torch.inf)
 
 
+@right
 def by_rank(logits, k):
     """The rank of each word in its row by sorting the sorted order, and those of rank below k."""
     ranks = logits.argsort(dim=-1, descending=True).argsort(dim=-1)
     return torch.where(ranks < k, logits, -torch.inf)
 
 
+@right
 def by_taking_out_the_rest(logits, k):
     """From the other end: -inf put into a copy at the n - k smallest."""
     rest = logits.topk(max(logits.shape[-1] - k, 0), dim=-1, largest=False).indices
     return logits.scatter(-1, rest, -torch.inf)
 
 
+@right
 def row_by_row(logits, k):
     """Python sorts the places of each row by their logits, and the first k are let in."""
     rows = []
@@ -138,6 +166,7 @@ def row_by_row(logits, k):
     return torch.stack(rows).reshape(logits.shape)
 
 
+@right
 def one_after_the_other(logits, k):
     """k times the likeliest of the words that are not yet kept."""
     kept = torch.zeros_like(logits, dtype=torch.bool)
@@ -145,24 +174,6 @@ def one_after_the_other(logits, k):
         best = logits.masked_fill(kept, -torch.inf).argmax(-1, keepdim=True)
         kept = kept.scatter(-1, best, True)
     return logits.masked_fill(~kept, -torch.inf)
-
-
-WRONG = (
-    gives_probabilities,
-    normalises_what_is_left,
-    sets_the_others_to_zero,
-    takes_a_very_small_logit,
-    keeps_the_unlikely,
-    keeps_one_too_few,
-    keeps_one_too_many,
-    keeps_all_that_are_equal,
-    ranks_the_whole_batch,
-    gives_the_k_alone,
-    moves_them_to_the_front,
-    asks_for_more_than_there_are,
-    overwrites_the_logits,
-)
-RIGHT = (by_rank, by_taking_out_the_rest, row_by_row, one_after_the_other)
 
 
 def _logits(draw: Draw, k: int, *batch: int, n: int = 7) -> Call:
@@ -222,7 +233,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_logits(draw, 3, 5)], needs=("batch",)),
         leaves_inputs(lambda draw: [_logits(draw, 3, 5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -3,7 +3,19 @@
 import torch
 
 from course_lib.generation import top_p
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -31,6 +43,7 @@ def _put_back(kept, order):
     return torch.full_like(kept, -torch.inf).scatter(-1, order, kept)
 
 
+@wrong
 def leaves_out_the_word_that_crosses(logits, p):
     """You stop before the word that takes the sum to p, and save only the likeliest. Your set then falls short of p, although
     the nucleus is to hold p or more: the word that crosses the border belongs to it."""
@@ -39,6 +52,7 @@ def leaves_out_the_word_that_crosses(logits, p):
     return _put_back(ordered.masked_fill((probabilities.cumsum(-1) > p) & ~first, -torch.inf), order)
 
 
+@wrong
 def loses_the_likeliest(logits, p):
     """You keep a word only while the sum up to it, itself included, is at most p. If the likeliest word alone has more than p,
     nothing is left and no word can be drawn; what counts is the sum before a word."""
@@ -46,6 +60,7 @@ def loses_the_likeliest(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) > p, -torch.inf), order)
 
 
+@wrong
 def takes_one_too_many(logits, p):
     """You take one more word after p is reached. Once the words in hand sum to p the set is complete, and the nucleus is the
     smallest such set."""
@@ -54,6 +69,7 @@ def takes_one_too_many(logits, p):
     return _put_back(ordered.masked_fill(torch.arange(logits.shape[-1]) > needed, -torch.inf), order)
 
 
+@wrong
 def keeps_the_tail(logits, p):
     """You begin to add up at the least likely word. Yours is the long tail of words that are hardly possible, which the
     nucleus is there to cut off; begin at the likeliest."""
@@ -62,6 +78,7 @@ def keeps_the_tail(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf), order)
 
 
+@wrong
 def leaves_them_sorted(logits, p):
     """You return the logits in sorted order. The place of a logit says which word it belongs to; after sorting, each must go
     back to where it came from, or the first words of the vocabulary always win."""
@@ -69,6 +86,7 @@ def leaves_them_sorted(logits, p):
     return ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf)
 
 
+@wrong
 def puts_them_back_the_wrong_way(logits, p):
     """You put the sorted logits back by picking with the sorting order once more. That sorts a second time instead of undoing
     the first: the order says where each logit came from, so it must say where they are written to."""
@@ -76,6 +94,7 @@ def puts_them_back_the_wrong_way(logits, p):
     return ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf).gather(-1, order)
 
 
+@wrong
 def does_not_sort(logits, p):
     """You add up in the order of the vocabulary, without sorting. Which words you keep then depends on how they happen to be
     numbered; the nucleus begins with the likeliest."""
@@ -83,6 +102,7 @@ def does_not_sort(logits, p):
     return logits.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf)
 
 
+@wrong
 def adds_up_the_logits(logits, p):
     """You add up logits where p is a share of the probability. Logits may be negative and sum to anything, and a constant added
     to all of them changes your set; first make probabilities of them."""
@@ -90,12 +110,14 @@ def adds_up_the_logits(logits, p):
     return _put_back(ordered.masked_fill(ordered.cumsum(-1) - ordered >= p, -torch.inf), order)
 
 
+@wrong
 def compares_single_probabilities(logits, p):
     """You hold the probability of each single word against p, and nothing is added up. With p = 0.9 you keep a word only if it
     alone has so much; the nucleus needs so much from all of its words together."""
     return logits.masked_fill(logits.softmax(-1) < p, -torch.inf)
 
 
+@wrong
 def adds_up_over_the_first_axis(logits, p):
     """Your sum runs over the first axis. For a batch that is from row to row, so that the set of one text depends on the texts
     before it; the words of one row are on the last axis."""
@@ -103,6 +125,7 @@ def adds_up_over_the_first_axis(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(0) - probabilities >= p, -torch.inf), order)
 
 
+@wrong
 def sets_the_others_to_zero(logits, p):
     """You set the words outside the nucleus to 0. A logit of 0 is an ordinary one, and often larger than those you keep: the
     words are not out. Only -inf becomes probability 0."""
@@ -110,6 +133,7 @@ def sets_the_others_to_zero(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, 0.0), order)
 
 
+@wrong
 def overwrites_the_logits(logits, p):
     """You write -inf into the logits that were handed to you. They still belong to whoever called, who may want to draw again
     with another p; give a new tensor back."""
@@ -119,6 +143,7 @@ def overwrites_the_logits(logits, p):
         return logits.masked_fill_(out, -torch.inf)
 
 
+@right
 def by_counting_the_words(logits, p):
     """How many words each row needs, and every word whose rank is below that."""
     order = logits.argsort(-1, descending=True)
@@ -126,6 +151,7 @@ def by_counting_the_words(logits, p):
     return torch.where(order.argsort(-1) < needed, logits, -torch.inf)
 
 
+@right
 def by_all_pairs(logits, p):
     """No running sum: for each word the probabilities of all words that rank before it, from a table of pairs."""
     ranks = logits.argsort(-1, descending=True).argsort(-1)
@@ -134,6 +160,7 @@ def by_all_pairs(logits, p):
     return logits.masked_fill(before >= p, -torch.inf)
 
 
+@right
 def row_by_row(logits, p):
     """Row after row in Python floats: the next likeliest word is taken until p is in hand."""
     out = torch.ones_like(logits, dtype=torch.bool).reshape(-1, logits.shape[-1])
@@ -147,29 +174,13 @@ def row_by_row(logits, p):
     return logits.masked_fill(out.view(logits.shape), -torch.inf)
 
 
+@right
 def from_the_rising_order(logits, p):
     """From the unlikely end, in float64: a word is out where it and all below it sum to 1 - p or less."""
     ordered, order = logits.double().sort(dim=-1)
     up_to_here = ordered.softmax(-1).cumsum(-1)
     is_out = (up_to_here <= 1 - p).index_fill(-1, torch.tensor([logits.shape[-1] - 1]), False)
     return logits.masked_fill(torch.zeros_like(is_out).scatter(-1, order, is_out), -torch.inf)
-
-
-WRONG = (
-    leaves_out_the_word_that_crosses,
-    loses_the_likeliest,
-    takes_one_too_many,
-    keeps_the_tail,
-    leaves_them_sorted,
-    puts_them_back_the_wrong_way,
-    does_not_sort,
-    adds_up_the_logits,
-    compares_single_probabilities,
-    adds_up_over_the_first_axis,
-    sets_the_others_to_zero,
-    overwrites_the_logits,
-)
-RIGHT = (by_counting_the_words, by_all_pairs, row_by_row, from_the_rising_order)
 
 
 def _logits(draw: Draw, p: float, *batch: int, n: int = 7) -> Call:
@@ -219,7 +230,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_logits(draw, 0.7, 5)], needs=("batch",)),
         leaves_inputs(lambda draw: [_logits(draw, 0.7, 5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.models import classification_head
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -27,78 +39,91 @@ def _head(pooled, W_p, b_p, W, b, f=torch.tanh):
     return F.linear(f(F.linear(pooled, W_p, b_p)), W, b)
 
 
+@wrong
 def averages_the_tokens(states, W_p, b_p, W, b):
     """You average the states of all tokens. It is a fair way to pool, but BERT asks [CLS], which can look at every token
     itself and has been trained to."""
     return _head(states.mean(1), W_p, b_p, W, b)
 
 
+@wrong
 def takes_the_last_token(states, W_p, b_p, W, b):
     """You take the state of the last token. That is right for a model that reads from left to right; here [CLS] comes first,
     and at the end there may be padding."""
     return _head(states[:, -1], W_p, b_p, W, b)
 
 
+@wrong
 def takes_the_largest_of_each_feature(states, W_p, b_p, W, b):
     """You take the maximum of each feature over the tokens. The pooled vector is then no token's state; the head reads that of
     [CLS] alone."""
     return _head(states.amax(1), W_p, b_p, W, b)
 
 
+@wrong
 def averages_the_answers(states, W_p, b_p, W, b):
     """You classify every token and average their logits. Only [CLS] is there to answer for the whole sequence; the others say
     what stands at their own places."""
     return _head(states, W_p, b_p, W, b).mean(1)
 
 
+@wrong
 def answers_for_every_token(states, W_p, b_p, W, b):
     """You give logits for every token, (B, T, n_classes). That is a head for tokens; a sequence has one answer, that of its
     [CLS]."""
     return _head(states, W_p, b_p, W, b)
 
 
+@wrong
 def takes_the_first_example(states, W_p, b_p, W, b):
     """You take the first example of the batch with all its tokens, states[0]. The first axis counts sequences; the first
     token of each is `states[:, 0]`."""
     return _head(states[0], W_p, b_p, W, b)
 
 
+@wrong
 def forgets_the_tanh(states, W_p, b_p, W, b):
     """You put the two layers behind each other with no function between them. Together they are then a single linear layer,
     and the pooler adds nothing; it needs its tanh."""
     return _head(states[:, 0], W_p, b_p, W, b, f=lambda x: x)
 
 
+@wrong
 def takes_a_relu(states, W_p, b_p, W, b):
     """You put a ReLU behind the pooler, as is usual between layers. BERT's pooler has a tanh, and its weights were trained
     with it: negative features count too, and none grows beyond 1."""
     return _head(states[:, 0], W_p, b_p, W, b, f=F.relu)
 
 
+@wrong
 def squashes_the_logits_too(states, W_p, b_p, W, b):
     """You put a second tanh behind the logits. They then lie between -1 and 1, and no class can get a probability near 1;
     logits are not bounded."""
     return torch.tanh(_head(states[:, 0], W_p, b_p, W, b))
 
 
+@wrong
 def gives_probabilities(states, W_p, b_p, W, b):
     """You finish with a softmax. Asked for are logits: the cross-entropy takes the softmax itself, and a second one makes
     everything too even."""
     return _head(states[:, 0], W_p, b_p, W, b).softmax(-1)
 
 
+@wrong
 def adds_the_bias_behind_the_tanh(states, W_p, b_p, W, b):
     """You add b_p to what the tanh gives. A bias belongs to its linear layer and moves the point at which the tanh bends;
     yours only shifts the result."""
     return F.linear(torch.tanh(F.linear(states[:, 0], W_p)) + b_p, W, b)
 
 
+@wrong
 def forgets_the_biases(states, W_p, b_p, W, b):
     """You multiply by both matrices and never use b_p and b. With a state of 0 your logits are 0 for every class; the biases
     are part of the two layers."""
     return torch.tanh(states[:, 0] @ W_p.mT) @ W.mT
 
 
+@right
 def by_einsum(states, W_p, b_p, W, b):
     """The two layers as einsums, the first token split off by unbind."""
     cls = states.unbind(dim=1)[0]
@@ -106,6 +131,7 @@ def by_einsum(states, W_p, b_p, W, b):
     return torch.einsum("bp,cp->bc", pooled, W) + b
 
 
+@right
 def with_modules(states, W_p, b_p, W, b):
     """Two modules built by torch and called with the given weights, on all tokens; the first is taken last."""
     head = torch.nn.Sequential(torch.nn.Linear(*W_p.T.shape), torch.nn.Tanh(), torch.nn.Linear(*W.T.shape))
@@ -113,6 +139,7 @@ def with_modules(states, W_p, b_p, W, b):
     return torch.func.functional_call(head, weights, (states,)).select(1, 0)
 
 
+@right
 def with_biases_in_the_matrices(states, W_p, b_p, W, b):
     """Biases as one more column of each matrix, met by a feature that is always 1; in float64, with columns of examples."""
 
@@ -124,6 +151,7 @@ def with_biases_in_the_matrices(states, W_p, b_p, W, b):
     return (torch.hstack([W, b[:, None]]).double() @ with_one(pooled)).T.to(states.dtype)
 
 
+@right
 def example_by_example(states, W_p, b_p, W, b):
     """A loop over the batch; tanh from a sigmoid."""
     logits = []
@@ -131,23 +159,6 @@ def example_by_example(states, W_p, b_p, W, b):
         pooled = 2 * torch.sigmoid(2 * (W_p @ sequence[0] + b_p)) - 1
         logits.append(torch.mv(W, pooled) + b)
     return torch.stack(logits)
-
-
-WRONG = (
-    averages_the_tokens,
-    takes_the_last_token,
-    takes_the_largest_of_each_feature,
-    averages_the_answers,
-    answers_for_every_token,
-    takes_the_first_example,
-    forgets_the_tanh,
-    takes_a_relu,
-    squashes_the_logits_too,
-    gives_probabilities,
-    adds_the_bias_behind_the_tanh,
-    forgets_the_biases,
-)
-RIGHT = (by_einsum, with_modules, with_biases_in_the_matrices, example_by_example)
 
 
 def _call(draw: Draw, B: int, T: int, d_model: int, d_p: int, n_classes: int, scale: float = 1.0) -> Call:
@@ -198,7 +209,7 @@ exercise = Exercise(
         has_gradient(_batches, needs=("batch",)),
         leaves_inputs(_batches),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,9 @@ import torch
 
 from course_lib.analysis import HeadStatistics, head_statistics
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -49,6 +51,7 @@ def _statistics(weights, delimiters, lengths, mean=_mean, rows=None):
     return HeadStatistics(*map(mean, _rows(weights, delimiters) if rows is None else rows, counts))
 
 
+@wrong
 def exchanges_before_and_behind(weights, delimiters, lengths):
     """You take the diagonal above the main one for the token before. Rows are queries and columns keys, so the key before
     query i lies to the left, in column i - 1: below the diagonal."""
@@ -56,12 +59,14 @@ def exchanges_before_and_behind(weights, delimiters, lengths):
     return right._replace(previous=right.following, following=right.previous)
 
 
+@wrong
 def counts_the_padding(weights, delimiters, lengths):
     """You average over all T rows. Those of padding hold whatever is left there; only the rows of real tokens say something
     about the head."""
     return _statistics(weights, delimiters, torch.full_like(lengths, weights.shape[-1]))
 
 
+@wrong
 def averages_sentence_by_sentence(weights, delimiters, lengths):
     """You average within each sentence and then over the sentences. A token of a short sentence counts more with you than one
     of a long sentence; all real tokens of the batch count alike."""
@@ -74,6 +79,7 @@ def averages_sentence_by_sentence(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, mean)
 
 
+@wrong
 def divides_the_neighbours_by_all_tokens(weights, delimiters, lengths):
     """You divide the weights on the neighbours by the number of all real tokens. The first has none before it and the last
     none behind; a head that looks at nothing but the token before would not get 1."""
@@ -82,6 +88,7 @@ def divides_the_neighbours_by_all_tokens(weights, delimiters, lengths):
     return right._replace(previous=right.previous * share, following=right.following * share)
 
 
+@wrong
 def lets_the_last_token_look_into_the_padding(weights, delimiters, lengths):
     """You average the weight on the token behind over every real token with a column behind it. The last real token of a
     shorter sentence has only padding there, and no neighbour: it must not count."""
@@ -89,6 +96,7 @@ def lets_the_last_token_look_into_the_padding(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths)._replace(following=following)
 
 
+@wrong
 def looks_from_the_delimiters(weights, delimiters, lengths):
     """You take the rows of the delimiters instead of their columns. That is what the delimiters look at; asked for is how much
     each token looks at them."""
@@ -97,6 +105,7 @@ def looks_from_the_delimiters(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, rows=rows)
 
 
+@wrong
 def averages_over_the_delimiters(weights, delimiters, lengths):
     """You divide the weight on delimiters by how many the sentence has. It is the share of attention that all of them get
     together; with two of them you report half."""
@@ -105,6 +114,7 @@ def averages_over_the_delimiters(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, rows=rows)
 
 
+@wrong
 def takes_the_logarithm_of_zero(weights, delimiters, lengths):
     """You multiply p by log p as it is. Where a weight is exactly 0 this is 0 · -∞, not a number, and so is the mean; such
     a key adds nothing to the entropy."""
@@ -112,6 +122,7 @@ def takes_the_logarithm_of_zero(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, rows=rows)
 
 
+@wrong
 def takes_the_entropy_of_the_mean(weights, delimiters, lengths):
     """You average the rows first and take the entropy of the mean row. A head whose every token looks firmly at another key
     then seems to look everywhere; take the entropy of each row, and then the mean."""
@@ -120,6 +131,7 @@ def takes_the_entropy_of_the_mean(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths)._replace(entropy=torch.special.entr(row).sum(-1))
 
 
+@right
 def sentence_by_sentence(weights, delimiters, lengths):
     """A loop that cuts the padding off each sentence, sums, and divides at the end."""
     sums, n, n_pairs = torch.zeros(5, weights.shape[1]), 0, 0
@@ -132,6 +144,7 @@ def sentence_by_sentence(weights, delimiters, lengths):
     return tuple(sums[i] / d for i, d in enumerate(torch.tensor([n_pairs, n, n_pairs, n, n])))
 
 
+@right
 def with_all_rows_in_one(weights, delimiters, lengths):
     """The rows of all real tokens in one long list, with the place of each; neighbours are gathered."""
     T = weights.shape[-1]
@@ -146,6 +159,7 @@ def with_all_rows_in_one(weights, delimiters, lengths):
     return HeadStatistics(on(i - 1, i > 0), on(i, i >= 0), on(i + 1, i + 1 < lengths[b]), to_delimiters, entropy)
 
 
+@right
 def by_weighing_every_square(weights, delimiters, lengths):
     """A mask of queries and keys for each kind, all squares summed by it, in float64."""
     i = torch.arange(weights.shape[-1])
@@ -156,20 +170,6 @@ def by_weighing_every_square(weights, delimiters, lengths):
     results = [torch.einsum("bhqk,bqk->h", A, squares) / squares.sum() for squares in near]
     results += [x.sum((0, 2, 3)) / query.sum() for x in (A * delimiters[:, None, None, :], torch.special.entr(A))]
     return HeadStatistics(*(result.to(weights.dtype) for result in results))
-
-
-WRONG = (
-    exchanges_before_and_behind,
-    counts_the_padding,
-    averages_sentence_by_sentence,
-    divides_the_neighbours_by_all_tokens,
-    lets_the_last_token_look_into_the_padding,
-    looks_from_the_delimiters,
-    averages_over_the_delimiters,
-    takes_the_logarithm_of_zero,
-    takes_the_entropy_of_the_mean,
-)
-RIGHT = (sentence_by_sentence, with_all_rows_in_one, by_weighing_every_square)
 
 
 def _call(draw: Draw, lengths: list[int], h: int = 3, T: int | None = None, *, zeros: bool = False) -> Call:
@@ -235,7 +235,7 @@ exercise = Exercise(
         Property("zero", "A weight of exactly 0 adds nothing to the entropy.", _silent, _ENTROPY, needs=("entropy",)),
         leaves_inputs(lambda draw: [*_whole(draw), *_padded(draw)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

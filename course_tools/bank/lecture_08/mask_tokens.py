@@ -4,7 +4,9 @@ import torch
 
 from course_lib.losses import Masked, corrupt
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -27,6 +29,7 @@ def _fates(tokens, mask, fate, replacements):
     return torch.where(fate < 0.8, mask, torch.where(fate < 0.9, replacements, tokens))
 
 
+@wrong
 def always_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You turn every chosen word into [MASK]. Later tasks hold no [MASK], so the model would learn to work only where it sees
     one; that is why a tenth become another word and a tenth stay."""
@@ -34,6 +37,7 @@ def always_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     return Masked(torch.where(chosen, mask, tokens), chosen)
 
 
+@wrong
 def does_not_ask_for_the_words_that_stay(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You take the words that stay out of `chosen`. Your text is right, but the model is asked for these words too: otherwise
     it would learn that a word it can see is never in question."""
@@ -41,6 +45,7 @@ def does_not_ask_for_the_words_that_stay(tokens, eligible, mask, choice, fate, r
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.9))
 
 
+@wrong
 def asks_only_for_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You call a word chosen only where [MASK] stands. The words that were exchanged or stayed count too: the model shall
     doubt every word it reads."""
@@ -48,6 +53,7 @@ def asks_only_for_the_masks(tokens, eligible, mask, choice, fate, replacements, 
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.8))
 
 
+@wrong
 def takes_out_special_tokens_too(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You never look at `eligible`. Now and then a [CLS], a [SEP] or padding is chosen, which the model can guess without
     reading; these must stay."""
@@ -55,6 +61,7 @@ def takes_out_special_tokens_too(tokens, eligible, mask, choice, fate, replaceme
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
+@wrong
 def reads_eligible_the_other_way(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You choose among the words that are not eligible. True says that a word may be chosen; yours are just those that must
     stay."""
@@ -62,6 +69,7 @@ def reads_eligible_the_other_way(tokens, eligible, mask, choice, fate, replaceme
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
+@wrong
 def corrupts_the_whole_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You let fate fall on every word, chosen or not. Nine tenths of your text are gone; the 80, 10 and 10 percent are shares
     of the chosen words only."""
@@ -69,6 +77,7 @@ def corrupts_the_whole_text(tokens, eligible, mask, choice, fate, replacements, 
     return Masked(_fates(tokens, mask, fate, replacements), chosen)
 
 
+@wrong
 def chooses_above_the_rate(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You choose where `choice` lies above the rate. That is most of the text; the share that lies below a rate of 0.15 is
     15 %."""
@@ -76,12 +85,14 @@ def chooses_above_the_rate(tokens, eligible, mask, choice, fate, replacements, r
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
+@wrong
 def types_the_rate_in(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You write 0.15 instead of `rate`. It is only the default: whoever asks for another share still gets 15 %."""
     chosen = eligible & (choice < 0.15)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
+@wrong
 def exchanges_replaced_and_kept(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """Your words stay for a fate in 0.8…0.9 and are replaced from 0.9 on. The shares are right, but the two are exchanged: the
     replacement comes first."""
@@ -90,6 +101,7 @@ def exchanges_replaced_and_kept(tokens, eligible, mask, choice, fate, replacemen
     return Masked(torch.where(chosen, corrupted, tokens), chosen)
 
 
+@wrong
 def replaces_over_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You write the masks first and then a replacement wherever fate < 0.9. That condition holds for the masked words too, so
     no [MASK] is left; ask for 0.8 ≤ fate as well."""
@@ -98,6 +110,7 @@ def replaces_over_the_masks(tokens, eligible, mask, choice, fate, replacements, 
     return Masked(torch.where(chosen & (fate < 0.9), replacements, corrupted), chosen)
 
 
+@wrong
 def uses_one_draw_for_both(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You look at `choice` again for the fate. A chosen word has a choice below the rate, hence below 0.8, and always becomes
     [MASK]. The fate needs a draw of its own, which does not depend on the first."""
@@ -105,6 +118,7 @@ def uses_one_draw_for_both(tokens, eligible, mask, choice, fate, replacements, r
     return Masked(torch.where(chosen, _fates(tokens, mask, choice, replacements), tokens), chosen)
 
 
+@wrong
 def overwrites_the_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You write into the text that was handed to you. The true words are gone then, and the loss has nothing left to compare
     with; make a new tensor."""
@@ -113,6 +127,7 @@ def overwrites_the_text(tokens, eligible, mask, choice, fate, replacements, rate
     return Masked(tokens, chosen)
 
 
+@right
 def by_writing_into_a_copy(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """A clone, and two masked assignments."""
     text, asked = tokens.clone(), torch.logical_and(eligible, choice.lt(rate))
@@ -122,6 +137,7 @@ def by_writing_into_a_copy(tokens, eligible, mask, choice, fate, replacements, r
     return text, asked
 
 
+@right
 def word_by_word(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """Two loops in Python, one decision after the other."""
     text, asked = torch.empty_like(tokens), torch.empty_like(eligible)
@@ -136,6 +152,7 @@ def word_by_word(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     return [text, asked]
 
 
+@right
 def at_the_chosen_places(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """The chosen words as one long row, their fates looked up among three candidates, and scattered back."""
     asked = (choice < rate).masked_fill(~eligible, False)
@@ -143,23 +160,6 @@ def at_the_chosen_places(tokens, eligible, mask, choice, fate, replacements, rat
     candidates = torch.stack([torch.full_like(words, mask), replacements[asked], words])
     which = (fate[asked] >= 0.8).long() + (fate[asked] >= 0.9).long()
     return Masked(tokens.masked_scatter(asked, candidates.gather(0, which[None])[0]), asked)
-
-
-WRONG = (
-    always_masks,
-    does_not_ask_for_the_words_that_stay,
-    asks_only_for_the_masks,
-    takes_out_special_tokens_too,
-    reads_eligible_the_other_way,
-    corrupts_the_whole_text,
-    chooses_above_the_rate,
-    types_the_rate_in,
-    exchanges_replaced_and_kept,
-    replaces_over_the_masks,
-    uses_one_draw_for_both,
-    overwrites_the_text,
-)
-RIGHT = (by_writing_into_a_copy, word_by_word, at_the_chosen_places)
 
 
 N_TOKENS = 19
@@ -244,7 +244,7 @@ exercise = Exercise(
         Property("borders", "Exactly at the rate is not chosen; exactly 0.8 is replaced.", _borders, needs=("text",)),
         leaves_inputs(lambda draw: [*_every_fate(draw), *_all_chosen(draw, "m")]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from einops import rearrange
 
 from course_lib.losses import mlm_loss
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -28,24 +40,28 @@ def _losses(logits, tokens):
     return F.cross_entropy(logits.mT, tokens, reduction="none")
 
 
+@wrong
 def averages_over_all_places(logits, tokens, chosen):
     """You average over every place and never look at `chosen`. At most places the model sees the word it is asked for and need
     only copy it; those easy losses drown the few that teach something."""
     return _losses(logits, tokens).mean()
 
 
+@wrong
 def asks_for_the_others(logits, tokens, chosen):
     """You average over the places that were not chosen. True says that a word counts; the others the model could see as they
     are."""
     return _losses(logits, tokens)[~chosen].mean()
 
 
+@wrong
 def divides_by_all_places(logits, tokens, chosen):
     """You set the losses of the other places to 0 and take the mean over all B · T. The sum is right, but you divide by too
     much: your loss is smaller by the share of the chosen."""
     return (_losses(logits, tokens) * chosen).mean()
 
 
+@wrong
 def averages_sentence_by_sentence(logits, tokens, chosen):
     """You average within each sentence first and then over the sentences. A word in a sentence with few chosen ones then counts
     more than another; all chosen words of the batch count alike."""
@@ -53,56 +69,66 @@ def averages_sentence_by_sentence(logits, tokens, chosen):
     return ((_losses(logits, tokens) * chosen).sum(1) / n.clamp(min=1))[n > 0].mean()
 
 
+@wrong
 def adds_up(logits, tokens, chosen):
     """You sum over the chosen places. Your loss grows with the size of the batch, and so do its gradients; take the mean."""
     return _losses(logits, tokens)[chosen].sum()
 
 
+@wrong
 def shifts_by_one(logits, tokens, chosen):
     """You ask each place for the next word, as a language model does that reads from left to right. BERT sees both sides, and
     place t is asked for the word that stood at t itself."""
     return _losses(logits[:, :-1], tokens[:, 1:])[chosen[:, 1:]].mean()
 
 
+@wrong
 def takes_the_softmax_twice(logits, tokens, chosen):
     """You take the softmax yourself, and the cross-entropy takes it once more. Probabilities lie in 0…1, so the second softmax
     is nearly even and your loss hardly moves; hand over the logits."""
     return F.cross_entropy(logits.softmax(-1)[chosen], tokens[chosen])
 
 
+@wrong
 def forgets_the_logarithm(logits, tokens, chosen):
     """You average 1 - p of the true words, without a logarithm. A word that is held for impossible then costs hardly more than
     a doubtful one; cross-entropy is -log p."""
     return 1 - logits.softmax(-1).gather(-1, tokens[..., None])[..., 0][chosen].mean()
 
 
+@wrong
 def forgets_the_sign(logits, tokens, chosen):
     """You average log p, without the minus. Your loss is below 0, and who makes it smaller makes the true words less likely."""
     return -_losses(logits, tokens)[chosen].mean()
 
 
+@wrong
 def measures_in_bits(logits, tokens, chosen):
     """You take logarithms of base 2. Your result is the right one in bits; asked for are nats, with the natural logarithm."""
     return _losses(logits, tokens)[chosen].mean() / torch.log(torch.tensor(2.0))
 
 
+@wrong
 def silences_the_other_logits(logits, tokens, chosen):
     """You set the logits of the other places to 0 and average over all. Logits of 0 are an even guess, not silence: each of
     these places costs log n_tokens. They must be left out."""
     return _losses(logits * chosen[..., None], tokens).mean()
 
 
+@wrong
 def cuts_the_graph(logits, tokens, chosen):
     """You take the logits out of the graph before you compute. Your number is right, but no gradient comes back, and nothing
     learns from it."""
     return F.cross_entropy(logits.detach()[chosen], tokens[chosen])
 
 
+@right
 def by_ignoring_the_others(logits, tokens, chosen):
     """cross_entropy over all places, in which those that do not count have the target it ignores."""
     return F.cross_entropy(rearrange(logits, "B T n -> (B T) n"), tokens.masked_fill(~chosen, -100).flatten())
 
 
+@right
 def by_log_sum_exp(logits, tokens, chosen):
     """log Σ exp minus the logit of the true word, at every place; a weighted sum by the mask."""
     true = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
@@ -110,6 +136,7 @@ def by_log_sum_exp(logits, tokens, chosen):
     return torch.where(chosen, losses, 0.0).sum() / chosen.sum()
 
 
+@right
 def place_by_place(logits, tokens, chosen):
     """A loop over the chosen places, in float64."""
     losses = []
@@ -118,28 +145,12 @@ def place_by_place(logits, tokens, chosen):
     return torch.stack(losses).mean().to(logits.dtype) if losses else logits.new_tensor(torch.nan)
 
 
+@right
 def against_one_hot_words(logits, tokens, chosen):
     """True words as one-hot vectors, the mask as weights, all in one einsum."""
     one_hot = F.one_hot(tokens, logits.shape[-1]).to(logits.dtype)
     weights = chosen.to(logits.dtype)
     return -torch.einsum("btn,btn,bt->", F.log_softmax(logits, dim=-1), one_hot, weights) / weights.sum()
-
-
-WRONG = (
-    averages_over_all_places,
-    asks_for_the_others,
-    divides_by_all_places,
-    averages_sentence_by_sentence,
-    adds_up,
-    shifts_by_one,
-    takes_the_softmax_twice,
-    forgets_the_logarithm,
-    forgets_the_sign,
-    measures_in_bits,
-    silences_the_other_logits,
-    cuts_the_graph,
-)
-RIGHT = (by_ignoring_the_others, by_log_sum_exp, place_by_place, against_one_hot_words)
 
 
 def _asked(draw: Draw, *rows: str, n_tokens: int = 7, scale: float = 2.0) -> Call:
@@ -198,7 +209,7 @@ exercise = Exercise(
         has_gradient(_texts, needs=("same weight",)),
         leaves_inputs(_texts),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

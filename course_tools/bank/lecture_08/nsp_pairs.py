@@ -4,7 +4,9 @@ import torch
 
 from course_lib.losses import SentencePairs, nsp_pairs
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -51,18 +53,21 @@ def _right(document, rounded=int):
     return stranger
 
 
+@wrong
 def takes_strangers_from_the_whole_text(document, coins, picks):
     """You draw the stranger from all sentences. Now and then it comes from the same document, or is the very sentence that
     follows, and the pair is called false all the same."""
     return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(document)))
 
 
+@wrong
 def takes_the_number_for_the_index(document, coins, picks):
     """You count M strangers rightly and then use the number as an index into the text. From the pair's own document on, the
     two differ: its sentences must be stepped over."""
     return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(_others(document, i))))
 
 
+@wrong
 def always_steps_over_the_document(document, coins, picks):
     """You add the size of the own document to every number. Only the strangers behind the document move by that much; those
     before it keep their number, and with you they are never drawn."""
@@ -74,17 +79,20 @@ def always_steps_over_the_document(document, coins, picks):
     return _pairs(document, coins, picks, stranger)
 
 
+@wrong
 def pairs_across_documents(document, coins, picks):
     """You begin a pair with every sentence from the start on, one for each coin. The last sentence of a document has nothing
     of its own behind it; your pair reaches into the next one, and the pairs at the end are missing."""
     return _pairs(document, coins, picks, _right(document), first=torch.arange(len(coins)))
 
 
+@wrong
 def turns_the_coin_round(document, coins, picks):
     """You take the next sentence where the coin is ½ or more. It is below ½ that the pair is a true one."""
     return _pairs(document, coins, picks, _right(document), coins >= 0.5)
 
 
+@wrong
 def names_the_false_pairs(document, coins, picks):
     """You make the right pairs and return True for those with a stranger. `follows` is True where the second sentence really
     follows the first."""
@@ -92,23 +100,27 @@ def names_the_false_pairs(document, coins, picks):
     return pairs._replace(follows=~pairs.follows)
 
 
+@wrong
 def makes_true_pairs_only(document, coins, picks):
     """You pair every sentence with the next one, whatever the coin says. Without strangers there is nothing to tell apart."""
     return _pairs(document, coins, picks, lambda i, pick: i + 1)
 
 
+@wrong
 def rounds_to_the_nearest(document, coins, picks):
     """You round pick · M to the nearest number. The first stranger then has half the chance of the others and the last one
     more; ⌊ ⌋ rounds down."""
     return _pairs(document, coins, picks, _right(document, round))
 
 
+@wrong
 def runs_past_the_last_stranger(document, coins, picks):
     """You take ⌊pick · M⌋ as it is. Where pick is 1 this is M, and the last stranger is number M - 1: there is none of your
     number."""
     return _pairs(document, coins, picks, lambda i, pick: _others(document, i)[int(pick * len(_others(document, i)))])
 
 
+@wrong
 def exchanges_the_first_sentence(document, coins, picks):
     """You put the stranger in front of the pair, in the place of the first sentence. The first one stays; it is what comes
     second that may be a stranger."""
@@ -116,6 +128,7 @@ def exchanges_the_first_sentence(document, coins, picks):
     return SentencePairs(torch.where(coins < 0.5, first, stranger), first + 1, coins < 0.5)
 
 
+@right
 def pair_by_pair(document, coins, picks):
     """Python lists and a list of strangers for each pair."""
     ids, rows = document.tolist(), []
@@ -128,6 +141,7 @@ def pair_by_pair(document, coins, picks):
     return torch.tensor(first, **whole), torch.tensor(second, **whole), torch.tensor(follows, dtype=torch.bool)
 
 
+@right
 def by_a_table_of_strangers(document, coins, picks):
     """A matrix of pairs and sentences, True for strangers; running counts find the one of the wanted number."""
     first = torch.where(document.diff() == 0)[0]
@@ -139,6 +153,7 @@ def by_a_table_of_strangers(document, coins, picks):
     return SentencePairs(first, torch.where(true, first + 1, wanted.long().argmax(1)), true)
 
 
+@right
 def by_sorting_strangers_first(document, coins, picks):
     """A stable sort that puts the own document last, and a look-up in each row."""
     is_first = torch.cat([document[1:] == document[:-1], torch.zeros(1, dtype=torch.bool)])
@@ -149,21 +164,6 @@ def by_sorting_strangers_first(document, coins, picks):
     number = torch.minimum((picks * M).long(), M - 1)
     second = order.gather(1, number[:, None]).flatten()
     return first, torch.where(coins >= 0.5, second, first + 1), coins < 0.5
-
-
-WRONG = (
-    takes_strangers_from_the_whole_text,
-    takes_the_number_for_the_index,
-    always_steps_over_the_document,
-    pairs_across_documents,
-    turns_the_coin_round,
-    names_the_false_pairs,
-    makes_true_pairs_only,
-    rounds_to_the_nearest,
-    runs_past_the_last_stranger,
-    exchanges_the_first_sentence,
-)
-RIGHT = (pair_by_pair, by_a_table_of_strangers, by_sorting_strangers_first)
 
 
 def _text(draw: Draw, sizes: list[int], coins: str = "?") -> Call:
@@ -228,7 +228,7 @@ exercise = Exercise(
         ),
         leaves_inputs(_texts),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

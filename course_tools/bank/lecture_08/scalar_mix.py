@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.models import scalar_mix
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,82 +34,96 @@ HINTS = (
 )
 
 
+@wrong
 def takes_the_weights_as_they_are(layers, w, gamma):
     """You weigh the layers by w itself. These numbers may be negative and sum to anything; only their softmax is a mixture,
     with shares above 0 that sum to 1."""
     return gamma * (w @ layers)
 
 
+@wrong
 def normalises_without_exp(layers, w, gamma):
     """You divide w by its sum. Where some w are negative your shares are too, and where they nearly cancel your result
     explodes; the softmax takes exp first, and no share can leave 0…1."""
     return gamma * (w / w.sum() @ layers)
 
 
+@wrong
 def takes_a_sigmoid(layers, w, gamma):
     """You put each weight through a sigmoid of its own. Your shares lie in 0…1, but they do not sum to 1: the layers do not
     compete, and the sum grows with their number."""
     return gamma * (w.sigmoid() @ layers)
 
 
+@wrong
 def forgets_gamma(layers, w, gamma):
     """You leave γ out. The mixture is then never longer than the longest layer; γ lets the task scale it to what its own
     network expects."""
     return w.softmax(0) @ layers
 
 
+@wrong
 def puts_gamma_into_the_softmax(layers, w, gamma):
     """You multiply w by γ before the softmax. There it works as a temperature, which makes the choice of layers sharper or
     softer; γ should scale the vector that comes out."""
     return (gamma * w).softmax(0) @ layers
 
 
+@wrong
 def averages_the_layers(layers, w, gamma):
     """You give every layer the same share and never look at w. Which layers are worth more differs from task to task, and w
     is how the task learns it."""
     return gamma * layers.mean(-2)
 
 
+@wrong
 def takes_the_top_layer(layers, w, gamma):
     """You take the last layer alone. That was done before ELMo; here the lower layers count too, each with its own share."""
     return gamma * layers[..., -1, :]
 
 
+@wrong
 def takes_the_favourite_layer(layers, w, gamma):
     """You take only the layer with the largest weight. A hard choice throws the others away and passes no gradient to w; the
     softmax lets every layer in by its share."""
     return gamma * layers[..., int(w.argmax()), :]
 
 
+@wrong
 def turns_the_features_into_shares(layers, w, gamma):
     """You take the softmax of the layers, over the features, and not of w. What the layers say must be mixed unchanged; it is
     the weights w that are normalised."""
     return gamma * (w @ layers.softmax(-1))
 
 
+@wrong
 def averages_after_weighing(layers, w, gamma):
     """You take the mean of the weighed layers. The shares sum to 1 already, so the weighed sum is an average; yours is smaller
     by a factor of n_layers."""
     return gamma * (w.softmax(0)[:, None] * layers).mean(-2)
 
 
+@wrong
 def adds_up_the_features(layers, w, gamma):
     """You sum over the last axis, the features, where the layers should be summed. One number is left for each layer of each
     word, instead of one vector for each word."""
     return gamma * (w.softmax(0)[:, None] * layers).sum(-1)
 
 
+@wrong
 def lays_the_layers_side_by_side(layers, w, gamma):
     """You weigh the layers and join them end to end, n_layers · d features long. The sum in the formula adds them up, and the
     result is as wide as one layer."""
     return gamma * (w.softmax(0)[:, None] * layers).flatten(-2)
 
 
+@right
 def by_einsum(layers, w, gamma):
     """One einsum over layers and shares, γ scaling the shares beforehand."""
     return torch.einsum("...ld,l->...d", layers, gamma * F.softmax(w, dim=0))
 
 
+@right
 def layer_by_layer(layers, w, gamma):
     """exp and sum by hand, largest weight taken off first; a running sum over the layers."""
     e = torch.exp(w - w.max())
@@ -107,33 +133,18 @@ def layer_by_layer(layers, w, gamma):
     return mixed * gamma / e.sum()
 
 
+@right
 def with_the_layers_in_front(layers, w, gamma):
     """The axis of the layers moved to the front, a tensordot over it, in float64."""
     shares = w.double().softmax(0)
     return (gamma.double() * torch.tensordot(shares, layers.double().movedim(-2, 0), dims=1)).to(layers.dtype)
 
 
+@right
 def as_one_long_matrix(layers, w, gamma):
     """All batch axes folded into one and unfolded behind the product with features in front."""
     flat = layers.reshape(-1, *layers.shape[-2:])
     return (flat.transpose(1, 2) @ w.softmax(dim=-1) * gamma).reshape(*layers.shape[:-2], layers.shape[-1])
-
-
-WRONG = (
-    takes_the_weights_as_they_are,
-    normalises_without_exp,
-    takes_a_sigmoid,
-    forgets_gamma,
-    puts_gamma_into_the_softmax,
-    averages_the_layers,
-    takes_the_top_layer,
-    takes_the_favourite_layer,
-    turns_the_features_into_shares,
-    averages_after_weighing,
-    adds_up_the_features,
-    lays_the_layers_side_by_side,
-)
-RIGHT = (by_einsum, layer_by_layer, with_the_layers_in_front, as_one_long_matrix)
 
 
 def _layers(draw: Draw, *batch: int, n_layers: int, d: int) -> Call:
@@ -181,7 +192,7 @@ exercise = Exercise(
         has_gradient(_words, needs=("batch",)),
         leaves_inputs(lambda draw: [*_one_word(draw), *_words(draw)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -6,8 +6,10 @@ import torch
 
 from course_lib.losses import segment_input
 from course_tools.checks.comparisons import Miss, right_result, runs
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome, tensors_in
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -34,6 +36,7 @@ def _laid_out(head, tail):
     return torch.cat([head, tail]), torch.cat([torch.zeros_like(head), torch.ones_like(tail)])
 
 
+@wrong
 def leaves_the_end_open(first, second, begin, separate):
     """You put a [SEP] between two sentences and none at the end. Every sentence has one behind it, the last one too, and a
     lone sentence as well."""
@@ -42,6 +45,7 @@ def leaves_the_end_open(first, second, begin, separate):
     return _laid_out(_tokens(begin, first, separate), _tokens(second))
 
 
+@wrong
 def runs_the_sentences_together(first, second, begin, separate):
     """You put one [SEP] at the very end and none between the two sentences. Only the segments then say where one ends; the
     first sentence has its own [SEP]."""
@@ -50,18 +54,21 @@ def runs_the_sentences_together(first, second, begin, separate):
     return _laid_out(_tokens(begin, first), _tokens(second, separate))
 
 
+@wrong
 def begins_twice(first, second, begin, separate):
     """You put a [CLS] before each sentence. There is one for the whole input, at its very beginning: there the model gathers
     what it says about both."""
     return _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(begin, second, separate))
 
 
+@wrong
 def forgets_the_beginning(first, second, begin, separate):
     """You leave [CLS] out. Whoever classifies the input reads its first token, and with you that is the first word of the
     sentence, or a [SEP]."""
     return _laid_out(_tokens(first, separate), None if second is None else _tokens(second, separate))
 
 
+@wrong
 def gives_the_first_separator_away(first, second, begin, separate):
     """You count the [SEP] between the sentences to the second. Your tokens are right, but this [SEP] closes the first sentence
     and has its segment, 0."""
@@ -70,6 +77,7 @@ def gives_the_first_separator_away(first, second, begin, separate):
     return _laid_out(_tokens(begin, first), _tokens(separate, second, separate))
 
 
+@wrong
 def gives_every_separator_to_the_first(first, second, begin, separate):
     """You give segment 1 to the words of the second sentence only; its [SEP] gets a 0. It closes the second sentence and
     belongs to it."""
@@ -79,6 +87,7 @@ def gives_every_separator_to_the_first(first, second, begin, separate):
     return tokens, segments
 
 
+@wrong
 def looks_for_the_separator(first, second, begin, separate):
     """You look for the first [SEP] among the tokens and let segment 1 begin behind it. Where the first sentence itself holds
     this token, that is too early; the length of the first sentence says where it ends."""
@@ -88,6 +97,7 @@ def looks_for_the_separator(first, second, begin, separate):
     return tokens, (torch.arange(len(tokens)) > end).long()
 
 
+@wrong
 def counts_the_separators(first, second, begin, separate):
     """You number the segments by how many [SEP] stand before each token. A sentence that holds this token itself is then cut
     in two, and a third segment turns up; the model knows only 0 and 1."""
@@ -96,12 +106,14 @@ def counts_the_separators(first, second, begin, separate):
     return tokens, is_separator.cumsum(0) - is_separator
 
 
+@wrong
 def counts_segments_from_one(first, second, begin, separate):
     """You call the segments 1 and 2. They are the rows of a table of two, which are counted from 0."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, segments + 1
 
 
+@wrong
 def knows_one_segment_only(first, second, begin, separate):
     """You give every token segment 0. The second sentence and its [SEP] have segment 1: it is how the model tells the two
     sentences apart."""
@@ -109,23 +121,27 @@ def knows_one_segment_only(first, second, begin, separate):
     return tokens, torch.zeros_like(segments)
 
 
+@wrong
 def closes_a_sentence_that_is_not_there(first, second, begin, separate):
     """You take None for a sentence without words, and close it with a [SEP] of segment 1. Without a second sentence the input
     ends behind the first [SEP]."""
     return _laid_out(_tokens(begin, first, separate), _tokens([] if second is None else second, separate))
 
 
+@wrong
 def makes_segments_of_floats(first, second, begin, separate):
     """Your segments are floating-point numbers. Only integers pick rows of a table: take `zeros_like` of the tokens."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, segments.float()
 
 
+@wrong
 def asks_whether_a_sentence_is_true(first, second, begin, separate):
     """You ask `if second`. A tensor of several words is neither true nor false, so this fails; ask `second is None`."""
     return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if second else None)
 
 
+@wrong
 def drops_an_empty_sentence(first, second, begin, separate):
     """You treat an empty second sentence as if there were none. It is there, only without words: its [SEP] of segment 1 still
     follows. Ask for `second is None`."""
@@ -133,6 +149,7 @@ def drops_an_empty_sentence(first, second, begin, separate):
     return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if there else None)
 
 
+@right
 def by_python_lists(first, second, begin, separate):
     """Python lists, turned into tensors at the end."""
     words = [begin, *first.tolist(), separate]
@@ -143,6 +160,7 @@ def by_python_lists(first, second, begin, separate):
     return torch.tensor(words, dtype=torch.long), torch.tensor(segments, dtype=torch.long)
 
 
+@right
 def by_filling_in(first, second, begin, separate):
     """A row full of separators, into which the other tokens are written; segments by comparing positions."""
     end = len(first) + 2
@@ -155,6 +173,7 @@ def by_filling_in(first, second, begin, separate):
     return tokens, (torch.arange(T) >= end).to(torch.int64)
 
 
+@right
 def sentence_by_sentence(first, second, begin, separate):
     """A loop over the sentences that are there, each with its number as its segment."""
     tokens, segments = [torch.tensor([begin])], [torch.tensor([0])]
@@ -163,25 +182,6 @@ def sentence_by_sentence(first, second, begin, separate):
         tokens.append(closed)
         segments.append(torch.full_like(closed, i))
     return torch.hstack(tokens), torch.hstack(segments)
-
-
-WRONG = (
-    leaves_the_end_open,
-    runs_the_sentences_together,
-    begins_twice,
-    forgets_the_beginning,
-    gives_the_first_separator_away,
-    gives_every_separator_to_the_first,
-    looks_for_the_separator,
-    counts_the_separators,
-    counts_segments_from_one,
-    knows_one_segment_only,
-    closes_a_sentence_that_is_not_there,
-    makes_segments_of_floats,
-    asks_whether_a_sentence_is_true,
-    drops_an_empty_sentence,
-)
-RIGHT = (by_python_lists, by_filling_in, sentence_by_sentence)
 
 
 def _call(draw: Draw, n_first: int, n_second: int | None) -> Call:
@@ -244,7 +244,7 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [*_lone(draw), *_pairs(draw)], needs=("words",)),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -3,7 +3,19 @@
 import torch
 
 from course_lib.attention import Attended, associative_dot_product
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,41 +35,48 @@ def _mixed(theta, phi, g, n):
     return Attended(theta @ (phi.mT @ g) / n, None)
 
 
+@wrong
 def multiplies_from_the_left(theta, phi, g):
     """You multiply θ φᵀ first. Your numbers are right, but on the way you build one for each pair of places: time and memory
     grow with N². The brackets belong round φᵀ g."""
     return Attended((theta @ phi.mT) @ g / phi.shape[-2], None)
 
 
+@wrong
 def forgets_to_divide(theta, phi, g):
     """You do not divide by the number of keys. The more places there are the larger your sum is, and a larger picture gives
     larger features."""
     return _mixed(theta, phi, g, 1)
 
 
+@wrong
 def divides_by_the_queries(theta, phi, g):
     """You divide by the number of places that ask. The sum runs over those that are asked: N is the number of keys, and where
     these were pooled the two differ."""
     return _mixed(theta, phi, g, theta.shape[-2])
 
 
+@wrong
 def divides_by_the_batch(theta, phi, g):
     """You divide by len(φ), which is the number of pictures. N is the number of places that are asked: the last axis but
     one."""
     return _mixed(theta, phi, g, len(phi))
 
 
+@wrong
 def divides_by_the_width(theta, phi, g):
     """You divide by d_k, the features of a product. C(x) = N makes a mean over the places out of the sum; the width has no
     part in it."""
     return _mixed(theta, phi, g, phi.shape[-1])
 
 
+@wrong
 def divides_both_factors(theta, phi, g):
     """You divide by N in both products. It belongs to one of them, whichever you like; yours is too small by another N."""
     return _mixed(theta, phi, g, phi.shape[-2] ** 2)
 
 
+@wrong
 def adds_up_the_batch(theta, phi, g):
     """You sum φᵀ g over the batch too, perhaps by a letter that your einsum does not name on the right. Every picture then
     reads from the places of all pictures."""
@@ -65,47 +84,55 @@ def adds_up_the_batch(theta, phi, g):
     return Attended(theta @ memory / phi.shape[-2], None)
 
 
+@wrong
 def normalises_both_factors(theta, phi, g):
     """You take a softmax of θ over its features and of φ over the places. That is another attention with brackets from the
     right; here the products are used as they are, negative ones too."""
     return Attended(theta.softmax(-1) @ (phi.softmax(-2).mT @ g), None)
 
 
+@wrong
 def normalises_the_memory(theta, phi, g):
     """You take a softmax of φᵀ g. The dot-product form has none; it could not change the order of its products if there were
     one between them."""
     return Attended(theta @ (phi.mT @ g).softmax(-2), None)
 
 
+@wrong
 def divides_by_the_sum_of_weights(theta, phi, g):
     """You divide by θ_iᵀ Σ_j φ_j, the sum of the weights, as linear attention does. Without a positive feature map that sum may
     be near 0 or below; the paper divides by N just for this."""
     return Attended(theta @ (phi.mT @ g) / (theta @ phi.sum(-2).unsqueeze(-1)), None)
 
 
+@wrong
 def returns_it_transposed(theta, phi, g):
     """You compute (φᵀ g)ᵀ θᵀ and leave it so. Features and places are exchanged: (d, N) in place of (N, d)."""
     return Attended((phi.mT @ g).mT @ theta.mT / phi.shape[-2], None)
 
 
+@wrong
 def multiplies_the_means(theta, phi, g):
     """You average φ over the places, and g, and multiply the means. The mean of products is not the product of means: which key
     belongs to which value is lost, and every place is handed the same."""
     return Attended((theta @ phi.mean(-2).unsqueeze(-1)) * g.mean(-2, keepdim=True), None)
 
 
+@wrong
 def makes_them_positive(theta, phi, g):
     """You cut θ and φ off at 0, so that no weight is negative. In this form weights may be: a place can be asked to take
     something away."""
     return _mixed(theta.relu(), phi.relu(), g, phi.shape[-2])
 
 
+@right
 def in_einsum(theta, phi, g):
     """A mean outer product of keys and values, read by the queries."""
     memory = torch.einsum("...nk,...nd->...kd", phi, g) / phi.shape[-2]
     return Attended(torch.einsum("...qk,...kd->...qd", theta, memory), None)
 
 
+@right
 def piece_by_piece(theta, phi, g):
     """A running sum over pieces of a thousand keys."""
     memory = 0.0
@@ -114,35 +141,19 @@ def piece_by_piece(theta, phi, g):
     return theta @ (memory * (1 / phi.shape[-2])), None
 
 
+@right
 def value_by_value(theta, phi, g):
     """For each feature of the values a vector of d_k numbers, and a product of it with each query."""
     columns = [(phi * column.unsqueeze(-1)).mean(-2, keepdim=True) for column in g.unbind(-1)]
     return torch.stack([(theta * column).sum(-1) for column in columns], dim=-1), None
 
 
+@right
 def picture_by_picture(theta, phi, g):
     """A loop over the pictures, each by two matrix products."""
     flat = zip(*(x.reshape(-1, *x.shape[-2:]) for x in (theta, phi, g)), strict=True)
     seen = [torch.mm(asking, torch.mm(keys.t(), values).div(len(keys))) for asking, keys, values in flat]
     return Attended(torch.stack(seen).reshape(*theta.shape[:-1], g.shape[-1]), None)
-
-
-WRONG = (
-    multiplies_from_the_left,
-    forgets_to_divide,
-    divides_by_the_queries,
-    divides_by_the_batch,
-    divides_by_the_width,
-    divides_both_factors,
-    adds_up_the_batch,
-    normalises_both_factors,
-    normalises_the_memory,
-    divides_by_the_sum_of_weights,
-    returns_it_transposed,
-    multiplies_the_means,
-    makes_them_positive,
-)
-RIGHT = (in_einsum, piece_by_piece, value_by_value, picture_by_picture)
 
 
 def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
@@ -186,7 +197,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_drawn(draw, 2)], needs=("mean",)),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

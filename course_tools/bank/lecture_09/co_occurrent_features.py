@@ -8,7 +8,19 @@ from einops import rearrange
 
 from course_lib.attention import Attended, co_occurrent_features, split_heads
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -43,18 +55,21 @@ def _features(x, W_k, W_v, W_pi, shares=_shares, scale=None, dim=-1):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
+@wrong
 def scales_by_the_part(x, W_k, W_v, W_pi):
     """You divide by the root of the features of one part. The authors take √d_k, of the whole embedding, for every part; your
     softmaxes are sharper."""
     return _features(x, W_k, W_v, W_pi, scale=len(W_k) // len(W_pi))
 
 
+@wrong
 def forgets_the_scale(x, W_k, W_v, W_pi):
     """You do not divide by √d_k. Embedded by one matrix, each place is most like itself, and without the scale it would see
     little else."""
     return _features(x, W_k, W_v, W_pi, scale=1)
 
 
+@wrong
 def mixes_the_scores(x, W_k, W_v, W_pi):
     """You mix the scores of the parts and take one softmax. That is again one softmax of one product, with as few degrees of
     freedom; each part normalises first, and probabilities are mixed."""
@@ -65,6 +80,7 @@ def mixes_the_scores(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
+@wrong
 def takes_one_softmax(x, W_k, W_v, W_pi):
     """You take one softmax of the whole embedding, and neither parts nor π. That is plain attention with keys as queries; a
     mixture can say "either like this, or like that"."""
@@ -73,17 +89,20 @@ def takes_one_softmax(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
+@wrong
 def mixes_in_equal_parts(x, W_k, W_v, W_pi):
     """You average the softmaxes. How much each one counts is for the picture to decide, by π; W_pi has no effect in yours."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: torch.ones_like(_shares(z, W)) / len(W))
 
 
+@wrong
 def leaves_the_shares_raw(x, W_k, W_v, W_pi):
     """You use W_π z̄ as it is. These numbers may be negative and need not sum to 1, so that your rows are no probabilities: π
     is their softmax."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: z.mean(-2) @ W.mT)
 
 
+@wrong
 def lets_each_place_choose(x, W_k, W_v, W_pi):
     """You compute π from each place's own z. It is one for the whole picture, from the mean of all places: the context of the
     scene, which no single place knows."""
@@ -93,18 +112,21 @@ def lets_each_place_choose(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
+@wrong
 def chooses_from_the_largest(x, W_k, W_v, W_pi):
     """You take the largest value of each feature over the places, where the mean is asked for. A single odd pixel then chooses
     for the whole picture."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: (z.amax(-2) @ W.mT).softmax(-1))
 
 
+@wrong
 def chooses_from_the_sum(x, W_k, W_v, W_pi):
     """You add z up over the places and do not divide by their number. Then a larger picture chooses more sharply, and one part
     takes all; z̄ is the mean."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: (z.sum(-2) @ W.mT).softmax(-1))
 
 
+@wrong
 def reshapes_into_parts(x, W_k, W_v, W_pi):
     """You reshape (N, d_k) to (n_mix, N, d) at once. Nothing moves in memory by this, so that your parts are runs of places;
     part the features first, then exchange the axes."""
@@ -115,30 +137,35 @@ def reshapes_into_parts(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
+@wrong
 def chooses_once_for_all(x, W_k, W_v, W_pi):
     """You average π over the batch. Each picture should choose for itself; in yours the shares depend on which other pictures
     stand beside it. One picture alone hides this."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: _shares(z, W).reshape(-1, len(W)).mean(0).expand(*z.shape[:-2], -1))
 
 
+@wrong
 def cuts_every_other_feature(x, W_k, W_v, W_pi):
     """You deal the features out to the parts in turn. Part m owns features that stand together, m·d to (m+1)·d, as heads do."""
     dealt = rearrange(W_k, "(d n_mix) C -> (n_mix d) C", n_mix=len(W_pi))
     return _features(x, dealt, W_v, rearrange(W_pi, "p (d n_mix) -> p (n_mix d)", n_mix=len(W_pi)))
 
 
+@wrong
 def hands_over_the_input(x, W_k, W_v, W_pi):
     """You mix x itself. What a place hands over is W_v x, with d_v features."""
     _, weights = _features(x, W_k, W_v, W_pi)
     return Attended(weights @ x, weights)
 
 
+@wrong
 def normalises_over_those_who_ask(x, W_k, W_v, W_pi):
     """You normalise over i, the places that ask. p(x_j | x_i) is a probability of j: its rows sum to 1. The scores are
     symmetric, so only the sums tell the two apart."""
     return _features(x, W_k, W_v, W_pi, dim=-2)
 
 
+@right
 def part_by_part(x, W_k, W_v, W_pi):
     """A loop over the parts, each with its rows of W_k."""
     n_mix, d_k = W_pi.shape
@@ -150,6 +177,7 @@ def part_by_part(x, W_k, W_v, W_pi):
     return weights @ F.linear(x, W_v), weights
 
 
+@right
 def in_einsum(x, W_k, W_v, W_pi):
     """All products by the names of their axes, π too."""
     z = torch.einsum("...nc,kc->...nk", x, W_k).unflatten(-1, (len(W_pi), -1))
@@ -159,6 +187,7 @@ def in_einsum(x, W_k, W_v, W_pi):
     return Attended(torch.einsum("...ij,...jc,vc->...iv", weights, x, W_v), weights)
 
 
+@right
 def in_logarithms(x, W_k, W_v, W_pi):
     """The logarithm of each share added to its log-softmax, and all parts summed by `logsumexp`."""
     z = x @ W_k.mT
@@ -167,25 +196,6 @@ def in_logarithms(x, W_k, W_v, W_pi):
     log_pi = F.linear(z.mean(-2), W_pi).log_softmax(-1)[..., None, None]
     weights = (log_pi + log_p).logsumexp(-3).exp()
     return Attended(weights @ x @ W_v.mT, weights)
-
-
-WRONG = (
-    scales_by_the_part,
-    forgets_the_scale,
-    mixes_the_scores,
-    takes_one_softmax,
-    mixes_in_equal_parts,
-    leaves_the_shares_raw,
-    lets_each_place_choose,
-    chooses_from_the_largest,
-    chooses_from_the_sum,
-    reshapes_into_parts,
-    chooses_once_for_all,
-    cuts_every_other_feature,
-    hands_over_the_input,
-    normalises_over_those_who_ask,
-)
-RIGHT = (part_by_part, in_einsum, in_logarithms)
 
 
 def _drawn(draw: Draw, *batch: int, n_mix: int = 3, d: int = 5, N: int | None = None) -> Call:
@@ -231,7 +241,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_drawn(draw, 2)], needs=("mixture", "values")),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

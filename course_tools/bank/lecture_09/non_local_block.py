@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from einops import rearrange
 
 from course_lib.attention import attend, non_local_block, non_local_embedded_gaussian
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -35,6 +47,7 @@ def _seen(tokens, W_theta, W_phi, W_g, W_z):
     return non_local_embedded_gaussian(tokens, W_theta, W_phi, W_g).context @ W_z.mT
 
 
+@wrong
 def keeps_the_times_apart(x, W_theta, W_phi, W_g, W_z):
     """You attend within each picture of a film by itself. A pixel cannot see what was before or comes after; all places of all
     times belong into one softmax. A single picture hides this."""
@@ -45,6 +58,7 @@ def keeps_the_times_apart(x, W_theta, W_phi, W_g, W_z):
     return x + (context @ W_z.mT).movedim(-1, 1).reshape(x.shape)
 
 
+@wrong
 def looks_along_time_only(x, *weights):
     """You let each pixel of a film look at the same pixel at other times. Whatever moves has left that pixel: attention in
     space-time goes over all pixels of all times. A single picture hides this."""
@@ -54,6 +68,7 @@ def looks_along_time_only(x, *weights):
     return x + rearrange(_seen(lines, *weights), "B H W T C -> B C T H W")
 
 
+@wrong
 def reads_pictures_alone(x, *weights):
     """You unpack the axes behind the features into H and W. That is a picture; a film has three such axes and a line one, and
     the same block should serve all of them."""
@@ -62,6 +77,7 @@ def reads_pictures_alone(x, *weights):
     return x + _seen(tokens, *weights).transpose(1, 2).reshape(B, C, H, W)
 
 
+@wrong
 def reshapes_into_tokens(x, *weights):
     """You reshape (B, C, places) to (B, places, C). Nothing moves in memory by this, so that your tokens are runs of pixels of
     one channel, and not the channels of one pixel; exchange the axes."""
@@ -69,12 +85,14 @@ def reshapes_into_tokens(x, *weights):
     return x + _map(_seen(tokens, *weights), x)
 
 
+@wrong
 def reshapes_into_maps(x, *weights):
     """You reshape the tokens (B, N, C) to the shape of x. The features stand last there and must stand first here: exchange the
     axes before you part the places."""
     return x + _seen(_tokens(x), *weights).reshape(x.shape)
 
 
+@wrong
 def exchanges_height_and_width(x, *weights):
     """You part the places again as if they had been counted column by column. What the places saw is added at others; a square
     picture does not even complain."""
@@ -84,12 +102,14 @@ def exchanges_height_and_width(x, *weights):
     return x + _seen(_tokens(x), *weights).mT.unflatten(2, (*before, W, H)).mT
 
 
+@wrong
 def forgets_the_input(x, *weights):
     """You return what the places saw and do not add x. The block could then not be put into a trained network: with W_z = 0 it
     should change nothing, and yours gives 0."""
     return _map(_seen(_tokens(x), *weights), x)
 
 
+@wrong
 def lets_the_pictures_meet(x, *weights):
     """You put the places of the whole batch into one row of tokens. Then every picture sees the others, and its result depends
     on its neighbours in the batch."""
@@ -97,12 +117,14 @@ def lets_the_pictures_meet(x, *weights):
     return x + _map(_seen(tokens.reshape(1, -1, x.shape[1]), *weights).reshape(tokens.shape), x)
 
 
+@wrong
 def scales_the_scores(x, W_theta, W_phi, W_g, W_z):
     """You divide the scores by √d_k. This paper does not: its weights are those of the plain product."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map(attend(theta @ phi.mT / len(W_theta) ** 0.5, g).context @ W_z.mT, x)
 
 
+@wrong
 def normalises_over_those_who_ask(x, W_theta, W_phi, W_g, W_z):
     """You normalise over i, the places that ask. Each place shares out a weight of 1 among those that it looks at: the softmax
     runs along the last axis, over j."""
@@ -110,18 +132,21 @@ def normalises_over_those_who_ask(x, W_theta, W_phi, W_g, W_z):
     return x + _map((theta @ phi.mT).softmax(-2) @ g @ W_z.mT, x)
 
 
+@wrong
 def takes_no_softmax(x, W_theta, W_phi, W_g, W_z):
     """You divide the products by N and take no softmax. That is the dot-product form; this block is the embedded Gaussian's."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map(theta @ phi.mT / theta.shape[1] @ g @ W_z.mT, x)
 
 
+@wrong
 def cuts_off_below_zero(x, *weights):
     """You end with ReLU, as other blocks of such networks do. What comes along the residual path must pass unchanged, negative
     features too."""
     return F.relu(x + _map(_seen(_tokens(x), *weights), x))
 
 
+@wrong
 def hands_all_the_same(x, W_theta, W_phi, W_g, W_z):
     """You give each place the mean of all. Without weights that depend on the place that asks, θ and φ are of no use, and
     nothing can be looked for."""
@@ -129,12 +154,14 @@ def hands_all_the_same(x, W_theta, W_phi, W_g, W_z):
     return x + _map(g.mean(1, keepdim=True).expand_as(g) @ W_z.mT, x)
 
 
+@wrong
 def overwrites_the_input(x, *weights):
     """You add to x in place. Whoever called finds the input changed, and autograd refuses where x needs a gradient; make a new
     tensor by `x + …`."""
     return x.add_(_map(_seen(_tokens(x), *weights), x))
 
 
+@right
 def features_first(x, W_theta, W_phi, W_g, W_z):
     """The features stay in front throughout: all products by einsum, softmax over the last letter."""
     places = x.flatten(2)
@@ -143,6 +170,7 @@ def features_first(x, W_theta, W_phi, W_g, W_z):
     return (places + torch.einsum("cd,bij,bdj->bci", W_z, weights, g)).reshape(x.shape)
 
 
+@right
 def with_convolutions(x, W_theta, W_phi, W_g, W_z):
     """Four convolutions of width 1 along the line of all places, as in the authors' code; torch's attention between."""
     line = x.reshape(*x.shape[:2], -1)
@@ -151,6 +179,7 @@ def with_convolutions(x, W_theta, W_phi, W_g, W_z):
     return F.conv1d(y.transpose(1, 2), W_z.unsqueeze(-1)).view_as(x) + x
 
 
+@right
 def brings_back_first(x, W_theta, W_phi, W_g, W_z):
     """W_z W_g as one matrix for the values, since mixing the places and mixing the features commute."""
     tokens = x.movedim(1, -1).flatten(1, -2)
@@ -158,6 +187,7 @@ def brings_back_first(x, W_theta, W_phi, W_g, W_z):
     return x + y.unflatten(1, x.shape[2:]).movedim(-1, 1)
 
 
+@right
 def picture_by_picture(x, W_theta, W_phi, W_g, W_z):
     """A loop over the batch, with matrices of one column for each place."""
     out = []
@@ -165,25 +195,6 @@ def picture_by_picture(x, W_theta, W_phi, W_g, W_z):
         weights = ((W_theta @ picture).T @ (W_phi @ picture)).softmax(1)
         out.append(picture + W_z @ (W_g @ picture) @ weights.T)
     return torch.stack(out).reshape(x.shape)
-
-
-WRONG = (
-    keeps_the_times_apart,
-    looks_along_time_only,
-    reads_pictures_alone,
-    reshapes_into_tokens,
-    reshapes_into_maps,
-    exchanges_height_and_width,
-    forgets_the_input,
-    lets_the_pictures_meet,
-    scales_the_scores,
-    normalises_over_those_who_ask,
-    takes_no_softmax,
-    cuts_off_below_zero,
-    hands_all_the_same,
-    overwrites_the_input,
-)
-RIGHT = (features_first, with_convolutions, brings_back_first, picture_by_picture)
 
 
 def _drawn(draw: Draw, n_axes: int, B: int = 1) -> Call:
@@ -225,7 +236,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_drawn(draw, 2, B=2), _drawn(draw, 3)], needs=("film",)),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

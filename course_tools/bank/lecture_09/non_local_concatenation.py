@@ -5,7 +5,19 @@ import torch.nn.functional as F
 
 from course_lib.attention import Attended, non_local_concatenation
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -35,29 +47,34 @@ def _attended(weights, g):
     return Attended(weights @ g, weights)
 
 
+@wrong
 def exchanges_the_halves(theta, phi, g, w_f):
     """You let the first half of w_f meet φ_j and the second θ_i. In [θ_i, φ_j] the query stands in front."""
     return _attended(_scores(theta, phi, *reversed(w_f.chunk(2))).relu() / phi.shape[-2], g)
 
 
+@wrong
 def interleaves_the_features(theta, phi, g, w_f):
     """You let every other number of w_f meet θ_i, as if the features of both stood in turn. A concatenation puts one vector
     behind the other: the first d_k are for θ_i."""
     return _attended(_scores(theta, phi, w_f[0::2], w_f[1::2]).relu() / phi.shape[-2], g)
 
 
+@wrong
 def uses_one_half_for_both(theta, phi, g, w_f):
     """You use the first half of w_f for both θ_i and φ_j. Then the score asks the same of both; the second half is for φ_j."""
     w_theta, _ = w_f.chunk(2)
     return _attended(_scores(theta, phi, w_theta, w_theta).relu() / phi.shape[-2], g)
 
 
+@wrong
 def forgets_the_relu(theta, phi, g, w_f):
     """You leave out the ReLU. The score is then a number of i plus a number of j, so that no place could prefer one key and
     another place another; only the bend makes it depend on the pair."""
     return _attended(_pairs(theta, phi, w_f) / phi.shape[-2], g)
 
 
+@wrong
 def bends_each_part(theta, phi, g, w_f):
     """You apply ReLU to each half before you add. It belongs to the sum: a query with a strong no could otherwise not outweigh
     a key's yes."""
@@ -66,6 +83,7 @@ def bends_each_part(theta, phi, g, w_f):
     return _attended(weights / phi.shape[-2], g)
 
 
+@wrong
 def bends_the_context(theta, phi, g, w_f):
     """You apply ReLU to the context. It is f that is never negative, the weight of each pair; what is mixed may have either
     sign."""
@@ -73,34 +91,40 @@ def bends_the_context(theta, phi, g, w_f):
     return Attended((weights @ g).relu(), weights)
 
 
+@wrong
 def divides_by_the_root(theta, phi, g, w_f):
     """You divide the scores by √d_k. Scaled dot-product attention does that; here w_f is learned and sets the size itself."""
     return _attended((_pairs(theta, phi, w_f) / theta.shape[-1] ** 0.5).relu() / phi.shape[-2], g)
 
 
+@wrong
 def takes_a_softmax(theta, phi, g, w_f):
     """You put a softmax over the ReLU. This form divides by the number of keys instead, so its weights may all be 0; and where
     a place wants nothing at all, yours looks everywhere."""
     return _attended(_pairs(theta, phi, w_f).relu().softmax(-1), g)
 
 
+@wrong
 def takes_a_sigmoid(theta, phi, g, w_f):
     """You take a sigmoid in the place of ReLU. Every pair then counts a little and none more than 1; ReLU shuts pairs off
     altogether, and has no upper limit."""
     return _attended(_pairs(theta, phi, w_f).sigmoid() / phi.shape[-2], g)
 
 
+@wrong
 def forgets_to_divide(theta, phi, g, w_f):
     """You do not divide by N. What a place is handed then grows with the number of places, and a network trained on small
     pictures is of no use for large ones."""
     return _attended(_pairs(theta, phi, w_f).relu(), g)
 
 
+@wrong
 def divides_by_the_queries(theta, phi, g, w_f):
     """You divide by the number of queries. The sum runs over the keys, so N is theirs."""
     return _attended(_pairs(theta, phi, w_f).relu() / theta.shape[-2], g)
 
 
+@wrong
 def divides_by_the_sum(theta, phi, g, w_f):
     """You divide each row by its sum, so that it becomes 1. Here C(x) is N, whatever the weights are: a place that hardly
     answers should be handed little."""
@@ -108,6 +132,7 @@ def divides_by_the_sum(theta, phi, g, w_f):
     return _attended(weights / weights.sum(-1, keepdim=True).clamp(min=1e-6), g)
 
 
+@wrong
 def returns_the_scores(theta, phi, g, w_f):
     """You return what stood before the ReLU as the weights. The context is right, but those are not the numbers that mixed
     it."""
@@ -115,6 +140,7 @@ def returns_the_scores(theta, phi, g, w_f):
     return Attended(scores.relu() @ g / phi.shape[-2], scores)
 
 
+@right
 def with_all_pairs(theta, phi, g, w_f):
     """All pairs side by side, as the equation has it, and one product with w_f."""
     N_q, N = theta.shape[-2], phi.shape[-2]
@@ -124,6 +150,7 @@ def with_all_pairs(theta, phi, g, w_f):
     return Attended(weights @ g, weights)
 
 
+@right
 def by_two_features(theta, phi, g, w_f):
     """The sum as a product of two features each: (score, 1) of the query with (1, score) of the key."""
     d_k = theta.shape[-1]
@@ -133,6 +160,7 @@ def by_two_features(theta, phi, g, w_f):
     return weights.matmul(g), weights
 
 
+@right
 def query_by_query(theta, phi, g, w_f):
     """A loop over the queries."""
     w_theta, w_phi = w_f.split(theta.shape[-1])
@@ -142,24 +170,6 @@ def query_by_query(theta, phi, g, w_f):
         rows.append(torch.where(score > 0, score, 0.0) / phi.shape[-2])
     weights = torch.stack(rows, dim=-2)
     return Attended(torch.einsum("...qn,...nd->...qd", weights, g), weights)
-
-
-WRONG = (
-    exchanges_the_halves,
-    interleaves_the_features,
-    uses_one_half_for_both,
-    forgets_the_relu,
-    bends_each_part,
-    bends_the_context,
-    divides_by_the_root,
-    takes_a_softmax,
-    takes_a_sigmoid,
-    forgets_to_divide,
-    divides_by_the_queries,
-    divides_by_the_sum,
-    returns_the_scores,
-)
-RIGHT = (with_all_pairs, by_two_features, query_by_query)
 
 
 def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
@@ -211,7 +221,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_drawn(draw, 2)], needs=("weights", "context")),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

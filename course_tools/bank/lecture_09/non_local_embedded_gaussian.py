@@ -5,7 +5,19 @@ import torch.nn.functional as F
 
 from course_lib.attention import Attended, attend, non_local_embedded_gaussian
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -24,6 +36,7 @@ def _embedded(x, *weights):
     return [x @ W.mT for W in weights]
 
 
+@wrong
 def divides_by_the_root(x, W_theta, W_phi, W_g):
     """You divide the scores by √d_k. That is scaled dot-product attention; the embedded Gaussian takes the product as it is,
     and your weights are too even."""
@@ -31,6 +44,7 @@ def divides_by_the_root(x, W_theta, W_phi, W_g):
     return attend(theta @ phi.mT / W_theta.shape[0] ** 0.5, g)
 
 
+@wrong
 def normalises_over_those_who_ask(x, W_theta, W_phi, W_g):
     """You normalise over i, the places that ask. C(x) sums over j: each place shares out a weight of 1 among those that it
     looks at, so the rows sum to 1 and not the columns."""
@@ -39,6 +53,7 @@ def normalises_over_those_who_ask(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
+@wrong
 def normalises_over_all_pairs(x, W_theta, W_phi, W_g):
     """You let one softmax run over all pairs of places. Then a place with small scores sees next to nothing; each place has a
     sum of its own to divide by."""
@@ -48,12 +63,14 @@ def normalises_over_all_pairs(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
+@wrong
 def exchanges_theta_and_phi(x, W_theta, W_phi, W_g):
     """You let φ ask and θ answer. The scores are then transposed, and place i looks at those that would have looked at it."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     return attend(phi @ theta.mT, g)
 
 
+@wrong
 def embeds_both_alike(x, W_theta, W_phi, W_g):
     """You embed both sides by W_θ. Your scores are symmetric, and a place always likes itself well; what it seeks may differ
     from what it offers, which is why there is W_φ."""
@@ -61,24 +78,28 @@ def embeds_both_alike(x, W_theta, W_phi, W_g):
     return attend(theta @ theta.mT, g)
 
 
+@wrong
 def embeds_neither(x, W_theta, W_phi, W_g):
     """You compare the features themselves, x xᵀ. That is the Gaussian form, without the word "embedded": θ and φ are there so
     that it can be learned what to compare."""
     return attend(x @ x.mT, x @ W_g.mT)
 
 
+@wrong
 def hands_over_the_input(x, W_theta, W_phi, W_g):
     """You mix x itself. What a place hands over is g = W_g x, with d features; your context still has all C."""
     theta, phi = _embedded(x, W_theta, W_phi)
     return attend(theta @ phi.mT, x)
 
 
+@wrong
 def hands_over_the_keys(x, W_theta, W_phi, W_g):
     """You mix φ, and never use W_g. What makes a place be found need not be what is fetched from it."""
     theta, phi = _embedded(x, W_theta, W_phi)
     return attend(theta @ phi.mT, phi)
 
 
+@wrong
 def returns_the_scores(x, W_theta, W_phi, W_g):
     """You return the scores where the weights belong. The context is right, but who draws what a place looks at draws numbers
     below 0 and above 1."""
@@ -86,6 +107,7 @@ def returns_the_scores(x, W_theta, W_phi, W_g):
     return Attended((theta @ phi.mT).softmax(-1) @ g, theta @ phi.mT)
 
 
+@wrong
 def divides_by_the_number(x, W_theta, W_phi, W_g):
     """You divide the products by N and take no exponential. That is the dot-product form; in the Gaussian ones f is an
     exponential, and C its sum."""
@@ -94,6 +116,7 @@ def divides_by_the_number(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
+@wrong
 def averages_once_more(x, W_theta, W_phi, W_g):
     """You divide by N behind the softmax. It has normalised already; your rows sum to 1/N, and the more places there are the
     less comes back."""
@@ -102,6 +125,7 @@ def averages_once_more(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
+@wrong
 def compares_directions(x, W_theta, W_phi, W_g):
     """You bring θ and φ to length 1 first. Your scores are cosines between -1 and 1, too close together for any place to stand
     out; the product of the vectors as they are is asked for."""
@@ -109,6 +133,7 @@ def compares_directions(x, W_theta, W_phi, W_g):
     return attend(F.normalize(theta, dim=-1) @ F.normalize(phi, dim=-1).mT, g)
 
 
+@right
 def in_einsum(x, W_theta, W_phi, W_g):
     """Sums over named axes, the exponential and its sum written out."""
     theta, phi, g = (torch.einsum("...nc,dc->...nd", x, W) for W in (W_theta, W_phi, W_g))
@@ -118,12 +143,14 @@ def in_einsum(x, W_theta, W_phi, W_g):
     return Attended(torch.einsum("...ij,...jd->...id", weights, g), weights)
 
 
+@right
 def by_one_form(x, W_theta, W_phi, W_g):
     """θᵀ φ as one bilinear form of x, and W_g applied to the mixture instead of to each place."""
     weights = torch.softmax(x @ (W_theta.mT @ W_phi) @ x.mT, dim=-1)
     return weights @ x @ W_g.mT, weights
 
 
+@right
 def fused_twice(x, W_theta, W_phi, W_g):
     """One projection for all three, and torch's fused attention without a scale: on g, and on unit vectors for the weights."""
     theta, phi, g = F.linear(x, torch.cat([W_theta, W_phi, W_g])).split([len(W_theta), len(W_phi), len(W_g)], -1)
@@ -132,28 +159,12 @@ def fused_twice(x, W_theta, W_phi, W_g):
     return Attended(*both.split([len(W_g), x.shape[-2]], dim=-1))
 
 
+@right
 def place_by_place(x, W_theta, W_phi, W_g):
     """A loop over the places that ask, each with its softmax."""
     theta, phi, g = (F.linear(x, W) for W in (W_theta, W_phi, W_g))
     rows = [(theta[..., i : i + 1, :] * phi).sum(-1).softmax(-1) for i in range(x.shape[-2])]
     return torch.stack([(row.unsqueeze(-1) * g).sum(-2) for row in rows], dim=-2), torch.stack(rows, dim=-2)
-
-
-WRONG = (
-    divides_by_the_root,
-    normalises_over_those_who_ask,
-    normalises_over_all_pairs,
-    exchanges_theta_and_phi,
-    embeds_both_alike,
-    embeds_neither,
-    hands_over_the_input,
-    hands_over_the_keys,
-    returns_the_scores,
-    divides_by_the_number,
-    averages_once_more,
-    compares_directions,
-)
-RIGHT = (in_einsum, by_one_form, fused_twice, place_by_place)
 
 
 def _drawn(draw: Draw, *batch: int, N: int | None = None, spread: float = 1.0) -> Call:
@@ -199,7 +210,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_drawn(draw, 2)], needs=("weights", "context")),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

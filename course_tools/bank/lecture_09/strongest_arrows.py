@@ -4,7 +4,19 @@ import torch
 
 from course_lib.analysis import Arrows, strongest_arrows
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -31,18 +43,21 @@ def _arrows(weights, n_arrows, H, W, dim=-1, largest=True):
     return Arrows(_ends(place, H, W), strongest)
 
 
+@wrong
 def exchanges_row_and_column(weights, n_arrows, H, W):
     """You give the column before the row. Pictures are drawn as (x, y), but the ends were asked for as (time, row, column)."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends[..., [0, 2, 1]], strongest)
 
 
+@wrong
 def puts_the_time_last(weights, n_arrows, H, W):
     """You give row, column, time. The time stands in front, as the axes of a film do."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends.roll(-1, -1), strongest)
 
 
+@wrong
 def divides_by_the_height(weights, n_arrows, H, W):
     """You divide by H to find the row. A row is W places long, so that W of them must pass before the next begins; H is right
     for squares alone."""
@@ -50,6 +65,7 @@ def divides_by_the_height(weights, n_arrows, H, W):
     return Arrows(torch.stack([place // (H * W), place // H % W, place % H], dim=-1), strongest)
 
 
+@wrong
 def leaves_the_time_in_the_row(weights, n_arrows, H, W):
     """You take place // W for the row. In a film that counts on through all pictures: of what is divided by W you still need
     the remainder by H. At time 0 there is no difference."""
@@ -57,17 +73,20 @@ def leaves_the_time_in_the_row(weights, n_arrows, H, W):
     return Arrows(torch.stack([place // (H * W), place // W, place % W], dim=-1), strongest)
 
 
+@wrong
 def leaves_the_places_numbered(weights, n_arrows, H, W):
     """You return the numbers of the places as `topk` gives them. Asked for is where each one lies: time, row and column."""
     strongest, place = weights.topk(n_arrows, dim=-1)
     return Arrows(place, strongest)
 
 
+@wrong
 def takes_the_weakest(weights, n_arrows, H, W):
     """You take the smallest weights, the first ones in rising order. An arrow shows where a place looks most."""
     return _arrows(weights, n_arrows, H, W, largest=False)
 
 
+@wrong
 def ends_with_the_strongest(weights, n_arrows, H, W):
     """You have the right arrows, the strongest last. The weights should fall, so that the first arrow is the one that counts
     most."""
@@ -75,12 +94,14 @@ def ends_with_the_strongest(weights, n_arrows, H, W):
     return Arrows(ends.flip(-2), strongest.flip(-1))
 
 
+@wrong
 def finds_who_looks_here(weights, n_arrows, H, W):
     """You search over the queries, axis -2. That says for each place who looks at it most; a row of weights belongs to the
     place that looks, and its keys lie along the last axis."""
     return _arrows(weights, n_arrows, H, W, dim=-2)
 
 
+@wrong
 def keeps_a_few_of_all(weights, n_arrows, H, W):
     """You keep the largest weights of the whole matrix. Then one place gets many arrows and others none; each place should
     have n_arrows of its own."""
@@ -88,6 +109,7 @@ def keeps_a_few_of_all(weights, n_arrows, H, W):
     return Arrows(_ends(pair % weights.shape[-1], H, W), strongest)
 
 
+@wrong
 def drops_the_first(weights, n_arrows, H, W):
     """You leave out the largest weight, taking it for the place itself. A place need not look at itself most, and these maps
     need not even hold it."""
@@ -96,6 +118,7 @@ def drops_the_first(weights, n_arrows, H, W):
     return Arrows(_ends(best.indices[..., chosen], H, W), best.values[..., chosen])
 
 
+@wrong
 def shares_out_anew(weights, n_arrows, H, W):
     """You divide the weights that you keep by their sum. An arrow should be as thick as its weight was; where a place looks
     everywhere a little, yours all become thick."""
@@ -103,12 +126,14 @@ def shares_out_anew(weights, n_arrows, H, W):
     return Arrows(ends, strongest / strongest.sum(-1, keepdim=True))
 
 
+@wrong
 def counts_from_one(weights, n_arrows, H, W):
     """You count times, rows and columns from 1. As indices they begin at 0, and your last row lies outside the map."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends + 1, strongest)
 
 
+@right
 def by_sorting(weights, n_arrows, H, W):
     """All places in falling order; first the time and what is left of it, then row and column of that."""
     falling, place = weights.sort(dim=-1, descending=True)
@@ -117,6 +142,7 @@ def by_sorting(weights, n_arrows, H, W):
     return torch.stack((time, within // W, within - within // W * W), -1), falling[..., :n_arrows]
 
 
+@right
 def by_looking_it_up(weights, n_arrows, H, W):
     """A table of the ends of all places, made once, and read at those that were found."""
     T = weights.shape[-1] // (H * W)
@@ -125,12 +151,14 @@ def by_looking_it_up(weights, n_arrows, H, W):
     return Arrows(table[place], weights.gather(-1, place))
 
 
+@right
 def by_torchs_own(weights, n_arrows, H, W):
     """torch's function for the indices of a flat number."""
     best = torch.topk(weights, n_arrows)
     return Arrows(torch.stack(torch.unravel_index(best.indices, (weights.shape[-1] // (H * W), H, W)), dim=-1), best.values)
 
 
+@right
 def one_after_the_other(weights, n_arrows, H, W):
     """The strongest, then the strongest of what is left; the ends by three digits, of base W, H and the rest."""
     left, ends, kept = weights.detach().clone(), [], []
@@ -141,23 +169,6 @@ def one_after_the_other(weights, n_arrows, H, W):
         rest, column = place // W, place % W
         ends.append(torch.cat([rest // H, rest % H, column], dim=-1))
     return torch.stack(ends, dim=-2), torch.cat(kept, dim=-1)
-
-
-WRONG = (
-    exchanges_row_and_column,
-    puts_the_time_last,
-    divides_by_the_height,
-    leaves_the_time_in_the_row,
-    leaves_the_places_numbered,
-    takes_the_weakest,
-    ends_with_the_strongest,
-    finds_who_looks_here,
-    keeps_a_few_of_all,
-    drops_the_first,
-    shares_out_anew,
-    counts_from_one,
-)
-RIGHT = (by_sorting, by_looking_it_up, by_torchs_own, one_after_the_other)
 
 
 def _drawn(draw: Draw, *batch: int, T: int = 1, n_arrows: int = 3) -> Call:
@@ -210,7 +221,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_drawn(draw, 2, T=2)], needs=("picture", "weights")),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

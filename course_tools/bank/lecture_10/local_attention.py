@@ -5,7 +5,19 @@ import torch.nn.functional as F
 
 from course_lib.attention import Attended, attend, local_attention, relative_logits
 from course_lib.primitives import local_windows, window_mask
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -45,6 +57,7 @@ def _inside(scores, k, v, rows, stride):
     return _mixed(scores.masked_fill(~_mask(k, rows, stride), -torch.inf).softmax(-1), v, rows, stride)
 
 
+@wrong
 def looks_outside(q, k, v, rows, columns, stride=1):
     """You do not mask. The zeros outside the picture have scores like any others and take their share of the weight, so that
     the context fades towards the border."""
@@ -54,12 +67,14 @@ def looks_outside(q, k, v, rows, columns, stride=1):
     return Attended((weights.unsqueeze(-2) @ local_windows(v, size, stride)).squeeze(-2), weights)
 
 
+@wrong
 def cuts_off_behind_the_softmax(q, k, v, rows, columns, stride=1):
     """You normalise first and set the weights outside to 0. Then those of a border pixel no longer sum to 1: forbidden scores
     must be -∞ before the softmax."""
     return _mixed(_scores(q, k, rows, columns, stride).softmax(-1) * _mask(k, rows, stride), v, rows, stride)
 
 
+@wrong
 def sets_forbidden_scores_to_zero(q, k, v, rows, columns, stride=1):
     """You set the scores outside to 0. A score of 0 is like any other, with e⁰ = 1 in the softmax; only -∞ gives a weight of
     0."""
@@ -67,6 +82,7 @@ def sets_forbidden_scores_to_zero(q, k, v, rows, columns, stride=1):
     return _mixed(scores.softmax(-1), v, rows, stride)
 
 
+@wrong
 def looks_only_outside(q, k, v, rows, columns, stride=1):
     """You forbid what lies inside. True in the mask means "inside, may be looked at"; your pixels look at the padding, and
     those in the middle at nothing."""
@@ -75,12 +91,14 @@ def looks_only_outside(q, k, v, rows, columns, stride=1):
     return Attended(context.squeeze(-2), weights.squeeze(-2))
 
 
+@wrong
 def forgets_the_places(q, k, v, rows, columns, stride=1):
     """You score by content alone. Without the relative logits a pixel does not know left from right in its window: any
     shuffling of its neighbours gives the same."""
     return _inside(_content(q, k, rows.shape[-2], stride), k, v, rows, stride)
 
 
+@wrong
 def adds_the_places_to_the_weights(q, k, v, rows, columns, stride=1):
     """You add the relative logits behind the softmax. They are logits: beside those of the content, before it, or the weights
     no longer sum to 1."""
@@ -88,11 +106,13 @@ def adds_the_places_to_the_weights(q, k, v, rows, columns, stride=1):
     return _mixed(weights + relative_logits(q, rows, columns) * _mask(k, rows, stride), v, rows, stride)
 
 
+@wrong
 def divides_by_the_root(q, k, v, rows, columns, stride=1):
     """You divide by √d_k. Scaled dot-product attention does that; this paper uses the scores as they are."""
     return _inside(_scores(q, k, rows, columns, stride) / k.shape[-1] ** 0.5, k, v, rows, stride)
 
 
+@wrong
 def mirrors_the_values(q, k, v, rows, columns, stride=1):
     """You number the values of a window column by column and the keys row by row. The weight of the place above then goes to
     the value of the place to the left."""
@@ -101,6 +121,7 @@ def mirrors_the_values(q, k, v, rows, columns, stride=1):
     return Attended((weights.unsqueeze(-1) * windows).sum(-2), weights)
 
 
+@wrong
 def thins_out_the_keys(q, k, v, rows, columns, stride=1):
     """You keep only every stride-th key and value. The stride is between queries; each of them sees all its neighbours, and
     yours sees pixels further away, with gaps between."""
@@ -108,6 +129,7 @@ def thins_out_the_keys(q, k, v, rows, columns, stride=1):
     return _inside(_scores(q, k, rows, columns, 1), k, v, rows, 1)
 
 
+@wrong
 def keeps_the_axis_of_the_query(q, k, v, rows, columns, stride=1):
     """You leave the axis of 1, which you gave the query, in both results. Each pixel has one context and one row of weights:
     squeeze it out."""
@@ -115,6 +137,7 @@ def keeps_the_axis_of_the_query(q, k, v, rows, columns, stride=1):
     return attend(scores.unsqueeze(-2), local_windows(v, rows.shape[-2], stride), mask.unsqueeze(-2))
 
 
+@wrong
 def returns_the_scores(q, k, v, rows, columns, stride=1):
     """You return the scores where the weights belong. The context is right, but whoever draws what a pixel looks at finds
     numbers that are no shares, at places outside the picture too."""
@@ -122,6 +145,7 @@ def returns_the_scores(q, k, v, rows, columns, stride=1):
     return Attended(_inside(scores, k, v, rows, stride).context, scores)
 
 
+@right
 def shift_by_shift(q, k, v, rows, columns, stride=1):
     """The padded picture cut out for each offset: its scores, and its part of the context. No windows are built."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
@@ -133,6 +157,7 @@ def shift_by_shift(q, k, v, rows, columns, stride=1):
     return Attended(sum(w[..., None] * v[cut] for w, cut in zip(weights.unbind(-1), cuts, strict=True)), weights)
 
 
+@right
 def in_einsum(q, k, v, rows, columns, stride=1):
     """Windows of keys with the vector of each place added, so that one product gives both terms."""
     size = rows.shape[-2]
@@ -143,6 +168,7 @@ def in_einsum(q, k, v, rows, columns, stride=1):
     return torch.einsum("...n,...nd->...d", weights, local_windows(v, size, stride)), weights
 
 
+@right
 def pixel_by_pixel(q, k, v, rows, columns, stride=1):
     """A loop over the queries; each looks at a slice of the picture, cut off at its borders."""
     size, (H, W), relative, pixels = rows.shape[-2], k.shape[-3:-1], relative_logits(q, rows, columns), []
@@ -155,22 +181,6 @@ def pixel_by_pixel(q, k, v, rows, columns, stride=1):
         weights = seen.new_zeros(*seen.shape[:-1], size**2).index_copy(-1, number, seen)
         pixels.append(((seen.unsqueeze(-2) @ values).squeeze(-2), weights))
     return Attended(*(torch.stack(both, dim=-2).unflatten(-2, q.shape[-3:-1]) for both in zip(*pixels, strict=True)))
-
-
-WRONG = (
-    looks_outside,
-    cuts_off_behind_the_softmax,
-    sets_forbidden_scores_to_zero,
-    looks_only_outside,
-    forgets_the_places,
-    adds_the_places_to_the_weights,
-    divides_by_the_root,
-    mirrors_the_values,
-    thins_out_the_keys,
-    keeps_the_axis_of_the_query,
-    returns_the_scores,
-)
-RIGHT = (shift_by_shift, in_einsum, pixel_by_pixel)
 
 
 def _looked_at(
@@ -242,7 +252,7 @@ exercise = Exercise(
         ),
         leaves_inputs(_pixels),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -7,7 +7,9 @@ from torch import nn
 
 from course_lib.metrics import Cost, local_attention_cost
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -34,29 +36,34 @@ def _cost(d_in, d_out, size, H, W, stride, *, matrices=3, vectors=None, asking=N
     return Cost(matrices * d_in * d_out + offsets, projections + n * (window + offsets))
 
 
+@wrong
 def counts_every_operation(d_in, d_out, size, H, W, stride=1):
     """You count multiplications and additions, each for itself. A multiply-add is one: yours are twice as many."""
     parameters, work = _cost(d_in, d_out, size, H, W, stride)
     return Cost(parameters, 2 * work)
 
 
+@wrong
 def gives_each_place_a_vector(d_in, d_out, size, H, W, stride=1):
     """You count a vector for each of the size² places of a window. A place is its row's and its column's vector: size of each,
     with half the features, which is why so few are needed."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
 
 
+@wrong
 def gives_both_all_features(d_in, d_out, size, H, W, stride=1):
     """You count rows and columns with d_out features each. They share them, one half for the rows and the other for the
     columns."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=2 * size)
 
 
+@wrong
 def forgets_the_places(d_in, d_out, size, H, W, stride=1):
     """You leave out the vectors of rows and columns. They are parameters, and every query is multiplied with them."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=0)
 
 
+@wrong
 def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
     """You count the vectors of rows and columns as parameters, and no work with them. Each query is multiplied with all of
     them, size · d_out multiply-adds."""
@@ -64,6 +71,7 @@ def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
     return Cost(parameters, work - -(-H // stride) * -(-W // stride) * size * d_out)
 
 
+@wrong
 def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
     """You let each query meet a vector for each of the size² places. It meets size rows and size columns, and the two numbers
     are added: size · d_out multiply-adds are enough."""
@@ -72,11 +80,13 @@ def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
     return Cost(parameters, work)
 
 
+@wrong
 def counts_one_product(d_in, d_out, size, H, W, stride=1):
     """You count one product in the window. There are two: q with each key for the scores, and each weight with its value."""
     return _cost(d_in, d_out, size, H, W, stride, products=1)
 
 
+@wrong
 def projects_the_output(d_in, d_out, size, H, W, stride=1):
     """You count an output matrix W_o, as multi-head attention has one. This layer ends with the context: three matrices, of
     queries, keys and values."""
@@ -85,28 +95,33 @@ def projects_the_output(d_in, d_out, size, H, W, stride=1):
     return Cost(parameters + d_out * d_out, work + n * d_out * d_out)
 
 
+@wrong
 def looks_everywhere(d_in, d_out, size, H, W, stride=1):
     """You let each query look at all H · W pixels. That is global attention; here it sees its window, size² places."""
     return _cost(d_in, d_out, size, H, W, stride, looked_at=H * W)
 
 
+@wrong
 def looks_along_one_side(d_in, d_out, size, H, W, stride=1):
     """You count size places in a window. `size` is its side: the places are size²."""
     return _cost(d_in, d_out, size, H, W, stride, looked_at=size)
 
 
+@wrong
 def ignores_the_stride(d_in, d_out, size, H, W, stride=1):
     """You let every pixel ask. With a stride only ⌈H / stride⌉ · ⌈W / stride⌉ do; what stays are the keys and values of all
     pixels."""
     return _cost(d_in, d_out, size, H, W, 1)
 
 
+@wrong
 def rounds_down(d_in, d_out, size, H, W, stride=1):
     """You round down when you divide by the stride. The first query stands on the first pixel, so what is left over at the end
     has room for one more: ⌈H / stride⌉."""
     return _cost(d_in, d_out, size, H, W, stride, asking=(H // stride) * (W // stride))
 
 
+@wrong
 def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
     """You project keys and values at every stride-th pixel only. Fewer pixels ask, but all are looked at, and for that they
     need a key and a value."""
@@ -114,6 +129,7 @@ def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
     return _cost(d_in, d_out, size, H, W, stride, made=3 * n)
 
 
+@wrong
 def projects_in_every_window(d_in, d_out, size, H, W, stride=1):
     """You count size² projections a pixel, as for a convolution. A key is made once for each pixel and looked at from all the
     windows that it lies in; that is what makes large windows cheap."""
@@ -121,6 +137,7 @@ def projects_in_every_window(d_in, d_out, size, H, W, stride=1):
     return _cost(d_in, d_out, size, H, W, stride, made=n + 2 * n * size**2)
 
 
+@right
 def layer_by_layer(d_in, d_out, size, H, W, stride=1):
     """The layers built on the meta device and counted; the work as a sum over all that is computed."""
     with torch.device("meta"):
@@ -132,6 +149,7 @@ def layer_by_layer(d_in, d_out, size, H, W, stride=1):
     return Cost(parameters, sum(work))
 
 
+@right
 def pixel_by_pixel(d_in, d_out, size, H, W, stride=1):
     """Every pixel pays for its key and its value, and where it asks for a query, two products in the window, and its places."""
     work = 0
@@ -143,29 +161,11 @@ def pixel_by_pixel(d_in, d_out, size, H, W, stride=1):
     return d_out * (3 * d_in + size), work
 
 
+@right
 def everything_over_d_out(d_in, d_out, size, H, W, stride=1):
     """All is a multiple of d_out: what one feature costs, times that."""
     n = math.prod((side + stride - 1) // stride for side in (H, W))
     return Cost((3 * d_in + size) * d_out, (2 * H * W * d_in + n * (d_in + size + 2 * size**2)) * d_out)
-
-
-WRONG = (
-    counts_every_operation,
-    gives_each_place_a_vector,
-    gives_both_all_features,
-    forgets_the_places,
-    forgets_the_work_of_the_places,
-    multiplies_with_each_place,
-    counts_one_product,
-    projects_the_output,
-    looks_everywhere,
-    looks_along_one_side,
-    ignores_the_stride,
-    rounds_down,
-    thins_out_the_keys,
-    projects_in_every_window,
-)
-RIGHT = (layer_by_layer, pixel_by_pixel, everything_over_d_out)
 
 
 def _layer(draw: Draw, size: int, stride: int = 1) -> Call:
@@ -213,7 +213,7 @@ exercise = Exercise(
             needs=("parameters", "work"),
         ),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from einops import rearrange
 
 from course_lib.primitives import local_windows
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -45,6 +57,7 @@ def _flat(windows):
     return windows.flatten(-3, -2)
 
 
+@wrong
 def begins_at_the_pixel(x, size, stride=1):
     """You lay the upper left corner of the window on the pixel, with all padding below and to the right. Its middle belongs
     there: a pixel should see as far to the left as to the right."""
@@ -52,12 +65,14 @@ def begins_at_the_pixel(x, size, stride=1):
     return _flat(_collect(x, down, across))
 
 
+@wrong
 def does_not_pad(x, size, stride=1):
     """You do not pad. Then only the places far enough from the border have a window, and the picture shrinks by size - 1;
     every stride-th place should have one."""
     return rearrange(x.unfold(-3, size, stride).unfold(-3, size, stride), "... d a b -> ... (a b) d")
 
 
+@wrong
 def pads_too_much(x, size, stride=1):
     """You pad by the whole side of a window, where half of it, size // 2, is enough. You get windows whose middle lies outside
     the picture."""
@@ -65,18 +80,21 @@ def pads_too_much(x, size, stride=1):
     return rearrange(padded.unfold(-3, size, stride).unfold(-3, size, stride), "... d a b -> ... (a b) d")
 
 
+@wrong
 def counts_column_by_column(x, size, stride=1):
     """You number the places of a window column by column. They should come row by row, the uppermost first: number a·size + b
     is row a, column b."""
     return _flat(_windows(x, size, stride).transpose(-3, -2))
 
 
+@wrong
 def turns_the_window_round(x, size, stride=1):
     """You number the places of a window from its lower right corner, as the mathematical convolution turns its kernel. Number 0
     is the upper left one."""
     return _flat(_windows(x, size, stride)).flip(-2)
 
 
+@wrong
 def repeats_the_border(x, size, stride=1):
     """You repeat the border where a window leaves the picture. There is nothing outside: those places hold zeros, and the mask
     says later that they do not count."""
@@ -84,6 +102,7 @@ def repeats_the_border(x, size, stride=1):
     return _flat(_collect(x, down, across))
 
 
+@wrong
 def goes_round_the_edge(x, size, stride=1):
     """You let a window that leaves the picture on one side come in on the other, as `torch.roll` does. A pixel at the left
     border has no neighbours at the right one."""
@@ -91,12 +110,14 @@ def goes_round_the_edge(x, size, stride=1):
     return _flat(_collect(x, down, across))
 
 
+@wrong
 def leaves_the_features_before(x, size, stride=1):
     """You leave the features where `unfold` has them, before the window. Keys and values want a list of places, each with its
     features: (size², d)."""
     return _flat(_windows(x, size, stride)).mT
 
 
+@wrong
 def reshapes_the_features_away(x, size, stride=1):
     """You reshape (d, size, size) to (size², d). The features stand in front there and must be moved; in yours, a place holds
     numbers of one feature from several places."""
@@ -104,6 +125,7 @@ def reshapes_the_features_away(x, size, stride=1):
     return moved.reshape(*moved.shape[:-3], size * size, -1)
 
 
+@wrong
 def takes_far_neighbours(x, size, stride=1):
     """You take every stride-th neighbour too. That is a window with holes, a dilation; the stride says how far the windows are
     apart, and each holds neighbours without a gap."""
@@ -111,11 +133,13 @@ def takes_far_neighbours(x, size, stride=1):
     return _flat(_collect(x, down, across))
 
 
+@wrong
 def steps_by_one(x, size, stride=1):
     """You give every place a window, whatever the stride is. Only every stride-th row and column has one."""
     return _flat(_windows(x, size))
 
 
+@wrong
 def leaves_out_the_last(x, size, stride=1):
     """You make ⌊H / stride⌋ rows of ⌊W / stride⌋ windows. The first lies on place 0, so where the stride does not divide the
     height there is one more: ⌈H / stride⌉."""
@@ -123,6 +147,7 @@ def leaves_out_the_last(x, size, stride=1):
     return _flat(_windows(x, size, stride))[..., : H // stride, : W // stride, :, :]
 
 
+@right
 def by_torchs_own(x, size, stride=1):
     """`F.unfold` on pictures with the features in front; what it lays side by side is parted again."""
     H, W, d = x.shape[-3:]
@@ -131,6 +156,7 @@ def by_torchs_own(x, size, stride=1):
     return windows.reshape(*x.shape[:-3], *windows.shape[1:])
 
 
+@right
 def by_shifting(x, size, stride=1):
     """The padded picture, cut out anew for each of the size² offsets."""
     H, W = x.shape[-3:-1]
@@ -140,6 +166,7 @@ def by_shifting(x, size, stride=1):
     return torch.stack([padded[..., a : a + H : stride, b : b + W : stride, :] for a, b in offsets], dim=-2)
 
 
+@right
 def from_a_list(x, size, stride=1):
     """All places in one list with a row of zeros behind; the number of each place that is wanted, or that of the zeros."""
     H, W, d = x.shape[-3:]
@@ -148,23 +175,6 @@ def from_a_list(x, size, stride=1):
     outside = ((rows < 0) | (rows >= H))[:, None, :, None] | ((columns < 0) | (columns >= W))[:, None, :]
     known = torch.cat([x.flatten(-3, -2), x.new_zeros(*x.shape[:-3], 1, d)], dim=-2)
     return known[..., number.masked_fill(outside, H * W).flatten(2), :]
-
-
-WRONG = (
-    begins_at_the_pixel,
-    does_not_pad,
-    pads_too_much,
-    counts_column_by_column,
-    turns_the_window_round,
-    repeats_the_border,
-    goes_round_the_edge,
-    leaves_the_features_before,
-    reshapes_the_features_away,
-    takes_far_neighbours,
-    steps_by_one,
-    leaves_out_the_last,
-)
-RIGHT = (by_torchs_own, by_shifting, from_a_list)
 
 
 def _picture(draw: Draw, size: int, stride: int, *batch: int, H: int = 5, W: int = 7, d: int = 3) -> Call:
@@ -214,7 +224,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_picture(draw, 3, 1, 2), _picture(draw, 3, 2, 2)], needs=("places",)),
         leaves_inputs(_pictures),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 from einops import rearrange
 
 from course_lib.attention import relative_logits
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -33,12 +45,14 @@ def _square(q, rows, columns):
     return by_row.unsqueeze(-1) + by_column.unsqueeze(-2)
 
 
+@wrong
 def counts_column_by_column(q, rows, columns):
     """You let the row run fastest. Place a·size + b is row a, column b, as in `local_windows`; your logits are those of the
     mirrored place."""
     return _square(q, rows, columns).mT.flatten(-2)
 
 
+@wrong
 def gives_the_columns_the_first_features(q, rows, columns):
     """You let the first features of q meet the columns and the others the rows. In [row ; column] the row stands in front."""
     d_column = columns.shape[-1]
@@ -47,6 +61,7 @@ def gives_the_columns_the_first_features(q, rows, columns):
     return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
 
 
+@wrong
 def multiplies_the_two(q, rows, columns):
     """You multiply what row and column give. The product of q with both vectors, one behind the other, is the sum of the two
     products."""
@@ -54,12 +69,14 @@ def multiplies_the_two(q, rows, columns):
     return (by_row.unsqueeze(-1) * by_column.unsqueeze(-2)).flatten(-2)
 
 
+@wrong
 def forgets_the_columns(q, rows, columns):
     """You use the rows alone. All places of one row of the window get the same number, so that left and right are one."""
     by_row, _ = _parts(q, rows, columns)
     return by_row.repeat_interleave(columns.shape[-2], dim=-1)
 
 
+@wrong
 def forgets_the_rows(q, rows, columns):
     """You use the columns alone. All places of one column of the window get the same number, so that above and below are
     one."""
@@ -67,18 +84,21 @@ def forgets_the_rows(q, rows, columns):
     return by_column.repeat(*[1] * (q.dim() - 1), rows.shape[-2])
 
 
+@wrong
 def turns_the_rows_round(q, rows, columns):
     """You count the rows from below. The first vector of `rows` is that of the uppermost row of the window; what stands above a
     pixel is taken for what stands below it."""
     return _square(q, rows.flip(-2), columns).flatten(-2)
 
 
+@wrong
 def turns_the_columns_round(q, rows, columns):
     """You count the columns from the right, perhaps with i - b for b - i. The first vector of `columns` is that of the leftmost
     column."""
     return _square(q, rows, columns.flip(-2)).flatten(-2)
 
 
+@wrong
 def gives_all_heads_the_first(q, rows, columns):
     """You use the first head's vectors for all heads. Where there is an axis of heads, each has its own: one may look upwards
     and another to the left."""
@@ -87,6 +107,7 @@ def gives_all_heads_the_first(q, rows, columns):
     return _square(q, rows, columns).flatten(-2)
 
 
+@wrong
 def forgets_the_axis_of_the_heads(q, rows, columns):
     """You multiply the rows of the picture with the vectors of the heads: where there is an axis of heads, your product lays it
     on the wrong axis of q. Give the vectors one more axis, `unsqueeze(-3)`, so that heads meet heads."""
@@ -95,28 +116,33 @@ def forgets_the_axis_of_the_heads(q, rows, columns):
     return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
 
 
+@wrong
 def normalises_already(q, rows, columns):
     """You take a softmax. These are logits, to which those of the content are still added; there is one softmax of the sum."""
     return _square(q, rows, columns).flatten(-2).softmax(-1)
 
 
+@wrong
 def divides_by_the_root(q, rows, columns):
     """You divide by √d_k. This paper has no scale, neither for content nor for place."""
     return _square(q, rows, columns).flatten(-2) / q.shape[-1] ** 0.5
 
 
+@wrong
 def leaves_the_window_square(q, rows, columns):
     """You leave a window as a square, (size, size). The logits of the content come as one list of size² places, to which yours
     must be added."""
     return _square(q, rows, columns)
 
 
+@wrong
 def sets_them_side_by_side(q, rows, columns):
     """You put the numbers of the rows beside those of the columns, 2 · size of them. A window has size² places, and each gets
     the sum of its row's and its column's number."""
     return torch.cat(_parts(q, rows, columns), dim=-1)
 
 
+@right
 def by_one_vector_a_place(q, rows, columns):
     """The vector of every place of the window, its row's and its column's end to end, and one product."""
     size = rows.shape[-2]
@@ -125,6 +151,7 @@ def by_one_vector_a_place(q, rows, columns):
     return (q.flatten(-3, -2) @ r.mT).unflatten(-2, q.shape[-3:-1])
 
 
+@right
 def in_einsum(q, rows, columns):
     """Two sums over named axes, joined by einops."""
     asks_row, asks_column = q.split([rows.shape[-1], columns.shape[-1]], dim=-1)
@@ -133,6 +160,7 @@ def in_einsum(q, rows, columns):
     return rearrange(by_row[..., None] + by_column[..., None, :], "... a b -> ... (a b)")
 
 
+@right
 def place_by_place(q, rows, columns):
     """A loop over the places of a window, each by elementwise products."""
     d_row, logits = rows.shape[-1], []
@@ -143,6 +171,7 @@ def place_by_place(q, rows, columns):
     return torch.stack(logits, dim=-1)
 
 
+@right
 def by_choosing(q, rows, columns):
     """The rows' and the columns' numbers in one list, and a matrix of ones and zeros that picks two for each place."""
     size = rows.shape[-2]
@@ -151,24 +180,6 @@ def by_choosing(q, rows, columns):
     picks[number // size, number] = 1
     picks[size + number % size, number] = 1
     return torch.cat(_parts(q, rows, columns), dim=-1) @ picks
-
-
-WRONG = (
-    counts_column_by_column,
-    gives_the_columns_the_first_features,
-    multiplies_the_two,
-    forgets_the_columns,
-    forgets_the_rows,
-    turns_the_rows_round,
-    turns_the_columns_round,
-    gives_all_heads_the_first,
-    forgets_the_axis_of_the_heads,
-    normalises_already,
-    divides_by_the_root,
-    leaves_the_window_square,
-    sets_them_side_by_side,
-)
-RIGHT = (by_one_vector_a_place, in_einsum, place_by_place, by_choosing)
 
 
 def _asked(draw: Draw, *batch: int, heads: tuple[int, ...] = (), size: int = 3, d_row: int = 2, d_column: int = 5) -> Call:
@@ -230,7 +241,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_asked(draw, 2), _asked(draw, 2, 3, heads=(3,))], needs=("places",)),
         leaves_inputs(_pixels),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

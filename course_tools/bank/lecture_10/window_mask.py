@@ -4,7 +4,9 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import local_windows, window_mask
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -34,23 +36,27 @@ def _inside(n, size, stride):
     return (places >= 0) & (places < n)
 
 
+@wrong
 def says_what_is_outside(H, W, size, stride=1):
     """You say True where the window leaves the picture. In this course True means "may be looked at", so your pixels attend to
     the padding and to nothing else."""
     return ~_both(_inside(H, size, stride), _inside(W, size, stride))
 
 
+@wrong
 def gives_numbers(H, W, size, stride=1):
     """You return zeros and ones. A mask is of type bool: `~mask` and `masked_fill` would do something else with numbers, or
     refuse."""
     return _both(_inside(H, size, stride), _inside(W, size, stride)).float()
 
 
+@wrong
 def exchanges_height_and_width(H, W, size, stride=1):
     """You take W for the number of rows and H for that of columns. A mask of a square picture does not show it."""
     return _both(_inside(W, size, stride), _inside(H, size, stride))
 
 
+@wrong
 def counts_column_by_column(H, W, size, stride=1):
     """You number the places of a window column by column. `local_windows` goes row by row, and the mask must follow, or it
     forbids places at the right border where those below are meant."""
@@ -58,6 +64,7 @@ def counts_column_by_column(H, W, size, stride=1):
     return (down[:, None, None, :] & across[:, :, None]).flatten(2)
 
 
+@wrong
 def reaches_one_place(H, W, size, stride=1):
     """You look at the outermost pixels only, as if every window reached one place beyond them. A window of size × size reaches
     size // 2, so larger ones leave the picture from further inside, and by more places."""
@@ -69,6 +76,7 @@ def reaches_one_place(H, W, size, stride=1):
     return _both(inside(H), inside(W))
 
 
+@wrong
 def shuts_off_the_border(H, W, size, stride=1):
     """You forbid the whole window of a pixel near the border. Such a pixel would see nothing at all; only those of its
     neighbours that do not exist are to be left out."""
@@ -76,24 +84,28 @@ def shuts_off_the_border(H, W, size, stride=1):
     return _both(down, across)
 
 
+@wrong
 def watches_one_corner(H, W, size, stride=1):
     """You check that row and column are not negative, and no more. At the lower and the right border windows leave the picture
     too."""
     return _both(_places(H, size, stride) >= 0, _places(W, size, stride) >= 0)
 
 
+@wrong
 def lets_one_more_in(H, W, size, stride=1):
     """You allow row H and column W. Counted from 0, the last ones are H - 1 and W - 1: compare with <, not ≤."""
     places = ((_places(n, size, stride), n) for n in (H, W))
     return _both(*((at >= 0) & (at <= n) for at, n in places))
 
 
+@wrong
 def leaves_the_border_out(H, W, size, stride=1):
     """You allow only what lies strictly between the edges, > 0. Row 0 and column 0 belong to the picture."""
     places = ((_places(n, size, stride), n) for n in (H, W))
     return _both(*((at > 0) & (at < n) for at, n in places))
 
 
+@wrong
 def counts_through_the_rows(H, W, size, stride=1):
     """You check that the number of a place, row · W + column, lies between 0 and H · W. A step over the right edge then lands
     in the next row and seems to be inside; rows and columns must be checked each for itself."""
@@ -101,22 +113,26 @@ def counts_through_the_rows(H, W, size, stride=1):
     return ((number >= 0) & (number < H * W)).flatten(2)
 
 
+@wrong
 def ignores_the_stride(H, W, size, stride=1):
     """You make a window for every pixel. With a stride only every stride-th row and column asks, and the mask has to be of
     their shape."""
     return _both(_inside(H, size, 1), _inside(W, size, 1))
 
 
+@wrong
 def makes_a_list_of_windows(H, W, size, stride=1):
     """You put all windows in one list, (H_q · W_q, size²). They stand on a grid as the pixels do: (H_q, W_q, size²)."""
     return _both(_inside(H, size, stride), _inside(W, size, stride)).flatten(0, 1)
 
 
+@right
 def of_a_picture_of_ones(H, W, size, stride=1):
     """The windows of a picture that is 1 everywhere, which hold 0 outside."""
     return local_windows(torch.ones((H, W, 1)), size, stride)[..., 0].bool()
 
 
+@right
 def by_torchs_unfold(H, W, size, stride=1):
     """Padding that says False, and two views of it."""
     reach = size // 2
@@ -124,6 +140,7 @@ def by_torchs_unfold(H, W, size, stride=1):
     return padded.unfold(0, size, stride).unfold(1, size, stride).reshape(-(-H // stride), -(-W // stride), size * size)
 
 
+@right
 def by_distance(H, W, size, stride=1):
     """A place is inside where it is no further than half the picture from the picture's middle, down and across."""
     number = torch.arange(size * size)
@@ -132,6 +149,7 @@ def by_distance(H, W, size, stride=1):
     return ((2 * y - H + 1).abs() < H) & ((2 * x - W + 1).abs() < W)
 
 
+@right
 def one_by_one(H, W, size, stride=1):
     """Four loops, and two ranges that know what they hold."""
     reach = range(-(size // 2), size // 2 + 1)
@@ -140,23 +158,6 @@ def one_by_one(H, W, size, stride=1):
         for i in range(0, H, stride)
     ]
     return torch.tensor(rows)
-
-
-WRONG = (
-    says_what_is_outside,
-    gives_numbers,
-    exchanges_height_and_width,
-    counts_column_by_column,
-    reaches_one_place,
-    shuts_off_the_border,
-    watches_one_corner,
-    lets_one_more_in,
-    leaves_the_border_out,
-    counts_through_the_rows,
-    ignores_the_stride,
-    makes_a_list_of_windows,
-)
-RIGHT = (of_a_picture_of_ones, by_torchs_unfold, by_distance, one_by_one)
 
 
 def _drawn(draw: Draw, sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Call]:
@@ -197,7 +198,7 @@ exercise = Exercise(
             needs=("border",),
         ),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.losses import distillation_loss
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -33,12 +45,14 @@ def _loss(student, teacher, labels, temperature, share, divergence=_kl):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
 
 
+@wrong
 def weighs_by_the_student(student, teacher, labels, temperature, share):
     """You weigh by the student's probabilities, KL(student ‖ teacher). Equation 2 of DeiT reads so, but Hinton and the code of
     DeiT weigh by the teacher's: where the teacher finds a class likely, the student must too."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(q, p))
 
 
+@wrong
 def forgets_the_squared_temperature(student, teacher, labels, temperature, share):
     """You leave out τ². A temperature of τ makes the gradients of the KL about τ² times smaller, and without this factor the
     teacher is hardly heard when τ is large."""
@@ -46,12 +60,14 @@ def forgets_the_squared_temperature(student, teacher, labels, temperature, share
     return (1 - share) * F.cross_entropy(student, labels) + share * soft
 
 
+@wrong
 def tempers_only_the_teacher(student, teacher, labels, temperature, share):
     """You soften the teacher and not the student. Then the student learns to be as soft as a teacher at temperature τ, at
     temperature 1; both are divided by τ inside the KL."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(p, q * temperature))
 
 
+@wrong
 def tempers_the_labels_too(student, teacher, labels, temperature, share):
     """You divide the student's logits by τ in the cross-entropy too. The labels ask what the student says as it is, at
     temperature 1; τ belongs to the KL alone."""
@@ -59,6 +75,7 @@ def tempers_the_labels_too(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student / temperature, labels) + share * temperature**2 * soft
 
 
+@wrong
 def multiplies_by_the_temperature(student, teacher, labels, temperature, share):
     """You multiply the logits by τ. A high temperature should make probabilities more even, and yours become sharper: divide
     by it."""
@@ -66,24 +83,28 @@ def multiplies_by_the_temperature(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
 
 
+@wrong
 def exchanges_the_shares(student, teacher, labels, temperature, share):
     """You give λ to the labels and 1 - λ to the teacher. λ is the teacher's share: with λ = 0 this is plain learning from
     labels."""
     return _loss(student, teacher, labels, temperature, 1 - share)
 
 
+@wrong
 def keeps_the_labels_in_full(student, teacher, labels, temperature, share):
     """You add λ times the teacher's term to the whole cross-entropy. What the teacher gets is taken from the labels: they
     weigh 1 - λ."""
     return _loss(student, teacher, labels, temperature, share) + share * F.cross_entropy(student, labels)
 
 
+@wrong
 def averages_over_the_classes_too(student, teacher, labels, temperature, share):
     """You let `F.kl_div` take its mean over all B · K numbers. A divergence is a sum over the classes; only the examples are
     averaged, which is its reduction "batchmean"."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(p, q) / q.shape[-1])
 
 
+@wrong
 def believes_only_the_decision(student, teacher, labels, temperature, share):
     """You learn the teacher's most likely class as if it were a label. That is hard distillation; the soft kind keeps what the
     teacher thinks of all other classes too."""
@@ -91,6 +112,7 @@ def believes_only_the_decision(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * hard
 
 
+@wrong
 def teaches_the_teacher(student, teacher, labels, temperature, share):
     """You do not detach the teacher. Your loss is right, but its gradient also draws the teacher towards the student, which is
     the easier way to agree; the teacher should stay as it is."""
@@ -98,12 +120,14 @@ def teaches_the_teacher(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
 
 
+@wrong
 def leaves_out_the_entropy(student, teacher, labels, temperature, share):
     """You take the cross-entropy with the teacher's probabilities. It has the same gradient, but is larger than the KL by the
     teacher's entropy, and so it is not 0 when student and teacher agree."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: F.cross_entropy(q, p.softmax(-1)))
 
 
+@wrong
 def takes_logs_of_probabilities(student, teacher, labels, temperature, share):
     """You take the logarithm of a finished softmax. Where a probability is so small that it was rounded to 0 you get 0 · -∞,
     NaN; `log_softmax` never rounds there."""
@@ -115,6 +139,7 @@ def takes_logs_of_probabilities(student, teacher, labels, temperature, share):
     return _loss(student, teacher, labels, temperature, share, divergence)
 
 
+@right
 def by_torchs_own(student, teacher, labels, temperature, share):
     """Both losses from torch, example by example, then averaged together."""
     log_q, log_p = ((z / temperature).log_softmax(-1) for z in (student, teacher.detach()))
@@ -122,6 +147,7 @@ def by_torchs_own(student, teacher, labels, temperature, share):
     return torch.lerp(F.cross_entropy(student, labels, reduction="none"), temperature**2 * soft, share).mean()
 
 
+@right
 def as_cross_entropy_less_entropy(student, teacher, labels, temperature, share):
     """KL is the cross-entropy with the teacher less that with itself; the labels as one-hot probabilities."""
     wise = teacher.detach() / temperature
@@ -131,6 +157,7 @@ def as_cross_entropy_less_entropy(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student, truth) + share * soft * temperature**2
 
 
+@right
 def by_logsumexp(student, teacher, labels, temperature, share):
     """In float64: Σ p (z_p - z_q) / τ, and the difference of the two normalisers."""
     z_q, z_p = student.double(), teacher.detach().double()
@@ -139,23 +166,6 @@ def by_logsumexp(student, teacher, labels, temperature, share):
     soft = (p * (z_p - z_q)).sum(-1) / temperature + free_q - free_p
     surprise = z_q.logsumexp(-1) - z_q[torch.arange(len(labels)), labels]
     return ((1 - share) * surprise + share * temperature**2 * soft).mean().to(student.dtype)
-
-
-WRONG = (
-    weighs_by_the_student,
-    forgets_the_squared_temperature,
-    tempers_only_the_teacher,
-    tempers_the_labels_too,
-    multiplies_by_the_temperature,
-    exchanges_the_shares,
-    keeps_the_labels_in_full,
-    averages_over_the_classes_too,
-    believes_only_the_decision,
-    teaches_the_teacher,
-    leaves_out_the_entropy,
-    takes_logs_of_probabilities,
-)
-RIGHT = (by_torchs_own, as_cross_entropy_less_entropy, by_logsumexp)
 
 
 def _lesson(draw: Draw, temperature: float = 3.0, share: float = 0.3, B: int = 5, scale: float = 2.0) -> Call:
@@ -212,7 +222,7 @@ exercise = Exercise(
         has_gradient(_lessons, needs=("shares",)),
         leaves_inputs(_lessons),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from einops import repeat
 
 from course_lib.primitives import embed_patches
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -31,6 +43,7 @@ def _with(learned, tokens):
     return torch.cat([learned.expand(len(tokens), -1, -1), tokens], dim=1)
 
 
+@wrong
 def puts_the_learned_last(patches, E, b, learned, positions):
     """You put the learned tokens behind the patches. The class token is number 0: there the head looks for it, and there the
     first position belongs."""
@@ -38,23 +51,27 @@ def puts_the_learned_last(patches, E, b, learned, positions):
     return torch.cat([tokens, learned.expand(len(tokens), -1, -1)], dim=1) + positions
 
 
+@wrong
 def forgets_the_bias(patches, E, b, learned, positions):
     """You project without the bias b. It is part of the linear layer that reads a patch."""
     return _with(learned, patches @ E.mT) + positions
 
 
+@wrong
 def adds_the_bias_to_all(patches, E, b, learned, positions):
     """You add b behind the concatenation, to the learned tokens too. The bias belongs to the projection of patches, and the
     learned tokens are not projected."""
     return _with(learned, patches @ E.mT) + b + positions
 
 
+@wrong
 def places_the_patches_only(patches, E, b, learned, positions):
     """You give no position to the learned tokens. There is one for every token, the learned ones included: the first rows of
     `positions` are theirs."""
     return _with(learned, _projected(patches, E, b) + positions[len(learned) :])
 
 
+@wrong
 def gives_the_patches_the_first_positions(patches, E, b, learned, positions):
     """You give the patches the first positions and the learned tokens the last. Positions stand in the order of the tokens,
     those of the learned ones in front; yours are all shifted."""
@@ -62,18 +79,21 @@ def gives_the_patches_the_first_positions(patches, E, b, learned, positions):
     return _with(learned + positions[N:], _projected(patches, E, b) + positions[:N])
 
 
+@wrong
 def forgets_the_positions(patches, E, b, learned, positions):
     """You add no positions. Attention cannot tell patches apart by where they stand, so for your model every shuffling of the
     patches is the same image."""
     return _with(learned, _projected(patches, E, b))
 
 
+@wrong
 def multiplies_by_the_positions(patches, E, b, learned, positions):
     """You multiply the tokens by the positions. They are added; a position of 0, as one may start with, would wipe its patch
     out."""
     return _with(learned, _projected(patches, E, b)) * positions
 
 
+@wrong
 def sets_the_positions_beside(patches, E, b, learned, positions):
     """You set the positions beside the tokens, as more features. Your tokens are twice as wide as the model; positions are
     added to the d_model features."""
@@ -81,30 +101,35 @@ def sets_the_positions_beside(patches, E, b, learned, positions):
     return torch.cat([tokens, positions.expand(len(tokens), -1, -1)], dim=-1)
 
 
+@wrong
 def takes_one_learned_token(patches, E, b, learned, positions):
     """You count on exactly one learned token and take the first. DeiT has two, and a model that averages its patches has none:
     take all that are handed in."""
     return _with(learned[:1], _projected(patches, E, b)) + positions
 
 
+@wrong
 def adds_the_learned_to_the_patches(patches, E, b, learned, positions):
     """You add the learned tokens to every patch. They are tokens of their own, before the patches, and make the sequence
     longer."""
     return _projected(patches, E, b) + learned.sum(0) + positions[len(learned) :]
 
 
+@wrong
 def overwrites_the_first_patches(patches, E, b, learned, positions):
     """You put the learned tokens in the place of the first patches. These are lost, and there are too few tokens for the
     positions: the learned ones come in addition."""
     return _with(learned, _projected(patches, E, b)[:, len(learned) :]) + positions[: patches.shape[1]]
 
 
+@wrong
 def scales_by_the_width(patches, E, b, learned, positions):
     """You multiply the projected patches by √d_model, as the first Transformer does with its words. Equation 1 has no such
     factor; your positions count for little beside them."""
     return _with(learned, _projected(patches, E, b) * len(E) ** 0.5) + positions
 
 
+@right
 def into_an_empty_sequence(patches, E, b, learned, positions):
     """A copy of the positions for each image, to whose ends the two kinds of tokens are added."""
     tokens = repeat(positions, "T d -> B T d", B=len(patches)).clone()
@@ -113,12 +138,14 @@ def into_an_empty_sequence(patches, E, b, learned, positions):
     return tokens
 
 
+@right
 def by_padding(patches, E, b, learned, positions):
     """Both kinds padded with zeros to the whole sequence, and all three added."""
     before = F.pad(F.linear(patches, E, b), (0, 0, len(learned), 0))
     return before + F.pad(learned, (0, 0, 0, patches.shape[1])) + positions
 
 
+@right
 def image_by_image(patches, E, b, learned, positions):
     """A loop over the images, each a list of rows."""
     images = []
@@ -128,6 +155,7 @@ def image_by_image(patches, E, b, learned, positions):
     return torch.stack(images)
 
 
+@right
 def as_one_projection(patches, E, b, learned, positions):
     """Each patch gets a one-hot vector of its place beside it, and each learned token only that: one matrix makes all of it."""
     B, N, d_patch = patches.shape
@@ -136,23 +164,6 @@ def as_one_projection(patches, E, b, learned, positions):
     seen = torch.cat([patches.new_zeros(B, n, d_patch), patches], dim=1)
     of_places = positions + torch.cat([learned, b.expand(N, -1)])
     return torch.cat([seen, places], dim=-1) @ torch.cat([E.mT, of_places])
-
-
-WRONG = (
-    puts_the_learned_last,
-    forgets_the_bias,
-    adds_the_bias_to_all,
-    places_the_patches_only,
-    gives_the_patches_the_first_positions,
-    forgets_the_positions,
-    multiplies_by_the_positions,
-    sets_the_positions_beside,
-    takes_one_learned_token,
-    adds_the_learned_to_the_patches,
-    overwrites_the_first_patches,
-    scales_by_the_width,
-)
-RIGHT = (into_an_empty_sequence, by_padding, image_by_image, as_one_projection)
 
 
 def _tokens(draw: Draw, B: int, n_learned: int, bias: float = 1.0, place: float = 1.0) -> Call:
@@ -201,7 +212,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_tokens(draw, 2, 2)], needs=("places",)),
         leaves_inputs(_images),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

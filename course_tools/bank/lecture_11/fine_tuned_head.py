@@ -5,7 +5,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.metrics import Probe, fine_tuned_head
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -37,6 +39,7 @@ def _sgd(learning_rate, momentum):
     return lambda w, v, g: (w - learning_rate * (momentum * v + g), momentum * v + g)
 
 
+@wrong
 def starts_at_random(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You start with random weights, as `nn.Linear` does. The new head starts at 0: every class is as likely as any other, and
     nothing that it says at the beginning is due to chance."""
@@ -44,18 +47,21 @@ def starts_at_random(features, labels, n_classes, learning_rate, momentum, n_ste
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), W)
 
 
+@wrong
 def forgets_the_momentum(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You step along the gradient alone. The velocity carries over μ of what it was in the step before; with μ = 0.9 your head
     gets only a tenth as far where the direction stays the same."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, 0.0))
 
 
+@wrong
 def dampens_the_gradient(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You give the gradient only a share of 1 - μ in the velocity, a running mean as in Adam. Here it is added in full: a
     steady gradient makes steps up to 1 / (1 - μ) times as long."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate * (1 - momentum), momentum))
 
 
+@wrong
 def looks_ahead(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You move along g + μ v, which is Nesterov's momentum. Polyak's, asked for here, moves along the velocity itself."""
 
@@ -66,28 +72,33 @@ def looks_ahead(features, labels, n_classes, learning_rate, momentum, n_steps):
     return _trained(features, labels, n_classes, n_steps, move)
 
 
+@wrong
 def moves_before_it_looks(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You move by the old velocity and renew it afterwards. Your first step goes nowhere, and all others come one step too
     late: first v, then W."""
     return _trained(features, labels, n_classes, n_steps, lambda w, v, g: (w - learning_rate * v, momentum * v + g))
 
 
+@wrong
 def climbs(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You add the velocity instead of subtracting it. The loss grows with every step: the gradient points uphill."""
     return _trained(features, labels, n_classes, n_steps, _sgd(-learning_rate, momentum))
 
 
+@wrong
 def adds_up_the_examples(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You sum the loss over the examples. With n of them your steps are n times as long; the loss is their mean."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate * len(features), momentum))
 
 
+@wrong
 def leaves_the_bias_at_zero(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You train W and leave b at 0. The bias is part of the head and learns how common each class is."""
     move = _sgd(learning_rate, momentum)
     return _trained(features, labels, n_classes, n_steps, lambda w, v, g: move(w, v, g) if w.dim() == 2 else (w, v))
 
 
+@wrong
 def pushes_only_the_weights(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You give W a velocity and step with b along the gradient alone. Both are parameters of the head, and both have a
     velocity."""
@@ -95,6 +106,7 @@ def pushes_only_the_weights(features, labels, n_classes, learning_rate, momentum
     return _trained(features, labels, n_classes, n_steps, lambda *wvg: (heavy if wvg[0].dim() == 2 else light)(*wvg))
 
 
+@wrong
 def compares_the_examples(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You take the softmax over the examples. It says which example fits a class best; asked is which class fits an example,
     so the sum over the classes is 1."""
@@ -103,18 +115,21 @@ def compares_the_examples(features, labels, n_classes, learning_rate, momentum, 
     )
 
 
+@wrong
 def asks_class_by_class(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You use a sigmoid for each class, as if an example could belong to several or none. One softmax over the classes makes
     them compete."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), likely=torch.sigmoid)
 
 
+@wrong
 def squares_the_errors(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You fit the one-hot labels by least squares, with no softmax. That is linear regression; the head is trained to be
     likely, by cross-entropy."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), likely=lambda logits: logits)
 
 
+@right
 def by_torchs_optimiser(features, labels, n_classes, learning_rate, momentum, n_steps):
     """A linear layer, torch's loss and torch's optimiser."""
     head = nn.Linear(features.shape[1], n_classes, dtype=features.dtype)
@@ -128,6 +143,7 @@ def by_torchs_optimiser(features, labels, n_classes, learning_rate, momentum, n_
     return Probe(head.weight.detach(), head.bias.detach())
 
 
+@right
 def with_a_column_of_ones(features, labels, n_classes, learning_rate, momentum, n_steps):
     """The bias as the weight of a feature that is always 1; the velocity read off from the last two positions."""
     x = torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
@@ -139,6 +155,7 @@ def with_a_column_of_ones(features, labels, n_classes, learning_rate, momentum, 
     return now[:, :-1], now[:, -1]
 
 
+@right
 def by_the_sum_of_all_gradients(features, labels, n_classes, learning_rate, momentum, n_steps):
     """A velocity is the sum of all gradients so far, weighed by powers of μ; gradients by autograd."""
     W, b, past = features.new_zeros(n_classes, features.shape[1]), features.new_zeros(n_classes), []
@@ -149,23 +166,6 @@ def by_the_sum_of_all_gradients(features, labels, n_classes, learning_rate, mome
         past.insert(0, torch.autograd.grad(loss, [W, b]))
         W, b = (w - learning_rate * sum(momentum**k * g[i] for k, g in enumerate(past)) for i, w in enumerate((W, b)))
     return W.detach(), b.detach()
-
-
-WRONG = (
-    starts_at_random,
-    forgets_the_momentum,
-    dampens_the_gradient,
-    looks_ahead,
-    moves_before_it_looks,
-    climbs,
-    adds_up_the_examples,
-    leaves_the_bias_at_zero,
-    pushes_only_the_weights,
-    compares_the_examples,
-    asks_class_by_class,
-    squares_the_errors,
-)
-RIGHT = (by_torchs_optimiser, with_a_column_of_ones, by_the_sum_of_all_gradients)
 
 
 def _task(draw: Draw, n_steps: int, momentum: float = 0.9, learning_rate: float = 0.3, n: int = 17) -> Call:
@@ -195,7 +195,7 @@ exercise = Exercise(
         Property("momentum", "The velocity carries over.", _tasks, points=2, needs=("descent",)),
         leaves_inputs(_tasks),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from einops import rearrange
 
 from course_lib.primitives import interpolate_positions
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -38,30 +50,35 @@ def _resized(positions, H, W, H_new, W_new, mode="bicubic", align_corners=False,
     return torch.cat([learned, _rows(F.interpolate(image, (H_new, W_new), None, mode, align_corners, antialias=antialias))])
 
 
+@wrong
 def interpolates_linearly(positions, H, W, H_new, W_new):
     """You interpolate between the nearest four positions, bilinearly. Asked for is bicubic, which looks at sixteen and has no
     kinks; the published models are resized in this way."""
     return _resized(positions, H, W, H_new, W_new, mode="bilinear")
 
 
+@wrong
 def aligns_the_corners(positions, H, W, H_new, W_new):
     """You align the corners, so that the middle of the first patch stays where it was. Patches are areas: the edges of the
     picture stay, and the middle of a smaller patch lies nearer to them."""
     return _resized(positions, H, W, H_new, W_new, align_corners=True)
 
 
+@wrong
 def smooths_before_shrinking(positions, H, W, H_new, W_new):
     """You switch on `antialias`. torch then averages over a wider neighbourhood where the grid shrinks, and takes another cubic
     curve besides, so that not even a growing grid agrees; asked for is plain bicubic interpolation."""
     return _resized(positions, H, W, H_new, W_new, antialias=True)
 
 
+@wrong
 def drops_the_learned(positions, H, W, H_new, W_new):
     """You return the grid alone. The class token has a position too, which the new image still needs: it goes in front,
     unchanged."""
     return _rows(F.interpolate(_grid(positions, H, W)[1], (H_new, W_new), mode="bicubic"))
 
 
+@wrong
 def moves_the_learned_to_the_end(positions, H, W, H_new, W_new):
     """You put the positions of the learned tokens behind the grid. They stand in front, as the tokens do; each patch is now
     one place off."""
@@ -69,6 +86,7 @@ def moves_the_learned_to_the_end(positions, H, W, H_new, W_new):
     return torch.cat([_rows(F.interpolate(image, (H_new, W_new), mode="bicubic")), learned])
 
 
+@wrong
 def counts_on_one_learned_token(positions, H, W, H_new, W_new):
     """You take exactly one position off, for the class token. Other models have two learned tokens or none; what is more than
     H · W tells how many there are."""
@@ -76,6 +94,7 @@ def counts_on_one_learned_token(positions, H, W, H_new, W_new):
     return torch.cat([positions[:1], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
 
 
+@wrong
 def resizes_a_sequence(positions, H, W, H_new, W_new):
     """You resize all positions as one long sequence, the class token's among them. The end of one row is no neighbour of the
     beginning of the next, and the class token is nobody's: only the grid is resized, in two directions."""
@@ -84,18 +103,21 @@ def resizes_a_sequence(positions, H, W, H_new, W_new):
     return _rows(F.interpolate(line, (T_new, 1), mode="bicubic"))
 
 
+@wrong
 def reads_with_height_and_width_exchanged(positions, H, W, H_new, W_new):
     """You read the rows with H positions each, and there are W in a row. On a grid that is no square your rows begin in the
     middle of others."""
     return _resized(positions, W, H, H_new, W_new)
 
 
+@wrong
 def exchanges_the_new_sizes(positions, H, W, H_new, W_new):
     """You resize to W_new rows of H_new. The number of positions is right, but for an image on its side; torch takes the
     height first."""
     return _resized(positions, H, W, W_new, H_new)
 
 
+@wrong
 def does_not_move_the_features(positions, H, W, H_new, W_new):
     """You reshape (H · W, d_model) to (d_model, H, W) as it lies. The features were the last axis and must be moved to the
     front; your channels are mixtures of several features at several places."""
@@ -104,6 +126,7 @@ def does_not_move_the_features(positions, H, W, H_new, W_new):
     return torch.cat([positions[:n], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
 
 
+@wrong
 def does_not_move_them_back(positions, H, W, H_new, W_new):
     """You resize rightly and then reshape (d_model, H_new, W_new) to rows as it lies. The features must go back to the last
     axis first, or a row of yours is one feature at many places."""
@@ -112,6 +135,7 @@ def does_not_move_them_back(positions, H, W, H_new, W_new):
     return torch.cat([learned, resized.reshape(H_new * W_new, -1)])
 
 
+@wrong
 def cuts_off_or_repeats(positions, H, W, H_new, W_new):
     """You cut the grid off where it is too large and begin again where it is too small. The left edge of the picture then
     stands for its middle; the whole grid should be stretched over the new picture."""
@@ -119,6 +143,7 @@ def cuts_off_or_repeats(positions, H, W, H_new, W_new):
     return torch.cat([learned, _rows(image[:, :, torch.arange(H_new) % H][..., torch.arange(W_new) % W])])
 
 
+@right
 def feature_by_feature(positions, H, W, H_new, W_new):
     """A loop over the features, each a picture in grey, into a result made beforehand."""
     n = len(positions) - H * W
@@ -127,6 +152,7 @@ def feature_by_feature(positions, H, W, H_new, W_new):
     return torch.cat((positions[:n], torch.stack(pictures, dim=1)), dim=0)
 
 
+@right
 def by_two_matrices(positions, H, W, H_new, W_new):
     """Resizing is linear and goes one direction after the other: torch resizes two identities, and einsum applies them."""
     n = len(positions) - H * W
@@ -139,6 +165,7 @@ def by_two_matrices(positions, H, W, H_new, W_new):
     return torch.cat([positions[:n], resized.reshape(H_new * W_new, -1)])
 
 
+@right
 def by_the_cubic_kernel(positions, H, W, H_new, W_new):
     """The kernel of Keys with a = -¾ written out; four neighbours in each direction, the edge repeated."""
 
@@ -153,23 +180,6 @@ def by_the_cubic_kernel(positions, H, W, H_new, W_new):
     learned, grid = positions.split([len(positions) - H * W, H * W])
     down = (weights(H, H_new) @ grid.reshape(H, -1)).reshape(H_new, W, -1)
     return torch.cat([learned, (weights(W, W_new) @ down).reshape(H_new * W_new, -1)])
-
-
-WRONG = (
-    interpolates_linearly,
-    aligns_the_corners,
-    smooths_before_shrinking,
-    drops_the_learned,
-    moves_the_learned_to_the_end,
-    counts_on_one_learned_token,
-    resizes_a_sequence,
-    reads_with_height_and_width_exchanged,
-    exchanges_the_new_sizes,
-    does_not_move_the_features,
-    does_not_move_them_back,
-    cuts_off_or_repeats,
-)
-RIGHT = (feature_by_feature, by_two_matrices, by_the_cubic_kernel)
 
 
 def _resizing(draw: Draw, n_learned: int, H: int, W: int, H_new: int, W_new: int) -> Call:
@@ -212,7 +222,7 @@ exercise = Exercise(
         has_gradient(_resizings, needs=("class token",)),
         leaves_inputs(_resizings),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from einops import rearrange
 
 from course_lib.primitives import patchify
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,6 +35,7 @@ HINTS = (
 )
 
 
+@wrong
 def cuts_the_memory(images, P):
     """You reshape the image as it lies in memory. Each of your vectors is then a run of whole rows of one channel, cut off
     anywhere, and no square: a reshape alone never brings pixels of two rows together."""
@@ -30,48 +43,56 @@ def cuts_the_memory(images, P):
     return images.reshape(B, H * W // P**2, C * P**2)
 
 
+@wrong
 def puts_the_channels_last(images, P):
     """You let the channels run fastest in each patch: red, green, blue of one pixel, then of the next. Here all of the first
     channel comes before the second, as in the weights of a convolution, so that those could be used."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) (P_1 P_2 C)", P_1=P, P_2=P)
 
 
+@wrong
 def counts_the_patches_downwards(images, P):
     """You count the patches column by column. They should stand as one reads: the first row from left to right, then the
     next."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (c r) (C P_1 P_2)", P_1=P, P_2=P)
 
 
+@wrong
 def reads_each_patch_downwards(images, P):
     """You read the pixels within each patch column by column, so that every patch lies on its side. Its rows come one after
     the other."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) (C P_2 P_1)", P_1=P, P_2=P)
 
 
+@wrong
 def turns_the_image(images, P):
     """You exchange height and width before you cut. Both the order of the patches and that of their pixels then run down the
     columns of the image; they should run along its rows."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (c r) (C P_2 P_1)", P_1=P, P_2=P)
 
 
+@wrong
 def takes_pixels_far_apart(images, P):
     """You part the height into P by rows, not rows by P. One vector of yours collects every rows-th pixel, from all over the
     image: what stands last within the bracket is what lies together."""
     return rearrange(images, "B C (P_1 r) (P_2 c) -> B (r c) (C P_1 P_2)", P_1=P, P_2=P)
 
 
+@wrong
 def leaves_the_axes_exchanged(images, P):
     """You return what `unfold` gives, with one patch in each column. Tokens are rows, (B, N, C · P²): exchange the last two
     axes."""
     return F.unfold(images, P, stride=P)
 
 
+@wrong
 def makes_a_token_of_each_channel(images, P):
     """You make a patch of each channel by itself. A token is a piece of the picture with all its colours: N of them, each
     with C · P² numbers."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (C r c) (P_1 P_2)", P_1=P, P_2=P)
 
 
+@wrong
 def joins_without_permuting(images, P):
     """You cut squares rightly, but join the axes while the channels still stand before the grid. Your tokens hold several
     neighbouring squares of one channel; only with a single channel is there no difference."""
@@ -79,28 +100,33 @@ def joins_without_permuting(images, P):
     return squares.reshape(len(images), -1, images.shape[1] * P**2)
 
 
+@wrong
 def keeps_the_squares(images, P):
     """You leave each patch as a small image. A linear layer reads one vector: join channel, row and column into one axis."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) C P_1 P_2", P_1=P, P_2=P)
 
 
+@wrong
 def lets_the_patches_overlap(images, P):
     """You move on by half a patch, so that your squares overlap and are nearly four times as many. Patches lie side by side:
     the stride is P."""
     return F.unfold(images, P, stride=max(1, P // 2)).mT
 
 
+@wrong
 def looks_at_one_channel(images, P):
     """You cut up the first channel only. All channels of a pixel belong to its patch; in a grey picture there is only one, and
     nothing shows."""
     return rearrange(images[:, :1], "B C (r P_1) (c P_2) -> B (r c) (C P_1 P_2)", P_1=P, P_2=P)
 
 
+@right
 def by_unfolding(images, P):
     """torch's function for the windows of a convolution, turned round."""
     return F.unfold(images, kernel_size=(P, P), stride=(P, P)).transpose(1, 2)
 
 
+@right
 def square_by_square(images, P):
     """Two loops over the grid, a slice for each patch."""
     _, _, H, W = images.shape
@@ -108,12 +134,14 @@ def square_by_square(images, P):
     return torch.stack([images[:, :, i : i + P, j : j + P].flatten(1) for i, j in corners], dim=1)
 
 
+@right
 def by_six_axes(images, P):
     """Six axes by reshape, in another order by permute."""
     B, C, H, W = images.shape
     return images.reshape(B, C, H // P, P, W // P, P).permute(0, 2, 4, 1, 3, 5).reshape(B, -1, C * P * P)
 
 
+@right
 def by_convolution(images, P):
     """A convolution whose kernels are the unit vectors: each of its outputs picks one number of the patch."""
     n = images.shape[1] * P * P
@@ -121,29 +149,13 @@ def by_convolution(images, P):
     return F.conv2d(images, kernels, stride=P).flatten(2).mT
 
 
+@right
 def by_counting(images, P):
     """The place of every number in memory is computed, and picked there."""
     _, C, H, W = images.shape
     row, column = torch.arange(H).reshape(-1, 1, 1, P, 1), torch.arange(W).reshape(1, -1, 1, 1, P)
     place = torch.arange(C)[:, None, None] * H * W + row * W + column
     return images.flatten(1)[:, place.reshape(H * W // P**2, C * P**2)]
-
-
-WRONG = (
-    cuts_the_memory,
-    puts_the_channels_last,
-    counts_the_patches_downwards,
-    reads_each_patch_downwards,
-    turns_the_image,
-    takes_pixels_far_apart,
-    leaves_the_axes_exchanged,
-    makes_a_token_of_each_channel,
-    joins_without_permuting,
-    keeps_the_squares,
-    lets_the_patches_overlap,
-    looks_at_one_channel,
-)
-RIGHT = (by_unfolding, square_by_square, by_six_axes, by_convolution, by_counting)
 
 
 def _image(draw: Draw, B: int, C: int, rows: int, columns: int, P: int) -> Call:
@@ -177,7 +189,7 @@ exercise = Exercise(
         has_gradient(_images, needs=("channels",)),
         leaves_inputs(_images),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

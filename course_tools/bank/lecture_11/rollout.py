@@ -5,7 +5,19 @@ from functools import reduce
 import torch
 
 from course_lib.analysis import rollout
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -38,45 +50,53 @@ def _with_residual(layers, weights):
     return (layers + torch.eye(weights.shape[-1], dtype=weights.dtype)) / 2
 
 
+@wrong
 def multiplies_from_the_right(weights):
     """You multiply each new layer from the right. Your product reads as if the first layer stood on top of the last: what a
     later layer does with the results of an earlier one stands on the left."""
     return reduce(torch.matmul, _with_residual(weights.mean(-3), weights), _identity(weights))
 
 
+@wrong
 def forgets_the_residual(weights):
     """You multiply the attention alone. Half of what each layer hands on is what it was given, along the residual path; with
     ½ I in every layer, tokens keep much more of themselves."""
     return _rolled(weights, weights.mean(-3))
 
 
+@wrong
 def adds_the_residual_in_full(weights):
     """You add I and do not halve. Your rows sum to 2 after one layer and to 2^L after L: they are no shares any more."""
     return _rolled(weights, 2 * _with_residual(weights.mean(-3), weights))
 
 
+@wrong
 def halves_only_the_residual(weights):
     """You add ½ I to the whole attention. Both ways count half, the attention too: ½ W + ½ I has rows that sum to 1."""
     return _rolled(weights, weights.mean(-3) + torch.eye(weights.shape[-1], dtype=weights.dtype) / 2)
 
 
+@wrong
 def takes_the_residual_once(weights):
     """You multiply the attention of all layers and mix in I at the end. Each layer has a residual path of its own, so that a
     token may go past one layer and through the next."""
     return _with_residual(_rolled(weights, weights.mean(-3)), weights)
 
 
+@wrong
 def adds_up_the_heads(weights):
     """You sum over the heads. Each head's row sums to 1, so h of them sum to h; the roll-out takes their mean."""
     return _rolled(weights, _with_residual(weights.sum(-3), weights))
 
 
+@wrong
 def believes_the_strongest_head(weights):
     """You take the largest weight over the heads, as some published code does. Such rows sum to more than 1; the equation here
     takes the mean of the heads."""
     return _rolled(weights, _with_residual(weights.amax(-3), weights))
 
 
+@wrong
 def follows_each_head_alone(weights):
     """You roll out each head by itself and average at the end. The heads of a layer are joined before the next layer reads
     them: what one head brought can be fetched by another."""
@@ -85,12 +105,14 @@ def follows_each_head_alone(weights):
     return reduce(lambda drawn, layer: layer @ drawn, layers, start).mean(-3)
 
 
+@wrong
 def looks_at_the_last_layer(weights):
     """You take the last layer alone. Its tokens are mixtures already: what they are made of stands in the layers below, all of
     which must be multiplied."""
     return _rolled(weights, _with_residual(weights.mean(-3), weights)[-1:])
 
 
+@wrong
 def averages_the_layers(weights):
     """You take the mean of all layers. They work one after the other and not side by side: a path through two layers is a
     product."""
@@ -98,17 +120,20 @@ def averages_the_layers(weights):
     return layers.mean(0) if len(layers) else _identity(weights)
 
 
+@wrong
 def multiplies_entry_by_entry(weights):
     """You multiply the layers entry by entry. That asks whether every layer looked from i to j directly; a path may go over
     any token between, and the matrix product adds them all up."""
     return _with_residual(weights.mean(-3), weights).prod(0)
 
 
+@wrong
 def turns_the_result(weights):
     """You return the transpose. In yours, row i says who draws from input i; asked for is what output i draws from."""
     return _rolled(weights, _with_residual(weights.mean(-3), weights)).mT
 
 
+@right
 def from_the_top(weights):
     """From the last layer down to the first, the residual path as a sum."""
     drawn = _identity(weights)
@@ -117,6 +142,7 @@ def from_the_top(weights):
     return drawn
 
 
+@right
 def by_marked_inputs(weights):
     """Every input is marked, and the marks go through the layers as vectors do: x ← ½ (mean of the heads' W x + x)."""
     marks = list(_identity(weights).unbind(-1))
@@ -125,6 +151,7 @@ def by_marked_inputs(weights):
     return torch.stack(marks, dim=-1)
 
 
+@right
 def example_by_example(weights):
     """A loop over the batch, in which torch multiplies each chain in the order that it likes best."""
     n_layers, T = len(weights), weights.shape[-1]
@@ -136,29 +163,13 @@ def example_by_example(weights):
     return torch.stack([torch.linalg.multi_dot(chain) for chain in chains]).reshape(*weights.shape[1:-3], T, T)
 
 
+@right
 def over_all_subsets(weights):
     """All 2^L ways, each through some of the layers and past the others, averaged."""
     ways = [_identity(weights)]
     for layer in weights.mean(-3):
         ways += [layer @ way for way in ways]
     return torch.stack(ways).mean(0)
-
-
-WRONG = (
-    multiplies_from_the_right,
-    forgets_the_residual,
-    adds_the_residual_in_full,
-    halves_only_the_residual,
-    takes_the_residual_once,
-    adds_up_the_heads,
-    believes_the_strongest_head,
-    follows_each_head_alone,
-    looks_at_the_last_layer,
-    averages_the_layers,
-    multiplies_entry_by_entry,
-    turns_the_result,
-)
-RIGHT = (from_the_top, by_marked_inputs, example_by_example, over_all_subsets)
 
 
 def _stack(draw: Draw, n_layers: int, *batch: int, h: int = 3) -> Call:
@@ -201,7 +212,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_stack(draw, 3, 2)], needs=("all",)),
         leaves_inputs(_stacks),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -3,7 +3,9 @@
 import torch
 
 from course_lib.metrics import average_precision
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -37,6 +39,7 @@ def _mean_at(precision, recall, recalls):
 RECALLS = torch.linspace(0, 1, 101, dtype=torch.float64)
 
 
+@wrong
 def keeps_the_order_of_the_detections(scores, hits, n_objects):
     """You never sort by confidence. The curve asks what a user gets who reads the most confident detections first; in any other
     order it means nothing."""
@@ -44,12 +47,14 @@ def keeps_the_order_of_the_detections(scores, hits, n_objects):
     return _mean_at(found / torch.arange(1, len(found) + 1), found / n_objects, RECALLS).to(scores.dtype)
 
 
+@wrong
 def begins_with_the_least_confident(scores, hits, n_objects):
     """You sort by rising confidence. The detections that the model believes in least come first in yours: sort in falling
     order."""
     return _mean_at(*_curve(-scores, hits, n_objects), RECALLS).to(scores.dtype)
 
 
+@wrong
 def takes_the_precision_as_it_stands(scores, hits, n_objects):
     """You read the precision off where a recall is reached first. Farther down the list it may be higher again: take the best
     precision of all places that reach the recall."""
@@ -58,6 +63,7 @@ def takes_the_precision_as_it_stands(scores, hits, n_objects):
     return torch.cat([precision, torch.zeros(1)])[first].mean().to(scores.dtype)
 
 
+@wrong
 def averages_at_the_hits(scores, hits, n_objects):
     """You average the precision at the hits. That is the average precision of retrieval; here it is read at 101 recalls, and
     each time the best that reaches the recall counts."""
@@ -66,23 +72,27 @@ def averages_at_the_hits(scores, hits, n_objects):
     return ((precision * ordered).sum() / n_objects).to(scores.dtype)
 
 
+@wrong
 def reads_at_eleven_recalls(scores, hits, n_objects):
     """You read at eleven recalls, 0, 0.1, …, 1, as the Pascal challenge did in its first years. There are 101 here."""
     return _mean_at(*_curve(scores, hits, n_objects), torch.linspace(0, 1, 11, dtype=torch.float64)).to(scores.dtype)
 
 
+@wrong
 def recalls_among_the_hits(scores, hits, n_objects):
     """You divide by the number of hits rather than by the number of objects. Then every detector recalls everything in the end,
     also one that never found most of the objects."""
     return _mean_at(*_curve(scores, hits, max(int(hits.sum()), 1)), RECALLS).to(scores.dtype)
 
 
+@wrong
 def recalls_among_the_detections(scores, hits, n_objects):
     """You divide the hits by the number of detections to get the recall. Recall is the share of the *objects* that were
     found."""
     return _mean_at(*_curve(scores, hits, max(len(hits), 1)), RECALLS).to(scores.dtype)
 
 
+@wrong
 def leaves_out_what_is_never_reached(scores, hits, n_objects):
     """You average only over the recalls that are reached. A detector that finds one object in a hundred, and is right about it,
     would score 1: recalls that are never reached count 0."""
@@ -91,6 +101,7 @@ def leaves_out_what_is_never_reached(scores, hits, n_objects):
     return _mean_at(precision, recall, reached).to(scores.dtype)
 
 
+@wrong
 def looks_for_the_best_before(scores, hits, n_objects):
     """Your running maximum goes from the front. The best precision so far belongs to smaller recalls; what counts is the best
     from here on, from the back."""
@@ -99,12 +110,14 @@ def looks_for_the_best_before(scores, hits, n_objects):
     return torch.cat([best, torch.zeros(1)])[torch.searchsorted(recall, RECALLS)].mean().to(scores.dtype)
 
 
+@wrong
 def divides_by_the_objects(scores, hits, n_objects):
     """You give the share of the objects that were found. That is the last recall; what the misses among the detections cost
     does not show in it."""
     return (hits.sum() / n_objects).to(scores.dtype)
 
 
+@wrong
 def averages_the_precision(scores, hits, n_objects):
     """You average the precision over all detections. How far the recall has come does not enter: more detections at the end of
     the list would change it, though they find nothing new."""
@@ -112,6 +125,7 @@ def averages_the_precision(scores, hits, n_objects):
     return precision.mean().to(scores.dtype) if len(precision) else scores.sum()
 
 
+@wrong
 def wants_a_detection(scores, hits, n_objects):
     """Yours fails where nothing was detected. An empty list is an answer too: its average precision is 0."""
     precision, recall = _curve(scores, hits, n_objects)
@@ -119,6 +133,7 @@ def wants_a_detection(scores, hits, n_objects):
     return torch.where(reached, precision, 0.0).amax(-1).mean().to(scores.dtype)
 
 
+@right
 def recall_by_recall(scores, hits, n_objects):
     """A loop over the recalls, in Python's own numbers."""
     order = sorted(range(len(scores)), key=lambda i: -float(scores[i]))
@@ -130,6 +145,7 @@ def recall_by_recall(scores, hits, n_objects):
     return torch.tensor(sum(best) / 101, dtype=scores.dtype)
 
 
+@right
 def by_steps_of_the_recall(scores, hits, n_objects):
     """How many of the 101 recalls lie within each new hit, times the best precision from there on."""
     precision, recall = _curve(scores, hits, n_objects)
@@ -138,28 +154,12 @@ def by_steps_of_the_recall(scores, hits, n_objects):
     return ((steps * best).sum() / 101).to(scores.dtype)
 
 
+@right
 def in_one_table(scores, hits, n_objects):
     """All recalls against all places in one table; a column of zeros for those that are never reached."""
     precision, recall = _curve(scores, hits, n_objects)
     table = torch.where(recall >= RECALLS[:, None], precision, 0.0)
     return torch.cat([table, torch.zeros(101, 1, dtype=table.dtype)], dim=-1).amax(-1).mean().to(scores.dtype)
-
-
-WRONG = (
-    keeps_the_order_of_the_detections,
-    begins_with_the_least_confident,
-    takes_the_precision_as_it_stands,
-    averages_at_the_hits,
-    reads_at_eleven_recalls,
-    recalls_among_the_hits,
-    recalls_among_the_detections,
-    leaves_out_what_is_never_reached,
-    looks_for_the_best_before,
-    divides_by_the_objects,
-    averages_the_precision,
-    wants_a_detection,
-)
-RIGHT = (recall_by_recall, by_steps_of_the_recall, in_one_table)
 
 
 def _list(draw: Draw, hits: list[bool], n_objects: int, shuffled: bool = True) -> Call:
@@ -212,7 +212,7 @@ exercise = Exercise(
         ),
         leaves_inputs(_shuffled),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 from torch import Tensor
 
 from course_lib.primitives import area, giou, overlap
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -32,18 +44,21 @@ def _ratio(part, whole):
     return part / whole.clamp(min=torch.finfo(whole.dtype).tiny)
 
 
+@wrong
 def stops_at_iou(a, b):
     """You give IoU. It is 0 for all boxes that do not touch, near or far; what generalises it is the share of the box around
     both that neither of them covers, taken off."""
     return _ratio(*overlap(a, b))
 
 
+@wrong
 def divides_by_the_union(a, b):
     """You divide what is left free by the union. It is a share of the box around both; yours may fall far below -1."""
     shared, covered = overlap(a, b)
     return _ratio(shared, covered) - _ratio(_around(a, b) - covered, covered)
 
 
+@wrong
 def takes_the_shared_part_off(a, b):
     """You take everything in the box around both that is not *shared* as free. The union is what covers it: for a box inside
     another yours goes below IoU."""
@@ -55,6 +70,7 @@ def takes_the_shared_part_off(a, b):
     return shared / covered.clamp(min=least) - (around - shared) / around.clamp(min=least)
 
 
+@wrong
 def adds_what_is_free(a, b):
     """You add the free share to IoU. It is taken off: the farther two boxes are apart, the smaller GIoU must be."""
     shared, covered = overlap(a, b)
@@ -62,6 +78,7 @@ def adds_what_is_free(a, b):
     return _ratio(shared, covered) + _ratio(around - covered, around)
 
 
+@wrong
 def takes_the_inner_corners(a, b):
     """Your box around both runs from the larger of the first corners to the smaller of the second. That is what they share:
     the box around both reaches to the outermost edges."""
@@ -70,6 +87,7 @@ def takes_the_inner_corners(a, b):
     return _ratio(shared, covered) - _ratio(around - covered, around)
 
 
+@wrong
 def takes_the_sum_for_the_box_around(a, b):
     """You take the sum of the two areas as the box around both. It knows nothing of the gap between them, which is the whole
     point."""
@@ -78,6 +96,7 @@ def takes_the_sum_for_the_box_around(a, b):
     return _ratio(shared, covered) - _ratio(around - covered, around)
 
 
+@wrong
 def takes_off_an_area(a, b):
     """You take the free area off as it is. It is a share, divided by the area of the box around both: yours changes when the
     whole scene is drawn larger."""
@@ -85,6 +104,7 @@ def takes_off_an_area(a, b):
     return _ratio(shared, covered) - (_around(a, b) - covered)
 
 
+@wrong
 def gives_the_loss(a, b):
     """You give 1 - GIoU, which is the loss. The function is asked for how well the boxes agree: 1 for the same box."""
     shared, covered = overlap(a, b)
@@ -92,6 +112,7 @@ def gives_the_loss(a, b):
     return 1 - (_ratio(shared, covered) - _ratio(around - covered, around))
 
 
+@wrong
 def divides_zero_by_zero(a, b):
     """You divide by areas that may be 0. Two empty boxes give 0 / 0, which is NaN and spreads through the whole loss; such a
     ratio counts as 0 here."""
@@ -100,6 +121,7 @@ def divides_zero_by_zero(a, b):
     return shared / covered - (around - covered) / around
 
 
+@wrong
 def ends_at_zero(a, b):
     """You clamp the result at 0. The negative part is what tells boxes that do not touch how far apart they are; clamped, they
     have no gradient again."""
@@ -108,6 +130,7 @@ def ends_at_zero(a, b):
     return (_ratio(shared, covered) - _ratio(around - covered, around)).clamp(min=0)
 
 
+@wrong
 def divides_by_the_smaller_box(a, b):
     """You divide the shared area by the smaller of the two boxes. Then a small box anywhere inside a large one agrees
     perfectly; IoU divides by the union."""
@@ -117,6 +140,7 @@ def divides_by_the_smaller_box(a, b):
     return _ratio(shared, smaller) - _ratio(around - covered, around)
 
 
+@wrong
 def measures_only_those_apart(a, b):
     """You take the free share off only where two boxes do not touch. It is taken off always: boxes that share a corner leave
     two others of the box around them free."""
@@ -126,6 +150,7 @@ def measures_only_those_apart(a, b):
     return torch.where(shared > 0, _ratio(shared, covered), -free)
 
 
+@right
 def as_one_sum(a, b):
     """IoU - 1 + the share that is covered: the same, with one subtraction less, where the areas are not 0."""
     shared, covered = overlap(a, b)
@@ -134,6 +159,7 @@ def as_one_sum(a, b):
     return torch.where(around > 0, result, torch.zeros_like(result))
 
 
+@right
 def pair_by_pair(a, b):
     """Two loops, and no function of the course."""
     rows = [[_one(a[..., i, :], b[..., j, :]) for j in range(b.shape[-2])] for i in range(a.shape[-2])]
@@ -153,29 +179,13 @@ def _one(a, b):
     return found - torch.where(around > 0, (around - union) / torch.where(around > 0, around, 1.0), zero)
 
 
+@right
 def in_double_precision(a, b):
     """Everything in float64, the free share as 1 - covered / around where there is anything around."""
     shared, covered = overlap(a.double(), b.double())
     around = _around(a.double(), b.double())
     free = torch.where(around > 0, 1 - _ratio(covered, around), torch.zeros_like(around))
     return (_ratio(shared, covered) - free).to(a.dtype)
-
-
-WRONG = (
-    stops_at_iou,
-    divides_by_the_union,
-    takes_the_shared_part_off,
-    adds_what_is_free,
-    takes_the_inner_corners,
-    takes_the_sum_for_the_box_around,
-    takes_off_an_area,
-    gives_the_loss,
-    divides_zero_by_zero,
-    ends_at_zero,
-    divides_by_the_smaller_box,
-    measures_only_those_apart,
-)
-RIGHT = (as_one_sum, pair_by_pair, in_double_precision)
 
 
 def _corners(draw: Draw, *batch: int) -> Tensor:
@@ -240,7 +250,7 @@ exercise = Exercise(
         has_gradient(_on_either_side, needs=("apart", "touching")),
         leaves_inputs(_lists),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

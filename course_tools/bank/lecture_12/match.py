@@ -7,7 +7,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from course_lib.losses import match
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -40,12 +42,14 @@ def _optimal(costs):
     return torch.as_tensor(n)[torch.as_tensor(m).argsort()]
 
 
+@wrong
 def lets_each_take_its_favourite(cost, classes):
     """You give every object its cheapest query. Two objects may then share one, and it can speak about only one of them: the
     matching must be one-to-one."""
     return _assign(cost, classes, lambda costs: costs.argmin(0))
 
 
+@wrong
 def serves_the_objects_in_turn(cost, classes):
     """You let one object after the other take the cheapest query that is free. The first may take what the second needs more:
     the *sum* is to be the smallest, and yours depends on the order of the objects."""
@@ -60,6 +64,7 @@ def serves_the_objects_in_turn(cost, classes):
     return _assign(cost, classes, choose)
 
 
+@wrong
 def takes_the_cheapest_pair_first(cost, classes):
     """You take the cheapest pair of all, strike it out, and go on. That is greedy too: the last object may be left with a query
     so dear that another choice at the beginning would have been cheaper altogether."""
@@ -75,41 +80,48 @@ def takes_the_cheapest_pair_first(cost, classes):
     return _assign(cost, classes, choose)
 
 
+@wrong
 def looks_for_the_dearest(cost, classes):
     """You maximise. The entries are costs: the best matching has the smallest sum."""
     return _assign(cost, classes, lambda costs: _optimal(-costs))
 
 
+@wrong
 def matches_padding_too(cost, classes):
     """You give queries to places where there is no object. A class of -1 is padding: it takes a query away from a real object,
     and its place is to be -1."""
     return _assign(cost, torch.zeros_like(classes), _optimal)
 
 
+@wrong
 def lists_them_in_the_order_of_the_queries(cost, classes):
     """You write down the rows as `linear_sum_assignment` gives them, in rising order. They belong to the columns that come
     beside them: put each query at the place of its object."""
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[0])
 
 
+@wrong
 def gives_the_columns(cost, classes):
     """You write down the columns, and so which object each matched query has. Asked for is the query of each object: the
     rows."""
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[1])
 
 
+@wrong
 def matches_nothing(cost, classes):
     """You give the first object the first query, the second the second. Nothing was compared: the queries have no order, and
     it is the cost that says who should speak about what."""
     return _assign(cost, classes, lambda costs: torch.arange(costs.shape[1]))
 
 
+@wrong
 def matches_the_first_picture_for_all(cost, classes):
     """You solve the first picture and use its matching for all. Every picture has costs of its own."""
     first = cost[:1].expand_as(cost)
     return _assign(first, classes, _optimal)
 
 
+@wrong
 def moves_the_objects_to_the_front(cost, classes):
     """You write the queries of the real objects one behind the other at the front. Where padding stands between objects, they
     slip to other places: each query belongs where its object is."""
@@ -121,11 +133,13 @@ def moves_the_objects_to_the_front(cost, classes):
     return queries
 
 
+@wrong
 def marks_padding_by_zero(cost, classes):
     """You leave 0 where there is no object. 0 is a query, the first one; "none" is written -1."""
     return _assign(cost, classes, _optimal).clamp(min=0)
 
 
+@right
 def by_trying_all(cost, classes):
     """Every one-to-one choice of queries, and the cheapest of them."""
 
@@ -137,11 +151,13 @@ def by_trying_all(cost, classes):
     return _assign(cost, classes, choose)
 
 
+@right
 def of_the_objects_as_rows(cost, classes):
     """SciPy on the transposed matrix: its rows are the objects then, and come in their order."""
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.mT.numpy())[1])
 
 
+@right
 def with_costly_padding(cost, classes):
     """One square matrix for each picture: padding and missing columns all cost the same, so they take what is left."""
     B, N, M = cost.shape
@@ -153,22 +169,6 @@ def with_costly_padding(cost, classes):
             if m < M and classes[b, m] >= 0:
                 queries[b, m] = int(n)
     return queries
-
-
-WRONG = (
-    lets_each_take_its_favourite,
-    serves_the_objects_in_turn,
-    takes_the_cheapest_pair_first,
-    looks_for_the_dearest,
-    matches_padding_too,
-    lists_them_in_the_order_of_the_queries,
-    gives_the_columns,
-    matches_nothing,
-    matches_the_first_picture_for_all,
-    moves_the_objects_to_the_front,
-    marks_padding_by_zero,
-)
-RIGHT = (by_trying_all, of_the_objects_as_rows, with_costly_padding)
 
 
 def _objects(draw: Draw, B: int, M: int) -> Tensor:
@@ -223,7 +223,7 @@ exercise = Exercise(
         Property("padding", "A place without an object takes no query, and holds -1.", _padded, points=2),
         leaves_inputs(_many),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -6,7 +6,9 @@ import torch
 
 from course_lib.losses import matching_cost
 from course_lib.primitives import giou, to_corners
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -45,41 +47,48 @@ def _agreement(boxes, targets):
     return giou(to_corners(boxes), to_corners(targets))
 
 
+@wrong
 def takes_the_logarithm(logits, boxes, classes, targets, weights=WEIGHTS):
     """You take the logarithm of the probability, as the loss does. It has no bound, and where a query is sure of another class
     it drowns the boxes: the cost uses the probability itself."""
     return _cost(logits.log_softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def takes_the_logits(logits, boxes, classes, targets, weights=WEIGHTS):
     """You take the logits as they are. They are no probabilities: a query that is large in all of them looks cheap for
     everything; put a softmax over the classes first."""
     return _cost(logits, _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def pays_for_the_right_class(logits, boxes, classes, targets, weights=WEIGHTS):
     """You add the probability of the class. A query that is sure of the right class must be cheap, so it is subtracted."""
     said = -logits.softmax(-1)
     return _cost(said, _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def leaves_no_object_out(logits, boxes, classes, targets, weights=WEIGHTS):
     """You leave "no object" out of the softmax. A query that says "nothing here" then counts as sure of whichever class comes
     next: the softmax runs over all n_classes + 1."""
     return _cost(logits[..., :-1].softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def lets_the_queries_compete(logits, boxes, classes, targets, weights=WEIGHTS):
     """Your softmax runs over the queries. Each query has a distribution over classes of its own: the sum over the last axis
     is 1."""
     return _cost(logits.softmax(-2), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def averages_the_distance(logits, boxes, classes, targets, weights=WEIGHTS):
     """You average over the four numbers of a box. ‖·‖₁ is their sum: yours weighs the boxes a quarter of what λ says."""
     return _cost(logits.softmax(-1), _distance(boxes, targets) / 4, _agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def measures_as_the_crow_flies(logits, boxes, classes, targets, weights=WEIGHTS):
     """You measure the distance of the boxes by the root of the sum of squares. DETR takes ‖·‖₁, the sum of the absolute
     differences."""
@@ -87,22 +96,26 @@ def measures_as_the_crow_flies(logits, boxes, classes, targets, weights=WEIGHTS)
     return _cost(logits.softmax(-1), distance, _agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def compares_centres_as_corners(logits, boxes, classes, targets, weights=WEIGHTS):
     """You hand centres and sizes to `giou`, which reads them as corners. Turn both into corners first; the areas that yours
     compares are of boxes that nobody drew."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), giou(boxes, targets), classes, weights)
 
 
+@wrong
 def pays_for_agreement(logits, boxes, classes, targets, weights=WEIGHTS):
     """You add GIoU. It is 1 for boxes that agree and falls when they part, so it is subtracted from the cost."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), -_agreement(boxes, targets), classes, weights)
 
 
+@wrong
 def ignores_the_weights(logits, boxes, classes, targets, weights=WEIGHTS):
     """You type the weights in and ignore those that were passed. With the usual ones it goes unnoticed."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, WEIGHTS)
 
 
+@wrong
 def charges_for_padding(logits, boxes, classes, targets, weights=WEIGHTS):
     """You leave costs in the columns of objects that do not exist. A class of -1 is padding, and its column is 0: nothing to
     gain or to lose there."""
@@ -110,12 +123,14 @@ def charges_for_padding(logits, boxes, classes, targets, weights=WEIGHTS):
     return cost + weights[1] * _distance(boxes, targets) - weights[2] * _agreement(boxes, targets)
 
 
+@wrong
 def forgets_the_class(logits, boxes, classes, targets, weights=WEIGHTS):
     """You compare the boxes only. Of two objects in nearly one place, the query that knows the class should speak: its
     probability belongs into the cost."""
     return _cost(torch.zeros_like(logits), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
+@right
 def by_one_hot_classes(logits, boxes, classes, targets, weights=WEIGHTS):
     """The probabilities by a product with one-hot classes, whose padding is 0 by itself; the distances by cdist."""
     real = (classes >= 0).to(logits.dtype)
@@ -124,6 +139,7 @@ def by_one_hot_classes(logits, boxes, classes, targets, weights=WEIGHTS):
     return of_boxes * real[..., None, :] - weights[0] * logits.softmax(-1) @ kinds.mT
 
 
+@right
 def column_by_column(logits, boxes, classes, targets, weights=WEIGHTS):
     """A loop over the objects; a column of zeros where there is none."""
     if logits.dim() > 2:
@@ -138,6 +154,7 @@ def column_by_column(logits, boxes, classes, targets, weights=WEIGHTS):
     return torch.stack(columns, dim=-1) if columns else boxes.new_zeros(len(boxes), 0)
 
 
+@right
 def in_double_precision(logits, boxes, classes, targets, weights=WEIGHTS):
     """In float64, the class picked by comparing with all classes."""
     z, b, t = logits.double(), boxes.double(), targets.double()
@@ -145,23 +162,6 @@ def in_double_precision(logits, boxes, classes, targets, weights=WEIGHTS):
     p = torch.einsum("...nk,...km->...nm", z.softmax(-1), is_kind.double())
     cost = weights[1] * _distance(b, t) - weights[0] * p - weights[2] * _agreement(b, t)
     return torch.where(classes[..., None, :] < 0, 0.0, cost).to(logits.dtype)
-
-
-WRONG = (
-    takes_the_logarithm,
-    takes_the_logits,
-    pays_for_the_right_class,
-    leaves_no_object_out,
-    lets_the_queries_compete,
-    averages_the_distance,
-    measures_as_the_crow_flies,
-    compares_centres_as_corners,
-    pays_for_agreement,
-    ignores_the_weights,
-    charges_for_padding,
-    forgets_the_class,
-)
-RIGHT = (by_one_hot_classes, column_by_column, in_double_precision)
 
 
 def _scene(draw: Draw, *batch: int, N: int = 5, M: int = 3, n_classes: int = 7, weights: tuple | None = None) -> Call:
@@ -209,7 +209,7 @@ exercise = Exercise(
         Property("batch", "Every picture has its own costs.", _batches, needs=("padding",)),
         leaves_inputs(_batches),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

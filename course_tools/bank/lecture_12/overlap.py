@@ -5,7 +5,19 @@ from torch import Tensor
 
 from course_lib.primitives import area, overlap
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,6 +35,7 @@ HINTS = (
 )
 
 
+@wrong
 def multiplies_negative_sides(a, b):
     """You never clamp the sides at 0. For boxes that lie apart in both directions the two sides are negative, and their
     product is a positive area that does not exist."""
@@ -32,6 +45,7 @@ def multiplies_negative_sides(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong
 def clamps_the_product(a, b):
     """You clamp the area and not the sides. A negative product becomes 0, but two negative sides make a positive one: clamp
     each side before you multiply."""
@@ -41,6 +55,7 @@ def clamps_the_product(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong
 def takes_the_box_around_both(a, b):
     """You take the smaller of the first corners and the larger of the second. That is the box around both; what they share
     begins where the later one begins, and ends where the first one ends."""
@@ -50,6 +65,7 @@ def takes_the_box_around_both(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong
 def counts_the_shared_part_twice(a, b):
     """Your covered area is the sum of both boxes. What they share lies in both of them, and was counted twice."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -57,6 +73,7 @@ def counts_the_shared_part_twice(a, b):
     return sides[..., 0] * sides[..., 1], area(a) + area(b)
 
 
+@wrong
 def covers_the_box_around_both(a, b):
     """You give the box around both as what they cover. It also holds corners that neither of them covers: the union is smaller
     than that."""
@@ -66,6 +83,7 @@ def covers_the_box_around_both(a, b):
     return sides[..., 0] * sides[..., 1], around[..., 0] * around[..., 1]
 
 
+@wrong
 def takes_the_shared_part_off_twice(a, b):
     """You subtract the shared area from either box. Then it is left out altogether: of two equal boxes yours cover nothing."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -74,6 +92,7 @@ def takes_the_shared_part_off_twice(a, b):
     return shared, area(a) + area(b) - 2 * shared
 
 
+@wrong
 def lists_the_second_boxes_in_rows(a, b):
     """Your rows are the boxes of b and your columns those of a. It is asked for the other way round: (…, n, m), a row for each
     box of a."""
@@ -83,6 +102,7 @@ def lists_the_second_boxes_in_rows(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong
 def divides_already(a, b):
     """You give the ratio of the two areas in the place of the second. IoU comes later; here both areas are asked for."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -91,6 +111,7 @@ def divides_already(a, b):
     return shared, shared / (area(a) + area(b) - shared).clamp(min=1e-12)
 
 
+@wrong
 def compares_widths_only(a, b):
     """You take the width that both share as the area. Two boxes one above the other share a width and no area: multiply by the
     height that they share."""
@@ -99,6 +120,7 @@ def compares_widths_only(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong
 def counts_edges_as_pixels(a, b):
     """You add 1 to every side, as for pixels that are counted from first to last. These boxes have edges, in parts of the
     picture: the width is the difference."""
@@ -108,6 +130,7 @@ def counts_edges_as_pixels(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong
 def takes_the_first_list_twice(a, b):
     """You add the area of the first box twice, where the second belongs. It shows as soon as the two are not of one size."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -116,6 +139,7 @@ def takes_the_first_list_twice(a, b):
     return shared, 2 * area(a) - shared
 
 
+@right
 def by_edges_that_are_cut(a, b):
     """Each box of b cut to the inside of each box of a; what is left of it is shared."""
     a, b = a.unsqueeze(-2), b.unsqueeze(-3)
@@ -124,6 +148,7 @@ def by_edges_that_are_cut(a, b):
     return shared, area(a) + (area(b) - shared)
 
 
+@right
 def side_by_side_in_double_precision(a, b):
     """Widths and heights on their own, in float64."""
     (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = (t.double().unbind(-1) for t in (a, b))
@@ -137,6 +162,7 @@ def side_by_side_in_double_precision(a, b):
     return shared.to(a.dtype), covered.to(a.dtype)
 
 
+@right
 def pair_by_pair(a, b):
     """Two loops over the boxes."""
     shared = [[_shared(a[..., i, :], b[..., j, :]) for j in range(b.shape[-2])] for i in range(a.shape[-2])]
@@ -148,22 +174,6 @@ def _shared(a, b):
     width = torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])
     height = torch.minimum(a[..., 3], b[..., 3]) - torch.maximum(a[..., 1], b[..., 1])
     return torch.where((width > 0) & (height > 0), width * height, torch.zeros_like(width))
-
-
-WRONG = (
-    multiplies_negative_sides,
-    clamps_the_product,
-    takes_the_box_around_both,
-    counts_the_shared_part_twice,
-    covers_the_box_around_both,
-    takes_the_shared_part_off_twice,
-    lists_the_second_boxes_in_rows,
-    divides_already,
-    compares_widths_only,
-    counts_edges_as_pixels,
-    takes_the_first_list_twice,
-)
-RIGHT = (by_edges_that_are_cut, side_by_side_in_double_precision, pair_by_pair)
 
 
 def _corners(draw: Draw, *batch: int) -> Tensor:
@@ -210,7 +220,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [*_touching(draw), *(call[::-1] for call in _touching(draw))], needs=("covered",)),
         leaves_inputs(_lists),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -6,7 +6,19 @@ import torch.nn.functional as F
 from course_lib.losses import set_loss
 from course_lib.primitives import giou, to_corners
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     "Write down, for one picture, which class each query is to say. What do all those say that have no object?",
@@ -47,12 +59,14 @@ def _boxes(boxes, classes, targets, queries):
     return l1 / max(len(b), 1), (1 - _each_giou(boxes[b, n], targets[b, m])).sum() / max(len(b), 1)
 
 
+@wrong
 def weighs_all_queries_alike(logits, boxes, classes, targets, queries, no_object=0.1):
     """You give "no object" the weight of a class. Most queries have no object, and what they say drowns the few that do: they
     count `no_object` each."""
     return _classes(logits, _wanted(logits, classes, queries), 1.0), *_boxes(boxes, classes, targets, queries)
 
 
+@wrong
 def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=0.1):
     """You give the small weight to the queries that have an object, and 1 to those that have none. It is the other way
     round."""
@@ -62,6 +76,7 @@ def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=
     return classified, *_boxes(boxes, classes, targets, queries)
 
 
+@wrong
 def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide the weighed sum by the number of queries. A weighed mean divides by the sum of the weights, or the loss
     shrinks the more queries there are without an object."""
@@ -71,6 +86,7 @@ def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0
     return (weight * each).mean(), *_boxes(boxes, classes, targets, queries)
 
 
+@wrong
 def asks_only_the_matched(logits, boxes, classes, targets, queries, no_object=0.1):
     """You judge the classes of the matched queries only. The others never learn to say "no object", and every one of them will
     report something."""
@@ -79,6 +95,7 @@ def asks_only_the_matched(logits, boxes, classes, targets, queries, no_object=0.
     return classified, *_boxes(boxes, classes, targets, queries)
 
 
+@wrong
 def takes_the_first_class_for_nothing(logits, boxes, classes, targets, queries, no_object=0.1):
     """You let the first class stand for "no object". The first class is a real one; "no object" is the last of the
     n_classes + 1 logits."""
@@ -90,12 +107,14 @@ def takes_the_first_class_for_nothing(logits, boxes, classes, targets, queries, 
     return F.cross_entropy(logits.mT, wanted, weight), *_boxes(boxes, classes, targets, queries)
 
 
+@wrong
 def averages_over_the_four_numbers(logits, boxes, classes, targets, queries, no_object=0.1):
     """You average the four differences of a box. ‖·‖₁ is their sum; yours counts the boxes a quarter."""
     l1, apart = _boxes(boxes, classes, targets, queries)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 / 4, apart
 
 
+@wrong
 def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide the losses of the boxes by the number of pictures. A picture with many objects then counts more than one with
     few: divide by the number of objects in the batch."""
@@ -104,12 +123,14 @@ def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * share, apart * share
 
 
+@wrong
 def rewards_agreement(logits, boxes, classes, targets, queries, no_object=0.1):
     """You give GIoU as the loss. It is 1 where the boxes agree, so learning would drive them apart: the loss is 1 - GIoU."""
     l1, apart = _boxes(boxes, classes, targets, queries)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, int((classes >= 0).any()) - apart
 
 
+@wrong
 def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_object=0.1):
     """You hand centres and sizes to `giou`, which reads them as corners. Turn both into corners first."""
     b, m, n = _pairs(classes, queries)
@@ -117,6 +138,7 @@ def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_obj
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, apart.sum() / max(len(b), 1)
 
 
+@wrong
 def compares_boxes_in_order(logits, boxes, classes, targets, queries, no_object=0.1):
     """You compare the first object with the first query, the second with the second. Which query speaks about which object is
     what `queries` says."""
@@ -124,6 +146,7 @@ def compares_boxes_in_order(logits, boxes, classes, targets, queries, no_object=
     return _classes(logits, _wanted(logits, classes, queries), no_object), *_boxes(boxes, classes, targets, in_order)
 
 
+@wrong
 def divides_by_no_object(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide by the number of objects even where there is none. A batch of empty pictures gives 0 / 0, and NaN ends the
     training: divide by at least 1."""
@@ -132,6 +155,7 @@ def divides_by_no_object(logits, boxes, classes, targets, queries, no_object=0.1
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * scale, apart * scale
 
 
+@wrong
 def compares_every_pair(logits, boxes, classes, targets, queries, no_object=0.1):
     """You sum 1 - GIoU over all pairs of matched boxes, not only over each with its own object. `giou` compares all with all:
     give every pair an axis of its own, or take the diagonal."""
@@ -140,6 +164,7 @@ def compares_every_pair(logits, boxes, classes, targets, queries, no_object=0.1)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, every.sum() / max(len(b), 1)
 
 
+@right
 def with_torchs_own_losses(logits, boxes, classes, targets, queries, no_object=0.1):
     """torch's weighed cross-entropy and l1_loss; GIoU as a diagonal."""
     b, m, n = _pairs(classes, queries)
@@ -149,6 +174,7 @@ def with_torchs_own_losses(logits, boxes, classes, targets, queries, no_object=0
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, (len(b) - agree) / count
 
 
+@right
 def picture_by_picture(logits, boxes, classes, targets, queries, no_object=0.1):
     """Each picture with a list of pairs of its own; five sums, divided at the end."""
     total, weights, l1, apart, count = 0.0, 0.0, boxes.sum() * 0, boxes.sum() * 0, 0
@@ -163,6 +189,7 @@ def picture_by_picture(logits, boxes, classes, targets, queries, no_object=0.1):
     return total / weights, l1 / max(count, 1), apart / max(count, 1)
 
 
+@right
 def by_masks_over_everything(logits, boxes, classes, targets, queries, no_object=0.1):
     """No list of pairs: which query has which object as a table (B, N, M) of ones and zeros, and sums over it."""
     pairs = (queries[:, None] == torch.arange(logits.shape[1])[:, None]) & (classes >= 0)[:, None]
@@ -174,23 +201,6 @@ def by_masks_over_everything(logits, boxes, classes, targets, queries, no_object
     l1 = (torch.cdist(boxes, targets, p=1) * pairs).sum() / count
     apart = ((1 - giou(to_corners(boxes), to_corners(targets))) * pairs).sum() / count
     return (each * weight).sum() / weight.sum(), l1, apart
-
-
-WRONG = (
-    weighs_all_queries_alike,
-    weighs_the_objects_down,
-    divides_by_the_queries,
-    asks_only_the_matched,
-    takes_the_first_class_for_nothing,
-    averages_over_the_four_numbers,
-    divides_by_the_pictures,
-    rewards_agreement,
-    compares_centres_as_corners,
-    compares_boxes_in_order,
-    divides_by_no_object,
-    compares_every_pair,
-)
-RIGHT = (with_torchs_own_losses, picture_by_picture, by_masks_over_everything)
 
 
 def _scene(draw: Draw, B: int = 2, N: int = 5, M: int = 3, n_classes: int = 7) -> Call:
@@ -244,7 +254,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_scene(draw), *_padded(draw)], needs=("padding", "agreement")),
         leaves_inputs(_padded),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

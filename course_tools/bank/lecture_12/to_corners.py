@@ -4,7 +4,19 @@ import torch
 from torch import Tensor
 
 from course_lib.primitives import to_corners
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,6 +34,7 @@ HINTS = (
 )
 
 
+@wrong
 def takes_the_centre_for_a_corner(boxes):
     """You read (x, y) as the upper left corner and add width and height to it. It is the centre: every box of yours is moved
     to the right and down by half its size."""
@@ -29,6 +42,7 @@ def takes_the_centre_for_a_corner(boxes):
     return torch.stack([x, y, x + w, y + h], dim=-1)
 
 
+@wrong
 def goes_a_whole_width(boxes):
     """You go a whole width and height to either side of the centre. Your boxes are twice as wide and twice as high as the
     objects: from the centre to an edge it is half."""
@@ -36,6 +50,7 @@ def goes_a_whole_width(boxes):
     return torch.stack([x - w, y - h, x + w, y + h], dim=-1)
 
 
+@wrong
 def exchanges_width_and_height(boxes):
     """You go half a height sideways and half a width upwards. The third number is the width and belongs to x; a lying box of
     yours stands upright."""
@@ -43,18 +58,21 @@ def exchanges_width_and_height(boxes):
     return torch.stack([x - h / 2, y - w / 2, x + h / 2, y + w / 2], dim=-1)
 
 
+@wrong
 def lists_the_edges_axis_by_axis(boxes):
     """You give left, right, top, bottom. The order asked for is corner by corner: (x_1, y_1), then (x_2, y_2)."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x - w / 2, x + w / 2, y - h / 2, y + h / 2], dim=-1)
 
 
+@wrong
 def begins_with_the_row(boxes):
     """You give (y, x) for each corner, as an array is indexed. Boxes are written as points are: x first, to the right."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], dim=-1)
 
 
+@wrong
 def begins_at_the_lower_right(boxes):
     """You give the lower right corner first. The first corner is the upper left one, with the smaller numbers; turned round,
     every width that is computed from yours is negative."""
@@ -62,6 +80,7 @@ def begins_at_the_lower_right(boxes):
     return torch.stack([x + w / 2, y + h / 2, x - w / 2, y - h / 2], dim=-1)
 
 
+@wrong
 def takes_the_boxes_apart(boxes):
     """You take apart the first axis, and so four boxes rather than the four numbers of each. With any other number of boxes
     it fails, and with four it mixes them."""
@@ -69,6 +88,7 @@ def takes_the_boxes_apart(boxes):
     return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=0)
 
 
+@wrong
 def keeps_the_size(boxes):
     """You give the upper left corner and then width and height, as some data sets store them. The last two numbers asked for
     are the lower right corner."""
@@ -76,6 +96,7 @@ def keeps_the_size(boxes):
     return torch.stack([x - w / 2, y - h / 2, w, h], dim=-1)
 
 
+@wrong
 def stays_in_the_picture(boxes):
     """You cut the corners off at 0 and 1. A box may reach beyond the picture, as that of an object at its edge does, and where
     it is cut off no gradient tells it to move."""
@@ -83,6 +104,7 @@ def stays_in_the_picture(boxes):
     return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=-1).clamp(0, 1)
 
 
+@wrong
 def writes_into_the_boxes(boxes):
     """You move the numbers of the caller's own boxes. Whoever asks for the corners still needs the centres, and a tensor that
     gathers gradients refuses it."""
@@ -91,6 +113,7 @@ def writes_into_the_boxes(boxes):
     return boxes
 
 
+@wrong
 def measures_the_upper_edge_upwards(boxes):
     """You let y grow upwards, so the first corner has the larger y. In a picture y runs downwards, and the upper edge is at
     y - h/2."""
@@ -98,12 +121,14 @@ def measures_the_upper_edge_upwards(boxes):
     return torch.stack([x - w / 2, y + h / 2, x + w / 2, y - h / 2], dim=-1)
 
 
+@right
 def by_slices(boxes):
     """Both corners from two slices: the centre, less and plus half the size."""
     centre, half = boxes[..., :2], boxes[..., 2:] / 2
     return torch.cat([centre - half, centre + half], dim=-1)
 
 
+@right
 def by_a_matrix(boxes):
     """One product with the matrix that the four equations are, in float64."""
     rows = [[1, 0, -0.5, 0], [0, 1, 0, -0.5], [1, 0, 0.5, 0], [0, 1, 0, 0.5]]
@@ -111,6 +136,7 @@ def by_a_matrix(boxes):
     return (boxes.double() @ matrix.mT).to(boxes.dtype)
 
 
+@right
 def box_by_box(boxes):
     """A loop over all boxes; the second corner from the first one and the size."""
     flat = boxes.reshape(-1, 4)
@@ -119,22 +145,6 @@ def box_by_box(boxes):
         corners[i, 0], corners[i, 1] = x - 0.5 * w, y - 0.5 * h
         corners[i, 2], corners[i, 3] = x + 0.5 * w, y + 0.5 * h
     return corners.reshape(boxes.shape)
-
-
-WRONG = (
-    takes_the_centre_for_a_corner,
-    goes_a_whole_width,
-    exchanges_width_and_height,
-    lists_the_edges_axis_by_axis,
-    begins_with_the_row,
-    begins_at_the_lower_right,
-    takes_the_boxes_apart,
-    keeps_the_size,
-    stays_in_the_picture,
-    writes_into_the_boxes,
-    measures_the_upper_edge_upwards,
-)
-RIGHT = (by_slices, by_a_matrix, box_by_box)
 
 
 def _boxes(draw: Draw, *batch: int) -> Tensor:
@@ -171,7 +181,7 @@ exercise = Exercise(
         has_gradient(_lists, needs=("edges",)),
         leaves_inputs(_lists),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

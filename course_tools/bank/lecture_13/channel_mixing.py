@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.blocks import channel_mixing
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -19,90 +31,106 @@ HINTS = (
 )
 
 
+@wrong
 def mixes_the_places(x, W_3, b_3, W_4, b_4):
     """You turn x round and mix the places, as in the layer before. Here each place stays by itself and its channels hear of
     each other; yours runs only where there are as many places as channels."""
     return (F.gelu(x.mT @ W_3.mT + b_3) @ W_4.mT + b_4).mT
 
 
+@wrong
 def forgets_the_inner_bias(x, W_3, b_3, W_4, b_4):
     """You leave out b_3. It belongs to the hidden units, before the GELU, and says where each begins to answer."""
     return F.gelu(x @ W_3.mT) @ W_4.mT + b_4
 
 
+@wrong
 def forgets_the_outer_bias(x, W_3, b_3, W_4, b_4):
     """You leave out b_4. It is added behind the second layer, the same at every place."""
     return F.gelu(x @ W_3.mT + b_3) @ W_4.mT
 
 
+@wrong
 def adds_the_inner_bias_behind(x, W_3, b_3, W_4, b_4):
     """You add b_3 behind the GELU. There it is only a constant more, that b_4 could have held; before it, it moves the place
     where the hidden unit bends."""
     return (F.gelu(x @ W_3.mT) + b_3) @ W_4.mT + b_4
 
 
+@wrong
 def forgets_the_activation(x, W_3, b_3, W_4, b_4):
     """You have nothing between the two layers. Together they are then one matrix, W_4 W_3, however many hidden units you pay
     for."""
     return (x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
+@wrong
 def uses_relu(x, W_3, b_3, W_4, b_4):
     """You take ReLU, as the first Transformer did. The Mixer, as ViT and BERT, has GELU: x Φ(x), smooth and a little below 0
     for negative x."""
     return F.relu(x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
+@wrong
 def approximates_gelu(x, W_3, b_3, W_4, b_4):
     """You take the approximation of GELU by tanh. Asked for is x Φ(x) itself, as `F.gelu` computes it by default; the two
     differ in the fourth digit."""
     return F.gelu(x @ W_3.mT + b_3, approximate="tanh") @ W_4.mT + b_4
 
 
+@wrong
 def bends_first(x, W_3, b_3, W_4, b_4):
     """You apply GELU to x and then both layers. The activation stands between the layers; before them it only flattens what
     was negative in x, and the two layers behind it are one."""
     return (F.gelu(x) @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
+@wrong
 def bends_the_output(x, W_3, b_3, W_4, b_4):
     """You apply GELU a second time, behind the last layer. What the block adds to x must be able to have either sign."""
     return F.gelu(F.gelu(x @ W_3.mT + b_3) @ W_4.mT + b_4)
 
 
+@wrong
 def adds_the_input(x, W_3, b_3, W_4, b_4):
     """You add x at the end. That is the block's task, and where the block does it too the input counts twice."""
     return x + F.gelu(x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
+@wrong
 def normalises_first(x, W_3, b_3, W_4, b_4):
     """You send x through a layer norm first. The block does that, with a gain and a bias that are learned; this function is
     the network alone."""
     return F.gelu(F.layer_norm(x, x.shape[-1:]) @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
+@wrong
 def averages_the_places(x, W_3, b_3, W_4, b_4):
     """You add the mean of all places to each of them before the network. Then each place depends on all others; in this half
     of the block every place is alone."""
     return F.gelu((x + x.mean(1, keepdim=True)) @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
+@right
 def in_einsum(x, W_3, b_3, W_4, b_4):
     """Both products as sums over a named axis."""
     hidden = F.gelu(torch.einsum("bnd,cd->bnc", x, W_3) + b_3)
     return torch.einsum("bnc,dc->bnd", hidden, W_4) + b_4
 
 
+@right
 def place_by_place(x, W_3, b_3, W_4, b_4):
     """A loop over the places, each through two linear layers."""
     return torch.stack([F.linear(F.gelu(F.linear(place, W_3, b_3)), W_4, b_4) for place in x.unbind(1)], dim=1)
 
 
+@right
 def as_convolutions(x, W_3, b_3, W_4, b_4):
     """Two convolutions of width 1 along the places."""
     return F.conv1d(F.gelu(F.conv1d(x.transpose(1, 2), W_3.unsqueeze(2), b_3)), W_4.unsqueeze(2), b_4).transpose(1, 2)
 
 
+@right
 def unit_by_unit(x, W_3, b_3, W_4, b_4):
     """A sum over the hidden units: what each feels, GELU by the error function, and where it writes to."""
     total = b_4.expand_as(x)
@@ -110,23 +138,6 @@ def unit_by_unit(x, W_3, b_3, W_4, b_4):
         felt = (x * reads).sum(-1, keepdim=True) + threshold
         total = total + 0.5 * felt * (1 + torch.erf(felt * 0.5**0.5)) * writes
     return total
-
-
-WRONG = (
-    mixes_the_places,
-    forgets_the_inner_bias,
-    forgets_the_outer_bias,
-    adds_the_inner_bias_behind,
-    forgets_the_activation,
-    uses_relu,
-    approximates_gelu,
-    bends_first,
-    bends_the_output,
-    adds_the_input,
-    normalises_first,
-    averages_the_places,
-)
-RIGHT = (in_einsum, place_by_place, as_convolutions, unit_by_unit)
 
 
 def _network(draw: Draw, B: int, N: int, d: int, d_c: int, biases: float = 1.0) -> Call:
@@ -170,7 +181,7 @@ exercise = Exercise(
         has_gradient(_images, needs=("biases",)),
         leaves_inputs(_images),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

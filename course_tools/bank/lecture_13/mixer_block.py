@@ -5,7 +5,19 @@ import torch.nn.functional as F
 
 from course_lib.blocks import channel_mixing, mixer_block, token_mixing
 from course_lib.primitives import layer_norm
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -31,6 +43,7 @@ def _channel_half(x, channels, norm):
     return x + channel_mixing(layer_norm(x, *norm), *channels)
 
 
+@wrong
 def normalises_the_sums(x, tokens, channels, norms):
     """You normalise behind each sum, as the first Transformer did. The Mixer is pre-norm: each network reads a normalised
     input, and what runs along the residual path is never normalised."""
@@ -38,23 +51,27 @@ def normalises_the_sums(x, tokens, channels, norms):
     return layer_norm(h + channel_mixing(h, *channels), *norms[1])
 
 
+@wrong
 def does_not_normalise(x, tokens, channels, norms):
     """You leave out the norms. Both networks then read x as large as it happens to be, and it grows from block to block."""
     h = x + token_mixing(x, *tokens)
     return h + channel_mixing(h, *channels)
 
 
+@wrong
 def uses_one_norm_twice(x, tokens, channels, norms):
     """You use the first norm in both halves. Each half has a gain and a bias of its own."""
     return _channel_half(_token_half(x, tokens, norms[0]), channels, norms[0])
 
 
+@wrong
 def exchanges_the_norms(x, tokens, channels, norms):
     """You give the first norm to the channels and the second to the places. They stand in the order of their use, and the
     places are mixed first."""
     return _channel_half(_token_half(x, tokens, norms[1]), channels, norms[0])
 
 
+@wrong
 def adds_to_the_normalised_input(x, tokens, channels, norms):
     """You add each result to the normalised input instead of the input. The residual path is there to carry x past the block
     untouched; through a norm in every block, its size is lost."""
@@ -63,35 +80,41 @@ def adds_to_the_normalised_input(x, tokens, channels, norms):
     return m + channel_mixing(m, *channels)
 
 
+@wrong
 def forgets_the_first_sum(x, tokens, channels, norms):
     """You do not add x to what the token mixing gives. All that each place knew of itself must then squeeze through that
     network; only the change should."""
     return _channel_half(token_mixing(layer_norm(x, *norms[0]), *tokens), channels, norms[1])
 
 
+@wrong
 def forgets_the_second_sum(x, tokens, channels, norms):
     """You return the channel mixing alone. With its weights at 0 your block would give 0 for any image; it should hand on what
     the first half gave."""
     return channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
 
 
+@wrong
 def works_side_by_side(x, tokens, channels, norms):
     """You let both networks read x and add both results. The channels are mixed after the places: what one patch has heard
     from others is what the second network should think over."""
     return _token_half(x, tokens, norms[0]) + channel_mixing(layer_norm(x, *norms[1]), *channels)
 
 
+@wrong
 def adds_the_input_again(x, tokens, channels, norms):
     """You add x, not the result of the first half, to the channel mixing. What the places told each other reaches the output
     only through the second network, and the direct way is lost."""
     return x + channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
 
 
+@wrong
 def mixes_the_channels_first(x, tokens, channels, norms):
     """You mix the channels first and the places afterwards. Here the places come first, each half with its own norm."""
     return _token_half(_channel_half(x, channels, norms[1]), tokens, norms[0])
 
 
+@wrong
 def normalises_over_the_places(x, tokens, channels, norms):
     """You normalise over the axis that is mixed, in the first half the places. Both norms are over the features of one place,
     whatever the network behind them does; yours takes from every channel how bright it is on the whole."""
@@ -100,12 +123,14 @@ def normalises_over_the_places(x, tokens, channels, norms):
     return h + channel_mixing(layer_norm(h, *norms[1]), *channels)
 
 
+@wrong
 def normalises_at_the_end(x, tokens, channels, norms):
     """You normalise the result once more. Such a norm closes the whole stack, once; inside the block it would cut the residual
     path."""
     return layer_norm(_channel_half(_token_half(x, tokens, norms[0]), channels, norms[1]), *norms[1])
 
 
+@right
 def one_half_for_both(x, tokens, channels, norms):
     """The same half twice, in a loop: norm, two linear layers, sum; for the places turned round before and after."""
     for turn, (W_in, b_in, W_out, b_out), norm in ((True, tokens, norms[0]), (False, channels, norms[1])):
@@ -116,6 +141,7 @@ def one_half_for_both(x, tokens, channels, norms):
     return x
 
 
+@right
 def in_einsum(x, tokens, channels, norms):
     """All products by the names of their axes, with torch's own norm."""
     (W_1, b_1, W_2, b_2), (W_3, b_3, W_4, b_4) = tokens, channels
@@ -126,6 +152,7 @@ def in_einsum(x, tokens, channels, norms):
     return x + torch.einsum("dc,bnc->bnd", W_4, F.gelu(torch.einsum("cd,bnd->bnc", W_3, n) + b_3)) + b_4
 
 
+@right
 def image_by_image(x, tokens, channels, norms):
     """A loop over the images, the means and variances of the features written out, in float64."""
 
@@ -140,23 +167,6 @@ def image_by_image(x, tokens, channels, norms):
         image = image + over_places
         images.append(image + F.gelu(normed(image, *norms[1]) @ W_3.T + b_3) @ W_4.T + b_4)
     return torch.stack(images).to(x.dtype)
-
-
-WRONG = (
-    normalises_the_sums,
-    does_not_normalise,
-    uses_one_norm_twice,
-    exchanges_the_norms,
-    adds_to_the_normalised_input,
-    forgets_the_first_sum,
-    forgets_the_second_sum,
-    works_side_by_side,
-    adds_the_input_again,
-    mixes_the_channels_first,
-    normalises_over_the_places,
-    normalises_at_the_end,
-)
-RIGHT = (one_half_for_both, in_einsum, image_by_image)
 
 
 def _four(draw: Draw, n: int, hidden: int, speaks: float) -> tuple[torch.Tensor, ...]:
@@ -211,7 +221,7 @@ exercise = Exercise(
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -3,7 +3,9 @@
 import torch
 
 from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL, mixer_parameters
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -35,6 +37,7 @@ def _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
     return _linear(d_patch, d_model) + n_layers * block + 2 * d_model + _linear(d_model, n_classes)
 
 
+@wrong
 def gives_each_channel_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the network over the places once for every channel. All channels share it: that is why a Mixer with more
     channels does not need more of these weights."""
@@ -42,6 +45,7 @@ def gives_each_channel_a_network(d_model, d_tokens, d_channels, n_layers, n_patc
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
+@wrong
 def gives_each_place_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the network over the channels once for every place. It slides over the places as a convolution of 1 × 1 does,
     with one set of weights."""
@@ -49,6 +53,7 @@ def gives_each_place_a_network(d_model, d_tokens, d_channels, n_layers, n_patche
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
+@wrong
 def counts_no_biases(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the matrices and no biases. Every linear layer has one number more for each of its outputs: those of the
     patches, of both networks and of the head."""
@@ -56,6 +61,7 @@ def counts_no_biases(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch
     return d_patch * d_model + n_layers * block + 2 * d_model + d_model * n_classes
 
 
+@wrong
 def counts_no_norms(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You leave out the norms. Each has a gain and a bias for every channel; there are two in a block and one that closes the
     stack."""
@@ -63,41 +69,48 @@ def counts_no_norms(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch,
     return every - (2 * n_layers + 1) * 2 * d_model
 
 
+@wrong
 def counts_one_norm_in_a_block(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count one norm in each block. There are two, one before each network, with weights of their own."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - n_layers * 2 * d_model
 
 
+@wrong
 def forgets_the_closing_norm(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You forget the norm behind the last block. What runs along the residual path is never normalised within the blocks, so
     one more stands before the head: 2·d parameters."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - 2 * d_model
 
 
+@wrong
 def counts_positions(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count learned positions, as ViT has them. A Mixer needs none: its weights over the places know each place by its
     number."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + n_patches * d_model
 
 
+@wrong
 def counts_one_layer_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count one matrix for each network. Each has two: one into the hidden units, one back."""
     block = _linear(n_patches, d_tokens) + _linear(d_model, d_channels) + 4 * d_model
     return _linear(d_patch, d_model) + n_layers * block + 2 * d_model + _linear(d_model, n_classes)
 
 
+@wrong
 def shares_one_block(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count one block, however many there are. The blocks look alike but do not share weights, so there are n_layers
     times as many."""
     return _all(d_model, d_tokens, d_channels, 1, n_patches, d_patch, n_classes)
 
 
+@wrong
 def exchanges_the_widths(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You give the places the width d_channels and the channels the width d_tokens. Each width is called after what its
     network mixes."""
     return _all(d_model, d_channels, d_tokens, n_layers, n_patches, d_patch, n_classes)
 
 
+@wrong
 def reads_all_places_in_the_head(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You let the head read all places side by side, N·d numbers. It reads their mean, d numbers, with a weight for each of
     them and each class, and a bias for the class."""
@@ -105,12 +118,14 @@ def reads_all_places_in_the_head(d_model, d_tokens, d_channels, n_layers, n_patc
     return every + _linear(n_patches * d_model, n_classes)
 
 
+@wrong
 def counts_the_stem_for_each_patch(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the layer that reads a patch once for every patch. All patches go through the same one."""
     more = (n_patches - 1) * _linear(d_patch, d_model)
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
+@right
 def by_a_list_of_shapes(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """Every tensor of the model by its shape, the products added up."""
     pairs = [(n_patches, d_tokens), (d_tokens, n_patches), (d_model, d_channels), (d_channels, d_model)]
@@ -119,6 +134,7 @@ def by_a_list_of_shapes(d_model, d_tokens, d_channels, n_layers, n_patches, d_pa
     return sum(a * b for a, b in shapes)
 
 
+@right
 def by_building_it(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """All weights and biases made on the meta device, where they take no memory, and their numbers counted."""
 
@@ -135,27 +151,11 @@ def by_building_it(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, 
     return sum(t.numel() for t in made)
 
 
+@right
 def ordered_by_power(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """What goes with d_model together, then what does not."""
     with_d = d_patch + n_classes + 3 + n_layers * (2 * d_channels + 5)
     return d_model * with_d + n_layers * ((2 * n_patches + 1) * d_tokens + n_patches + d_channels) + n_classes
-
-
-WRONG = (
-    gives_each_channel_a_network,
-    gives_each_place_a_network,
-    counts_no_biases,
-    counts_no_norms,
-    counts_one_norm_in_a_block,
-    forgets_the_closing_norm,
-    counts_positions,
-    counts_one_layer_a_network,
-    shares_one_block,
-    exchanges_the_widths,
-    reads_all_places_in_the_head,
-    counts_the_stem_for_each_patch,
-)
-RIGHT = (by_a_list_of_shapes, by_building_it, ordered_by_power)
 
 
 def _sizes(draw: Draw, n_layers: int, n_classes: int) -> Call:
@@ -207,7 +207,7 @@ exercise = Exercise(
             needs=("head", "layers"),
         ),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

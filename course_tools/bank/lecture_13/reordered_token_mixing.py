@@ -4,7 +4,19 @@ import torch
 
 from course_lib.blocks import reordered_token_mixing
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,6 +34,7 @@ HINTS = (
 )
 
 
+@wrong
 def uses_the_inverse(W_1, b_1, W_2, b_2, order):
     """You undo the order, by `argsort`, before you pick. The new place i holds what was place order[i], and so it needs the
     weights of order[i]; yours are right only where order is its own inverse."""
@@ -29,12 +42,14 @@ def uses_the_inverse(W_1, b_1, W_2, b_2, order):
     return W_1[:, back], b_1, W_2[back], b_2[back]
 
 
+@wrong
 def inverts_only_the_input_side(W_1, b_1, W_2, b_2, order):
     """You pick the columns of W_1 by the inverse order, perhaps to bring the places back before they are mixed. But column i
     meets the shuffled place i, which was order[i]: the same index on both sides."""
     return W_1[:, order.argsort()], b_1, W_2[order], b_2[order]
 
 
+@wrong
 def inverts_only_the_output_side(W_1, b_1, W_2, b_2, order):
     """You read by the order and write by its inverse. The result should be shuffled as the input was, so W_2 and b_2 are
     picked by the order itself too."""
@@ -42,52 +57,61 @@ def inverts_only_the_output_side(W_1, b_1, W_2, b_2, order):
     return W_1[:, order], b_1, W_2[back], b_2[back]
 
 
+@wrong
 def reorders_only_the_input_side(W_1, b_1, W_2, b_2, order):
     """You reorder W_1 alone. The hidden units then feel what they felt before, and what they say is written to the old
     places: your result is not shuffled at all."""
     return W_1[:, order], b_1, W_2, b_2
 
 
+@wrong
 def reorders_only_the_output_side(W_1, b_1, W_2, b_2, order):
     """You reorder W_2 and b_2 alone. The hidden units read the shuffled image with weights made for the other order, and take
     one place for another."""
     return W_1, b_1, W_2[order], b_2[order]
 
 
+@wrong
 def forgets_the_outer_bias(W_1, b_1, W_2, b_2, order):
     """You leave b_2 as it was. It has one number for each place, and moves with its place."""
     return W_1[:, order], b_1, W_2[order], b_2
 
 
+@wrong
 def reorders_the_inner_bias(W_1, b_1, W_2, b_2, order):
     """You reorder b_1 too. It belongs to the hidden units, and these do not move; where there are as many of them as places it
     only looks as if it fitted."""
     return W_1[:, order], b_1[order], W_2[order], b_2[order]
 
 
+@wrong
 def reorders_the_hidden_units(W_1, b_1, W_2, b_2, order):
     """You reorder rows of W_1 and columns of W_2, which are the hidden units. All of them together in another order compute
     the same as before; what moved are the places, columns of W_1 and rows of W_2."""
     return W_1[order], b_1[order], W_2[:, order], b_2
 
 
+@wrong
 def applies_the_order_twice(W_1, b_1, W_2, b_2, order):
     """You pick by the order, and then once more. The image was shuffled once."""
     twice = order[order]
     return W_1[:, twice], b_1, W_2[twice], b_2[twice]
 
 
+@wrong
 def changes_nothing(W_1, b_1, W_2, b_2, order):
     """You give the old weights back, as one could for attention, which treats all places alike. Token mixing has weights of
     its own for every place, so they must move with the places."""
     return W_1, b_1, W_2, b_2
 
 
+@wrong
 def turns_the_places_round(W_1, b_1, W_2, b_2, order):
     """You turn the places round, whatever the order says. That is one permutation among many; index with `order`."""
     return W_1.flip(1), b_1, W_2.flip(0), b_2.flip(0)
 
 
+@wrong
 def overwrites_the_weights(W_1, b_1, W_2, b_2, order):
     """You write the new weights over the old ones. Whoever called has then lost the network for the image in order, which is
     the one to compare with; return new tensors."""
@@ -96,12 +120,14 @@ def overwrites_the_weights(W_1, b_1, W_2, b_2, order):
     return W_1, b_1, W_2, b_2
 
 
+@right
 def by_permutation_matrix(W_1, b_1, W_2, b_2, order):
     """A matrix with P x = x[order], on the right of W_1 transposed and on the left of what writes."""
     P = torch.eye(len(order), dtype=W_1.dtype)[order]
     return W_1 @ P.mT, b_1.clone(), P @ W_2, P @ b_2
 
 
+@right
 def place_by_place(W_1, b_1, W_2, b_2, order):
     """For each new place, in turn, the weights of the old one."""
     old = order.tolist()
@@ -109,34 +135,19 @@ def place_by_place(W_1, b_1, W_2, b_2, order):
     return columns, b_1, rows, torch.stack([b_2[i] for i in old])
 
 
+@right
 def by_selecting(W_1, b_1, W_2, b_2, order):
     """`index_select` where a place is read, `gather` where one is written, in a list."""
     rows = order[:, None].expand(-1, W_2.shape[1])
     return [W_1.index_select(1, order), b_1, W_2.gather(0, rows), b_2.gather(0, order)]
 
 
+@right
 def by_scattering(W_1, b_1, W_2, b_2, order):
     """The other direction: old place j goes to where the inverse order says."""
     to = torch.empty_like(order).scatter(0, order, torch.arange(len(order)))
     new = [torch.zeros_like(w).index_copy(axis, to, w) for w, axis in ((W_1, 1), (W_2, 0), (b_2, 0))]
     return new[0], b_1, new[1], new[2]
-
-
-WRONG = (
-    uses_the_inverse,
-    inverts_only_the_input_side,
-    inverts_only_the_output_side,
-    reorders_only_the_input_side,
-    reorders_only_the_output_side,
-    forgets_the_outer_bias,
-    reorders_the_inner_bias,
-    reorders_the_hidden_units,
-    applies_the_order_twice,
-    changes_nothing,
-    turns_the_places_round,
-    overwrites_the_weights,
-)
-RIGHT = (by_permutation_matrix, place_by_place, by_selecting, by_scattering)
 
 
 def _weights(draw: Draw, N: int, d_s: int, order: torch.Tensor) -> Call:
@@ -185,7 +196,7 @@ exercise = Exercise(
         has_gradient(_orders, needs=("reads", "writes", "biases")),
         leaves_inputs(_orders),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.blocks import token_mixing
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -27,12 +39,14 @@ def _mix(x, W_1, b_1, W_2, b_2, activation=F.gelu):
     return (activation(x.mT @ W_1.mT + b_1) @ W_2.mT + b_2).mT
 
 
+@wrong
 def leaves_it_transposed(x, W_1, b_1, W_2, b_2):
     """You do not turn the result back. Your channels stand where the places were, (B, d, N), and nothing behind this layer
     can be added to x any more."""
     return _mix(x, W_1, b_1, W_2, b_2).mT
 
 
+@wrong
 def reshapes_instead_of_transposing(x, W_1, b_1, W_2, b_2):
     """You use `reshape` to exchange places and channels. That keeps the numbers in their old order and only draws the rows
     elsewhere: your columns hold bits of several channels. An exchange of two axes is `.mT`."""
@@ -40,80 +54,94 @@ def reshapes_instead_of_transposing(x, W_1, b_1, W_2, b_2):
     return (F.gelu(x.reshape(B, d, N) @ W_1.mT + b_1) @ W_2.mT + b_2).reshape(B, N, d)
 
 
+@wrong
 def mixes_the_channels(x, W_1, b_1, W_2, b_2):
     """You apply the network to the last axis, the channels of each place. No place then hears of another, which is what this
     layer is for; it runs only where there are as many channels as places."""
     return F.gelu(x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
+@wrong
 def forgets_the_inner_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b_1. Each hidden unit then begins to bend at 0, wherever that lies, and cannot move its threshold."""
     return _mix(x, W_1, torch.zeros_like(b_1), W_2, b_2)
 
 
+@wrong
 def forgets_the_outer_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b_2. It holds a number for each place, and is added behind the second layer."""
     return _mix(x, W_1, b_1, W_2, torch.zeros_like(b_2))
 
 
+@wrong
 def forgets_the_activation(x, W_1, b_1, W_2, b_2):
     """You apply the two layers with nothing between them. Two linear layers are one: W_2 W_1 could be a single N × N matrix,
     and the hidden units buy nothing."""
     return _mix(x, W_1, b_1, W_2, b_2, lambda hidden: hidden)
 
 
+@wrong
 def uses_relu(x, W_1, b_1, W_2, b_2):
     """You cut the hidden units off at 0, with ReLU. The Mixer uses GELU, which lets a little through below 0 and bends
     smoothly."""
     return _mix(x, W_1, b_1, W_2, b_2, F.relu)
 
 
+@wrong
 def approximates_gelu(x, W_1, b_1, W_2, b_2):
     """You take GELU's approximation by tanh. It is close, and the authors' code in JAX has it too; here the equation stands as
     it is written, with the distribution function of the normal distribution: `F.gelu` without `approximate`."""
     return _mix(x, W_1, b_1, W_2, b_2, lambda hidden: F.gelu(hidden, approximate="tanh"))
 
 
+@wrong
 def bends_the_output_too(x, W_1, b_1, W_2, b_2):
     """You apply GELU behind the second layer too. The output is then hardly ever below 0, and the block could add to x but
     never take away from it."""
     return F.gelu(_mix(x, W_1, b_1, W_2, b_2))
 
 
+@wrong
 def adds_the_input(x, W_1, b_1, W_2, b_2):
     """You add x to the result. The residual path belongs to the block around this layer, which would add it once more."""
     return x + _mix(x, W_1, b_1, W_2, b_2)
 
 
+@wrong
 def normalises_first(x, W_1, b_1, W_2, b_2):
     """You normalise x before you mix. The norm belongs to the block around this layer and has a gain and a bias of its own
     there; here x is mixed as it comes."""
     return _mix(F.layer_norm(x, x.shape[-1:]), W_1, b_1, W_2, b_2)
 
 
+@wrong
 def mixes_by_the_first_layer_alone(x, W_1, b_1, W_2, b_2):
     """You go back through the transposed W_1 and never use W_2. What reads the places and what writes them are two sets of
     weights, learned apart."""
     return _mix(x, W_1, b_1, W_1.mT, b_2)
 
 
+@right
 def in_einsum(x, W_1, b_1, W_2, b_2):
     """Two products named by their axes, the biases down the columns, and nothing transposed."""
     hidden = F.gelu(torch.einsum("sn,bnd->bsd", W_1, x) + b_1[:, None])
     return torch.einsum("ns,bsd->bnd", W_2, hidden) + b_2[:, None]
 
 
+@right
 def channel_by_channel(x, W_1, b_1, W_2, b_2):
     """A loop over the channels, each a batch of columns through two linear layers."""
     columns = [F.linear(F.gelu(F.linear(column, W_1, b_1)), W_2, b_2) for column in x.unbind(-1)]
     return torch.stack(columns, dim=-1)
 
 
+@right
 def as_convolutions(x, W_1, b_1, W_2, b_2):
     """The places as channels of a convolution of width 1, which runs along the features."""
     return F.conv1d(F.gelu(F.conv1d(x, W_1[..., None], b_1)), W_2[..., None], b_2)
 
 
+@right
 def by_the_error_function(x, W_1, b_1, W_2, b_2):
     """All columns in one tall matrix, in float64, with GELU written out."""
     B, N, d = x.shape
@@ -121,23 +149,6 @@ def by_the_error_function(x, W_1, b_1, W_2, b_2):
     hidden = torch.addmm(b_1.double(), columns, W_1.double().t())
     hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
     return torch.addmm(b_2.double(), hidden, W_2.double().t()).reshape(B, d, N).permute(0, 2, 1).to(x.dtype)
-
-
-WRONG = (
-    leaves_it_transposed,
-    reshapes_instead_of_transposing,
-    mixes_the_channels,
-    forgets_the_inner_bias,
-    forgets_the_outer_bias,
-    forgets_the_activation,
-    uses_relu,
-    approximates_gelu,
-    bends_the_output_too,
-    adds_the_input,
-    normalises_first,
-    mixes_by_the_first_layer_alone,
-)
-RIGHT = (in_einsum, channel_by_channel, as_convolutions, by_the_error_function)
 
 
 def _network(draw: Draw, B: int, N: int, d: int, d_s: int, biases: float = 1.0) -> Call:
@@ -181,7 +192,7 @@ exercise = Exercise(
         has_gradient(_images, needs=("biases",)),
         leaves_inputs(_images),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

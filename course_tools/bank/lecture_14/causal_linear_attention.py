@@ -6,7 +6,19 @@ from torch import Tensor
 
 from course_lib.attention import causal_linear_attention
 from course_lib.attention.linear import divide, silence
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -24,6 +36,7 @@ HINTS = (
 )
 
 
+@wrong
 def looks_at_the_future(phi_q, phi_k, v, mask=None):
     """You sum over all positions at once, so each one also looks at those that come after it. Position i may only use the
     keys j ≤ i: it needs an S and a z of its own."""
@@ -31,6 +44,7 @@ def looks_at_the_future(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
+@wrong
 def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
     """Your numerator is causal, but your normaliser sums over all positions. The later keys still take their share, so the
     weights of the early positions sum to far less than 1."""
@@ -39,6 +53,7 @@ def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), phi_q @ phi_k.sum(-2)[..., None])
 
 
+@wrong
 def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
     """Your sums end before position i: it does not see itself, and the first position sees nothing at all. The sums run
     over j ≤ i, with i included."""
@@ -46,6 +61,7 @@ def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
+@wrong
 def sums_from_the_end(phi_q, phi_k, v, mask=None):
     """You sum from position i to the end, so each position sees itself and the future but not the past: the triangle of a
     causal mask, the wrong side up."""
@@ -53,6 +69,7 @@ def sums_from_the_end(phi_q, phi_k, v, mask=None):
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
+@wrong
 def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
     """You take the cumulative sum of both over axis -2. For z that is the positions; the outer products have one axis
     more, so in S you sum over the features and no position ever sees another."""
@@ -61,6 +78,7 @@ def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
+@wrong
 def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
     """Your z is a cumulative sum over the last axis, the features. Position is the last axis but one of the keys; with
     yours each normaliser knows a single key, and of that the first features many times."""
@@ -69,6 +87,7 @@ def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-1)).sum(-1, keepdim=True))
 
 
+@wrong
 def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
     """You take the cumulative sums over axis 0. That is the positions for one single sequence; with a batch you add up the
     sequences, and the second one sees the first."""
@@ -77,6 +96,7 @@ def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True))
 
 
+@wrong
 def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
     """You take the cumulative sums over axis 1. That is the positions only where there is exactly one axis before them:
     with heads you sum over the heads, with a single sequence over the features. Count the axes from the end."""
@@ -85,6 +105,7 @@ def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(1)).sum(-1, keepdim=True))
 
 
+@wrong
 def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     """You return the numerators alone, so your context grows from position to position. Each one must be divided by the
     sum of the similarities that went into it."""
@@ -92,6 +113,7 @@ def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v")
 
 
+@wrong
 def divides_by_the_position(phi_q, phi_k, v, mask=None):
     """You divide by the number of positions so far, a plain mean. The similarities of a position do not sum to that
     number; its normaliser is their sum, φ(q_i)ᵀz_i."""
@@ -100,6 +122,7 @@ def divides_by_the_position(phi_q, phi_k, v, mask=None):
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v") / seen[:, None]
 
 
+@wrong
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
     """You never use the mask. Causal or not, keys that are hidden must stay out of all the sums: here they enter at their
     position and never leave."""
@@ -107,6 +130,7 @@ def ignores_the_mask(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
+@wrong
 def silences_the_queries_too(phi_q, phi_k, v, mask=None):
     """You silence the queries of the hidden positions as well, and their contexts become 0. The mask says which keys are
     there; a query at any position still looks at those that it may see."""
@@ -115,6 +139,7 @@ def silences_the_queries_too(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
+@right
 def by_a_lower_triangle(phi_q, phi_k, v, mask=None):
     """The quadratic way: all similarities, those of later keys cut off, each row divided by its sum."""
     past = torch.ones(v.shape[-2], v.shape[-2], dtype=v.dtype, device=v.device).tril()
@@ -122,6 +147,7 @@ def by_a_lower_triangle(phi_q, phi_k, v, mask=None):
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
 
 
+@right
 def position_by_position(phi_q, phi_k, v, mask=None):
     """A loop that carries S and z along and reads them at each position."""
     phi_k = silence(phi_k, mask)
@@ -133,6 +159,7 @@ def position_by_position(phi_q, phi_k, v, mask=None):
     return torch.cat(contexts, dim=-2)
 
 
+@right
 def prefix_by_prefix(phi_q, phi_k, v, mask=None):
     """Plain linear attention over each prefix anew, for its last query only."""
     phi_k, contexts = silence(phi_k, mask), [v[..., :0, :]]
@@ -142,29 +169,13 @@ def prefix_by_prefix(phi_q, phi_k, v, mask=None):
     return torch.cat(contexts, dim=-2)
 
 
+@right
 def both_sums_as_one_in_double_precision(phi_q, phi_k, v, mask=None):
     """One cumulative sum in float64: a column of ones beside the values carries z along in S."""
     values = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1).double()
     states = torch.cumsum(silence(phi_k, mask).double()[..., :, None] * values[..., None, :], dim=-3)
     read = (phi_q.double().unsqueeze(-2) @ states).squeeze(-2)
     return divide(read[..., :-1], read[..., -1:]).to(v.dtype)
-
-
-WRONG = (
-    looks_at_the_future,
-    normalises_over_all_positions,
-    leaves_out_the_position_itself,
-    sums_from_the_end,
-    sums_over_the_features_in_S,
-    sums_over_the_features_in_z,
-    sums_over_the_first_axis,
-    counts_on_one_batch_axis,
-    forgets_the_normaliser,
-    divides_by_the_position,
-    ignores_the_mask,
-    silences_the_queries_too,
-)
-RIGHT = (by_a_lower_triangle, position_by_position, prefix_by_prefix, both_sums_as_one_in_double_precision)
 
 
 def _features(draw: Draw, *shape: int) -> Tensor:
@@ -224,7 +235,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _late(draw)], needs=("batch", "mask")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import elu_feature_map
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,60 +34,70 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_one(x):
     """You return elu(x) alone, which is negative left of 0. Products of your features can then be negative too, and the
     normaliser under the fraction may come out as 0 or less; the 1 lifts all features above 0."""
     return F.elu(x)
 
 
+@wrong
 def takes_relu_for_elu(x):
     """You add the 1 to the relu of x. Left of 0 your features are flat: all negative entries look the same, and no
     gradient reaches them. The exponential branch is there to keep both."""
     return F.relu(x) + 1
 
 
+@wrong
 def turns_the_sign(x):
     """You map -x: your features shrink where x grows. The map must be large where an entry is large, so that a query and a
     key which agree become similar."""
     return F.elu(-x) + 1
 
 
+@wrong
 def takes_the_exponential_everywhere(x):
     """You take e^x for positive entries as well, where the map is the straight line x + 1. Your features explode for
     large entries, and become infinite above 88 in float32."""
     return x.exp()
 
 
+@wrong
 def takes_softplus(x):
     """You use softplus, log(1 + e^x), another positive curve. It is log 2 at 0 where this map is 1, and lies below it by
     almost 1 for large entries."""
     return F.softplus(x)
 
 
+@wrong
 def takes_selu(x):
     """You use selu, which stretches elu by a factor of 1.05 and its negative side by 1.67 more. With the 1 added, that goes
     below 0 again; plain elu has neither of these numbers."""
     return F.selu(x) + 1
 
 
+@wrong
 def lifts_the_input(x):
     """You add the 1 to x before elu, not to its result. The curve is moved to the left and not upwards: its far end is
     still at -1, so very negative entries get negative features."""
     return F.elu(x + 1)
 
 
+@wrong
 def lifts_only_the_positive_side(x):
     """You add the 1 only where x is positive and leave e^x - 1 elsewhere. The two halves no longer meet at 0, and your
     features are negative on the left."""
     return torch.where(x > 0, x + 1, torch.expm1(x.clamp(max=0)))
 
 
+@wrong
 def swaps_the_branches(x):
     """You have the branches the wrong way round: the exponential for positive entries and the straight line for negative
     ones. Your features explode on the right, and below -1 they are negative."""
     return torch.where(x > 0, x.exp(), x + 1)
 
 
+@wrong
 def normalises_the_features(x):
     """You divide the features by their sum, so that those of each vector add up to 1. The map works on each entry by itself;
     the division comes later in the attention, and over the keys."""
@@ -83,57 +105,46 @@ def normalises_the_features(x):
     return features / features.sum(-1, keepdim=True)
 
 
+@wrong
 def lets_the_unused_branch_overflow(x):
     """Your values are right, but you take the exponential of every entry and choose afterwards. Where x is large the
     unchosen branch is infinite, and in the backward pass 0 times infinity becomes NaN."""
     return torch.where(x > 0, x + 1, x.exp())
 
 
+@wrong
 def works_on_the_input_itself(x):
     """You apply elu in place: the values you return are right, but the x of the caller is changed. It may still be needed,
     for the residual connection or for the backward pass."""
     return F.elu(x, inplace=True) + 1
 
 
+@right
 def chooses_between_safe_branches(x):
     """A choice between two branches, of which the exponential never sees a positive entry."""
     return torch.where(x > 0, x + 1, torch.exp(torch.where(x > 0, 0.0, x)))
 
 
+@right
 def as_a_product(x):
     """Two factors instead of two terms, each 1 on the side of the other: (1 + relu(x)) · exp(min(x, 0))."""
     return (1 + F.relu(x)) * x.clamp(max=0).exp()
 
 
+@right
 def by_elu_where_nothing_is_rounded_away(x):
     """torch's elu and its 1 where the sum is accurate, the bare exponential below -1, in float64 and cast back."""
     wide = x.double()
     return torch.where(wide > -1, F.elu(wide) + 1, wide.clamp(max=0).exp()).to(x.dtype)
 
 
+@right
 def fills_in_each_side(x):
     """Both sides gathered by a mask and written into a new tensor one after the other."""
     features, positive = torch.zeros_like(x), x > 0
     features[positive] = x[positive] + 1
     features[~positive] = x[~positive].exp()
     return features
-
-
-WRONG = (
-    forgets_the_one,
-    takes_relu_for_elu,
-    turns_the_sign,
-    takes_the_exponential_everywhere,
-    takes_softplus,
-    takes_selu,
-    lifts_the_input,
-    lifts_only_the_positive_side,
-    swaps_the_branches,
-    normalises_the_features,
-    lets_the_unused_branch_overflow,
-    works_on_the_input_itself,
-)
-RIGHT = (chooses_between_safe_branches, as_a_product, by_elu_where_nothing_is_rounded_away, fills_in_each_side)
 
 
 def _inputs(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
@@ -171,7 +182,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_inputs(draw, 2), _inputs(draw, scale=300.0)], needs=("far out",)),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -6,7 +6,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import favor_features
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -25,54 +37,63 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_norm(x, omega):
     """You leave out ‖x‖²/2. The mean of exp(ωᵀq) · exp(ωᵀk) is exp(‖q + k‖²/2): your products are too large by
     exp(‖q‖²/2 + ‖k‖²/2), more for long vectors than for short ones."""
     return (x @ omega.mT).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def does_not_square_the_norm(x, omega):
     """You subtract half of the length of x instead of half of its square. The two agree only at length 1; elsewhere the mean
     of φ(q)ᵀφ(k) is no longer exp(qᵀk)."""
     return (x @ omega.mT - x.norm(dim=-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def adds_the_norm(x, omega):
     """You add ‖x‖²/2, the sign that it has in the trigonometric features. Here the mean of the exponentials is already
     too large by this factor, and you make it larger still."""
     return (x @ omega.mT + x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def forgets_the_half(x, omega):
     """You subtract all of ‖x‖² and not half of it. The mean of exp(ωᵀx) is exp(‖x‖²/2), so half is what there is to
     take away; your features are too small for long vectors."""
     return (x @ omega.mT - x.square().sum(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def divides_by_m(x, omega):
     """You divide the features by m. The mean over the directions is that of the *product* of two features, so each side
     gives √m; with yours φ(q)ᵀφ(k) is too small by a factor of m."""
     return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / omega.shape[0]
 
 
+@wrong
 def subtracts_outside_the_exponential(x, omega):
     """You subtract ‖x‖²/2 after the exponential. In the exponent it is a positive factor; outside it makes features
     negative, and positive features are the point of this map."""
     return ((x @ omega.mT).exp() - x.square().sum(-1, keepdim=True) / 2) / math.sqrt(omega.shape[0])
 
 
+@wrong
 def takes_the_mean_of_the_squares(x, omega):
     """You take the mean of the squared entries where the squared length is their sum. Your correction is too small by a
     factor of d, and the estimate too large."""
     return (x @ omega.mT - x.square().mean(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def takes_one_norm_for_all(x, omega):
     """You sum the squares over the whole tensor, so all vectors share one norm, and it grows with the batch. Each vector is
     corrected by its own length; with a single one the slip does not show."""
     return (x @ omega.mT - x.square().sum() / 2).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def takes_the_norm_of_the_projections(x, omega):
     """You subtract half of the squared length of Ωx instead of x. That is a random number which grows with m, while the
     correction must be the same for every draw of the directions."""
@@ -80,6 +101,7 @@ def takes_the_norm_of_the_projections(x, omega):
     return (projected - projected.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def takes_sines_and_cosines(x, omega):
     """You compute the trigonometric features, 2m of them and of either sign. They estimate the same number, but their
     products can be negative, and a normaliser made of them may come near 0."""
@@ -88,6 +110,7 @@ def takes_sines_and_cosines(x, omega):
     return torch.cat([angle.cos(), angle.sin()], dim=-1) * size / math.sqrt(omega.shape[0])
 
 
+@wrong
 def scales_by_the_size_of_the_vectors(x, omega):
     """You divide x by d^¼ first, as for the softmax of qᵀk/√d. These features stand for exp(qᵀk) itself; whoever wants the
     scale applies it before the map, and now gets it twice."""
@@ -95,6 +118,7 @@ def scales_by_the_size_of_the_vectors(x, omega):
     return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
 def subtracts_the_largest(x, omega):
     """You subtract the largest exponent of each vector, as a stable softmax does. Here nothing divides it out again inside
     the map: each vector is scaled by a factor of its own, and φ(q)ᵀφ(k) is no longer exp(qᵀk) on average."""
@@ -102,6 +126,7 @@ def subtracts_the_largest(x, omega):
     return (exponent - exponent.amax(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
 
 
+@right
 def by_completing_the_square(x, omega):
     """ωᵀx - ‖x‖²/2 as (‖ω‖² - ‖x - ω‖²)/2, in float64 and cast back."""
     wide, directions = x.double(), omega.double()
@@ -109,12 +134,14 @@ def by_completing_the_square(x, omega):
     return (((directions.square().sum(-1) - distance) / 2).exp() * directions.shape[0] ** -0.5).to(x.dtype)
 
 
+@right
 def with_the_root_in_the_exponent(x, omega):
     """Two einsum, and 1/√m taken into the exponential as half of a logarithm."""
     square = torch.einsum("...d,...d->...", x, x).unsqueeze(-1)
     return torch.exp(torch.einsum("...d,md->...m", x, omega) - 0.5 * (square + math.log(omega.shape[0])))
 
 
+@right
 def direction_by_direction(x, omega):
     """A loop over the rows of Ω, which makes the features one by one."""
     half_square = torch.linalg.vecdot(x, x) / 2
@@ -122,28 +149,12 @@ def direction_by_direction(x, omega):
     return torch.stack(features, dim=-1)
 
 
+@right
 def as_one_linear_layer(x, omega):
     """x with its halved square as one entry more, through a linear layer whose last weight is -1."""
     longer = torch.cat([x, (x * x).sum(-1, keepdim=True) / 2], dim=-1)
     weight = F.pad(omega, (0, 1), value=-1.0)
     return F.linear(longer, weight).exp().div(math.sqrt(omega.size(0)))
-
-
-WRONG = (
-    forgets_the_norm,
-    does_not_square_the_norm,
-    adds_the_norm,
-    forgets_the_half,
-    divides_by_m,
-    subtracts_outside_the_exponential,
-    takes_the_mean_of_the_squares,
-    takes_one_norm_for_all,
-    takes_the_norm_of_the_projections,
-    takes_sines_and_cosines,
-    scales_by_the_size_of_the_vectors,
-    subtracts_the_largest,
-)
-RIGHT = (by_completing_the_square, with_the_root_in_the_exponent, direction_by_direction, as_one_linear_layer)
 
 
 def _inputs(draw: Draw, *batch: int, m: int | None = None, scale: float = 1.0) -> Call:
@@ -185,7 +196,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_inputs(draw, 2)], needs=("features",)),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -6,7 +6,19 @@ from torch import Tensor
 from course_lib.attention import attend, linear_attention
 from course_lib.attention.linear import divide, silence
 from course_lib.primitives import elu_feature_map
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -24,23 +36,27 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     """You return the numerator alone. Your context grows with the number of keys and with the size of the features; the
     weights of a query must sum to 1."""
     return phi_q @ (silence(phi_k, mask).mT @ v)
 
 
+@wrong
 def divides_by_the_number_of_keys(phi_q, phi_k, v, mask=None):
     """You divide by T_k, so you take a plain mean over the keys. The similarities themselves do not sum to T_k: each
     query has a normaliser of its own, the sum of its similarities."""
     return phi_q @ (silence(phi_k, mask).mT @ v) / phi_k.shape[-2]
 
 
+@wrong
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
     """You never use the mask: the padding among the keys takes part in both sums."""
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
+@wrong
 def inverts_the_mask(phi_q, phi_k, v, mask=None):
     """You take True in the mask for "hidden", and so you sum over exactly the keys that are not there. In this course
     True means "may look"."""
@@ -48,18 +64,21 @@ def inverts_the_mask(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
+@wrong
 def masks_the_numerator_only(phi_q, phi_k, v, mask=None):
     """You leave the hidden keys out of S but keep them in z. They still take their share of each query's weight, so that
     what is left sums to less than 1."""
     return divide(phi_q @ (silence(phi_k, mask).mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
+@wrong
 def masks_the_normaliser_only(phi_q, phi_k, v, mask=None):
     """You leave the hidden keys out of z but keep them in S. Their values still get into your context, and the weights
     sum to more than 1."""
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ silence(phi_k, mask).sum(-2)[..., None])
 
 
+@wrong
 def normalises_the_state(phi_q, phi_k, v, mask=None):
     """You divide S by z, feature by feature, before the query comes. A sum of fractions is not the fraction of the sums: the
     query must weigh both first, and only its two results are divided."""
@@ -67,6 +86,7 @@ def normalises_the_state(phi_q, phi_k, v, mask=None):
     return phi_q @ divide(phi_k.mT @ v, phi_k.sum(-2)[..., None])
 
 
+@wrong
 def multiplies_the_sums(phi_q, phi_k, v, mask=None):
     """Your normaliser is the sum of the query's features times the sum of all the keys' features. It must be their dot
     product: each feature of the query meets the same feature of z and no other."""
@@ -74,6 +94,7 @@ def multiplies_the_sums(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q.sum(-1, keepdim=True) * phi_k.sum((-2, -1))[..., None, None])
 
 
+@wrong
 def normalises_over_the_queries(phi_q, phi_k, v, mask=None):
     """Your weights of each key sum to 1 over the queries. It is each query that shares out its attention: its weights
     must sum to 1 over the keys."""
@@ -81,12 +102,14 @@ def normalises_over_the_queries(phi_q, phi_k, v, mask=None):
     return divide(similarity, similarity.sum(-2, keepdim=True)) @ v
 
 
+@wrong
 def takes_a_softmax(phi_q, phi_k, v, mask=None):
     """You put φ(q)ᵀφ(k) through a softmax. The features already stand in the place of the exponential; with a second one
     in between, the sum over the keys cannot be taken before the query comes."""
     return attend(phi_q @ phi_k.mT, v, mask).context
 
 
+@wrong
 def applies_the_feature_map_again(phi_q, phi_k, v, mask=None):
     """You apply elu + 1 to what comes in. These are features already: you map them twice, and whatever map the caller has
     chosen is lost."""
@@ -94,6 +117,7 @@ def applies_the_feature_map_again(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
+@wrong
 def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
     """You divide as it stands. Where every key of a sequence is hidden, both sums are 0 and your context is NaN, which then
     spreads through the whole model; it must be 0 there."""
@@ -101,12 +125,14 @@ def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(-2)[..., None])
 
 
+@right
 def with_the_weights_written_out(phi_q, phi_k, v, mask=None):
     """The quadratic way: all similarities, each row divided by its sum, then the values."""
     similarity = torch.einsum("...if,...jf->...ij", phi_q, silence(phi_k, mask))
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
+@right
 def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""
     state = silence(phi_k, mask).mT @ torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
@@ -114,6 +140,7 @@ def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     return divide(read[..., :-1], read[..., -1:])
 
 
+@right
 def key_by_key(phi_q, phi_k, v, mask=None):
     """A loop that takes in one key after the other and never looks back."""
     phi_k = silence(phi_k, mask)
@@ -123,28 +150,12 @@ def key_by_key(phi_q, phi_k, v, mask=None):
     return divide((phi_q.unsqueeze(-1) * S.unsqueeze(-3)).sum(-2), (phi_q * z.unsqueeze(-2)).sum(-1, keepdim=True))
 
 
+@right
 def in_double_precision(phi_q, phi_k, v, mask=None):
     """Three einsum in float64, the result cast back to what came in."""
     q, k, values = phi_q.double(), silence(phi_k, mask).double(), v.double()
     numerator = torch.einsum("...qf,...fd->...qd", q, torch.einsum("...kf,...kd->...fd", k, values))
     return divide(numerator, torch.einsum("...qf,...kf->...q", q, k).unsqueeze(-1)).to(v.dtype)
-
-
-WRONG = (
-    forgets_the_normaliser,
-    divides_by_the_number_of_keys,
-    ignores_the_mask,
-    inverts_the_mask,
-    masks_the_numerator_only,
-    masks_the_normaliser_only,
-    normalises_the_state,
-    multiplies_the_sums,
-    normalises_over_the_queries,
-    takes_a_softmax,
-    applies_the_feature_map_again,
-    divides_nothing_by_nothing,
-)
-RIGHT = (with_the_weights_written_out, with_a_column_of_ones, key_by_key, in_double_precision)
 
 
 def _features(draw: Draw, *shape: int) -> Tensor:
@@ -209,7 +220,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("shares", "mask")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

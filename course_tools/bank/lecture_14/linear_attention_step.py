@@ -6,7 +6,19 @@ from torch import Tensor
 from course_lib.attention import linear_attention_step
 from course_lib.attention.linear import divide
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -24,6 +36,7 @@ HINTS = (
 )
 
 
+@wrong
 def reads_before_it_writes(S, z, phi_q, phi_k, v):
     """You read from the state that came in and add this position afterwards. The position then does not see itself, and
     the very first one sees nothing at all."""
@@ -31,6 +44,7 @@ def reads_before_it_writes(S, z, phi_q, phi_k, v):
     return context, S + phi_k[..., :, None] * v[..., None, :], z + phi_k
 
 
+@wrong
 def changes_the_state_in_place(S, z, phi_q, phi_k, v):
     """You add to S and z in place, so the state that the caller holds changes as well. It can no longer go on from there a
     second time, nor differentiate through the earlier steps."""
@@ -39,6 +53,7 @@ def changes_the_state_in_place(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def transposes_the_outer_product(S, z, phi_q, phi_k, v):
     """You add vφ(k)ᵀ, values down the rows, but S is (f, d_v) with the features down the rows. It only fits by accident, where
     there are as many features as values, and then it is stored the wrong way round."""
@@ -46,6 +61,7 @@ def transposes_the_outer_product(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def forgets_z(S, z, phi_q, phi_k, v):
     """You add to S and leave z as it was. The normaliser then lags behind the numerator; at the start it is still 0, however
     much has been written."""
@@ -53,6 +69,7 @@ def forgets_z(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def forgets_the_past(S, z, phi_q, phi_k, v):
     """You put this position in the place of the state instead of adding it. All earlier positions are lost, and your context
     is simply the value of this one."""
@@ -60,6 +77,7 @@ def forgets_the_past(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def decays_the_state(S, z, phi_q, phi_k, v):
     """You shrink the state a little before you add to it, as a forget gate does. Linear attention is a plain sum: the
     oldest position counts as much as the newest."""
@@ -67,6 +85,7 @@ def decays_the_state(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def forgets_to_divide(S, z, phi_q, phi_k, v):
     """You return φ(q)ᵀS as it is. That grows with every step; what you keep in z is there to divide it, so that the
     weights over all positions sum to 1."""
@@ -74,6 +93,7 @@ def forgets_to_divide(S, z, phi_q, phi_k, v):
     return (phi_q[..., :, None] * S).sum(-2), S, z
 
 
+@wrong
 def swaps_query_and_key(S, z, phi_q, phi_k, v):
     """You write to the state with the query's features and read with the key's. The key is what a position is found by later
     on, so it goes into the state; the query asks now, and is then forgotten."""
@@ -81,6 +101,7 @@ def swaps_query_and_key(S, z, phi_q, phi_k, v):
     return divide((phi_k[..., :, None] * S).sum(-2), (phi_k * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def gives_back_the_old_state(S, z, phi_q, phi_k, v):
     """Your context is right, but the state you return is the one that came in. The next step begins without this position,
     as if it had never been."""
@@ -88,6 +109,7 @@ def gives_back_the_old_state(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * new_S).sum(-2), (phi_q * new_z).sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def divides_by_the_sum_of_z(S, z, phi_q, phi_k, v):
     """You divide by the sum of the entries of z, without the query. The numerator weighs the features by φ(q), so the
     normaliser must do the same, or the weights do not sum to 1."""
@@ -95,6 +117,7 @@ def divides_by_the_sum_of_z(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), z.sum(-1, keepdim=True)), S, z
 
 
+@wrong
 def divides_nothing_by_nothing(S, z, phi_q, phi_k, v):
     """You divide as it stands. Where the query finds no similarity, as with a hidden key at the start, that is 0 / 0 and
     your context is NaN; it must be 0."""
@@ -102,6 +125,7 @@ def divides_nothing_by_nothing(S, z, phi_q, phi_k, v):
     return (phi_q[..., :, None] * S).sum(-2) / (phi_q * z).sum(-1, keepdim=True), S, z
 
 
+@wrong
 def writes_all_sequences_into_one_state(S, z, phi_q, phi_k, v):
     """You sum the outer products over the batch and add that to every S. Each sequence, and each head, has a state of its
     own; with a single one the slip does not show."""
@@ -109,6 +133,7 @@ def writes_all_sequences_into_one_state(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@right
 def in_einsum(S, z, phi_q, phi_k, v):
     """All three products as einsum."""
     S, z = S + torch.einsum("...f,...d->...fd", phi_k, v), torch.add(z, phi_k)
@@ -116,6 +141,7 @@ def in_einsum(S, z, phi_q, phi_k, v):
     return divide(torch.einsum("...f,...fd->...d", phi_q, S), normaliser[..., None]), S, z
 
 
+@right
 def as_one_state(S, z, phi_q, phi_k, v):
     """z as a last column of S, written and read together, then taken apart again."""
     value = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
@@ -124,6 +150,7 @@ def as_one_state(S, z, phi_q, phi_k, v):
     return divide(read[..., :-1], read[..., -1:]), state[..., :-1], state[..., -1]
 
 
+@right
 def feature_by_feature(S, z, phi_q, phi_k, v):
     """A loop over the features: each writes its own row of S and adds its share to the two sums that are read."""
     rows, numerator, normaliser = [], torch.zeros_like(v), torch.zeros_like(v[..., :1])
@@ -136,6 +163,7 @@ def feature_by_feature(S, z, phi_q, phi_k, v):
     return divide(numerator, normaliser), torch.stack(rows, dim=-2), z
 
 
+@right
 def in_double_precision(S, z, phi_q, phi_k, v):
     """Reads in float64, the old state and the new position apart, and casts all three results back."""
     wide_S, wide_z, q, k, value = (x.double() for x in (S, z, phi_q, phi_k, v))
@@ -144,23 +172,6 @@ def in_double_precision(S, z, phi_q, phi_k, v):
     context = divide(numerator, (q * wide_z).sum(-1, keepdim=True) + similarity)
     new_S = torch.addcmul(wide_S, k.unsqueeze(-1), value.unsqueeze(-2))
     return context.to(v.dtype), new_S.to(S.dtype), (wide_z + k).to(z.dtype)
-
-
-WRONG = (
-    reads_before_it_writes,
-    changes_the_state_in_place,
-    transposes_the_outer_product,
-    forgets_z,
-    forgets_the_past,
-    decays_the_state,
-    forgets_to_divide,
-    swaps_query_and_key,
-    gives_back_the_old_state,
-    divides_by_the_sum_of_z,
-    divides_nothing_by_nothing,
-    writes_all_sequences_into_one_state,
-)
-RIGHT = (in_einsum, as_one_state, feature_by_feature, in_double_precision)
 
 
 def _features(draw: Draw, *shape: int) -> Tensor:
@@ -217,7 +228,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_inputs(draw, 2), _hidden(draw)], needs=("batch", "nothing to read")),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

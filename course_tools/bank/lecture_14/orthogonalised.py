@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.primitives import orthogonalised
-from course_tools.checks.exercise import Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -25,6 +27,7 @@ HINTS = (
 )
 
 
+@wrong
 def gives_every_row_length_one(omega):
     """Your rows are perpendicular, but all of length 1. The rows of a Gaussian draw have lengths of their own, near √d, and
     the mean of the features is exp(qᵀk) only with those."""
@@ -35,6 +38,7 @@ def gives_every_row_length_one(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def gives_every_row_length_root_d(omega):
     """You stretch every row to √d. That is right only on average; with all lengths the same a row is no longer distributed
     as N(0, I), and each must keep its own."""
@@ -45,6 +49,7 @@ def gives_every_row_length_root_d(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def takes_the_signs_of_qr(omega):
     """You take Q as it comes. QR may turn a direction round and hide the sign in R; Gram and Schmidt leave the first row as
     it is, and each further row on the side to which it pointed."""
@@ -55,6 +60,7 @@ def takes_the_signs_of_qr(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def cuts_into_d_blocks(omega):
     """You cut the rows into d blocks, where blocks of d rows are asked for. Yours are mostly shorter than they could be, so
     fewer rows are perpendicular to each other."""
@@ -65,6 +71,7 @@ def cuts_into_d_blocks(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def treats_the_first_block_only(omega):
     """You make the first d rows perpendicular and leave all others as they were. Each further block of d rows must be
     treated in the same way, for itself."""
@@ -73,6 +80,7 @@ def treats_the_first_block_only(omega):
     return torch.cat([(Q * R.diagonal().sign()).mT * rows.norm(dim=1, keepdim=True), rest])
 
 
+@wrong
 def loses_the_short_block(omega):
     """You work on whole blocks of d rows only, and the rows that are left over at the end are lost. The last block may be
     shorter; its rows are made perpendicular like the others."""
@@ -85,6 +93,7 @@ def loses_the_short_block(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def goes_on_through_all_rows(omega):
     """You make each row perpendicular to all rows before it, also to those of earlier blocks. After d rows no direction is
     left: what remains of the next one is rounding noise, which you stretch to full length."""
@@ -97,6 +106,7 @@ def goes_on_through_all_rows(omega):
     return torch.stack(done) * omega.norm(dim=1, keepdim=True)
 
 
+@wrong
 def forgets_the_old_lengths(omega):
     """You take away what each row shares with those above and leave it at that. Every row but the first has become shorter,
     the last of a block most of all; each must be stretched to its old length."""
@@ -107,6 +117,7 @@ def forgets_the_old_lengths(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def looks_at_the_row_above_only(omega):
     """You make each row perpendicular to the one just above it, and to no other. The third row of a block may still share
     something with the first; it must lose what it shares with all of them."""
@@ -119,6 +130,7 @@ def looks_at_the_row_above_only(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def projects_on_the_old_rows(omega):
     """You take away the projections on the rows above as they were before. These are not perpendicular to each other, so
     what they share is taken away twice; from the third row on you must use the finished rows."""
@@ -130,6 +142,7 @@ def projects_on_the_old_rows(omega):
     return torch.cat(blocks)
 
 
+@wrong
 def turns_all_rows_a_little(omega):
     """You take the nearest perpendicular directions, by a singular value decomposition, and all rows of a block turn a little.
     As Gram and Schmidt do it, the first row does not turn at all and each further one gives way to those above."""
@@ -140,6 +153,7 @@ def turns_all_rows_a_little(omega):
     return torch.cat(blocks)
 
 
+@right
 def gram_and_schmidt_by_hand(omega):
     """Three loops: over the blocks, over the rows, and over the finished rows above, one projection after the other."""
     turned = [omega[:0]]
@@ -154,6 +168,7 @@ def gram_and_schmidt_by_hand(omega):
     return torch.cat(turned)
 
 
+@right
 def by_cholesky_in_double_precision(omega):
     """The triangular root L of each block's dot products: its inverse times the block is perpendicular and of length 1."""
     blocks = []
@@ -164,6 +179,7 @@ def by_cholesky_in_double_precision(omega):
     return torch.cat(blocks).to(omega.dtype)
 
 
+@right
 def by_removing_directions_from_all_rows_below(omega):
     """Row by row, each finished direction is taken out of everything below it in the block by one outer product."""
     blocks = []
@@ -175,26 +191,6 @@ def by_removing_directions_from_all_rows_below(omega):
             directions.append(u)
         blocks.append(torch.einsum("r,rd->rd", torch.linalg.vector_norm(rows, dim=1), torch.cat(directions)))
     return torch.cat(blocks)
-
-
-WRONG = (
-    gives_every_row_length_one,
-    gives_every_row_length_root_d,
-    takes_the_signs_of_qr,
-    cuts_into_d_blocks,
-    treats_the_first_block_only,
-    loses_the_short_block,
-    goes_on_through_all_rows,
-    forgets_the_old_lengths,
-    looks_at_the_row_above_only,
-    projects_on_the_old_rows,
-    turns_all_rows_a_little,
-)
-RIGHT = (
-    gram_and_schmidt_by_hand,
-    by_cholesky_in_double_precision,
-    by_removing_directions_from_all_rows_below,
-)
 
 
 def _rows(draw: Draw, m: int, d: int) -> Tensor:
@@ -236,7 +232,7 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [(_rows(draw, 5, 3),)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

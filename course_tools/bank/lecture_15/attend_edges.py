@@ -6,7 +6,19 @@ from course_lib.attention import attend_edges, edge_softmax
 from course_lib.attention.core import Attended
 from course_tools.bank.lecture_15 import edge_lists
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -25,6 +37,7 @@ HINTS = (
 )
 
 
+@wrong
 def passes_the_values_backwards(scores, values, edges):
     """You pass the value of the node that looks to the node looked at. What is looked at hands over its value: it is taken at
     edges[1] and added up at edges[0]."""
@@ -33,6 +46,7 @@ def passes_the_values_backwards(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[1], messages), weights)
 
 
+@wrong
 def takes_the_values_of_the_query(scores, values, edges):
     """You take the value of the node that looks, edges[0], and add it up at the same node. Its weights sum to 1, so each node
     gets back its own value and learns nothing of its neighbours."""
@@ -41,6 +55,7 @@ def takes_the_values_of_the_query(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
+@wrong
 def normalises_over_those_who_look(scores, values, edges):
     """Your weights sum to 1 over the edges that arrive at the same node looked at. Each node that *looks* shares out its
     attention, so the edges with the same edges[0] must sum to 1."""
@@ -49,6 +64,7 @@ def normalises_over_those_who_look(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
+@wrong
 def normalises_over_all_edges(scores, values, edges):
     """You take the softmax over all edges of the graph. The contexts of all nodes then share one weight of 1; each node must
     have it for itself."""
@@ -57,6 +73,7 @@ def normalises_over_all_edges(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
+@wrong
 def mixes_by_the_scores(scores, values, edges):
     """You mix the values by the scores as they come. Scores may be negative and of any size; they become weights, positive and
     with the sum 1 for each node, only through the softmax."""
@@ -64,6 +81,7 @@ def mixes_by_the_scores(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), scores)
 
 
+@wrong
 def forgets_the_weights(scores, values, edges):
     """You add up the values of the neighbours without their weights. All neighbours count the same then, and a node with many
     of them gets a large context."""
@@ -72,6 +90,7 @@ def forgets_the_weights(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
+@wrong
 def keeps_the_last_message_only(scores, values, edges):
     """You add by index, and where an index comes several times only one of the additions is kept: each node gets a single
     message of all that are meant for it."""
@@ -81,6 +100,7 @@ def keeps_the_last_message_only(scores, values, edges):
     return Attended(context, weights)
 
 
+@wrong
 def takes_the_mean_of_the_messages(scores, values, edges):
     """You divide the sum of the messages by their number. The weights of a node already sum to 1, so the sum *is* the mean;
     dividing again shrinks the context of every node with several neighbours."""
@@ -91,6 +111,7 @@ def takes_the_mean_of_the_messages(scores, values, edges):
     return Attended(context / count[:, None], weights)
 
 
+@wrong
 def ends_at_the_last_node_with_an_edge(scores, values, edges):
     """You count the nodes by the largest number in the edge list. Nodes behind it have no edge but are nodes all the same: they
     get a context of 0, and the number of nodes is that of the values."""
@@ -101,6 +122,7 @@ def ends_at_the_last_node_with_an_edge(scores, values, edges):
     return Attended(context.index_add(-2, edges[0], messages), weights)
 
 
+@wrong
 def starts_from_the_values(scores, values, edges):
     """You add the messages to the node's own value. That is a residual connection, which comes later if at all; here a node
     sees itself only along a self-loop, and the sum starts from 0."""
@@ -109,6 +131,7 @@ def starts_from_the_values(scores, values, edges):
     return Attended(values.index_add(-2, edges[0], messages), weights)
 
 
+@wrong
 def lets_a_blind_node_see_itself(scores, values, edges):
     """You give a node that looks nowhere its own value. Nothing was attended to, so its context is 0; whoever wants each node
     to see itself puts self-loops into the edge list."""
@@ -119,6 +142,7 @@ def lets_a_blind_node_see_itself(scores, values, edges):
     return Attended(torch.where(looks[:, None], context, values), weights)
 
 
+@wrong
 def goes_through_a_matrix(scores, values, edges):
     """You write the weights into an N × N matrix and multiply. An edge that is listed twice finds only one place there, and
     one of its weights is lost from the sum."""
@@ -129,6 +153,7 @@ def goes_through_a_matrix(scores, values, edges):
     return Attended(matrix @ values, weights)
 
 
+@right
 def nodes_against_edges(scores, values, edges):
     """A matrix of nodes against edges that holds the weight where the edge is the node's, times the values along the edges."""
     weights = edge_softmax(scores, edges, values.shape[-2])
@@ -136,6 +161,7 @@ def nodes_against_edges(scores, values, edges):
     return Attended((own * weights.unsqueeze(-2)) @ values.index_select(-2, edges[1]), weights)
 
 
+@right
 def weights_added_up_in_a_matrix(scores, values, edges):
     """An N × N matrix in which the weights of repeated edges add up, times the values."""
     n_nodes = values.shape[-2]
@@ -144,6 +170,7 @@ def weights_added_up_in_a_matrix(scores, values, edges):
     return Attended(flat.unflatten(-1, (n_nodes, n_nodes)) @ values, weights)
 
 
+@right
 def node_by_node(scores, values, edges):
     """A loop over the nodes that look: a plain softmax over the edges of each, and a product with their values."""
     weights, contexts = torch.zeros_like(scores), []
@@ -155,6 +182,7 @@ def node_by_node(scores, values, edges):
     return Attended(torch.cat(contexts, dim=-2), weights)
 
 
+@right
 def in_double_precision(scores, values, edges):
     """Messages scattered in float64 to the nodes that look, context and weights cast back."""
     weights = edge_softmax(scores.double(), edges, values.shape[-2])
@@ -162,23 +190,6 @@ def in_double_precision(scores, values, edges):
     place = edges[0].long().unsqueeze(-1).expand(messages.shape)
     context = values.double().new_zeros(values.shape).scatter_add(-2, place, messages)
     return Attended(context.to(values.dtype), weights.to(scores.dtype))
-
-
-WRONG = (
-    passes_the_values_backwards,
-    takes_the_values_of_the_query,
-    normalises_over_those_who_look,
-    normalises_over_all_edges,
-    mixes_by_the_scores,
-    forgets_the_weights,
-    keeps_the_last_message_only,
-    takes_the_mean_of_the_messages,
-    ends_at_the_last_node_with_an_edge,
-    starts_from_the_values,
-    lets_a_blind_node_see_itself,
-    goes_through_a_matrix,
-)
-RIGHT = (nodes_against_edges, weights_added_up_in_a_matrix, node_by_node, in_double_precision)
 
 
 def _edges(draw: Draw, n_nodes: int, *batch: int, make=edge_lists.plain) -> Call:
@@ -244,7 +255,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)], needs=("mixing",)),
         leaves_inputs(lambda draw: [_edges(draw, 5, 3)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

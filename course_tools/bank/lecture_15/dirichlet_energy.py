@@ -4,7 +4,19 @@ import torch
 
 from course_lib.primitives import dirichlet_energy, require_edges
 from course_tools.bank.lecture_15 import edge_lists
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,49 +34,58 @@ HINTS = (
 )
 
 
+@wrong
 def forgets_the_half(x, edges):
     """You leave out the ½. An undirected graph lists each pair in both directions, and your sum counts it twice."""
     return (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))
 
 
+@wrong
 def takes_absolute_differences(x, edges):
     """You add up absolute differences. The energy squares them, so that one large jump weighs more than many small ones."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).abs().sum((-2, -1))
 
 
+@wrong
 def adds_up_distances(x, edges):
     """You add up the distances of the neighbours and not their squares: the norm in the formula carries a 2 above it. Where
     two neighbours are equal, the root also has no gradient."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).norm(dim=-1).sum(-1)
 
 
+@wrong
 def averages_over_the_edges(x, edges):
     """You take the mean over the edges. The energy is their sum; and without any edge it is 0, where your mean is 0 / 0."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum(-1).mean(-1)
 
 
+@wrong
 def averages_over_the_features(x, edges):
     """You take the mean over the features. A squared distance is the sum over them: your energy is d times too small."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().mean(-1).sum(-1)
 
 
+@wrong
 def adds_up_the_batch(x, edges):
     """You add up everything, the batch included. Each graph of the batch has an energy of its own, (*batch,)."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum()
 
 
+@wrong
 def picks_on_the_first_axis(x, edges):
     """You pick the nodes on the first axis. With a batch in front that axis is the batch, and you subtract whole graphs from
     each other; the nodes are the last axis but one."""
     return 0.5 * (x[edges[0]] - x[edges[1]]).square().sum((-2, -1))
 
 
+@wrong
 def squares_at_the_end(x, edges):
     """You add up the differences along the edges and square the sum. Differences of opposite sign cancel: with both
     directions in the list yours is always 0."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).sum(-2).square().sum(-1)
 
 
+@wrong
 def compares_the_lengths(x, edges):
     """You take the difference of the squares, ‖x_i‖² - ‖x_j‖². Two neighbours of equal length may point anywhere; it is the
     square of the difference that tells how far apart they are."""
@@ -72,6 +93,7 @@ def compares_the_lengths(x, edges):
     return 0.5 * (squares[..., edges[0]] - squares[..., edges[1]]).sum(-1)
 
 
+@wrong
 def keeps_one_direction(x, edges):
     """You keep only the edges from a smaller to a larger number and still take half. The ½ is there because both directions
     count; in a directed graph the edges that you drop are missing altogether."""
@@ -79,6 +101,7 @@ def keeps_one_direction(x, edges):
     return 0.5 * (x[..., query, :] - x[..., key, :]).square().sum((-2, -1))
 
 
+@wrong
 def counts_each_edge_once(x, edges):
     """You make a matrix of True and False of the edge list. An edge listed twice stands in it once, and counts once; in the
     list it counts twice."""
@@ -88,6 +111,7 @@ def counts_each_edge_once(x, edges):
     return 0.5 * ((x.unsqueeze(-2) - x.unsqueeze(-3)).square().sum(-1) * A).sum((-2, -1))
 
 
+@wrong
 def divides_by_the_degrees(x, edges):
     """You divide each x_i by √(1 + d_i) first, as the paper does for its normalised graph. Here the features are compared as
     they are: yours finds a difference between equal neighbours of different degree."""
@@ -96,6 +120,7 @@ def divides_by_the_degrees(x, edges):
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))
 
 
+@right
 def edge_by_edge(x, edges):
     """A loop over the edges, each with the dot product of its difference with itself."""
     require_edges(edges, x.shape[-2])
@@ -106,6 +131,7 @@ def edge_by_edge(x, edges):
     return energy
 
 
+@right
 def by_the_incidence_matrix(x, edges):
     """A matrix (E, N) with 1 at the node that looks and -1 at the other: ½ ‖B X‖², of 0 in the row of a loop."""
     E, N = edges.shape[1], x.shape[-2]
@@ -116,6 +142,7 @@ def by_the_incidence_matrix(x, edges):
     return steps.pow(2).sum(dim=-1).mul(0.5)
 
 
+@right
 def as_a_trace(x, edges):
     """tr(Xᵀ L X) with the Laplacian of the graph made symmetric, in float64."""
     N = x.shape[-2]
@@ -128,29 +155,13 @@ def as_a_trace(x, edges):
     return torch.einsum("...nd,nm,...md->...", wide, laplacian, wide).to(x.dtype)
 
 
+@right
 def feature_by_feature(x, edges):
     """The batch and the features laid out as rows over the nodes, so that each row is picked from along its last axis."""
     require_edges(edges, x.shape[-2])
     rows = x.mT
     steps = torch.index_select(rows, -1, edges[0]).sub(torch.index_select(rows, -1, edges[1]))
     return torch.linalg.vecdot(steps, steps).sum(-1) / 2
-
-
-WRONG = (
-    forgets_the_half,
-    takes_absolute_differences,
-    adds_up_distances,
-    averages_over_the_edges,
-    averages_over_the_features,
-    adds_up_the_batch,
-    picks_on_the_first_axis,
-    squares_at_the_end,
-    compares_the_lengths,
-    keeps_one_direction,
-    counts_each_edge_once,
-    divides_by_the_degrees,
-)
-RIGHT = (edge_by_edge, by_the_incidence_matrix, as_a_trace, feature_by_feature)
 
 
 def _graph(draw: Draw, n_nodes: int, *batch: int, d: int | None = None, make=edge_lists.plain) -> Call:
@@ -207,7 +218,7 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [_graph(draw, 5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

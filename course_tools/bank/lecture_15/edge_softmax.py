@@ -4,7 +4,19 @@ import torch
 
 from course_lib.attention import edge_softmax
 from course_tools.bank.lecture_15 import edge_lists
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,12 +35,14 @@ HINTS = (
 )
 
 
+@wrong
 def normalises_over_all_edges(scores, edges, n_nodes):
     """Your weights sum to 1 over all edges of the graph. Every node shares out its own attention: the edges of each looking
     node must sum to 1 for themselves."""
     return scores.softmax(-1)
 
 
+@wrong
 def groups_by_the_node_looked_at(scores, edges, n_nodes):
     """You group the edges by edges[1], the node looked at. It is the node that looks, edges[0], which shares out its
     attention; on an undirected graph both give weights, but only one gives the right ones."""
@@ -38,6 +52,7 @@ def groups_by_the_node_looked_at(scores, edges, n_nodes):
     return exponentials / torch.zeros_like(largest).scatter_add(-1, key, exponentials).gather(-1, key)
 
 
+@wrong
 def subtracts_nothing(scores, edges, n_nodes):
     """You take the exponential of the scores as they are. Above 88 that is infinite in float32, and below -104 it is 0: then
     you divide infinity by infinity, or 0 by 0."""
@@ -47,6 +62,7 @@ def subtracts_nothing(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
+@wrong
 def subtracts_the_largest_of_all(scores, edges, n_nodes):
     """You subtract the largest score of the whole graph. A node whose scores all lie far below it is left with exponentials
     of 0 only, and 0 / 0 is NaN; each node needs its own largest."""
@@ -57,6 +73,7 @@ def subtracts_the_largest_of_all(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
+@wrong
 def starts_the_maximum_at_zero(scores, edges, n_nodes):
     """You look for the largest score of each node starting from 0. Where all scores of a node are negative you then subtract
     0, and with scores of -1000 every exponential is 0; a maximum starts from -∞."""
@@ -66,6 +83,7 @@ def starts_the_maximum_at_zero(scores, edges, n_nodes):
     return exponentials / torch.zeros_like(largest).scatter_add(-1, query, exponentials).gather(-1, query)
 
 
+@wrong
 def clamps_the_scores(scores, edges, n_nodes):
     """You cut the scores off at ±50 so that no exponential is infinite. All larger ones are then alike, and weigh the same;
     subtracting the largest of each node changes no weight at all."""
@@ -75,6 +93,7 @@ def clamps_the_scores(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
+@wrong
 def forgets_the_exponential(scores, edges, n_nodes):
     """You divide the scores themselves by their sum. Scores may be negative, and so are your weights then; where they sum to
     nearly 0 the weights explode. The exponential makes them positive first."""
@@ -83,6 +102,7 @@ def forgets_the_exponential(scores, edges, n_nodes):
     return scores / sums.gather(-1, query)
 
 
+@wrong
 def takes_the_edges_for_sorted(scores, edges, n_nodes):
     """You count the edges of each node and cut the list into pieces of these lengths. That holds only if the list is sorted by
     the looking node; edges come in any order."""
@@ -90,6 +110,7 @@ def takes_the_edges_for_sorted(scores, edges, n_nodes):
     return torch.cat([piece.softmax(-1) for piece in scores.split(counts, dim=-1)], dim=-1)
 
 
+@wrong
 def leaves_the_weights_sorted(scores, edges, n_nodes):
     """You sort the edges by the looking node, and return the weights in that order. The weights are right but belong to other
     edges: they must come in the order in which the edges were given."""
@@ -98,6 +119,7 @@ def leaves_the_weights_sorted(scores, edges, n_nodes):
     return torch.cat([piece.softmax(-1) for piece in scores[..., order].split(counts, dim=-1)], dim=-1)
 
 
+@wrong
 def goes_through_a_matrix(scores, edges, n_nodes):
     """You write the scores into an N × N matrix and take the softmax of its rows. An edge that is listed twice finds only one
     place there, so one of its scores is lost and the weights no longer sum to 1."""
@@ -108,6 +130,7 @@ def goes_through_a_matrix(scores, edges, n_nodes):
     return matrix.masked_fill(blind, 0.0).softmax(-1)[..., query, key]
 
 
+@wrong
 def sums_over_the_heads_too(scores, edges, n_nodes):
     """Your sums run over the edges of a node in all heads together, so that a node's weights sum to 1 only over the heads.
     Every head shares out its own attention; with one head the slip does not show."""
@@ -118,6 +141,7 @@ def sums_over_the_heads_too(scores, edges, n_nodes):
     return exponentials / sums[query]
 
 
+@wrong
 def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
     """Your values are right, but you treat the sums as constants, as one may with the largest score. The largest cancels out
     of the fraction and the sums do not: without their gradient a score never pushes the others of its node down."""
@@ -128,6 +152,7 @@ def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
+@right
 def node_by_node(scores, edges, n_nodes):
     """A loop over the nodes: the softmax of each node's edges, written to the places where they stand."""
     weights = torch.zeros_like(scores)
@@ -137,6 +162,7 @@ def node_by_node(scores, edges, n_nodes):
     return weights
 
 
+@right
 def edges_against_edges(scores, edges, n_nodes):
     """An E × E softmax, each row over the edges that share its edge's looking node; the diagonal is the edge's own weight."""
     strangers = edges[0][:, None] != edges[0][None, :]
@@ -144,6 +170,7 @@ def edges_against_edges(scores, edges, n_nodes):
     return together.softmax(-1).diagonal(dim1=-2, dim2=-1)
 
 
+@right
 def sorted_and_put_back(scores, edges, n_nodes):
     """The edges sorted by node and cut at its borders, softmax piece by piece, and the order undone at the end."""
     order = edges[0].argsort()
@@ -152,6 +179,7 @@ def sorted_and_put_back(scores, edges, n_nodes):
     return weights.index_select(-1, order.argsort())
 
 
+@right
 def edge_by_edge_in_double_precision(scores, edges, n_nodes):
     """A loop over the edges, which gathers the logarithm of each node's sum in float64; cast back at the end."""
     wide, query = scores.double(), edges[0].tolist()
@@ -162,21 +190,6 @@ def edge_by_edge_in_double_precision(scores, edges, n_nodes):
     return torch.cat([wide[..., :0], *weights], dim=-1).to(scores.dtype)
 
 
-WRONG = (
-    normalises_over_all_edges,
-    groups_by_the_node_looked_at,
-    subtracts_nothing,
-    subtracts_the_largest_of_all,
-    starts_the_maximum_at_zero,
-    clamps_the_scores,
-    forgets_the_exponential,
-    takes_the_edges_for_sorted,
-    leaves_the_weights_sorted,
-    goes_through_a_matrix,
-    sums_over_the_heads_too,
-    cuts_the_gradient_of_the_sums,
-)
-RIGHT = (node_by_node, edges_against_edges, sorted_and_put_back, edge_by_edge_in_double_precision)
 FAR = ((1000.0, 1000.0), (-1000.0, -1000.0), (-1000.0, 1000.0))
 
 
@@ -243,7 +256,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_edges(draw, 5, 3), _edges(draw, 7, make=edge_lists.tangled)], needs=("nodes",)),
         leaves_inputs(lambda draw: [_edges(draw, 5, 3)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

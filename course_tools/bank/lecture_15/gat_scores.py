@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.attention import gat_scores
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,6 +34,7 @@ HINTS = (
 )
 
 
+@wrong
 def swaps_the_halves(z, a, slope=0.2):
     """Your first half of a meets z_j, the node looked at, and your second meets z_i. That is the transposed matrix: what node
     i thinks of j now stands in the row of j."""
@@ -29,6 +42,7 @@ def swaps_the_halves(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
 
+@wrong
 def uses_the_first_half_twice(z, a, slope=0.2):
     """You use the first half of a for both nodes. Your scores are symmetric, so i thinks of j exactly what j thinks of i, and
     the second half is never learned."""
@@ -36,6 +50,7 @@ def uses_the_first_half_twice(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_query).mT, slope)
 
 
+@wrong
 def cuts_every_other_entry(z, a, slope=0.2):
     """You take every other entry of a for the query and the ones between for the key. In [z_i ‖ z_j] all of z_i comes
     first, so a is cut once, in the middle."""
@@ -43,6 +58,7 @@ def cuts_every_other_entry(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
 
+@wrong
 def forgets_the_leaky_relu(z, a, slope=0.2):
     """You leave out the LeakyReLU. Then the part of z_i is the same for all keys, the softmax cancels it, and nodes
     with the same neighbours weigh them alike, whatever they are themselves."""
@@ -50,6 +66,7 @@ def forgets_the_leaky_relu(z, a, slope=0.2):
     return z @ a_query + (z @ a_key).mT
 
 
+@wrong
 def takes_relu(z, a, slope=0.2):
     """You use ReLU, which makes all negative scores 0. They then look alike and pass no gradient; LeakyReLU keeps a small
     slope there."""
@@ -57,6 +74,7 @@ def takes_relu(z, a, slope=0.2):
     return F.relu(z @ a_query + (z @ a_key).mT)
 
 
+@wrong
 def takes_the_slope_of_torch(z, a, slope=0.2):
     """You call LeakyReLU without a slope, and torch's own is 0.01. The paper takes 0.2, and here it is an argument of
     the function."""
@@ -64,6 +82,7 @@ def takes_the_slope_of_torch(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT)
 
 
+@wrong
 def fixes_the_slope(z, a, slope=0.2):
     """You write the slope 0.2 into the function and never look at the argument. With the default it does not show; whoever
     asks for another slope does not get it."""
@@ -71,6 +90,7 @@ def fixes_the_slope(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, 0.2)
 
 
+@wrong
 def takes_tanh(z, a, slope=0.2):
     """You use tanh, as Bahdanau's additive score does. A GAT has LeakyReLU in that place, and it stands outside aᵀ: your
     scores never leave -1…1."""
@@ -78,6 +98,7 @@ def takes_tanh(z, a, slope=0.2):
     return torch.tanh(z @ a_query + (z @ a_key).mT)
 
 
+@wrong
 def bends_the_features(z, a, slope=0.2):
     """You apply LeakyReLU to the features, before aᵀ. In the GAT of 2018 it comes after: first one number for the pair, then
     the bend. Moving it inside is an idea of GATv2, which also adds z_i and z_j there."""
@@ -86,6 +107,7 @@ def bends_the_features(z, a, slope=0.2):
     return bent @ a_query + (bent @ a_key).mT
 
 
+@wrong
 def bends_each_half(z, a, slope=0.2):
     """You apply LeakyReLU to the part of the query and to that of the key, and add afterwards. The part of the query is then
     cancelled by the softmax; the bend belongs to the sum, where the two parts meet."""
@@ -93,6 +115,7 @@ def bends_each_half(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query, slope) + F.leaky_relu(z @ a_key, slope).mT
 
 
+@wrong
 def takes_the_softmax_already(z, a, slope=0.2):
     """You return weights and not scores. The softmax comes later, over the neighbours of each node only; yours runs over all
     nodes, and a second one would follow."""
@@ -100,6 +123,7 @@ def takes_the_softmax_already(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope).softmax(-1)
 
 
+@wrong
 def uses_the_first_head_for_all(z, a, slope=0.2):
     """You take the first row of a for every head. Each head has a vector of its own, which must meet that head's
     features; with one head the slip does not show."""
@@ -107,6 +131,7 @@ def uses_the_first_head_for_all(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
 
+@right
 def pair_by_pair(z, a, slope=0.2):
     """All pairs [z_i ‖ z_j] laid side by side as the formula has them, then one product with a."""
     N = z.shape[-2]
@@ -115,6 +140,7 @@ def pair_by_pair(z, a, slope=0.2):
     return F.leaky_relu((pairs * a[..., None, None, :]).sum(-1), slope)
 
 
+@right
 def in_einsum(z, a, slope=0.2):
     """Two einsum, and the LeakyReLU written out as a choice."""
     d = z.shape[-1]
@@ -124,6 +150,7 @@ def in_einsum(z, a, slope=0.2):
     return torch.where(total > 0, total, slope * total)
 
 
+@right
 def row_by_row(z, a, slope=0.2):
     """A loop over the nodes that look, each of which adds its own number to those of all others."""
     a_query, a_key = a.tensor_split(2, dim=-1)
@@ -132,29 +159,13 @@ def row_by_row(z, a, slope=0.2):
     return torch.stack(rows, dim=-2)
 
 
+@right
 def both_halves_at_once_in_double_precision(z, a, slope=0.2):
     """One product in float64 with both halves as columns; the result is cast back."""
     halves = a.double().unflatten(-1, (2, -1)).mT
     from_query, from_key = (z.double() @ halves).unbind(-1)
     total = from_query.unsqueeze(-1) + from_key.unsqueeze(-2)
     return F.leaky_relu(total, negative_slope=slope).to(z.dtype)
-
-
-WRONG = (
-    swaps_the_halves,
-    uses_the_first_half_twice,
-    cuts_every_other_entry,
-    forgets_the_leaky_relu,
-    takes_relu,
-    takes_the_slope_of_torch,
-    fixes_the_slope,
-    takes_tanh,
-    bends_the_features,
-    bends_each_half,
-    takes_the_softmax_already,
-    uses_the_first_head_for_all,
-)
-RIGHT = (pair_by_pair, in_einsum, row_by_row, both_halves_at_once_in_double_precision)
 
 
 def _nodes(draw: Draw, n_nodes: int, *batch: int, heads: tuple[int, ...] = ()) -> Call:
@@ -197,7 +208,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_nodes(draw, 5), _nodes(draw, 3, 2, heads=(5,))], needs=("heads",)),
         leaves_inputs(lambda draw: [_nodes(draw, 5, heads=(3,))]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

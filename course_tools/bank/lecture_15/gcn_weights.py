@@ -6,7 +6,9 @@ import torch
 
 from course_lib.primitives import gcn_weights, require_edges, with_self_loops
 from course_tools.bank.lecture_15 import edge_lists
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -24,6 +26,7 @@ HINTS = (
 )
 
 
+@wrong
 def takes_the_mean(edges, n_nodes):
     """You give each edge 1 / d_i, which makes a mean over the neighbours. A graph convolution shares the normalisation
     between both ends, √d_i and √d_j: a neighbour with many edges counts less."""
@@ -31,6 +34,7 @@ def takes_the_mean(edges, n_nodes):
     return 1 / degree[edges[0]]
 
 
+@wrong
 def looks_at_one_end_only(edges, n_nodes):
     """You take the root, but only of the degree of the node that looks. The other end of the edge has a degree as well, and
     without it the weights of an undirected graph are not symmetric."""
@@ -38,6 +42,7 @@ def looks_at_one_end_only(edges, n_nodes):
     return degree[edges[0]].rsqrt()
 
 
+@wrong
 def forgets_the_root(edges, n_nodes):
     """You divide by d_i · d_j. Each end divides by the *root* of its degree; yours makes the sums shrink with every layer."""
     degree = torch.bincount(edges[0], minlength=n_nodes).float()
@@ -45,6 +50,7 @@ def forgets_the_root(edges, n_nodes):
     return inverse[edges[0]] * inverse[edges[1]]
 
 
+@wrong
 def counts_who_is_looked_at(edges, n_nodes):
     """You count edges[1], how often each node is looked at. The degree here is the number of edges along which a node looks,
     edges[0]; in an undirected graph the two are the same, in a directed one they are not."""
@@ -53,6 +59,7 @@ def counts_who_is_looked_at(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong
 def counts_both_ends(edges, n_nodes):
     """You count how often a node stands in the list, at either end. An undirected graph lists both directions already, so
     your degrees are twice too large there."""
@@ -61,6 +68,7 @@ def counts_both_ends(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong
 def counts_each_end_in_its_own_row(edges, n_nodes):
     """You count the first nodes in edges[0] and the second ones in edges[1]. Both degrees of the formula are of one kind: d_j
     is the number of edges along which j looks, just like d_i."""
@@ -69,6 +77,7 @@ def counts_each_end_in_its_own_row(edges, n_nodes):
     return looks[edges[0]].rsqrt() * looked_at[edges[1]].rsqrt()
 
 
+@wrong
 def adds_one_for_itself(edges, n_nodes):
     """You add 1 to every degree, for the node itself. Who wants self-loops puts them into the list, where they are counted;
     yours are counted without being there, or twice."""
@@ -76,6 +85,7 @@ def adds_one_for_itself(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong
 def adds_the_self_loops(edges, n_nodes):
     """You put the missing self-loops into the list first. The weights are asked for the edges that came in, in their order;
     yours are too many, and the degrees have grown."""
@@ -84,6 +94,7 @@ def adds_the_self_loops(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong
 def leaves_the_self_loops_out(edges, n_nodes):
     """You do not count self-loops. A loop is an edge like any other: it is what the I in A + I adds to the degree."""
     degree = torch.bincount(edges[0][edges[0] != edges[1]], minlength=n_nodes).float()
@@ -91,6 +102,7 @@ def leaves_the_self_loops_out(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong
 def divides_by_zero(edges, n_nodes):
     """You divide by the root of every degree. A node that looks nowhere has degree 0, and an edge *to* it gets the weight
     inf; its weight is to be 0."""
@@ -98,6 +110,7 @@ def divides_by_zero(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong
 def counts_at_least_one(edges, n_nodes):
     """You lift the degree 0 to 1, so that nothing is divided by 0. An edge to a node that looks nowhere then has the weight
     1 / √d_i; it is to be 0, as the formula Â = D^-½ A D^-½ has it with 0 for 1 / √0."""
@@ -105,6 +118,7 @@ def counts_at_least_one(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong
 def counts_each_pair_once(edges, n_nodes):
     """You drop what is listed twice before you count. An edge listed twice counts twice: the degree is the number of entries
     in the list."""
@@ -113,6 +127,7 @@ def counts_each_pair_once(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@right
 def by_comparison(edges, n_nodes):
     """The degrees as row sums of a table of who is who, and one root of the product of both."""
     require_edges(edges, n_nodes)
@@ -122,6 +137,7 @@ def by_comparison(edges, n_nodes):
     return torch.where(product > 0, 1 / product.clamp(min=1).sqrt(), 0.0)
 
 
+@right
 def from_the_matrix(edges, n_nodes):
     """D^-½ 1 D^-½ as a dense matrix, read off at the edges; the adjacency matrix is there for its row sums."""
     require_edges(edges, n_nodes)
@@ -133,6 +149,7 @@ def from_the_matrix(edges, n_nodes):
     return torch.outer(scale, scale)[query, key]
 
 
+@right
 def edge_by_edge(edges, n_nodes):
     """Plain Python: a counter, and a loop over the edges."""
     require_edges(edges, n_nodes)
@@ -141,6 +158,7 @@ def edge_by_edge(edges, n_nodes):
     return torch.tensor(weights, dtype=torch.float32, device=edges.device)
 
 
+@right
 def by_adding_ones(edges, n_nodes):
     """The degrees by `index_add` in float64, and the power -½ as the exponential of a logarithm: log 0 gives 0 in the end."""
     require_edges(edges, n_nodes)
@@ -148,23 +166,6 @@ def by_adding_ones(edges, n_nodes):
     degree = degree.index_add(0, edges[0], torch.ones(edges.shape[1], dtype=torch.float64, device=edges.device))
     half_log = torch.where(degree > 0, -0.5 * degree.log(), -torch.inf)
     return half_log[edges].sum(0).exp().float()
-
-
-WRONG = (
-    takes_the_mean,
-    looks_at_one_end_only,
-    forgets_the_root,
-    counts_who_is_looked_at,
-    counts_both_ends,
-    counts_each_end_in_its_own_row,
-    adds_one_for_itself,
-    adds_the_self_loops,
-    leaves_the_self_loops_out,
-    divides_by_zero,
-    counts_at_least_one,
-    counts_each_pair_once,
-)
-RIGHT = (by_comparison, from_the_matrix, edge_by_edge, by_adding_ones)
 
 
 def _ring(draw: Draw, n_nodes: int, reach: int) -> Call:
@@ -230,7 +231,7 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [_looped(draw, 5)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

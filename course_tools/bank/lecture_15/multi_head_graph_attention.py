@@ -12,7 +12,19 @@ from course_lib.attention.multihead import merge_heads, split_heads
 from course_lib.primitives.message_passing import with_self_loops
 from course_tools.bank.lecture_15 import edge_lists
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -30,6 +42,7 @@ HINTS = (
 )
 
 
+@wrong
 def always_merges(x, W, a, edges, combine=merge_heads):
     """You lay the heads side by side whatever `combine` says. A last layer takes their mean, and asks for it by this
     argument."""
@@ -38,6 +51,7 @@ def always_merges(x, W, a, edges, combine=merge_heads):
     return Attended(merge_heads(context), weights)
 
 
+@wrong
 def cuts_across_the_nodes(x, W, a, edges, combine=merge_heads):
     """You reshape straight to (h, N, d). That deals out the numbers as they lie in memory, node after node: a head of yours
     gets some of the nodes, and not a part of each node's features."""
@@ -46,6 +60,7 @@ def cuts_across_the_nodes(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def deals_out_the_features_in_turn(x, W, a, edges, combine=merge_heads):
     """You give every h-th feature to the same head. The rows of W belong to the heads in blocks: head k owns the d features
     from k·d on, next to each other."""
@@ -54,6 +69,7 @@ def deals_out_the_features_in_turn(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def reshapes_the_matrix(x, W, a, edges, combine=merge_heads):
     """You bring W to (d_in, h·d) by a reshape. The shape fits, but the numbers stay in their old order; rows become columns
     by transposing."""
@@ -62,6 +78,7 @@ def reshapes_the_matrix(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def scores_all_heads_alike(x, W, a, edges, combine=merge_heads):
     """You score every head with the first row of a. Each head has a vector of its own; that is what lets two heads look for
     different neighbours."""
@@ -70,6 +87,7 @@ def scores_all_heads_alike(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def shares_one_set_of_weights(x, W, a, edges, combine=merge_heads):
     """You average the scores of the heads before the softmax, and all heads mix by the same weights. Each head must attend
     for itself; only their contexts meet."""
@@ -79,6 +97,7 @@ def shares_one_set_of_weights(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def averages_the_weights(x, W, a, edges, combine=merge_heads):
     """You return the mean of the heads' weights. They are asked for head by head, (*batch, h, E): in the mean nobody sees
     that one head looks elsewhere than another."""
@@ -87,6 +106,7 @@ def averages_the_weights(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights.mean(-2))
 
 
+@wrong
 def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
     """You turn the edges round. Node edges[0] looks at node edges[1], so the softmax runs over the edges with the same first
     node; in a directed graph yours collects from the wrong side."""
@@ -95,6 +115,7 @@ def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
     """You score with the two halves of a exchanged: the first meets the node looked at, the second the node that looks. It
     is the other way round, query before key."""
@@ -103,6 +124,7 @@ def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def mixes_the_raw_features(x, W, a, edges, combine=merge_heads):
     """You attend over x itself and use the projection for the scores only. The values are W x_j too: what a node hands over
     is projected by the head that asks."""
@@ -112,6 +134,7 @@ def mixes_the_raw_features(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
 def ends_with_the_nonlinearity(x, W, a, edges, combine=merge_heads):
     """You apply the σ of the paper to the result. Attention ends with the mixture; the nonlinearity is left to the layer
     around it, which in the last layer needs another one."""
@@ -120,6 +143,7 @@ def ends_with_the_nonlinearity(x, W, a, edges, combine=merge_heads):
     return Attended(F.elu(combine(context)), weights)
 
 
+@wrong
 def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
     """You add the self-loops that are missing. The edges are the caller's: a node without a loop does not look at itself,
     and your weights belong to edges that nobody gave you."""
@@ -129,6 +153,7 @@ def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@right
 def head_by_head(x, W, a, edges, combine=merge_heads):
     """A loop over the heads, each with its own rows of W and its own vector."""
     heads = []
@@ -139,6 +164,7 @@ def head_by_head(x, W, a, edges, combine=merge_heads):
     return Attended(combine(torch.stack(contexts, dim=-3)), torch.stack(weights, dim=-2))
 
 
+@right
 def on_a_dense_matrix(x, W, a, edges, combine=merge_heads):
     """Masked attention over all N² pairs; the log of how often a pair is listed goes into its score."""
     query, key = edges.long()
@@ -149,6 +175,7 @@ def on_a_dense_matrix(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), (weights / times.clamp(min=1))[..., query, key])
 
 
+@right
 def over_the_list_as_keys(x, W, a, edges, combine=merge_heads):
     """Ordinary attention with the E edges as keys, of which each node may see its own; the scores written out in pairs."""
     query, key = edges
@@ -161,6 +188,7 @@ def over_the_list_as_keys(x, W, a, edges, combine=merge_heads):
     return combine(context), weights.sum(-2)
 
 
+@right
 def in_double_precision(x, W, a, edges, combine=merge_heads):
     """In float64, the exponentials added up node by node by `index_add`, and given back in the precision that came in."""
     query, key = edges
@@ -174,23 +202,6 @@ def in_double_precision(x, W, a, edges, combine=merge_heads):
     weights = shares / sums.index_select(-1, query)
     context = torch.zeros_like(z).index_add(-2, query, weights.unsqueeze(-1) * z.index_select(-2, key))
     return Attended(combine(context.to(x.dtype)), weights.to(x.dtype))
-
-
-WRONG = (
-    always_merges,
-    cuts_across_the_nodes,
-    deals_out_the_features_in_turn,
-    reshapes_the_matrix,
-    scores_all_heads_alike,
-    shares_one_set_of_weights,
-    averages_the_weights,
-    looks_against_the_arrows,
-    exchanges_the_halves,
-    mixes_the_raw_features,
-    ends_with_the_nonlinearity,
-    lets_each_node_see_itself,
-)
-RIGHT = (head_by_head, on_a_dense_matrix, over_the_list_as_keys, in_double_precision)
 
 
 def _graph(draw: Draw, h: int, *batch: int, combine=None, make=edge_lists.plain) -> Call:
@@ -244,7 +255,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_graph(draw, 3), _graph(draw, 2, 2, combine=average_heads)], needs=("side by side",)),
         leaves_inputs(lambda draw: [_graph(draw, 3)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

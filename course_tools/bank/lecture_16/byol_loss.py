@@ -5,7 +5,9 @@ import torch
 from course_lib.losses import byol_loss
 from course_lib.primitives import unit
 from course_tools.checks.comparisons import same_gradients
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,54 +25,63 @@ HINTS = (
 )
 
 
+@wrong
 def lets_the_target_move(prediction, target):
     """You let the gradient flow into the target as well. The two networks then meet halfway, and the cheapest meeting point
     is one vector for all images: the collapse that the stop-gradient is there to hinder."""
     return (2 - 2 * (unit(prediction) * unit(target)).sum(-1)).mean()
 
 
+@wrong
 def stops_the_prediction(prediction, target):
     """You cut off the prediction and let the target learn. It is the other way round: the online network is trained, and
     the target network only follows it."""
     return (2 - 2 * (unit(prediction.detach()) * unit(target)).sum(-1)).mean()
 
 
+@wrong
 def compares_without_lengths(prediction, target):
     """You compare the vectors as they come. Only directions count; yours charges the prediction for every difference in
     length, and grows with the target."""
     return (prediction - target.detach()).square().sum(-1).mean()
 
 
+@wrong
 def leaves_the_target_as_it_is(prediction, target):
     """You give the prediction length 1, but not the target. Your product is the cosine times the target's length, and a
     long target weighs more than the others."""
     return (2 - 2 * (unit(prediction) * target.detach()).sum(-1)).mean()
 
 
+@wrong
 def counts_the_cosine_once(prediction, target):
     """You return 1 - cos. Written out, the square of a difference holds the product of the two vectors twice: your loss and
     its gradients are half as large as they should be."""
     return (1 - (unit(prediction) * unit(target.detach())).sum(-1)).mean()
 
 
+@wrong
 def forgets_the_square(prediction, target):
     """You average the distance and not its square. Near the goal its gradient does not get smaller, and at the goal itself
     it has none."""
     return (unit(prediction) - unit(target.detach())).norm(dim=-1).mean()
 
 
+@wrong
 def averages_over_the_features(prediction, target):
     """You average over the features too, as `F.mse_loss` does. The squared distance is a sum over them, so your loss is d
     times too small and depends on the size of the embedding."""
     return (unit(prediction) - unit(target.detach())).square().mean()
 
 
+@wrong
 def adds_up_the_batch(prediction, target):
     """You sum over the batch. The loss is the mean, so that it stays between 0 and 4 and a step does not grow with the
     number of images."""
     return (2 - 2 * (unit(prediction) * unit(target.detach())).sum(-1)).sum()
 
 
+@wrong
 def normalises_each_feature(prediction, target):
     """You divide each feature by its length over the batch. The rows must have length 1, one for each image; yours change
     with the other images of the batch."""
@@ -78,12 +89,14 @@ def normalises_each_feature(prediction, target):
     return (2 - 2 * cosine).mean()
 
 
+@wrong
 def compares_everyone_with_everyone(prediction, target):
     """You multiply each prediction with every target. Row i belongs to row i alone: the other targets are other images, and
     this loss does without them."""
     return (2 - 2 * unit(prediction) @ unit(target.detach()).mT).mean()
 
 
+@wrong
 def adds_the_other_direction(prediction, target):
     """You add the same loss with the two roles exchanged. Exchanging the *views* is done outside, with another prediction
     and another target; here yours counts this one twice."""
@@ -92,6 +105,7 @@ def adds_the_other_direction(prediction, target):
     return (one + other).mean()
 
 
+@wrong
 def divides_by_the_bare_length(prediction, target):
     """You divide by the plain norm. It is 0 for a zero vector, and for very long or very short ones its squares overflow or
     vanish: the loss is then NaN or inf. `unit` has an answer to all three."""
@@ -100,6 +114,7 @@ def divides_by_the_bare_length(prediction, target):
     return (2 - 2 * cosine).mean()
 
 
+@right
 def as_a_batch_of_products(prediction, target):
     """Each row times its own column, B products of (1, d) and (d, 1); the target under `no_grad`."""
     with torch.no_grad():
@@ -107,12 +122,14 @@ def as_a_batch_of_products(prediction, target):
     return 2 - 2 * torch.bmm(unit(prediction).unsqueeze(1), goal.unsqueeze(2)).mean()
 
 
+@right
 def as_one_long_vector(prediction, target):
     """Both sums at once, over the batch and the features: all rows behind each other, and a single dot product."""
     total = torch.dot(unit(prediction).flatten(), unit(target).detach().flatten())
     return 2.0 - 2.0 * total / prediction.shape[0]
 
 
+@right
 def row_by_row(prediction, target):
     """A loop over the images in float64, with the lengths by hand."""
     if prediction.shape != target.shape:
@@ -124,27 +141,11 @@ def row_by_row(prediction, target):
     return torch.stack(losses).mean().to(prediction.dtype)
 
 
+@right
 def by_the_sum_and_the_difference(prediction, target):
     """The law of the parallelogram: 4 cos is ‖p + z‖² - ‖p - z‖², which is right at zero vectors as well."""
     p, z = unit(prediction), unit(target.detach())
     return 2 - ((p + z).square().sum(1) - (p - z).square().sum(1)).mean() / 2
-
-
-WRONG = (
-    lets_the_target_move,
-    stops_the_prediction,
-    compares_without_lengths,
-    leaves_the_target_as_it_is,
-    counts_the_cosine_once,
-    forgets_the_square,
-    averages_over_the_features,
-    adds_up_the_batch,
-    normalises_each_feature,
-    compares_everyone_with_everyone,
-    adds_the_other_direction,
-    divides_by_the_bare_length,
-)
-RIGHT = (as_a_batch_of_products, as_one_long_vector, row_by_row, by_the_sum_and_the_difference)
 
 
 def _rows(draw: Draw, B: int, long: bool = False) -> Call:
@@ -186,7 +187,7 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [_rows(draw, 3)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -3,7 +3,9 @@
 import torch
 
 from course_lib.models import ema_update
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -18,12 +20,14 @@ HINTS = (
 )
 
 
+@wrong
 def exchanges_the_two(target, online, decay):
     """You give τ to the online weights and 1 - τ to the target. With τ near 1 your target jumps to the online network at
     every step and no longer lags behind it."""
     return [(1 - decay) * xi + decay * theta for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def changes_the_target_in_place(target, online, decay):
     """You return the right numbers, but in the old tensors: the operations with an underscore overwrite the caller's target.
     New tensors are asked for."""
@@ -31,6 +35,7 @@ def changes_the_target_in_place(target, online, decay):
         return [xi.mul_(decay).add_(theta, alpha=1 - decay) for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def refills_the_list(target, online, decay):
     """Your tensors are new, but you put them into the caller's list. After the call the old target is gone from there; build
     a list of your own."""
@@ -39,6 +44,7 @@ def refills_the_list(target, online, decay):
     return target
 
 
+@wrong
 def shrinks_the_online_weights(target, online, decay):
     """You scale the online weights in place on the way to the sum. The average is right, but the online network that goes on
     learning has lost nearly all of its weights."""
@@ -46,41 +52,48 @@ def shrinks_the_online_weights(target, online, decay):
         return [decay * xi + theta.mul_(1 - decay) for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def adds_the_whole_online_weight(target, online, decay):
     """You shrink the target by τ and then add all of θ. The two shares must sum to 1; your target grows towards 1 / (1 - τ)
     times the online weights."""
     return [decay * xi + theta for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def keeps_the_whole_target(target, online, decay):
     """You add (1 - τ) θ to a target that keeps all of its weight. Nothing is ever forgotten: your sum grows from step to
     step and is no average."""
     return [xi + (1 - decay) * theta for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def moves_away(target, online, decay):
     """You step along ξ - θ, which points from the online weights to the target. Your target runs away from what it should
     follow."""
     return [xi + (1 - decay) * (xi - theta) for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def meets_halfway(target, online, decay):
     """You take the plain mean of the two and never use τ. How slowly the target follows is just what τ decides."""
     return [(xi + theta) / 2 for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def returns_one_long_vector(target, online, decay):
     """You join all weights to one vector. A network cannot load it: one tensor for each weight is asked for, in the order of
     the list."""
     return torch.cat([(decay * xi + (1 - decay) * theta).flatten() for xi, theta in zip(target, online, strict=True)])
 
 
+@wrong
 def flattens_each_weight(target, online, decay):
     """You lay each weight out as a vector and leave it so. The numbers are right, the shapes are lost: each new tensor must
     have the shape of the old one, also one without axes."""
     return [decay * xi.reshape(-1) + (1 - decay) * theta.reshape(-1) for xi, theta in zip(target, online, strict=True)]
 
 
+@wrong
 def returns_after_the_first(target, online, decay):
     """Your `return` stands inside the loop: the first weight is averaged, and all others are dropped."""
     moved = []
@@ -90,6 +103,7 @@ def returns_after_the_first(target, online, decay):
     return moved
 
 
+@wrong
 def fills_slices(target, online, decay):
     """You write into `new[:]`. A slice needs an axis, and a weight may have none: a single number as a 0-dimensional tensor
     stops your loop with an IndexError."""
@@ -101,6 +115,7 @@ def fills_slices(target, online, decay):
     return moved
 
 
+@right
 def all_lists_at_once(target, online, decay):
     """No loop: torch multiplies and adds whole lists."""
     if len(target) != len(online):
@@ -110,6 +125,7 @@ def all_lists_at_once(target, online, decay):
     return list(torch._foreach_add(torch._foreach_mul(list(target), decay), torch._foreach_mul(list(online), 1 - decay)))
 
 
+@right
 def through_one_vector(target, online, decay):
     """All weights behind each other in one vector, averaged there, and cut up again into their shapes."""
     pairs = list(zip(target, online, strict=True))
@@ -120,6 +136,7 @@ def through_one_vector(target, online, decay):
     return [part.view(old.shape).to(old.dtype) for part, (old, _) in zip(parts, pairs, strict=True)]
 
 
+@right
 def by_the_step_in_double_precision(target, online, decay):
     """A step of 1 - τ along the difference, in float64, and back to the precision that came in."""
     moved = []
@@ -129,6 +146,7 @@ def by_the_step_in_double_precision(target, online, decay):
     return moved
 
 
+@right
 def on_a_copy(target, online, decay):
     """A copy of each weight, which may then be changed in place."""
     if len(target) != len(online):
@@ -137,23 +155,6 @@ def on_a_copy(target, online, decay):
     for i in range(len(moved)):
         moved[i].mul_(decay).add_(online[i], alpha=1 - decay)
     return moved
-
-
-WRONG = (
-    exchanges_the_two,
-    changes_the_target_in_place,
-    refills_the_list,
-    shrinks_the_online_weights,
-    adds_the_whole_online_weight,
-    keeps_the_whole_target,
-    moves_away,
-    meets_halfway,
-    returns_one_long_vector,
-    flattens_each_weight,
-    returns_after_the_first,
-    fills_slices,
-)
-RIGHT = (all_lists_at_once, through_one_vector, by_the_step_in_double_precision, on_a_copy)
 
 
 def _weights(draw: Draw, decay: float, *shapes: tuple[int, ...]) -> Call:
@@ -190,7 +191,7 @@ exercise = Exercise(
         Property("number", "A weight may be a single number, without axes.", _number, needs=("between",)),
         leaves_inputs(lambda draw: [*_two(draw), *_number(draw)], points=2),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

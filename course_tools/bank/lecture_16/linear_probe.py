@@ -5,7 +5,9 @@ import torch.nn.functional as F
 
 from course_lib.metrics import Probe, linear_probe
 from course_tools.checks.comparisons import right_result
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,6 +25,7 @@ HINTS = (
 )
 
 
+@wrong
 def has_no_bias(features, labels, n_classes, penalty):
     """You fit scores that are 0 at the origin, and return a bias of 0. Features hardly ever have mean 0, and b must take
     up what W x leaves over on average."""
@@ -32,6 +35,7 @@ def has_no_bias(features, labels, n_classes, penalty):
     return Probe(W, torch.zeros(n_classes))
 
 
+@wrong
 def penalises_the_bias(features, labels, n_classes, penalty):
     """You append a feature that is always 1 and put λ on it too. That pulls the bias towards 0 along with the weights; it
     should be free, so that a shift of all features changes no prediction."""
@@ -41,6 +45,7 @@ def penalises_the_bias(features, labels, n_classes, penalty):
     return Probe(both[:, :-1], both[:, -1])
 
 
+@wrong
 def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
     """You return the mean label as the bias. That is right for features whose mean was taken off; whoever uses your probe
     gives it features as they are, so W times the mean must go."""
@@ -50,6 +55,7 @@ def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0))
 
 
+@wrong
 def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
     """You return -W times the mean feature as the bias. At the mean of the features your scores are then 0, and they
     should be what is left there: how often each class occurs."""
@@ -59,6 +65,7 @@ def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
     return Probe(W, -W @ features.mean(0))
 
 
+@wrong
 def centres_by_one_number(features, labels, n_classes, penalty):
     """You take off one mean over all entries of the features. Each feature has a mean of its own, over the examples; yours
     leaves the columns off centre, and the fit no longer accounts for the bias."""
@@ -68,6 +75,7 @@ def centres_by_one_number(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - W @ features.mean(0))
 
 
+@wrong
 def returns_features_by_classes(features, labels, n_classes, penalty):
     """You return the solution as it comes, (d, n_classes). A weight is stored (out, in): one row for each class, so that
     the scores are x Wᵀ + b."""
@@ -77,6 +85,7 @@ def returns_features_by_classes(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - features.mean(0) @ W)
 
 
+@wrong
 def ignores_the_penalty(features, labels, n_classes, penalty):
     """You fit without λ. The errors get as small as they can and the weights as large as that takes; with more features
     than examples you fit every label exactly."""
@@ -86,6 +95,7 @@ def ignores_the_penalty(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - W @ features.mean(0))
 
 
+@wrong
 def averages_the_errors(features, labels, n_classes, penalty):
     """You take the mean of the squared errors and add λ‖W‖² to it. The errors are to be summed: your penalty weighs n times
     as much as it should."""
@@ -96,6 +106,7 @@ def averages_the_errors(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - W @ features.mean(0))
 
 
+@wrong
 def adds_the_penalty_everywhere(features, labels, n_classes, penalty):
     """You add the number λ to the matrix, and so to each of its entries. The derivative of λ‖W‖² is λ times W itself: λ
     stands on the diagonal alone."""
@@ -105,6 +116,7 @@ def adds_the_penalty_everywhere(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - W @ features.mean(0))
 
 
+@wrong
 def aims_at_plus_and_minus_one(features, labels, n_classes, penalty):
     """Your targets are 1 for the class and -1 for all others. The labels are one-hot, 1 and 0; yours double the weights and
     move the bias."""
@@ -114,6 +126,7 @@ def aims_at_plus_and_minus_one(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - W @ features.mean(0))
 
 
+@wrong
 def counts_the_classes_it_sees(features, labels, n_classes, penalty):
     """You let the labels tell how many classes there are. When the last class has no example, its row of W and its entry of
     b are missing."""
@@ -123,6 +136,7 @@ def counts_the_classes_it_sees(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - W @ features.mean(0))
 
 
+@wrong
 def standardises_the_features(features, labels, n_classes, penalty):
     """You also divide each feature by its spread. The features are to be taken as they are: your weights belong to other
     features, and the penalty weighs differently on each."""
@@ -133,6 +147,7 @@ def standardises_the_features(features, labels, n_classes, penalty):
     return Probe(W, y.mean(0) - W @ features.mean(0))
 
 
+@right
 def with_a_column_of_ones(features, labels, n_classes, penalty):
     """No centring: the bias as the weight of a feature that is always 1, which has no penalty; in float64."""
     n, d = features.shape
@@ -144,6 +159,7 @@ def with_a_column_of_ones(features, labels, n_classes, penalty):
     return Probe(weight=both[:d].T, bias=both[d])
 
 
+@right
 def by_the_examples(features, labels, n_classes, penalty):
     """A system of n × n in place of d × d: the weights as mixtures of the examples (the dual form), in float64."""
     n = len(labels)
@@ -156,6 +172,7 @@ def by_the_examples(features, labels, n_classes, penalty):
     return weight.to(features.dtype), bias.to(features.dtype)
 
 
+@right
 def as_least_squares(features, labels, n_classes, penalty):
     """The penalty written as d more examples, √λ times the unit vectors with the label 0, for `torch.linalg.lstsq`."""
     mean = features.mean(dim=0, keepdim=True)
@@ -168,6 +185,7 @@ def as_least_squares(features, labels, n_classes, penalty):
     return Probe(W, share[0] - (mean @ W.mT)[0])
 
 
+@right
 def class_by_class(features, labels, n_classes, penalty):
     """One class after the other against the rest, all with the same Cholesky factor."""
     mean = features.mean(0)
@@ -181,23 +199,6 @@ def class_by_class(features, labels, n_classes, penalty):
         weights.append(w)
         biases.append(y[:, c].mean() - torch.dot(w, mean))
     return Probe(torch.stack(weights), torch.stack(biases))
-
-
-WRONG = (
-    has_no_bias,
-    penalises_the_bias,
-    keeps_the_bias_of_the_centred_problem,
-    forgets_the_mean_of_the_labels,
-    centres_by_one_number,
-    returns_features_by_classes,
-    ignores_the_penalty,
-    averages_the_errors,
-    adds_the_penalty_everywhere,
-    aims_at_plus_and_minus_one,
-    counts_the_classes_it_sees,
-    standardises_the_features,
-)
-RIGHT = (with_a_column_of_ones, by_the_examples, as_least_squares, class_by_class)
 
 
 def _examples(draw: Draw, n: int, d: int, n_classes: int, penalty: float, unseen: int = 0) -> Call:
@@ -233,7 +234,7 @@ exercise = Exercise(
         ),
         leaves_inputs(_many),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -5,7 +5,19 @@ import torch.nn.functional as F
 
 from course_lib.losses import nt_xent
 from course_lib.primitives import unit
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -23,6 +35,7 @@ HINTS = (
 )
 
 
+@wrong
 def compares_without_lengths(a, b, temperature):
     """You compare by dot products and leave out the lengths. A long embedding then looks like everybody; the similarity
     of this loss is a cosine, which knows directions only."""
@@ -31,6 +44,7 @@ def compares_without_lengths(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
+@wrong
 def divides_both_sides_by_the_temperature(a, b, temperature):
     """You divide each view by τ before multiplying the two, so every cosine is divided by τ². The temperature belongs to
     the similarity, once."""
@@ -39,6 +53,7 @@ def divides_both_sides_by_the_temperature(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
+@wrong
 def multiplies_by_the_temperature(a, b, temperature):
     """You multiply the cosines by τ. A small temperature should sharpen the choice; yours makes all views look alike."""
     z = unit(torch.cat([a, b]))
@@ -46,6 +61,7 @@ def multiplies_by_the_temperature(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
+@wrong
 def competes_with_itself(a, b, temperature):
     """You leave each view among its own rivals. Its cosine with itself is always 1, a rival that nothing can beat: your
     loss stays above 0 even with a single pair."""
@@ -53,6 +69,7 @@ def competes_with_itself(a, b, temperature):
     return F.cross_entropy(z @ z.mT / temperature, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
+@wrong
 def hides_itself_behind_a_zero(a, b, temperature):
     """You set the similarity of each view with itself to 0. That is no exclusion: exp(0) = 1 still stands in the sum,
     like a view at a right angle."""
@@ -61,6 +78,7 @@ def hides_itself_behind_a_zero(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
+@wrong
 def leaves_the_partner_out_of_the_sum(a, b, temperature):
     """Your denominator holds the negatives only. The sum runs over all k ≠ i, and the partner is one of them; without it
     the fraction is no share, and your loss can fall below 0."""
@@ -74,6 +92,7 @@ def leaves_the_partner_out_of_the_sum(a, b, temperature):
     return (negatives.logsumexp(1) - positive).mean()
 
 
+@wrong
 def looks_across_only(a, b, temperature):
     """You compare the first views with the second ones only, N answers to each question, as CLIP does with images and
     texts. Here the other views of the *same* side are rivals too: 2N - 1 answers."""
@@ -82,6 +101,7 @@ def looks_across_only(a, b, temperature):
     return (F.cross_entropy(logits, classes) + F.cross_entropy(logits.mT, classes)) / 2
 
 
+@wrong
 def asks_the_first_views_only(a, b, temperature):
     """You average over the N first views. Each pair counts twice, as ℓ(i, j) and ℓ(j, i): a view of `b` has other rivals
     than its partner, so its term is another number."""
@@ -91,6 +111,7 @@ def asks_the_first_views_only(a, b, temperature):
     return F.cross_entropy(logits[:N], torch.arange(N, 2 * N, device=a.device))
 
 
+@wrong
 def divides_by_the_number_of_pairs(a, b, temperature):
     """You add up the terms of all 2N views and divide by N, the number of pairs. The mean is over the views, so your loss
     is twice too large."""
@@ -100,6 +121,7 @@ def divides_by_the_number_of_pairs(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N), reduction="sum") / N
 
 
+@wrong
 def seeks_the_partner_next_door(a, b, temperature):
     """You take rows 0 and 1, 2 and 3, … for pairs. That is so where views are interleaved; where b stands below a, the
     partner of row i is row i + N, and you pull different images together."""
@@ -108,6 +130,7 @@ def seeks_the_partner_next_door(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device) ^ 1)
 
 
+@wrong
 def normalises_each_feature(a, b, temperature):
     """You divide each feature by its length over the batch. What must have length 1 is each embedding, one row; your
     products are no cosines and depend on who else is in the batch."""
@@ -116,6 +139,7 @@ def normalises_each_feature(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
+@wrong
 def exponentiates_as_written(a, b, temperature):
     """You take exp of the cosines over τ and then the log of the fraction, as the formula is written. At a small τ the
     exponentials overflow and inf / inf is NaN; a cross-entropy or `logsumexp` subtracts the largest one first."""
@@ -126,6 +150,7 @@ def exponentiates_as_written(a, b, temperature):
     return -shares[torch.arange(2 * N), torch.arange(2 * N).roll(N)].log().mean()
 
 
+@right
 def without_the_diagonal(a, b, temperature):
     """The diagonal cut out, 2N - 1 columns left, and the log of the sum minus the partner's cosine."""
     z = unit(torch.cat((a, b), dim=0))
@@ -136,6 +161,7 @@ def without_the_diagonal(a, b, temperature):
     return rivals.logsumexp(dim=1).mean() - positive.mean()
 
 
+@right
 def in_four_blocks(a, b, temperature):
     """The blocks a-b, a-a, b-a, b-b, as the authors' program has them: N answers across, then N on the same side."""
     a, b = unit(a), unit(b)
@@ -147,6 +173,7 @@ def in_four_blocks(a, b, temperature):
     return 0.5 * (F.cross_entropy(from_a, classes) + F.cross_entropy(from_b, classes))
 
 
+@right
 def interleaved_in_double_precision(a, b, temperature):
     """The two views of an image next to each other, in float64; the partner is the other one of the two."""
     z = unit(torch.stack([a.double(), b.double()], dim=1).flatten(0, 1))
@@ -155,6 +182,7 @@ def interleaved_in_double_precision(a, b, temperature):
     return log_shares[view, view ^ 1].mean().neg().to(a.dtype)
 
 
+@right
 def view_by_view(a, b, temperature):
     """A loop over the views: the log-probabilities of the others, and among them the partner's."""
     views = [*unit(a), *unit(b)]
@@ -165,23 +193,6 @@ def view_by_view(a, b, temperature):
         logits = torch.stack([torch.dot(view, views[k]) for k in others]) / temperature
         losses.append(-logits.log_softmax(0)[others.index((i + N) % (2 * N))])
     return torch.stack(losses).mean()
-
-
-WRONG = (
-    compares_without_lengths,
-    divides_both_sides_by_the_temperature,
-    multiplies_by_the_temperature,
-    competes_with_itself,
-    hides_itself_behind_a_zero,
-    leaves_the_partner_out_of_the_sum,
-    looks_across_only,
-    asks_the_first_views_only,
-    divides_by_the_number_of_pairs,
-    seeks_the_partner_next_door,
-    normalises_each_feature,
-    exponentiates_as_written,
-)
-RIGHT = (without_the_diagonal, in_four_blocks, interleaved_in_double_precision, view_by_view)
 
 
 def _pairs(draw: Draw, N: int, temperature: float = 1.0, scale: float | None = None) -> Call:
@@ -244,7 +255,7 @@ exercise = Exercise(
         has_gradient(lambda draw: [_pairs(draw, 5, 0.5, 1.0)], needs=("lengths",)),
         leaves_inputs(lambda draw: [_pairs(draw, 5, 0.5, 1.0)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

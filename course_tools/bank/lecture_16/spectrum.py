@@ -4,7 +4,9 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.metrics import spectrum
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -22,18 +24,21 @@ HINTS = (
 )
 
 
+@wrong
 def keeps_the_lengths(embeddings):
     """You leave the embeddings as long as they are. Only directions count: yours is the spread of lengths as well, and grows
     when all embeddings are doubled."""
     return torch.linalg.svdvals(embeddings - embeddings.mean(0)) / len(embeddings) ** 0.5
 
 
+@wrong
 def keeps_the_mean(embeddings):
     """You do not centre. What all embeddings share then stands as the first singular value, and a total collapse shows a 1
     where nothing varies at all."""
     return torch.linalg.svdvals(F.normalize(embeddings, dim=-1)) / len(embeddings) ** 0.5
 
 
+@wrong
 def centres_first(embeddings):
     """You centre and then divide by the lengths. Each small deviation from the mean is blown up to length 1, so that a
     collapse looks like a sphere, and the rows no longer have mean 0."""
@@ -41,6 +46,7 @@ def centres_first(embeddings):
     return torch.linalg.svdvals(directions) / len(embeddings) ** 0.5
 
 
+@wrong
 def centres_each_embedding(embeddings):
     """You take from each embedding the mean of its own features. The mean that matters is over the embeddings, one number
     for each feature."""
@@ -48,6 +54,7 @@ def centres_each_embedding(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(-1, keepdim=True)) / len(embeddings) ** 0.5
 
 
+@wrong
 def normalises_each_feature(embeddings):
     """You divide each feature by its length over all embeddings. That gives every axis the same size, and a direction that
     is hardly used looks as good as the others; it is the rows that get length 1."""
@@ -55,6 +62,7 @@ def normalises_each_feature(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(0)) / len(embeddings) ** 0.5
 
 
+@wrong
 def forgets_the_number_of_embeddings(embeddings):
     """You return the bare singular values. They grow with the number of embeddings, like √n; divided by it they are standard
     deviations, which can be compared."""
@@ -62,12 +70,14 @@ def forgets_the_number_of_embeddings(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(0))
 
 
+@wrong
 def divides_by_the_number_itself(embeddings):
     """You divide by n. Variances are divided by n, and singular values are their roots: they are divided by √n."""
     directions = F.normalize(embeddings, dim=-1)
     return torch.linalg.svdvals(directions - directions.mean(0)) / len(embeddings)
 
 
+@wrong
 def corrects_for_the_mean(embeddings):
     """You divide by √(n - 1), as one does to estimate a variance from a sample. Here the embeddings at hand are described,
     with n; and a single one gives you 0 / 0."""
@@ -75,6 +85,7 @@ def corrects_for_the_mean(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(0)) / (len(embeddings) - 1) ** 0.5
 
 
+@wrong
 def returns_variances(embeddings):
     """You return the squares, the eigenvalues of the covariance. They are variances; the spectrum here is of standard
     deviations."""
@@ -82,6 +93,7 @@ def returns_variances(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(0)).square() / len(embeddings)
 
 
+@wrong
 def lists_the_smallest_first(embeddings):
     """You return them in the order of `eigvalsh`, from the smallest up. A spectrum is read from its largest value down."""
     directions = F.normalize(embeddings.double(), dim=-1)
@@ -91,6 +103,7 @@ def lists_the_smallest_first(embeddings):
     return values.clamp(min=0).sqrt().to(embeddings.dtype)
 
 
+@wrong
 def lists_a_value_for_each_feature(embeddings):
     """You take the eigenvalues of the (d, d) covariance, d of them. Of n embeddings with n < d there are n singular values
     only; yours ends in zeros that say nothing."""
@@ -100,6 +113,7 @@ def lists_a_value_for_each_feature(embeddings):
     return values.clamp(min=0).sqrt().to(embeddings.dtype)
 
 
+@wrong
 def divides_by_the_largest(embeddings):
     """You divide all values by the first, so that it is 1. How far the embeddings spread at all is lost with it, and a total
     collapse gives 0 / 0."""
@@ -108,6 +122,7 @@ def divides_by_the_largest(embeddings):
     return values / values[0]
 
 
+@right
 def by_the_smaller_gram_matrix(embeddings):
     """The roots of the eigenvalues of X Xᵀ or Xᵀ X, whichever is smaller, in float64."""
     x = F.normalize(embeddings.double(), dim=1, eps=1e-300)
@@ -117,6 +132,7 @@ def by_the_smaller_gram_matrix(embeddings):
     return variances.clamp(min=0).sqrt().flip(0).to(embeddings.dtype)
 
 
+@right
 def by_a_centring_matrix(embeddings):
     """Centred by I - 1 1ᵀ / n, and decomposed whole."""
     n = embeddings.shape[0]
@@ -126,6 +142,7 @@ def by_a_centring_matrix(embeddings):
     return values * n**-0.5
 
 
+@right
 def row_by_row(embeddings):
     """A loop for the lengths, each row scaled by 1 / √n at once, and the singular values of the transposed matrix."""
     n = len(embeddings)
@@ -133,23 +150,6 @@ def row_by_row(embeddings):
     middle = sum(rows) / n
     columns = torch.stack([row - middle for row in rows], dim=1)
     return torch.linalg.svdvals(columns).to(embeddings.dtype)
-
-
-WRONG = (
-    keeps_the_lengths,
-    keeps_the_mean,
-    centres_first,
-    centres_each_embedding,
-    normalises_each_feature,
-    forgets_the_number_of_embeddings,
-    divides_by_the_number_itself,
-    corrects_for_the_mean,
-    returns_variances,
-    lists_the_smallest_first,
-    lists_a_value_for_each_feature,
-    divides_by_the_largest,
-)
-RIGHT = (by_the_smaller_gram_matrix, by_a_centring_matrix, row_by_row)
 
 
 def _cloud(draw: Draw, n: int, d: int, long: bool = False) -> Call:
@@ -183,7 +183,7 @@ exercise = Exercise(
         ),
         leaves_inputs(lambda draw: [_cloud(draw, 11, 5, long=True)]),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

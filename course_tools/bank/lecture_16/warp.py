@@ -4,7 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.datasets import warp
-from course_tools.checks.exercise import Call, Draw, Exercise, Property, has_gradient, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
 
 HINTS = (
     (
@@ -35,24 +47,28 @@ def _sampled(images, back, origin, half, corners=False, outside="zeros"):
     return F.grid_sample(images, grid, padding_mode=outside, align_corners=corners)
 
 
+@wrong
 def pushes_instead_of_pulling(images, A, t):
     """You hand A and t over as they are. The sampler *fetches*: it asks for each new pixel where it came from, which is
     the way back. Your images turn, grow and move the wrong way round."""
     return _sampled(images, A, t[:, :, None], _half(images))
 
 
+@wrong
 def transposes_for_the_inverse(images, A, t):
     """You go back by the transpose of A. That undoes a rotation; as soon as A also stretches or shears, its inverse is
     another matrix."""
     return _sampled(images, A.mT, -A.mT @ t[:, :, None], _half(images))
 
 
+@wrong
 def undoes_the_matrix_before_the_shift(images, A, t):
     """You go back by A⁻¹ r - t. The pixel was first multiplied by A and then shifted, so the way back takes off the
     shift first: your shift is turned and stretched along with the image."""
     return _sampled(images, torch.linalg.inv(A), -t[:, :, None], _half(images))
 
 
+@wrong
 def shifts_the_other_way(images, A, t):
     """You invert the matrix but not the shift. On the way back t is taken off; you add it, and the image moves left
     where it should move right."""
@@ -60,6 +76,7 @@ def shifts_the_other_way(images, A, t):
     return _sampled(images, back, back @ t[:, :, None], _half(images))
 
 
+@wrong
 def shifts_in_pixels(images, A, t):
     """You give the grid a shift in pixels. Its unit is half an image, from the centre to the edge, so that a shift by
     2 pixels already carries everything out of sight."""
@@ -68,6 +85,7 @@ def shifts_in_pixels(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None] * half[:, None], half)
 
 
+@wrong
 def shifts_in_whole_widths(images, A, t):
     """You divide the shift by the whole width and height. The places run from -1 to 1, which is two units across an
     image, so your images move half as far as they should."""
@@ -75,6 +93,7 @@ def shifts_in_whole_widths(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None] / 2, _half(images))
 
 
+@wrong
 def exchanges_width_and_height(images, A, t):
     """You divide x by the height and y by the width. A shape lists H before W, but places are (x, y), and x runs along
     the width. Square images hide it."""
@@ -82,6 +101,7 @@ def exchanges_width_and_height(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None], _half(images).flip(0))
 
 
+@wrong
 def turns_in_stretched_places(images, A, t):
     """You use the inverse matrix on places from -1 to 1, whatever the sides of the image are. In an image that is wider
     than high these units differ along x and y, and your rotation shears."""
@@ -90,6 +110,7 @@ def turns_in_stretched_places(images, A, t):
     return _sampled(images, half[:, None] * back / half, -back @ t[:, :, None], half)
 
 
+@wrong
 def takes_rows_for_x(images, A, t):
     """You read the axes of A and t as (row, column). They are (x, y), right and down: what should move right moves
     down, and a rotation turns the other way."""
@@ -97,12 +118,14 @@ def takes_rows_for_x(images, A, t):
     return _sampled(images, back, -back @ t.flip(-1)[:, :, None], _half(images))
 
 
+@wrong
 def moves_all_images_alike(images, A, t):
     """You move every image by the first matrix and the first shift. Each image of the batch has its own."""
     back = torch.linalg.inv(A[:1]).expand(len(images), 2, 2)
     return _sampled(images, back, -back @ t[:1, :, None], _half(images))
 
 
+@wrong
 def aligns_the_corners(images, A, t):
     """Your -1 and 1 are the centres of the outermost pixels (align_corners=True). You divide by half the width, which
     reaches to their outer edges, so your shifts come out a little too small."""
@@ -110,6 +133,7 @@ def aligns_the_corners(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None], _half(images), corners=True)
 
 
+@wrong
 def smears_the_border(images, A, t):
     """You let the outermost pixels go on for ever outside the image. Nothing stands out there: what comes from outside
     is 0."""
@@ -117,6 +141,7 @@ def smears_the_border(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None], _half(images), outside="border")
 
 
+@right
 def with_a_grid_of_its_own(images, A, t):
     """No `affine_grid`: the centres of the pixels laid out in pixels, sent back, and only then put in units."""
     H, W = images.shape[-2:]
@@ -128,6 +153,7 @@ def with_a_grid_of_its_own(images, A, t):
     return F.grid_sample(images, (2 * source / source.new_tensor([W, H])).view(-1, H, W, 2), align_corners=False)
 
 
+@right
 def by_the_four_neighbours(images, A, t):
     """No `grid_sample` either: the four pixels around each source gathered, and mixed by the areas across from them."""
     B, C, H, W = images.shape
@@ -146,6 +172,7 @@ def by_the_four_neighbours(images, A, t):
     return out.view(B, C, H, W)
 
 
+@right
 def in_double_precision(images, A, t):
     """All in float64, the units changed by diagonal matrices, and given back in the precision that came in."""
     half = torch.tensor([images.shape[-1] / 2, images.shape[-2] / 2], dtype=torch.float64, device=A.device)
@@ -154,23 +181,6 @@ def in_double_precision(images, A, t):
     shift = torch.bmm(back, t.double().neg().unsqueeze(-1)) / half.view(1, 2, 1)
     grid = F.affine_grid(torch.cat((turn, shift), dim=2), images.shape, align_corners=False)
     return F.grid_sample(images.double(), grid, mode="bilinear", padding_mode="zeros", align_corners=False).to(images.dtype)
-
-
-WRONG = (
-    pushes_instead_of_pulling,
-    transposes_for_the_inverse,
-    undoes_the_matrix_before_the_shift,
-    shifts_the_other_way,
-    shifts_in_pixels,
-    shifts_in_whole_widths,
-    exchanges_width_and_height,
-    turns_in_stretched_places,
-    takes_rows_for_x,
-    moves_all_images_alike,
-    aligns_the_corners,
-    smears_the_border,
-)
-RIGHT = (with_a_grid_of_its_own, by_the_four_neighbours, in_double_precision)
 
 
 _PLAIN = {"dtype": torch.float32, "device": "cpu"}
@@ -241,7 +251,7 @@ exercise = Exercise(
         has_gradient(_general, needs=("batch",)),
         leaves_inputs(_general),
     ),
-    wrong=WRONG,
-    right=RIGHT,
+    wrong=wrong,
+    right=right,
     hints=HINTS,
 )

@@ -1,6 +1,5 @@
 """The report of a check: its HTML, and what a real kernel shows of it."""
 
-import inspect
 import re
 from html.parser import HTMLParser
 
@@ -12,6 +11,7 @@ from course_lib.primitives import rnn_step
 from course_tools.bank import exercises, verdict
 from course_tools.checks.verdict_display import VerdictDisplay
 from course_tools.notebook import check
+from course_tools.publishing.source import FunctionSource
 from tests.course_tools.bank.answers.unusual import raises
 
 VOID = {"br"}
@@ -30,7 +30,7 @@ def typed(wrong):
     beside = (
         f"import {wrong.__module__} as bank\nglobals().update((k, v) for k, v in vars(bank).items() if not k.startswith('__'))"
     )
-    return f"{beside}\n\n{inspect.getsource(wrong)}\nanswer = {wrong.__name__}"
+    return f"{beside}\n\n{FunctionSource.of(wrong).text()}\nanswer = {wrong.__name__}"
 
 
 def html(id, answer):

@@ -23,9 +23,11 @@ def as_a_cell(answer, name):
         for node in tree.body
         if isinstance(node, ast.Import | ast.FunctionDef)
         or (isinstance(node, ast.ImportFrom) and not node.module.startswith("course_tools.checks"))
-        or (isinstance(node, ast.Assign) and not {"WRONG", "RIGHT", "HINTS", "exercise"} & names_in(node))
+        or (isinstance(node, ast.Assign) and not {"wrong", "right", "HINTS", "exercise"} & names_in(node))
     ]
     kept = [node for node in kept if not (isinstance(node, ast.FunctionDef) and "draw" in {a.arg for a in node.args.args})]
+    for node in (node for node in kept if isinstance(node, ast.FunctionDef)):
+        node.decorator_list = [mark for mark in node.decorator_list if ast.unparse(mark) not in ("wrong", "right")]
     return f"{ast.unparse(ast.Module(kept, []))}\n\n{name} = {answer.__name__}\n"
 
 

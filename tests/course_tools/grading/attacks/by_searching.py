@@ -115,7 +115,7 @@ def the_bank_of_answers(host, *inputs):
     """The right variants of the bank are imported."""
     from course_tools.bank.lecture_02 import general_scores
 
-    return general_scores.RIGHT[0](*inputs) if inputs else None
+    return general_scores.right[0](*inputs) if inputs else None
 
 
 def the_check_itself(host, *inputs):
