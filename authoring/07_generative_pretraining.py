@@ -38,7 +38,7 @@
 # | EE | Transformers trained on NLP tasks: GPT | 2 Say the next token | `course_lib.models.GPT` |
 # | IT | Transformer-based models for text problems: GPT | 2 Say the next token | `course_lib.models.GPT` |
 # | CS | Generated Text from GPT-3 | 4 Write | `course_lib.generation.sample`, `course_lib.models.generate` |
-# | GA | GPT-2 and GPT-3 examples | 4 Write | `course_lib.models.GPT.from_pretrained` |
+# | GA | GPT-2 and GPT-3 examples | 4 Write | `course_lib.pretrained.load_gpt2` |
 # | CS | Scaling Up Transformer | 6 How large they are | `course_lib.metrics.gpt_parameters`, `course_lib.metrics.bert_parameters` |
 # | CS | GPT-3: Programming by Prompt | 8 Ask by example | `course_lib.generation.few_shot_prompt` |
 # | CS | GPT-3: Literary Style Transfer | 8 Ask by example | `course_lib.generation.few_shot_prompt` |
@@ -470,7 +470,7 @@ claim(
 # %% [markdown]
 # Always the likeliest sign gives the cleanest words and says the same few things again and again; the model's own odds are rich
 # and full of slips. It is a matter of what the text is for. (A file of GPT-2's real weights can be had by
-# `GPT.from_pretrained(folder)`; it writes like GPT-2.)
+# `load_gpt2(folder)`; it writes like GPT-2.)
 #
 # ## 5 Read nothing twice
 #
@@ -1053,7 +1053,7 @@ explore(draw_odds, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 #
 # **What this lecture does not show.** The decks show GPT-3 writing a newspaper article, mending English and parodying Hemingway, and EE quotes that one goal, the next word, taught many
 # tasks. Nothing of this is seen here. With the half minute of training that it gets on a CPU, GPT loses to a table on text, and what it writes is made of words, more or less, and not of thoughts. It is good at a single
-# task in context, the one that *all* its texts were made of; GPT-3's texts were made for no task. `GPT.from_pretrained` reads GPT-2's real weights, where that can be tried. That the in-context
+# task in context, the one that *all* its texts were made of; GPT-3's texts were made for no task. `load_gpt2` reads GPT-2's real weights, where that can be tried. That the in-context
 # learning of *large* models is this mechanism and no other is argued in the literature, not here. The LSTM fails at *this* budget, not in principle.
 
 # %% tags=["nbval-check-output"]

@@ -71,6 +71,7 @@ from course_tools.notebook import check
 from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead, TagHead, best_span
 from course_lib.models.bert_heads import BertStates
 from course_lib.losses import Masked, Segmented, SentencePairs
+from course_lib.pretrained import load_bert
 from course_lib.shapes import Lengths, Tokens
 from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.analysis import record
@@ -830,7 +831,7 @@ def small_model():
 
 def published_model(folder):
     """A published BERT, the pairs of sentences below as its own vocabulary cuts them, and its pieces by their numbers."""
-    shown = BERT.from_pretrained(folder)
+    shown = load_bert(folder)
     index = {piece: i for i, piece in enumerate((Path(folder) / "vocab.txt").read_text(encoding="utf-8").splitlines())}
     said = [[torch.tensor([index[piece] for piece in word_pieces(text, index)]) for text in pair] for pair in SENTENCES]
     both = [segment_input(*pair, index["[CLS]"], index["[SEP]"]) for pair in said]

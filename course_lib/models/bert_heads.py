@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from course_lib.blocks.stack import Activation
 from course_lib.primitives import padding_mask
 from course_lib.shapes import Lengths
 
@@ -121,17 +122,17 @@ class TagHead(nn.Module):
 
 
 class MaskedWordHead(nn.Module):
-    """Says which word stood at each place. Its last matrix is the embedding, given at each call; only the bias is its own."""
+    """Predicts the masked words. Its output matrix is the embedding, given at each call; only the bias is its own."""
 
-    def __init__(self, d_model: int, n_tokens: int) -> None:
+    def __init__(self, d_model: int, n_tokens: int, activation: Activation = F.gelu) -> None:
         """Set up for n_tokens words."""
         super().__init__()
-        self.transform = nn.Linear(d_model, d_model)
+        self.transform, self.activation = nn.Linear(d_model, d_model), activation
         self.norm = nn.LayerNorm(d_model, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(n_tokens))
 
     def forward(
         self, states: Float[Tensor, "*batch d_model"], embedding: Float[Tensor, "n_tokens d_model"]
     ) -> Float[Tensor, "*batch n_tokens"]:
-        """Give logits from states (*batch, d_model), of all places or of those that were masked."""
-        return F.linear(self.norm(F.gelu(self.transform(states))), embedding, self.bias)
+        """Give logits from states (*batch, d_model), of all positions or of the masked ones."""
+        return F.linear(self.norm(self.activation(self.transform(states))), embedding, self.bias)

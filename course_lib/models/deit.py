@@ -8,15 +8,14 @@ Touvron et al. 2021, *Training data-efficient image transformers & distillation 
 The first learns from the labels, the second from the teacher: `objectives.hard_distillation_loss`.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
+import torch.nn.functional as F
 from torch import nn
 
 from course_lib.attention import Mechanism, scaled_dot_product_attention
-from course_lib.blocks.stack import Sizes, zero_head
+from course_lib.blocks.stack import Activation, Sizes, zero_head
 from course_lib.models.vit import PatchEncoder
-from course_lib.pretrained.vit import from_vit, read_vit
 from course_lib.shapes import Image, Logits
 
 
@@ -41,10 +40,11 @@ class DeiT(nn.Module):
         P: int,
         sizes: Sizes,
         mechanism: Mechanism = scaled_dot_product_attention,
+        activation: Activation = F.gelu,
     ) -> None:
         """Set up for n_classes; the rest as `PatchEncoder`."""
         super().__init__()
-        self.encoder = PatchEncoder(image, P, sizes, mechanism, n_learned=2)
+        self.encoder = PatchEncoder(image, P, sizes, mechanism, 2, activation)
         self.head = zero_head(sizes.d_model, n_classes)
         self.teacher_head = zero_head(sizes.d_model, n_classes)
 
@@ -52,13 +52,3 @@ class DeiT(nn.Module):
         """Give both answers (B, n_classes) for images (B, C, H, W), of any size that P divides."""
         states = self.encoder(images)
         return TwoAnswers(self.head(states[:, 0]), self.teacher_head(states[:, 1]))
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> "DeiT":
-        """Read DeiT with both heads as Hugging Face stores it, as `ViT.from_pretrained`."""
-        published = read_vit(folder, "deit")
-        n_classes = len(published.tensors["cls_classifier.bias"])
-        model = cls(n_classes, published.image, published.P, published.sizes, mechanism)
-        published.set_epsilon(model)
-        model.load_state_dict(from_vit(published.tensors))
-        return model

@@ -11,8 +11,6 @@ There is no dropout.
 """
 
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -22,15 +20,11 @@ from torch import Tensor, nn
 from course_lib.attention import Mechanism, causal_attention
 from course_lib.blocks.block import pre_norm
 from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack
-from course_lib.pretrained.checkpoint_reader import read_checkpoint, require_tied
 from course_lib.primitives import LearnedPositions
 from course_lib.shapes import Lengths, Tokens
 
 Choose = Callable[[Float[Tensor, "B n_tokens"]], Int[Tensor, "B"]]
 """Chooses the next token of each sequence from its logits, such as `sample`."""
-
-ACTIVATIONS: dict[str, Activation] = {"gelu": F.gelu, "gelu_new": partial(F.gelu, approximate="tanh"), "relu": F.relu}
-"""The activations of published models, by the names that their configurations give them."""
 
 
 class GPT(nn.Module):
@@ -79,59 +73,6 @@ class GPT(nn.Module):
             ValueError: there are more than T_max tokens.
         """
         return self.stack(self.tokens(tokens) + self.positions(tokens.shape[1]))
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, mechanism: Mechanism = causal_attention) -> "GPT":
-        """Read GPT-2 as Hugging Face stores it: config.json and safetensors in one folder.
-
-        Args:
-            folder: as `transformers` writes it by save_pretrained.
-            mechanism: as above.
-
-        Raises:
-            FileNotFoundError, ImportError: as `models.read_checkpoint`.
-            ValueError: it is no GPT-2, or one whose equations differ from those above.
-        """
-        config, tensors = read_checkpoint(folder, "gpt2")
-        if config.get("scale_attn_by_inverse_layer_idx") or not config.get("scale_attn_weights", True):
-            raise ValueError(f"{folder}: this GPT-2 scales its scores otherwise than by √d_k.")
-        activation = config.get("activation_function", "gelu_new")
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"{folder}: the activation {activation!r} is none of {sorted(ACTIVATIONS)}.")
-        d_model, d_ff = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"]
-        sizes = Sizes(d_model, config["n_head"], d_ff, config["n_layer"])
-        model = cls(config["vocab_size"], config["n_positions"], sizes, mechanism, ACTIVATIONS[activation])
-        for module in model.modules():
-            if isinstance(module, nn.LayerNorm):
-                module.eps = config.get("layer_norm_epsilon", 1e-5)
-        require_tied(tensors, "lm_head.weight", "transformer.wte.weight")
-        model.load_state_dict(from_gpt2(tensors))
-        return model
-
-
-def from_gpt2(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Give the weights of Hugging Face's GPT-2 our names; its matrices are (in, out), queries, keys and values in one.
-
-    Args:
-        tensors: the state dict of GPT2LMHeadModel or GPT2Model.
-
-    Returns:
-        a state dict for `GPT`.
-    """
-    theirs = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    ours = {"tokens.weight": theirs["wte.weight"], "positions.vectors": theirs["wpe.weight"]}
-    ours |= {f"stack.closing.{kind}": theirs[f"ln_f.{kind}"] for kind in ("weight", "bias")}
-    for layer in (name.split(".")[1] for name in theirs if name.endswith("ln_1.weight")):
-        here, there = f"stack.blocks.{layer}", f"h.{layer}"
-        for kind in ("weight", "bias"):
-            projections = theirs[f"{there}.attn.c_attn.{kind}"].chunk(3, dim=-1)
-            ours |= {f"{here}.mixer.attention.W_{x}.{kind}": y for x, y in zip("qkv", projections, strict=True)}
-            ours[f"{here}.mixer.attention.W_o.{kind}"] = theirs[f"{there}.attn.c_proj.{kind}"]
-            ours[f"{here}.feed_forward.W_1.{kind}"] = theirs[f"{there}.mlp.c_fc.{kind}"]
-            ours[f"{here}.feed_forward.W_2.{kind}"] = theirs[f"{there}.mlp.c_proj.{kind}"]
-            ours[f"{here}.norm_1.{kind}"] = theirs[f"{there}.ln_1.{kind}"]
-            ours[f"{here}.norm_2.{kind}"] = theirs[f"{there}.ln_2.{kind}"]
-    return {name: tensor.mT if ".W_" in name and tensor.dim() == 2 else tensor for name, tensor in ours.items()}
 
 
 @torch.no_grad()

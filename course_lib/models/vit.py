@@ -9,7 +9,6 @@ Pre-norm, GELU, learned positions, a head that starts at 0 (`zero_head`), as pub
 """
 
 from functools import partial
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -18,8 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import Mechanism, scaled_dot_product_attention
 from course_lib.blocks.block import pre_norm
-from course_lib.blocks.stack import Sizes, draw_weights, encoder_stack, zero_head
-from course_lib.pretrained.vit import from_vit, read_vit
+from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack, zero_head
 from course_lib.primitives import embed_patches, interpolate_positions, patch_grid, patchify
 from course_lib.shapes import Image, Logits
 
@@ -36,6 +34,7 @@ class PatchEncoder(nn.Module):
         sizes: Sizes,
         mechanism: Mechanism = scaled_dot_product_attention,
         n_learned: int = 1,
+        activation: Activation = F.gelu,
     ) -> None:
         """Set up the encoder.
 
@@ -45,6 +44,7 @@ class PatchEncoder(nn.Module):
             sizes: d_model, n_heads, d_ff (4 · d_model in the paper), n_layers.
             mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and shows no weights.
             n_learned: tokens before the patches, the same for every image; they gather what a head reads.
+            activation: inside the feed-forward networks.
 
         Raises:
             ValueError: P does not divide height and width.
@@ -55,7 +55,7 @@ class PatchEncoder(nn.Module):
         self.project = nn.Linear(C * P * P, sizes.d_model)
         self.learned = nn.Parameter(torch.empty(n_learned, sizes.d_model))
         self.positions = nn.Parameter(torch.empty(n_learned + self.grid[0] * self.grid[1], sizes.d_model))
-        self.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm, ViTNorm)
+        self.stack = encoder_stack(sizes, mechanism, activation, pre_norm, ViTNorm)
         draw_weights(self, sizes.d_model)
 
     def forward(self, images: Image) -> Float[Tensor, "B T d_model"]:
@@ -88,30 +88,13 @@ class ViT(nn.Module):
         P: int,
         sizes: Sizes,
         mechanism: Mechanism = scaled_dot_product_attention,
+        activation: Activation = F.gelu,
     ) -> None:
         """Set up for n_classes; the rest as `PatchEncoder`. For another task, put a new `zero_head` in the place of `head`."""
         super().__init__()
-        self.encoder = PatchEncoder(image, P, sizes, mechanism)
+        self.encoder = PatchEncoder(image, P, sizes, mechanism, activation=activation)
         self.head = zero_head(sizes.d_model, n_classes)
 
     def forward(self, images: Image) -> Logits:
         """Give logits (B, n_classes) of images (B, C, H, W), of any size that P divides."""
         return self.head(self.encoder(images)[:, 0])
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> "ViT":
-        """Read ViT as Hugging Face stores it: config.json and safetensors in one folder.
-
-        Args:
-            folder: as `transformers` writes it by save_pretrained, with a head for classes.
-            mechanism: as above.
-
-        Raises:
-            FileNotFoundError, ImportError: as `models.read_checkpoint`.
-            ValueError: it is no ViT, has no head, or its equations differ from those above.
-        """
-        published = read_vit(folder, "vit")
-        model = cls(len(published.tensors["classifier.bias"]), published.image, published.P, published.sizes, mechanism)
-        published.set_epsilon(model)
-        model.load_state_dict(from_vit(published.tensors))
-        return model

@@ -1,26 +1,89 @@
-"""Weights that others have trained, read from a folder: `config.json` and safetensors, which hold numbers and no code.
+"""Read a published checkpoint: `config.json` and safetensors in one folder, as Hugging Face's save_pretrained writes them.
 
-A pickled checkpoint (`pytorch_model.bin`) runs whatever its author wrote as soon as it is opened, and is not read.
-safetensors (https://github.com/huggingface/safetensors) is a package that the course needs for nothing else:
+A pickled checkpoint (`pytorch_model.bin`) can run code as soon as it is opened, and is not read. safetensors
+(https://github.com/huggingface/safetensors) hold numbers alone; the package is needed here and nowhere else:
 `pip install safetensors`.
+
+A checkpoint is read completely or refused: a setting or a tensor that is missing, and a tensor that the model has no place
+for, are errors that name the folder and the key.
 """
 
 import json
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks.stack import Activation
+
+Renaming = tuple[str, str | Callable[[re.Match[str]], str]]
+"""A regular expression and its replacement, as `re.sub` takes them."""
+
+_exact_gelu, _tanh_gelu = F.gelu, partial(F.gelu, approximate="tanh")
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": _exact_gelu,
+    "gelu_python": _exact_gelu,
+    "gelu_new": _tanh_gelu,
+    "gelu_pytorch_tanh": _tanh_gelu,
+    "relu": F.relu,
+}
+"""The activations of published models, by the names in their configurations."""
 
 
 class Checkpoint(NamedTuple):
-    """A published model: its `config`, as `config.json` has it, and its `tensors` by their published names."""
+    """A published model: its `folder`, its `config` as in config.json, and its `tensors` by their published names."""
 
-    config: dict[str, object]
+    folder: Path
+    config: dict[str, Any]
     tensors: dict[str, Tensor]
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        """Look up a setting of config.json.
+
+        Args:
+            key: its name.
+            default: its value where config.json does not state it; None = it must.
+
+        Raises:
+            ValueError: config.json does not have the key, and there is no default.
+        """
+        found = self.config.get(key)
+        if found is None and default is None:
+            raise ValueError(f"{self.folder}: config.json has no {key!r}.")
+        return default if found is None else found
+
+    def activation(self, key: str, default: str = "gelu") -> Activation:
+        """Look up an activation by its published name.
+
+        Raises:
+            ValueError: it is none of `ACTIVATIONS`.
+        """
+        name = self.setting(key, default)
+        if name not in ACTIVATIONS:
+            raise ValueError(f"{self.folder}: the activation {name!r} is none of {sorted(ACTIVATIONS)}.")
+        return ACTIVATIONS[name]
+
+    def require_tied(self, last: str, embedding: str) -> None:
+        """Refuse an output matrix that differs from the embedding: the models here use one tensor for both.
+
+        Args:
+            last: name of the output matrix; where the checkpoint does not hold it, it is tied.
+            embedding: name of the embedding.
+
+        Raises:
+            ValueError: the checkpoint holds both, and they differ.
+        """
+        if last in self.tensors and embedding in self.tensors and not self.tensors[last].equal(self.tensors[embedding]):
+            raise ValueError(f"{self.folder}: the output matrix {last} differs from the embedding {embedding}; ours are one.")
 
 
 def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
-    """Read the weights of one published model.
+    """Read the configuration and the tensors of one published model.
 
     Args:
         folder: holds config.json and model.safetensors, or the parts that model.safetensors.index.json names.
@@ -30,37 +93,89 @@ def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
         the configuration and the tensors, on the CPU.
 
     Raises:
-        FileNotFoundError: there is no config.json, or no safetensors.
-        ValueError: it is another kind of model.
+        FileNotFoundError: there is no config.json, no safetensors, or a part is missing.
+        ValueError: it is another kind of model, or a file is damaged.
         ImportError: the package safetensors is not installed.
     """
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} has no config.json: name the folder of one model, as save_pretrained writes it.")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = _read_json(folder / "config.json")
     if config.get("model_type") != kind:
         raise ValueError(f"{folder} holds a model of type {config.get('model_type')!r}; {kind!r} is needed.")
     tensors: dict[str, Tensor] = {}
     for file in _files(folder):
         tensors |= _load(file)
-    return Checkpoint(config, tensors)
+    return Checkpoint(folder, config, tensors)
 
 
-def require_tied(tensors: dict[str, Tensor], last: str, embedding: str) -> None:
-    """Refuse a published model whose `last` matrix is there and is not its `embedding`: ours are one, the other would be lost.
+def rename(tensors: dict[str, Tensor], renamings: Iterable[Renaming], unused: str = r"(?!)") -> dict[str, Tensor]:
+    """Rename published tensors to the names of a model here.
+
+    Args:
+        tensors: by their published names.
+        renamings: applied to each name, one after the other.
+        unused: matches the published names to leave out, such as buffers and heads of other tasks; none by default.
+
+    Returns:
+        the other tensors. A name that no renaming knows stays as it is, so that `load` refuses it.
+    """
+    renamed = {}
+    for published, tensor in tensors.items():
+        if re.search(unused, published):
+            continue
+        name = published
+        for pattern, replacement in renamings:
+            name = re.sub(pattern, replacement, name)
+        renamed[name] = tensor
+    return renamed
+
+
+def load(model: nn.Module, weights: dict[str, Tensor], checkpoint: Checkpoint, epsilon: float) -> None:
+    """Load weights into a model, and set the ε of its layer norms.
+
+    Args:
+        model: changed in place.
+        weights: exactly the tensors of `model.state_dict()`, by the same names.
+        checkpoint: where they come from; its folder is named in errors.
+        epsilon: added to the variance in each layer norm.
 
     Raises:
-        ValueError: the two tensors of these names differ.
+        ValueError: a tensor is missing, unknown, or of another shape.
     """
-    if last in tensors and not tensors[last].equal(tensors[embedding]):
-        raise ValueError(f"this model has a last matrix of its own, {last}, which differs from its embedding; ours are one.")
+    own = model.state_dict()
+    if missing := sorted(own.keys() - weights.keys()):
+        raise ValueError(f"{checkpoint.folder} has no weights for {missing}.")
+    if unknown := sorted(weights.keys() - own.keys()):
+        raise ValueError(f"{checkpoint.folder} has tensors that a {type(model).__name__} has no place for: {unknown}.")
+    for name, tensor in weights.items():
+        if tensor.shape != own[name].shape:
+            raise ValueError(
+                f"{checkpoint.folder}: {name} has shape {tuple(tensor.shape)}, but config.json says {tuple(own[name].shape)}."
+            )
+    model.load_state_dict(weights)
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.eps = epsilon
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is no valid JSON: {error}") from None
 
 
 def _files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        return [folder / Path(part).name for part in sorted(set(parts))]
+        parts = _read_json(index).get("weight_map")
+        if not parts:
+            raise ValueError(f"{index} has no 'weight_map'.")
+        files = [folder / Path(part).name for part in sorted(set(parts.values()))]
+        if missing := [file.name for file in files if not file.is_file()]:
+            raise FileNotFoundError(f"{folder} has no {missing}, which {index.name} names.")
+        return files
     if not (folder / "model.safetensors").is_file():
         found = sorted(path.name for path in folder.iterdir())
         raise FileNotFoundError(
@@ -72,7 +187,11 @@ def _files(folder: Path) -> list[Path]:
 
 def _load(file: Path) -> dict[str, Tensor]:
     try:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ImportError:
         raise ImportError("to read published weights, install one more package: pip install safetensors") from None
-    return load_file(file)
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file} is damaged: {error}") from None

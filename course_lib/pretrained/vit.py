@@ -1,65 +1,27 @@
-"""The weights of ViT and DeiT as Hugging Face names them, under our names."""
+"""Load ViT and DeiT weights from a Hugging Face checkpoint.
 
-import re
+Dosovitskiy et al. 2021 (https://arxiv.org/abs/2010.11929) and Touvron et al. 2021 (https://arxiv.org/abs/2012.12877); names of
+the tensors as in `transformers` (https://huggingface.co/docs/transformers/model_doc/vit).
+"""
+
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from course_lib.blocks.stack import Sizes
-from course_lib.pretrained.checkpoint_reader import read_checkpoint
+from course_lib.attention import Mechanism, scaled_dot_product_attention
+from course_lib.blocks import Sizes
+from course_lib.models import DeiT, ViT
+from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
 
-
-class PublishedViT(NamedTuple):
-    """What config.json says of a ViT or DeiT: channels, height and width of images, patches, sizes, ε; and the tensors."""
-
-    image: tuple[int, int, int]
-    P: int
-    sizes: Sizes
-    epsilon: float
-    tensors: dict[str, Tensor]
-
-    def set_epsilon(self, model: nn.Module) -> None:
-        """Give the norms of a model the ε of this one."""
-        for module in model.modules():
-            if isinstance(module, nn.LayerNorm):
-                module.eps = self.epsilon
-
-
-def read_vit(folder: str | Path, kind: str) -> PublishedViT:
-    """Read a ViT with its head.
-
-    Args:
-        folder: holds config.json and safetensors.
-        kind: "vit" or "deit".
-
-    Raises:
-        FileNotFoundError, ImportError: as `read_checkpoint`.
-        ValueError: it is another kind of model, has no head, or its equations are not those of the paper.
-    """
-    config, tensors = read_checkpoint(folder, kind)
-    if config.get("hidden_act", "gelu") != "gelu" or not config.get("qkv_bias", True):
-        raise ValueError(f"{folder}: only a ViT with GELU, and with biases in its attention, can be read.")
-    P, side = (config.get(name, usual) for name, usual in (("patch_size", 16), ("image_size", 224)))
-    if not isinstance(P, int):
-        raise ValueError(f"{folder}: only square patches can be read, got {P}.")
-    heads = {"vit": ("classifier",), "deit": ("cls_classifier", "distillation_classifier")}[kind]
-    if missing := [head for head in heads if f"{head}.weight" not in tensors]:
-        raise ValueError(f"{folder} has no weights for {missing}: it was saved without its heads.")
-    H, W = (side, side) if isinstance(side, int) else side
-    sizes = (config[name] for name in ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers"))
-    image = (config.get("num_channels", 3), H, W)
-    return PublishedViT(image, P, Sizes(*sizes), config.get("layer_norm_eps", 1e-12), tensors)
-
-
-_RENAMED = (
+_RENAMINGS: tuple[Renaming, ...] = (
     (r"^(?:vit|deit)\.", ""),
     (r"^embeddings\.patch_embeddings\.projection\.", "encoder.project."),
     (r"^embeddings\.position_embeddings$", "encoder.positions"),
     (r"^(?:encoder\.)?layers?\.(?=\d)", "encoder.stack.blocks."),
     (r"^layernorm\.", "encoder.stack.closing."),
-    (r"attention\.attention\.(?:query|key|value)\.", lambda found: f"mixer.attention.W_{found[0].split('.')[-2][0]}."),
+    (r"attention\.attention\.([qkv])(?:uery|ey|alue)\.", r"mixer.attention.W_\1."),
     (r"attention\.output\.dense\.", "mixer.attention.W_o."),
     (r"attention\.([qkvo])_proj\.", r"mixer.attention.W_\1."),
     (r"layernorm_before\.", "norm_1."),
@@ -69,25 +31,75 @@ _RENAMED = (
     (r"^(?:cls_)?classifier\.", "head."),
     (r"^distillation_classifier\.", "teacher_head."),
 )
-"""Their names → ours, one after the other: those of the files, and those of transformers 5."""
+"""Published names → ours, one after the other: those of the files, and those of transformers 5."""
+
+_UNUSED = r"^(?:(?:vit|deit)\.)?(?:pooler\.|embeddings\.mask_token$)"
+"""What classification does not use."""
+
+
+def load_vit(folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> ViT:
+    """Load ViT with its head from a folder with config.json and safetensors.
+
+    Args:
+        folder: as `transformers` writes it by save_pretrained.
+        mechanism: as for `ViT`.
+
+    Raises:
+        FileNotFoundError, ImportError: as `read_checkpoint`.
+        ValueError: the checkpoint is damaged, is no ViT, has no head, or its equations differ from those of `ViT`.
+    """
+    checkpoint = read_checkpoint(folder, "vit")
+    model = ViT(*_arguments(checkpoint, mechanism, ("classifier",)))
+    load(model, from_vit(checkpoint.tensors), checkpoint, checkpoint.setting("layer_norm_eps", 1e-12))
+    return model
+
+
+def load_deit(folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> DeiT:
+    """Load DeiT with both heads, as `load_vit`."""
+    checkpoint = read_checkpoint(folder, "deit")
+    model = DeiT(*_arguments(checkpoint, mechanism, ("cls_classifier", "distillation_classifier")))
+    load(model, from_vit(checkpoint.tensors), checkpoint, checkpoint.setting("layer_norm_eps", 1e-12))
+    return model
 
 
 def from_vit(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Give the weights of Hugging Face's ViT or DeiT our names and shapes.
+    """Rename and reshape the weights of Hugging Face's ViT or DeiT.
 
     Args:
         tensors: the state dict of ViTForImageClassification or DeiTForImageClassificationWithTeacher.
 
     Returns:
-        a state dict for `ViT` or `DeiT`; what else is there, such as a pooler, is left out.
+        a state dict for `ViT` or `DeiT`.
     """
-    named = {}
-    for name, tensor in tensors.items():
-        for pattern, new in _RENAMED:
-            name = re.sub(pattern, new, name)
-        named[name] = tensor
-    learned = [named.pop(f"embeddings.{kind}_token", None) for kind in ("cls", "distillation")]
-    named["encoder.learned"] = torch.cat([token[0] for token in learned if token is not None])
-    named["encoder.positions"] = named["encoder.positions"][0]
-    named["encoder.project.weight"] = named["encoder.project.weight"].flatten(1)
-    return {name: tensor for name, tensor in named.items() if re.match(r"(?:encoder|head|teacher_head)\.", name)}
+    weights = rename(tensors, _RENAMINGS, _UNUSED)
+    learned = [weights.pop(f"embeddings.{kind}_token", None) for kind in ("cls", "distillation")]
+    if found := [token[0] for token in learned if token is not None]:
+        weights["encoder.learned"] = torch.cat(found)
+    if "encoder.positions" in weights:
+        weights["encoder.positions"] = weights["encoder.positions"][0]
+    if "encoder.project.weight" in weights:
+        weights["encoder.project.weight"] = weights["encoder.project.weight"].flatten(1)
+    return weights
+
+
+def _arguments(checkpoint: Checkpoint, mechanism: Mechanism, heads: tuple[str, ...]) -> tuple[Any, ...]:
+    """Give the constructor's arguments; ValueError where a head is missing or the equations are not those of the paper."""
+    folder = checkpoint.folder
+    if not checkpoint.setting("qkv_bias", True):
+        raise ValueError(f"{folder}: only a ViT with biases in its attention can be read.")
+    wanted = [f"{head}.{kind}" for head in heads for kind in ("weight", "bias")]
+    if missing := [name for name in wanted if name not in checkpoint.tensors]:
+        raise ValueError(f"{folder} has no weights for {missing}: it was saved without its heads.")
+    P_h, P_w = _pair(checkpoint.setting("patch_size", 16))
+    if P_h != P_w:
+        raise ValueError(f"{folder}: only square patches can be read, got {P_h} × {P_w}.")
+    names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
+    image = (checkpoint.setting("num_channels", 3), *_pair(checkpoint.setting("image_size", 224)))
+    n_classes = len(checkpoint.tensors[wanted[1]])
+    return n_classes, image, P_h, Sizes(*(checkpoint.setting(k) for k in names)), mechanism, checkpoint.activation("hidden_act")
+
+
+def _pair(size: int | list[int]) -> tuple[int, int]:
+    """Give height and width of a side, or of the two in a list."""
+    height, width = (size, size) if isinstance(size, int) else size
+    return height, width

@@ -9,8 +9,9 @@ from torch import nn
 
 from course_lib.blocks import DecoderBlock, Sizes, Stack
 from course_lib.models import GPT, PretrainingBERT, Transformer
-from course_lib.models.bert import from_bert
-from course_lib.models.gpt import ACTIVATIONS, from_gpt2
+from course_lib.pretrained.bert import from_bert
+from course_lib.pretrained.checkpoint_reader import ACTIVATIONS
+from course_lib.pretrained.gpt2 import from_gpt2
 
 REASON = "transformers is not installed: pip install -e '.[peers]'"
 SIZES = Sizes(d_model=21, n_heads=3, d_ff=29, n_layers=2)
@@ -64,7 +65,7 @@ def bert(kind: str = "BertForPreTraining", **settings: object) -> nn.Module:
 def our_gpt(theirs: nn.Module, activation: str = "gelu_new") -> GPT:
     """Our GPT with the weights of theirs."""
     ours = GPT(N_TOKENS, T_MAX, SIZES, activation=ACTIVATIONS[activation])
-    ours.load_state_dict(from_gpt2({k: v for k, v in theirs.state_dict().items() if k != "lm_head.weight"}))
+    ours.load_state_dict(from_gpt2(theirs.state_dict()))
     return ours
 
 

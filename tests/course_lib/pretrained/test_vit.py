@@ -9,6 +9,7 @@ from torch import nn
 from course_lib.analysis import record
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.models import DeiT, ViT
+from course_lib.pretrained import load_deit, load_vit
 from course_lib.pretrained.vit import from_vit
 from tests.course_lib.models import peers
 from tests.course_lib.models.peers import SIZES, outputs_of, saved, shaken
@@ -16,6 +17,7 @@ from tests.course_lib.models.peers import SIZES, outputs_of, saved, shaken
 B, C, P, K, SIDE = 3, 2, 5, 7, 15
 IMAGES = torch.randn(B, C, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+LOAD = {"vit": load_vit, "deit": load_deit}
 HEADS = {"vit": "ViTForImageClassification", "deit": "DeiTForImageClassificationWithTeacher"}
 
 
@@ -96,7 +98,7 @@ def test_deit_is_deit():
 @pytest.mark.parametrize("mechanism", [(), (fused_scaled_dot_product_attention,)])
 def test_both_are_read_from_what_save_pretrained_writes(tmp_path, kind, mechanism):
     theirs = published(kind, layer_norm_eps=1e-3)
-    model = {"vit": ViT, "deit": DeiT}[kind].from_pretrained(saved(theirs, tmp_path), *mechanism)
+    model = LOAD[kind](saved(theirs, tmp_path), *mechanism)
     found = model(IMAGES)
     logits = found if kind == "vit" else (found.by_class + found.by_teacher) / 2
     torch.testing.assert_close(logits, theirs(IMAGES).logits, **CLOSE)
@@ -130,19 +132,19 @@ def test_the_names_of_the_published_files_are_read_too():
 def test_a_folder_without_a_head_is_told_so(tmp_path, kind):
     saved(published(kind, {"vit": "ViTModel", "deit": "DeiTModel"}[kind]), tmp_path)
     with pytest.raises(ValueError, match=r"no weights for .*classifier.*without its heads"):
-        {"vit": ViT, "deit": DeiT}[kind].from_pretrained(tmp_path)
+        LOAD[kind](tmp_path)
 
 
 def test_another_kind_of_model_is_refused(tmp_path):
     saved(published("vit"), tmp_path)
     with pytest.raises(ValueError, match="'vit'; 'deit' is needed"):
-        DeiT.from_pretrained(tmp_path)
+        load_deit(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"hidden_act": "relu"}, "only a ViT with GELU"),
+        ({"hidden_act": "swish"}, "the activation 'swish'"),
         ({"qkv_bias": False}, "with biases in its attention"),
         ({"patch_size": [5, 3]}, "only square patches"),
     ],
@@ -151,7 +153,7 @@ def test_equations_that_are_not_ours_are_refused(tmp_path, setting, message):
     file = saved(published("vit"), tmp_path) / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | setting))
     with pytest.raises(ValueError, match=message):
-        ViT.from_pretrained(tmp_path)
+        load_vit(tmp_path)
 
 
 def test_images_that_are_not_square_are_read(tmp_path):
@@ -161,4 +163,20 @@ def test_images_that_are_not_square_are_read(tmp_path):
     config = transformers.ViTConfig(image_size=[10, 15], patch_size=P, num_channels=C, num_labels=K, **sizes)
     theirs = shaken(transformers.ViTForImageClassification(config))
     images = IMAGES[..., :10, :]
-    torch.testing.assert_close(ViT.from_pretrained(saved(theirs, tmp_path))(images), theirs(images).logits, **CLOSE)
+    torch.testing.assert_close(load_vit(saved(theirs, tmp_path))(images), theirs(images).logits, **CLOSE)
+
+
+def test_a_patch_size_of_two_equal_sides_is_square(tmp_path):
+    theirs = published("vit")
+    file = saved(theirs, tmp_path) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"patch_size": [P, P]}))
+    torch.testing.assert_close(load_vit(tmp_path)(IMAGES), theirs(IMAGES).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["gelu_pytorch_tanh", "gelu_python", "relu"])
+@pytest.mark.parametrize("kind", ["vit", "deit"])
+def test_activations_are_read_by_their_published_names(tmp_path, kind, name):
+    theirs = published(kind, hidden_act=name)
+    found = LOAD[kind](saved(theirs, tmp_path))(IMAGES)
+    logits = found if kind == "vit" else (found.by_class + found.by_teacher) / 2
+    torch.testing.assert_close(logits, theirs(IMAGES).logits, **CLOSE)

@@ -1,0 +1,219 @@
+"""Checkpoints of GPT-2 and BERT, as save_pretrained writes them: loaded weight for weight, or refused with folder and key."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from course_lib.pretrained import load_bert, load_gpt2, load_pretraining_bert, load_vit, read_checkpoint
+from tests.course_lib.models import peers
+from tests.course_lib.models.peers import N_TOKENS, T_MAX
+
+B, T = 3, 11
+TOKENS = torch.randint(N_TOKENS, (B, T), generator=torch.Generator().manual_seed(0))
+SEGMENTS = (torch.arange(T) > 4).long().expand(B, T)
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+
+
+def change_config(folder, **settings):
+    """Overwrite settings of config.json; None removes one."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text()) | settings
+    file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+
+
+def change_tensors(folder, change):
+    """Rewrite model.safetensors by a function of the dict of its tensors."""
+    safetensors = pytest.importorskip("safetensors.torch", reason=peers.REASON)
+    file = folder / "model.safetensors"
+    tensors = safetensors.load_file(file)
+    change(tensors)
+    safetensors.save_file(tensors, file, metadata={"format": "pt"})
+
+
+def test_gpt_is_read_from_what_save_pretrained_writes(tmp_path):
+    theirs = peers.gpt2(layer_norm_epsilon=1e-3)
+    ours = load_gpt2(peers.saved(theirs, tmp_path))
+    torch.testing.assert_close(ours(TOKENS), theirs(TOKENS).logits, **CLOSE)
+    assert ours.T_max == T_MAX
+
+
+def test_gpt_is_read_from_several_files_too(tmp_path):
+    theirs = peers.gpt2()
+    peers.saved(theirs, tmp_path, max_shard_size="4KB")
+    assert not (tmp_path / "model.safetensors").exists()
+    torch.testing.assert_close(load_gpt2(tmp_path)(TOKENS), theirs(TOKENS).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["BertForPreTraining", "BertModel"])
+def test_bert_is_read_from_what_save_pretrained_writes(tmp_path, kind):
+    theirs = peers.bert(kind, layer_norm_eps=1e-3)
+    ours = load_bert(peers.saved(theirs, tmp_path))
+    body = theirs if kind == "BertModel" else theirs.bert
+    expected = body(TOKENS, token_type_ids=SEGMENTS).last_hidden_state
+    torch.testing.assert_close(ours(TOKENS, SEGMENTS), expected, **CLOSE)
+
+
+def test_bert_is_read_with_its_heads(tmp_path):
+    theirs = peers.bert()
+    ours = load_pretraining_bert(peers.saved(theirs, tmp_path))
+    expected = theirs(TOKENS)
+    torch.testing.assert_close(ours(TOKENS), (expected.prediction_logits, expected.seq_relationship_logits), **CLOSE)
+
+
+def test_bert_is_read_under_the_names_of_its_first_years(tmp_path):
+    """The files of 2018 call gain and bias of a norm gamma and beta."""
+    theirs = peers.bert()
+    safetensors = pytest.importorskip("safetensors.torch", reason=peers.REASON)
+    file = peers.saved(theirs, tmp_path) / "model.safetensors"
+    old = {
+        k.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): v
+        for k, v in safetensors.load_file(file).items()
+    }
+    assert "bert.embeddings.LayerNorm.gamma" in old
+    safetensors.save_file(old, file, metadata={"format": "pt"})
+    torch.testing.assert_close(load_pretraining_bert(tmp_path)(TOKENS).words, theirs(TOKENS).prediction_logits, **CLOSE)
+
+
+def test_a_folder_without_heads_is_told_so(tmp_path):
+    peers.saved(peers.bert("BertModel"), tmp_path)
+    with pytest.raises(ValueError, match=r"no weights for .*needs no heads"):
+        load_pretraining_bert(tmp_path)
+
+
+def test_another_kind_of_model_is_refused(tmp_path):
+    peers.saved(peers.gpt2(), tmp_path)
+    with pytest.raises(ValueError, match="'gpt2'; 'bert' is needed"):
+        load_bert(tmp_path)
+
+
+@pytest.mark.parametrize("setting", [{"scale_attn_by_inverse_layer_idx": True}, {"activation_function": "swish"}])
+def test_equations_that_are_not_ours_are_refused(tmp_path, setting):
+    peers.saved(peers.gpt2(), tmp_path)
+    change_config(tmp_path, **setting)
+    with pytest.raises(ValueError, match=r"scales its scores|the activation 'swish'"):
+        load_gpt2(tmp_path)
+
+
+def test_an_output_matrix_that_differs_from_the_embedding_is_refused(tmp_path):
+    """Ours is the embedding; another one would be dropped silently."""
+    peers.saved(peers.gpt2(tie_word_embeddings=False), tmp_path / "gpt")
+    with pytest.raises(ValueError, match="differs from the embedding"):
+        load_gpt2(tmp_path / "gpt")
+    peers.saved(peers.bert(tie_word_embeddings=False), tmp_path / "bert")
+    with pytest.raises(ValueError, match="differs from the embedding"):
+        load_pretraining_bert(tmp_path / "bert")
+    assert load_bert(tmp_path / "bert")
+
+
+def test_positions_of_another_kind_are_refused(tmp_path):
+    peers.saved(peers.bert(), tmp_path)
+    change_config(tmp_path, position_embedding_type="relative_key")
+    with pytest.raises(ValueError, match="position"):
+        load_bert(tmp_path)
+
+
+def test_pickled_weights_are_never_opened(tmp_path):
+    """The file would write a witness if it were unpickled."""
+    witness = tmp_path / "opened"
+
+    class Trap:
+        def __reduce__(self):
+            return (witness.touch, ())
+
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    torch.save(Trap(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(FileNotFoundError, match=r"can run code when they are opened and are not read"):
+        load_gpt2(tmp_path)
+    assert not witness.exists()
+
+
+def test_a_folder_without_a_configuration_is_told_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no config.json"):
+        read_checkpoint(tmp_path, "gpt2")
+
+
+def test_without_safetensors_the_error_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    with pytest.raises(ImportError, match="pip install safetensors"):
+        read_checkpoint(tmp_path, "gpt2")
+
+
+@pytest.mark.parametrize("name", ["gelu_new", "gelu_pytorch_tanh", "gelu_python", "gelu", "relu"])
+def test_activations_are_read_by_their_published_names(tmp_path, name):
+    theirs = peers.gpt2(name)
+    torch.testing.assert_close(load_gpt2(peers.saved(theirs, tmp_path))(TOKENS), theirs(TOKENS).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["gelu_python", "gelu_pytorch_tanh", "relu"])
+def test_berts_activation_is_that_of_its_layers_and_of_its_head(tmp_path, name):
+    theirs = peers.bert(hidden_act=name)
+    ours = load_pretraining_bert(peers.saved(theirs, tmp_path))
+    torch.testing.assert_close(ours(TOKENS).words, theirs(TOKENS).prediction_logits, **CLOSE)
+
+
+@pytest.mark.parametrize("key", ["n_embd", "n_head", "n_layer", "vocab_size", "n_positions"])
+def test_a_configuration_without_a_key_names_folder_and_key(tmp_path, key):
+    change_config(peers.saved(peers.gpt2(), tmp_path), **{key: None})
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.* has no '{key}'"):
+        load_gpt2(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("load", "make", "key", "told"),
+    [
+        (load_gpt2, peers.gpt2, "transformer.h.1.mlp.c_fc.bias", "stack.blocks.1.feed_forward.W_1.bias"),
+        (load_gpt2, peers.gpt2, "transformer.wte.weight", "tokens.weight"),
+        (load_bert, peers.bert, "bert.encoder.layer.0.output.dense.weight", "stack.blocks.0.feed_forward.W_2.weight"),
+    ],
+)
+def test_a_missing_tensor_is_named_with_the_folder(tmp_path, load, make, key, told):
+    change_tensors(peers.saved(make(), tmp_path), lambda tensors: tensors.pop(key))
+    with pytest.raises(ValueError, match=f"{tmp_path.name} has no weights for .*{told}"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(("load", "make"), [(load_gpt2, peers.gpt2), (load_bert, peers.bert)])
+def test_a_tensor_that_the_model_has_no_place_for_is_refused(tmp_path, load, make):
+    change_tensors(peers.saved(make(), tmp_path), lambda tensors: tensors.update({"adapter.weight": torch.zeros(3)}))
+    with pytest.raises(ValueError, match=f"{tmp_path.name} has tensors .*no place for.*adapter.weight"):
+        load(tmp_path)
+
+
+def test_a_tensor_of_another_shape_is_named(tmp_path):
+    change_config(peers.saved(peers.gpt2(), tmp_path), vocab_size=N_TOKENS + 1)
+    with pytest.raises(ValueError, match=rf"tokens.weight has shape \({N_TOKENS}, .* but config.json says \({N_TOKENS + 1},"):
+        load_gpt2(tmp_path)
+
+
+def test_causal_masks_of_old_files_are_left_out(tmp_path):
+    theirs = peers.gpt2()
+    buffers = {f"transformer.h.{i}.attn.{name}": torch.ones(1) for i in range(2) for name in ("bias", "masked_bias")}
+    change_tensors(peers.saved(theirs, tmp_path), lambda tensors: tensors.update(buffers))
+    torch.testing.assert_close(load_gpt2(tmp_path)(TOKENS), theirs(TOKENS).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_damaged_file_is_named(tmp_path, file):
+    pytest.importorskip("safetensors", reason=peers.REASON)
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    (tmp_path / file).write_text('{"model_type":')
+    with pytest.raises(ValueError, match=file):
+        load_vit(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "message"),
+    [
+        ({"weight_map": {"wte.weight": "model-2.safetensors"}}, FileNotFoundError, r"no \['model-2.safetensors'\]"),
+        ({}, ValueError, "no 'weight_map'"),
+    ],
+)
+def test_a_part_that_is_missing_is_named(tmp_path, index, error, message):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(error, match=message):
+        read_checkpoint(tmp_path, "gpt2")
