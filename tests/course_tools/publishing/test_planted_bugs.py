@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[3]
 PLANTED = {
     "the scale": (
         "04",
-        "attention/scaled_dot_product.py",
+        "attention/dot_product.py",
         "scores = q @ k.mT / math.sqrt(d_k)",
         "scores = q @ k.mT / d_k**0.25",
         "04.1",
@@ -30,7 +30,7 @@ PLANTED = {
     ),
     "the order of the gates": (
         "01",
-        "primitives/cells.py",
+        "primitives/recurrent.py",
         "i, f, g, o = gates.chunk",
         "f, i, g, o = gates.chunk",
         "01.4",
@@ -42,7 +42,8 @@ PLANTED = {
 @pytest.mark.parametrize(("number", "file", "right", "wrong", "exercise"), PLANTED.values(), ids=PLANTED)
 def test_a_planted_bug_fails_the_solution(tmp_path, number, file, right, wrong, exercise):
     (lecture,) = lectures(REPOSITORY, [number])
-    shutil.copytree(REPOSITORY / "course_lib", tmp_path / "course_lib", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("course_lib", "course_tools"):
+        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conftest.py", "pyproject.toml", "tests/nbval_sanitize.cfg", lecture.name(lecture.solution)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
