@@ -253,7 +253,7 @@ claim(
 # one.</details>
 # <details><summary>C. The table.</summary>
 #
-# With so little training, yes. Look at the slopes: the curves of the networks are still falling when their time is up, while the table
+# Yes, with so little training. Look at the slopes: the curves of the networks are still falling when their time is up, while the table
 # has read all there is to read.</details>
 
 

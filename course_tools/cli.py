@@ -47,6 +47,10 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--force", action="store_true", help="execute the solutions even where their code did not change")
     exercises = commands.add_parser("exercises", help="list every exercise")
     exercises.add_argument("--json", action="store_true", help="as JSON")
+    progress = commands.add_parser("progress", help="show what you solved and predicted, and write it as a page")
+    progress.add_argument("--html", type=Path, metavar="FILE", help="where the page goes (default: beside the progress file)")
+    progress.add_argument("--export", type=Path, metavar="FILE", help="copy the progress to a file of your own")
+    progress.add_argument("--import", type=Path, metavar="FILE", dest="other", help="join the progress of another machine")
     _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
     export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
     export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
@@ -104,6 +108,17 @@ def _exercises(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _progress(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.notebook.progress_record import show_progress
+
+    try:
+        show_progress(options.html, options.export, options.other)
+    except OSError as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.batch import Orders
     from course_tools.grading.engine import Engine
@@ -137,6 +152,7 @@ _COMMANDS = {
     "test": _test,
     "build": _build,
     "exercises": _exercises,
+    "progress": _progress,
     "grade": _grade,
     "export-nbgrader": _export_nbgrader,
 }

@@ -9,7 +9,9 @@ from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.explore import explore
 from course_tools.notebook.memory import peak_memory
 from course_tools.notebook.network_drawing import network
+from course_tools.notebook.predict import predict
 from course_tools.notebook.progress_bar import progress
+from course_tools.notebook.progress_record import my_progress
 from course_tools.notebook.show import show
 from course_tools.notebook.weight_maps import weight_maps
 
@@ -23,9 +25,11 @@ __all__ = [
     "device",
     "explore",
     "ledger",
+    "my_progress",
     "network",
     "peak_memory",
     "plots",
+    "predict",
     "progress",
     "show",
     "weight_maps",

@@ -17,6 +17,7 @@ from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
 from course_tools.publishing.lecture_cells import draft, student_version
 from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
+from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 
 
@@ -132,7 +133,11 @@ def _documents(root: Path) -> dict[Path, str]:
         for lecture in lectures(root)
         if lecture.solution.exists()
     }
-    return {root / "docs" / "companion.md": companion(root), root / "README.md": readme_with(claims_of, root)}
+    return {
+        root / FILE: predictions_json(root),
+        root / "docs" / "companion.md": companion(root),
+        root / "README.md": readme_with(claims_of, root),
+    }
 
 
 def _name(path: Path, root: Path) -> str:

@@ -15,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.checks import Exercise
 from course_tools.publishing import nbgrader_cells as nbgrader
+from course_tools.publishing.prediction_cells import question
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.source import FunctionSource, Import
 
@@ -38,7 +39,7 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
     text = lecture.authoring.read_text(encoding="utf-8")
     lines = [i for i, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
     cells: list[NotebookNode] = []
-    drafting = _Drafting()
+    drafting = _Drafting(lecture.number)
     for i, authored in enumerate(jupytext.reads(text, fmt="py:percent").cells):
         try:
             cells += drafting.cells(authored, measured)
@@ -47,6 +48,11 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
             raise PublishingFailed(f"{lecture.source_name}{line}: {error}") from error
     if drafting.unchecked:
         raise PublishingFailed(f"{lecture.source_name}: exercise {drafting.unchecked[0]} has no check cell after it")
+    last = new_code_cell(
+        f'from course_tools.notebook import my_progress\n\nmy_progress("{lecture.number}")', metadata={"tags": ["progress"]}
+    )
+    last["origin"] = "progress"
+    cells.append(last)
     _identify(lecture.stem, cells)
     return new_notebook(cells=cells, metadata=NOTEBOOK_METADATA, nbformat_minor=5)
 
@@ -76,18 +82,31 @@ def check_call(source: str) -> tuple[str, str] | None:
 class _Drafting:
     """What must be remembered from cell to cell: the exercise that waits for its check, what was graded and hinted already."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: str) -> None:
+        self.number = number
         self.unchecked: tuple[str, str] | None = None
         self.seen: set[str] = set()
+        self.n_predictions = 0
 
     def cells(self, authored: NotebookNode, measured: str) -> list[NotebookNode]:
         metadata = {key: value for key, value in authored.metadata.items() if key not in _JUPYTEXT_KEYS}
         cell, source = self._cell(authored.cell_type, authored.source, metadata, measured)
         cell["origin"] = source
         added = [cell]
+        if "predict" in metadata.get("tags", ()):
+            added.append(self._asked(cell))
         if authored.cell_type == "code" and (call := check_call(authored.source)):
             added += self._checked(cell, *call)
         return added
+
+    def _asked(self, cell: NotebookNode) -> NotebookNode:
+        """Take the explanations out of a prediction, and give the cell that asks for it."""
+        self.n_predictions += 1
+        id = f"{self.number}.p{self.n_predictions}"
+        cell.source = question(cell.source)
+        call = new_code_cell(f'predict("{id}")', metadata={"tags": ["predict"]})
+        call["origin"] = f"prediction {id}"
+        return call
 
     def _cell(self, kind: str, source: str, metadata: dict, measured: str) -> tuple[NotebookNode, str]:
         if kind == "markdown":

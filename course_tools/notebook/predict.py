@@ -1,0 +1,65 @@
+"""Predict before you run: buttons that record a choice, then the explanation of every option."""
+
+from html import escape
+
+from course_tools.notebook.predictions import Prediction, prediction
+from course_tools.notebook.progress_bar import watched
+from course_tools.notebook.progress_record import progress_file, progress_of, read_events, remember
+from course_tools.notebook.show import in_notebook, publish
+
+
+def predict(id: str) -> None:
+    """Ask for a prediction; the first choice counts and is kept in the progress file.
+
+    In a notebook that a person works in, the options are buttons, and the explanations follow the choice. Elsewhere, as in an
+    exported page, the explanations stand folded.
+
+    Raises:
+        UnknownPrediction: there is no prediction of this id.
+    """
+    asked = prediction(id)
+    if not (in_notebook() and watched()):
+        publish({"text/html": folded(asked), "text/plain": f"Prediction {id}: {', '.join(o.letter for o in asked.options)}?"})
+        return
+    chosen = progress_of(read_events(progress_file())).predictions.get(id)
+    if chosen:
+        publish({"text/html": explained(asked, chosen), "text/plain": f"Prediction {id}: you chose {chosen}."})
+    else:
+        _ask(asked)
+
+
+def _ask(asked: Prediction) -> None:
+    import ipywidgets
+    from IPython.display import display
+
+    answer = ipywidgets.HTMLMath()
+    buttons = [ipywidgets.Button(description=f"I predict {option.letter}") for option in asked.options]
+
+    def choose(button: ipywidgets.Button) -> None:
+        letter = button.description[-1]
+        for other in buttons:
+            other.disabled = True
+        remember("prediction", asked.id, choice=letter, right=letter == asked.right)
+        answer.value = explained(asked, letter)
+
+    for button in buttons:
+        button.on_click(choose)
+    display(ipywidgets.VBox([ipywidgets.HBox(buttons), answer]))
+
+
+def explained(asked: Prediction, chosen: str) -> str:
+    """Write every option with its explanation, the right one and the chosen one marked in words."""
+    rows = []
+    for option in asked.options:
+        sign = "✓ right" if option.letter == asked.right else "✗"
+        yours = ", your prediction" if option.letter == chosen else ""
+        rows.append(f"<dt><b>{option.letter}</b> {sign}{yours}: {option.text}</dt><dd>{option.explanation}</dd>")
+    return f'<dl aria-label="Prediction {escape(asked.id)}">{"".join(rows)}</dl>'
+
+
+def folded(asked: Prediction) -> str:
+    """Write every option with its explanation folded below it."""
+    return "".join(
+        f"<details><summary>{option.letter}. {option.text}</summary><p>{option.explanation}</p></details>"
+        for option in asked.options
+    )

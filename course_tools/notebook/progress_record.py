@@ -1,0 +1,217 @@
+"""Progress of a student: attempts, solved exercises and predictions, in one local file. Nothing is ever sent.
+
+The file is a list of events, one JSON object a line, so that it survives restarts, updates of the course and new copies of a
+lecture, and two files can be merged. It lies in `work/` of the course, else in the home folder; COURSE_PROGRESS names another.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from course_tools.bank import exercises
+from course_tools.checks import Exercise
+from course_tools.notebook.predictions import predictions
+from course_tools.notebook.progress_bar import watched
+from course_tools.notebook.show import in_notebook, publish
+
+Event = dict[str, object]
+
+
+@dataclass
+class ExerciseProgress:
+    """One exercise: attempts until it was solved, best points, and the misconceptions met on the way."""
+
+    attempts: int = 0
+    points: int = 0
+    solved: bool = False
+    misconceptions: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Progress:
+    """Exercises by id, and the first choice of each prediction by id, such as "B"."""
+
+    exercises: dict[str, ExerciseProgress] = field(default_factory=dict)
+    predictions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def overcome(self) -> list[tuple[str, str]]:
+        """Misconceptions of exercises that were solved later: pairs of id and misconception."""
+        return [(id, text) for id, item in self.exercises.items() if item.solved for text in item.misconceptions]
+
+
+def progress_file() -> Path:
+    """Give the path of the file; it need not exist."""
+    if named := os.environ.get("COURSE_PROGRESS"):
+        return Path(named)
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "course.py").is_file() and (folder / "course_tools").is_dir():
+            return folder / "work" / "progress.jsonl"
+    return Path.home() / ".attention-course" / "progress.jsonl"
+
+
+def remember(kind: str, id: str, **facts: object) -> None:
+    """Append an event in a notebook that a person works in; elsewhere, as under CI, do nothing.
+
+    A file that cannot be written costs the event and one sentence on stderr, never the student's cell.
+    """
+    if not (watched() and in_notebook()):
+        return
+    event = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "kind": kind, "id": id, **facts}
+    path = progress_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event, ensure_ascii=False) + "\n")
+    except OSError as error:
+        print(f"Your progress could not be saved in {path}: {error.strerror or error}.", file=sys.stderr)
+
+
+def read_events(path: Path) -> list[Event]:
+    """Read the events of a file in order; a line that is broken is passed over, and a file that is missing is empty."""
+    if not path.is_file():
+        return []
+    events = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("id"), str) and isinstance(event.get("time"), str):
+            events.append(event)
+    return events
+
+
+def merge(events: Iterable[Event], others: Iterable[Event]) -> list[Event]:
+    """Join two lists of events in order of time; an event that both hold stands once."""
+    joined = {json.dumps(event, sort_keys=True): event for event in (*events, *others)}
+    return sorted(joined.values(), key=lambda event: str(event["time"]))
+
+
+def progress_of(events: Iterable[Event]) -> Progress:
+    """Sum events up. What is no event of this course is passed over."""
+    progress = Progress()
+    for event in events:
+        id = str(event["id"])
+        match event:
+            case {"kind": "check", "points": int(points), "passed": bool(passed)}:
+                item = progress.exercises.setdefault(id, ExerciseProgress())
+                shown = event.get("misconception")
+                if not item.solved and isinstance(shown, str) and shown not in item.misconceptions:
+                    item.misconceptions.append(shown)
+                item.attempts += not item.solved
+                item.points, item.solved = max(item.points, points), item.solved or passed
+            case {"kind": "prediction", "choice": str(choice)}:
+                progress.predictions.setdefault(id, choice)
+    return progress
+
+
+def my_progress(lecture: str) -> None:
+    """Show what of a lecture is solved and predicted so far."""
+    progress = progress_of(read_events(progress_file())) if watched() else Progress()
+    text = summary(progress, lecture)
+    publish({"text/html": f"<p>{escape(text)}</p>", "text/plain": text})
+
+
+def summary(progress: Progress, lecture: str) -> str:
+    """Say in one or two sentences what of a lecture is done."""
+    asked = [item for item in exercises() if item.lecture == lecture]
+    mine = {item.id: progress.exercises[item.id] for item in asked if item.id in progress.exercises}
+    solved = f"{sum(item.solved for item in mine.values())} of {len(asked)} exercises solved"
+    points = f"{sum(item.points for item in mine.values())} of {sum(item.points for item in asked)} points"
+    made, right = predicted(progress, lecture)
+    text = f"Lecture {lecture}: {solved}, {points}, {right} of {made} predictions right."
+    overcome = [id for id, _ in progress.overcome if id in mine]
+    return f"{text} Misconceptions overcome: {len(overcome)}." if overcome else text
+
+
+def predicted(progress: Progress, lecture: str) -> tuple[int, int]:
+    """Count the predictions of a lecture that were made, and those of them that were right."""
+    made = [item for id, item in predictions().items() if id.startswith(f"{lecture}.") and id in progress.predictions]
+    return len(made), sum(progress.predictions[item.id] == item.right for item in made)
+
+
+def show_progress(html: Path | None = None, export: Path | None = None, other: Path | None = None) -> None:
+    """Join the progress of another file, export it, print a line for each lecture, and write the page.
+
+    Args:
+        html: where the page goes; beside the progress file if None.
+        export: where a copy of the progress goes.
+        other: a file that was exported elsewhere; its events are joined to those here.
+
+    Raises:
+        OSError: a file may not be read or written.
+    """
+    path = progress_file()
+    events = read_events(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if other is not None:
+        if not other.is_file():
+            raise FileNotFoundError(f"there is no file {other}")
+        events = merge(events, read_events(other))
+        _write(path, events)
+    if export is not None:
+        _write(export, events)
+    progress = progress_of(events)
+    print("\n".join(summary(progress, lecture) for lecture in sorted({item.lecture for item in exercises()})))
+    html = path.with_suffix(".html") if html is None else html
+    html.write_text(page(progress), encoding="utf-8")
+    print(f"The page: {html}")
+
+
+def _write(path: Path, events: list[Event]) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events), encoding="utf-8")
+    part.replace(path)
+
+
+def page(progress: Progress) -> str:
+    """Draw the progress over all lectures: one HTML page with one picture, without scripts or anything from elsewhere."""
+    by_lecture: dict[str, list[Exercise]] = {}
+    for item in exercises():
+        by_lecture.setdefault(item.lecture, []).append(item)
+    squares = []
+    for row, (lecture, asked) in enumerate(by_lecture.items()):
+        squares.append(f'<text x="0" y="{28 * row + 23}">{lecture}</text>')
+        squares += [_square(item, progress, 36 + 28 * column, 28 * row + 8) for column, item in enumerate(asked)]
+    solved = sum(item.solved for item in progress.exercises.values())
+    overcome = "".join(f"<li><b>{escape(id)}</b> {escape(text)}</li>" for id, text in progress.overcome)
+    return _PAGE.format(
+        alt=f"{solved} of {len(exercises())} exercises solved, one square for each exercise, one row for each lecture.",
+        width=36 + 28 * max(map(len, by_lecture.values())),
+        height=8 + 28 * len(by_lecture),
+        squares="".join(squares),
+        rows="".join(f"<li>{escape(summary(progress, lecture))}</li>" for lecture in by_lecture),
+        learned=f"<h2>Misconceptions overcome</h2><ul>{overcome}</ul>" if overcome else "",
+    )
+
+
+def _square(item: Exercise, progress: Progress, x: int, y: int) -> str:
+    mine = progress.exercises.get(item.id, ExerciseProgress())
+    kind, mark = ("solved", "✓") if mine.solved else ("tried", "…") if mine.attempts else ("open", "")
+    return (
+        f"<g><title>{item.id} {escape(item.title)}: {kind}, {mine.points} of {item.points} points</title>"
+        f'<rect class="{kind}" x="{x}" y="{y}" width="22" height="22" rx="4"/>'
+        f'<text class="mark" x="{x + 11}" y="{y + 16}" text-anchor="middle">{mark}</text></g>'
+    )
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>My progress</title><style>
+:root {{ color-scheme: light dark; --line: #767676; --solved: #1b7f3b; --tried: #b35900; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --solved: #4cc275; --tried: #ffa94d; }} }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
+svg {{ max-width: 100%; height: auto; }} svg text {{ font: 14px system-ui, sans-serif; fill: currentColor; }}
+rect {{ fill: none; stroke: var(--line); }} rect.solved {{ fill: var(--solved); stroke: var(--solved); }}
+rect.tried {{ stroke: var(--tried); stroke-width: 2; }} rect.solved + text.mark {{ fill: Canvas; font-weight: 700; }}
+</style></head><body><main><h1>My progress</h1><p>{alt}</p>
+<svg role="img" aria-label="{alt}" viewBox="0 0 {width} {height}" width="{width}" height="{height}">{squares}</svg>
+<h2>By lecture</h2><ul>{rows}</ul>{learned}</main></body></html>
+"""

@@ -1,0 +1,74 @@
+"""Cells tagged `predict`: from the authoring source to a question, a call of `predict`, and the data behind it.
+
+**Predict.** The question.
+
+<details><summary>A. An option.</summary>
+
+Its explanation; that of the right option starts with "Yes" or "Right".</details>
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import jupytext
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from course_tools.publishing.project import lectures
+
+FILE = Path("course_tools/notebook/predictions.json")
+_OPTION = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</details>", re.DOTALL)
+_RIGHT = re.compile(r"(?:Yes|Right|Correct)\b")
+
+
+def split_question(source: str) -> tuple[str, list[tuple[str, str, str]]]:
+    """Take a predict cell apart: the question, and each option's letter, text and explanation, all in Markdown.
+
+    Raises:
+        ValueError: there are fewer than two options, or not exactly one is right.
+    """
+    options = [(letter, " ".join(text.split()), why.strip()) for letter, text, why in _OPTION.findall(source)]
+    if len(options) < 2:
+        raise ValueError("a prediction needs two options or more: <details><summary>A. text</summary> explanation</details>")
+    right = [letter for letter, _, why in options if _RIGHT.match(why)]
+    if len(right) != 1:
+        raise ValueError(f'the explanation of exactly one option must start with "Yes" or "Right"; here: {right or "none"}')
+    return _OPTION.sub("", source).strip(), options
+
+
+def question(source: str) -> str:
+    """Write the Markdown that stands above the call: the question and its options without their explanations."""
+    asked, options = split_question(source)
+    return "\n".join([asked, "", *(f"- **{letter}.** {text}" for letter, text, _ in options)])
+
+
+def predictions_json(root: Path) -> str:
+    """Write the data of every prediction of the course as JSON, texts as HTML."""
+    found = {}
+    for lecture in lectures(root):
+        cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
+        asked = [cell.source for cell in cells if "predict" in cell.metadata.get("tags", ())]
+        for number, source in enumerate(asked, start=1):
+            _, options = split_question(source)
+            found[f"{lecture.number}.p{number}"] = {
+                "options": [(letter, as_html(text), as_html(why)) for letter, text, why in options],
+                "right": next(letter for letter, _, why in options if _RIGHT.match(why)),
+            }
+    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+
+
+def as_html(markdown: str) -> str:
+    """Convert Markdown to inline HTML; formulas keep their dollars, which Jupyter typesets."""
+    converter = MarkdownIt("commonmark").use(dollarmath_plugin)
+    for kind, mark in (("math_inline", "$"), ("math_inline_double", "$$"), ("math_block", "$$")):
+        converter.add_render_rule(kind, partial(_formula, mark))
+    html = converter.render(markdown).strip()
+    return html.removeprefix("<p>").removesuffix("</p>") if html.count("<p>") == 1 else html
+
+
+def _formula(mark: str, renderer: object, tokens: Sequence[Token], index: int, *settings: object) -> str:
+    return f"{mark}{escape(tokens[index].content, quote=False)}{mark}"

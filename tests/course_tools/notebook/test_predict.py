@@ -1,0 +1,81 @@
+"""A prediction asks first and explains after the choice; exported, it stands folded."""
+
+from importlib import import_module
+
+import pytest
+
+from course_tools.notebook import progress_record as progress
+from course_tools.notebook.predictions import UnknownPrediction, prediction, predictions
+
+module = import_module("course_tools.notebook.predict")
+
+
+def test_every_prediction_has_options_and_one_that_is_right():
+    assert len(predictions()) > 100
+    for item in predictions().values():
+        assert len(item.options) >= 2
+        assert item.right in [option.letter for option in item.options]
+        assert all(option.text and option.explanation for option in item.options)
+
+
+def test_an_unknown_prediction_is_a_clear_error():
+    with pytest.raises(UnknownPrediction, match=r"there is no prediction '04\.p99'"):
+        prediction("04.p99")
+
+
+def test_the_explanation_marks_the_right_and_the_chosen_option():
+    asked = prediction("04.p1")
+    wrong = next(option.letter for option in asked.options if option.letter != asked.right)
+    html = module.explained(asked, wrong)
+    assert f"<b>{asked.right}</b> ✓ right:" in html
+    assert f"<b>{wrong}</b> ✗, your prediction:" in html
+    assert html.count("<dd>") == len(asked.options)
+
+
+def test_outside_a_live_notebook_the_options_stand_folded():
+    assert module.folded(prediction("04.p1")).count("<details>") == len(prediction("04.p1").options)
+
+
+class Watched:
+    """What `predict` shows, and the buttons that it made, where a person seems to watch."""
+
+    def __init__(self, monkeypatch, tmp_path):
+        self.shown, self.published = [], []
+        monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+        for place in (module, progress):
+            monkeypatch.setattr(place, "watched", lambda: True)
+            monkeypatch.setattr(place, "in_notebook", lambda: True)
+        monkeypatch.setattr(module, "publish", self.published.append)
+        monkeypatch.setattr("IPython.display.display", self.shown.append)
+
+    def buttons(self):
+        return self.shown[0].children[0].children
+
+
+@pytest.fixture
+def watched(monkeypatch, tmp_path):
+    return Watched(monkeypatch, tmp_path)
+
+
+def test_the_choice_is_kept_and_the_explanation_follows_it(watched):
+    module.predict("04.p1")
+    assert watched.shown[0].children[1].value == ""
+    watched.buttons()[1].click()
+    assert "your prediction" in watched.shown[0].children[1].value
+    assert all(button.disabled for button in watched.buttons())
+    assert progress.progress_of(progress.read_events(progress.progress_file())).predictions == {"04.p1": "B"}
+
+
+def test_run_again_it_shows_what_was_chosen_and_asks_no_more(watched):
+    module.predict("04.p1")
+    watched.buttons()[0].click()
+    watched.shown.clear()
+    module.predict("04.p1")
+    assert watched.shown == []
+    assert "<b>A</b>" in watched.published[0]["text/html"]
+    assert "you chose A" in watched.published[0]["text/plain"]
+
+
+def test_each_button_says_what_it_does(watched):
+    module.predict("04.p1")
+    assert [button.description for button in watched.buttons()] == ["I predict A", "I predict B", "I predict C"]
