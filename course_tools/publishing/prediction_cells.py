@@ -10,6 +10,7 @@ Its explanation; that of the right option starts with "Yes" or "Right".</details
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 
