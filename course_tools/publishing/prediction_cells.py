@@ -9,8 +9,7 @@ Its explanation; that of the right option starts with "Yes" or "Right".</details
 
 import json
 import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -66,10 +65,13 @@ def as_html(markdown: str) -> str:
     """Convert Markdown to inline HTML; formulas keep their dollars, which Jupyter typesets."""
     converter = MarkdownIt("commonmark").use(dollarmath_plugin)
     for kind, mark in (("math_inline", "$"), ("math_inline_double", "$$"), ("math_block", "$$")):
-        converter.add_render_rule(kind, partial(_formula, mark))
+        converter.add_render_rule(kind, _formula(mark))
     html = converter.render(markdown).strip()
     return html.removeprefix("<p>").removesuffix("</p>") if html.count("<p>") == 1 else html
 
 
-def _formula(mark: str, renderer: object, tokens: Sequence[Token], index: int, *settings: object) -> str:
-    return f"{mark}{escape(tokens[index].content, quote=False)}{mark}"
+def _formula(mark: str) -> Callable[..., str]:
+    def render(renderer: object, tokens: Sequence[Token], index: int, *settings: object) -> str:
+        return f"{mark}{escape(tokens[index].content, quote=False)}{mark}"
+
+    return render
