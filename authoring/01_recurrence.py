@@ -55,7 +55,7 @@ from torch import Tensor, nn
 
 from course_lib import primitives
 from course_lib.datasets import digits, recall
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.primitives import GRU, LSTM, RNN, StepGradients, fused_gru, fused_lstm, hoisted_rnn
 from course_lib.primitives.recurrent import Input, HiddenState
 from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show

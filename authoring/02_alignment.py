@@ -54,7 +54,7 @@ from course_lib import attention, objectives
 from course_lib.attention import AdditiveAttention, Attended
 from course_lib.attention.core import require_mask
 from course_lib.datasets import PADDING, Vocabulary, dates, joined, number_words, spelled
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import (
     BahdanauDecoder,
     Encoder,

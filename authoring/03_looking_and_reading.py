@@ -48,7 +48,7 @@ from course_lib.attention import Attended, Pool, attend, mean_pool
 from course_lib.blocks import ConvNet
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits, docstrings, marked_sentences
 from course_lib.datasets.composed_pictures import NAMES
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import Document, Hierarchical, CaptionStep, ShowAndTell, ShowAttendAndTell, stacked_both_ways
 from course_lib.generation import greedy
 from course_lib.models.captioner import Regions, HiddenState

@@ -73,7 +73,7 @@ from course_lib import attention
 from course_lib.attention import Attended, attend, merge_heads
 from course_lib.attention.multihead import mask_per_head
 from course_lib.datasets import lookup, photographs, reversal
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.primitives import GRU, LSTM, RNN, fused_gru
 from course_lib.shapes import Image, Keys, Lengths, Mask, Queries, Values
 from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show

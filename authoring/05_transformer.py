@@ -75,7 +75,7 @@ from course_lib.attention import GeneralAttention, multi_head_attention, scaled_
 from course_lib.blocks import Sizes, encoder_stack, post_norm, pre_norm
 from course_lib.blocks.block import Four, Pair
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stacked_both_ways
 from course_lib.generation import Extension, beam_search, greedy
 from course_lib.losses import teacher_forced_loss

@@ -63,7 +63,7 @@ from course_lib.attention import CachedStep, attend, causal_attention, fused_cau
 from course_lib.blocks import Sizes
 from course_lib.datasets import BytePairs, Vocabulary, language_reference, secret_orders, walks
 from course_lib.datasets.secret_orders import successors
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.metrics import (
     BERT_BASE,
     BERT_LARGE,

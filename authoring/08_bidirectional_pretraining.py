@@ -67,7 +67,7 @@ from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_
 from course_lib.blocks import Sizes
 from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, pad, word_pieces
 from course_lib.datasets.display_names import LANGUAGES
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead, TagHead, best_span
 from course_lib.models.bert_heads import BertStates
 from course_lib.losses import Masked, Segmented, SentencePairs

@@ -51,7 +51,7 @@ from course_lib.attention import Attended, NonLocal, NonLocalBlock, attend, non_
 from course_lib.attention.non_local import Map, PixelFeatures
 from course_lib.blocks import ConvNet
 from course_lib.datasets import moving_digits, photographs, same_or_different
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.shapes import Keys, Queries, Values, Weights
 from course_tools.notebook import at_scale, claim, device, explore, ledger, peak_memory, plots, progress, show
 from course_lib.training import batches, train

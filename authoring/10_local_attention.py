@@ -55,7 +55,7 @@ from course_lib.attention.local import (
 )
 from course_lib.metrics import Cost, convolution_cost, counted_cost
 from course_lib.datasets import mnist, photographs, split
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.primitives.windows import require_window
 from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train

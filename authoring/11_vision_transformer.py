@@ -53,7 +53,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import mnist, photographs, split
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.blocks import zero_head
 from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, Probe, vit_parameters
 from course_lib.models import DeiT, ViT

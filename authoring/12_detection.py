@@ -49,7 +49,7 @@ from course_lib import objectives, primitives
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import Pictures, Scenes, digit_scenes, digits, split
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import DETR, PointQueries
 from course_lib.losses import SetLoss, deep_set_loss, match_greedily, match_in_order
 from course_lib.metrics import mean_average_precision

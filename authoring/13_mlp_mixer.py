@@ -56,7 +56,7 @@ from course_lib.metrics import counted_cost
 from course_lib.blocks.block import Four, Pair
 from course_lib.blocks.mlp_mixer import PatchFeatures
 from course_lib.datasets import mnist, split
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL
 from course_lib.blocks import MixerSizes
 from course_lib.models import Mixer, ViT

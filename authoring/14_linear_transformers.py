@@ -58,7 +58,7 @@ from course_lib.attention.multihead import cached_step
 from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, require_one_length, silence
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.datasets import lookup
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import LinearTransformer, generate_recurrently
 from course_lib.primitives import causal_mask, gaussian_projection, trigonometric_features
 from course_lib.primitives.kernels import Projection, Vectors

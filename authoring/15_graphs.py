@@ -64,7 +64,7 @@ from course_lib.attention import (
     uniform_graph_attention,
 )
 from course_lib.datasets import karate_club, les_miserables, marked_neighbour, matching_neighbour, see_also
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import GAT, GCN, GATLayer
 from course_lib.primitives import propagate, require_edges, with_self_loops
 from course_lib.shapes import Edges, Nodes, Scores

@@ -49,7 +49,7 @@ from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, colour_matrix, few_of_each, mnist, photographs, recolour, split
-from course_tools.notebook import check
+from course_tools.notebook import check, predict
 from course_lib.models import BYOL, SimCLR
 from course_lib.metrics import Probe
 from course_lib.losses import lean_nt_xent

@@ -125,7 +125,8 @@ def summary(progress: Progress, lecture: str) -> str:
     solved = f"{sum(item.solved for item in mine.values())} of {len(asked)} exercises solved"
     points = f"{sum(item.points for item in mine.values())} of {sum(item.points for item in asked)} points"
     made, right = predicted(progress, lecture)
-    text = f"Lecture {lecture}: {solved}, {points}, {right} of {made} predictions right."
+    predictions_right = f", {right} of {made} predictions right" if made else ""
+    text = f"Lecture {lecture}: {solved}, {points}{predictions_right}."
     overcome = [id for id, _ in progress.overcome if id in mine]
     return f"{text} Misconceptions overcome: {len(overcome)}." if overcome else text
 
