@@ -61,7 +61,8 @@ def main(arguments: list[str]) -> int:
         print(__doc__.strip())
         return 0
     try:
-        return start(environment(["test"] if command[0] == "test" else [], cpu="--cpu" in arguments), command)
+        extras = ["data", "course", *(["test"] if command[0] == "test" else [])]
+        return start(environment(extras, cpu="--cpu" in arguments), command)
     except (Stop, OSError) as problem:
         say(f"\n{advice(problem) if isinstance(problem, OSError) else problem}")
         return 1

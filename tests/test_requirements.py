@@ -13,7 +13,9 @@ from packaging.specifiers import SpecifierSet
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CONDA_NAMES = {"torch": "pytorch"}
-EVERYTHING = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+EXTRAS = PROJECT["optional-dependencies"]
+STUDENTS = [*PROJECT["dependencies"], *EXTRAS["data"], *EXTRAS["course"]]
+EVERYTHING = [*STUDENTS, *EXTRAS["test"]]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def course():
 def test_conda_gets_the_ranges_of_pyproject():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     *packages, python_packages = environment["dependencies"]
-    wanted = [Requirement(line) for line in PROJECT["dependencies"]]
+    wanted = [Requirement(line) for line in STUDENTS]
     expected = {CONDA_NAMES.get(line.name, line.name): line.specifier for line in wanted}
     expected |= {"python": SpecifierSet(PROJECT["requires-python"]), "pip": SpecifierSet()}
     assert {line.name: line.specifier for line in map(Requirement, packages)} == expected
@@ -72,3 +74,7 @@ def test_the_pre_release_of_a_gpu_image_counts_as_its_release(course):
 def test_a_package_that_is_not_there_is_missing(course):
     assert not course.complete(["a-package-that-is-nowhere>=1"])
     assert not course.complete(["pytest<1"])
+
+
+def test_the_library_requires_four_packages_and_no_more():
+    assert [Requirement(line).name for line in PROJECT["dependencies"]] == ["torch", "numpy", "einops", "jaxtyping"]

@@ -20,7 +20,10 @@ PYPROJECT = """
 name = "small"
 version = "1"
 dependencies = ["torch>=2,<3", "a-package-that-is-nowhere>=1"]
-optional-dependencies.test = ["another-that-is-nowhere>=1"]
+[project.optional-dependencies]
+data = ["data-that-are-nowhere>=1"]
+course = []
+test = ["another-that-is-nowhere>=1"]
 """
 FAKES = {
     "venv/__main__.py": """
@@ -55,7 +58,7 @@ class Clone:
         shutil.copy(ROOT / "course.py", root)
         (root / "pyproject.toml").write_text(PYPROJECT)
         for name, text in FAKES.items():
-            path = root / ("" if name.startswith("course_lib") else "fakes") / name
+            path = root / ("" if name.startswith("course_tools") else "fakes") / name
             path.parent.mkdir(parents=True)
             path.write_text(text)
             (path.parent / "__init__.py").touch()
@@ -78,8 +81,8 @@ class Clone:
         self.log.unlink(missing_ok=True)
         return [line.replace("--no-input --disable-pip-version-check ", "") for line in lines]
 
-    def install(self, extra=""):
-        return f"pip install --editable {self.root}{extra}"
+    def install(self, extras="course,data"):
+        return f"pip install --editable {self.root}[{extras}]"
 
 
 @pytest.fixture
@@ -129,12 +132,12 @@ def test_testing_adds_its_tools_and_nothing_takes_them_away(clone):
     clone.call("lab")
     clone.calls()
     clone.call("test")
-    assert clone.calls() == [clone.install("[test]")]
+    assert clone.calls() == [clone.install("course,data,test")]
     clone.call("lab")
     assert clone.calls() == []
     (clone.root / "pyproject.toml").write_text(PYPROJECT.replace("nowhere>=1", "nowhere>=2"))
     clone.call("lab")
-    assert clone.calls() == [clone.install("[test]")]
+    assert clone.calls() == [clone.install("course,data,test")]
 
 
 @posix
@@ -157,13 +160,15 @@ def test_cpu_takes_torch_alone_from_the_index_of_pytorch(clone):
 @posix
 def test_a_python_that_has_everything_is_used_as_it_is(clone):
     version = metadata.version("pytest")
-    (clone.root / "pyproject.toml").write_text(PYPROJECT.replace("a-package-that-is-nowhere>=1", f"pytest=={version}"))
+    (clone.root / "pyproject.toml").write_text(
+        PYPROJECT.replace("a-package-that-is-nowhere>=1", f"pytest=={version}").replace('"data-that-are-nowhere>=1"', "")
+    )
     told = json.loads(clone.call("lab").out)
     assert told["python"] == sys.executable
     assert told["path"].split(os.pathsep)[0] == str(clone.root)
     assert not clone.venv.exists()
     clone.call("test")
-    assert clone.calls() == ["venv", clone.install("[test]")]
+    assert clone.calls() == ["venv", clone.install("course,data,test")]
 
 
 @posix
@@ -183,7 +188,7 @@ def test_what_cannot_be_added_offline_leaves_what_worked(clone):
     clone.calls()
     assert clone.call("test", PIP_EXITS="1", PIP_SAYS="NewConnectionError").returncode == 1
     assert clone.call("lab", PIP_EXITS="1").returncode == 7
-    assert clone.calls() == [clone.install("[test]")]
+    assert clone.calls() == [clone.install("course,data,test")]
 
 
 @posix

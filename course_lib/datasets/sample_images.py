@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.optional_import import optional_import
 from course_lib.shapes import Image
 
 PHOTOGRAPHS = ("china", "flower")
@@ -24,9 +25,8 @@ def photographs(size: tuple[int, int] | None = None) -> Image:
     Returns:
         (2, 3, H, W), float32, red, green and blue from 0 to 1.
     """
-    from sklearn.datasets import load_sample_images  # two seconds to import, for this alone
-
-    pixels = torch.from_numpy(np.stack(load_sample_images().images))
+    sklearn = optional_import("sklearn.datasets", "scikit-learn", "The sample photographs")
+    pixels = torch.from_numpy(np.stack(sklearn.load_sample_images().images))
     images = pixels.permute(0, 3, 1, 2).float() / 255
     return images.contiguous() if size is None else resize(images, size)
 

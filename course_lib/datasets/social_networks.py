@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.optional_import import optional_import
 from course_lib.shapes import Edges
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def karate_club() -> Graph:
     Node 0 is the instructor, node 33 the officer: the two leaders. The label is 0 for who stayed with the instructor, 1 for
     who left with the officer. The features are the identity: all that is known of a member is who it is.
     """
-    import networkx  # a third of a second to import, for this alone
-
+    networkx = optional_import("networkx", "networkx", "The karate club")
     club = networkx.karate_club_graph()
     sides = torch.tensor([int(club.nodes[member]["club"] != "Mr. Hi") for member in club])
     return _undirected(club, sides)
@@ -45,8 +45,7 @@ def karate_club() -> Graph:
 
 def les_miserables() -> Graph:
     """Give the 77 characters of Les Misérables, an edge between two who meet in a chapter. There are no labels: all are -1."""
-    import networkx
-
+    networkx = optional_import("networkx", "networkx", "The graph of Les Misérables")
     novel = networkx.les_miserables_graph()
     return _undirected(novel, torch.full((len(novel),), -1))
 

@@ -9,9 +9,8 @@ German, which writes a number as one word, is cut where its number words meet.
 
 import re
 
-from num2words import num2words
-
 from course_lib.datasets.splits import Pair, Splits, split
+from course_lib.optional_import import optional_import
 
 _GERMAN = re.compile(
     "tausend|hundert|zwanzig|dreißig|vierzig|fünfzig|sechzig|siebzig|achtzig|neunzig|dreizehn|vierzehn|fünfzehn|sechzehn|siebzehn|"
@@ -56,8 +55,9 @@ def number_words(
 
 def spelled(number: int, language: str) -> str:
     """Spell a number from 0 to 999,999 in words with one space between them; ValueError for an unknown language."""
+    spell = optional_import("num2words", "num2words", "Numbers in words").num2words
     try:
-        words = num2words(number, lang=language)
+        words = spell(number, lang=language)
     except NotImplementedError as error:
         raise ValueError(f"num2words has no language {language!r}; use names such as 'en', 'fr' or 'de'.") from error
     if language == "de":

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.optional_import import optional_import
+
 Matching = Callable[[Float[Tensor, "B N M"], Int[Tensor, "B M"]], Int[Tensor, "B M"]]
 """Chooses a query for each object, from the costs and the classes, of which -1 is padding."""
 
@@ -31,7 +33,7 @@ def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tens
 
     Source: Carion et al. 2020, eq. 1.
     """
-    from scipy.optimize import linear_sum_assignment  # a quarter of a second to import, for this alone
+    linear_sum_assignment = optional_import("scipy.optimize", "scipy", "The Hungarian method").linear_sum_assignment
 
     real = classes >= 0
     require_queries(cost, real)

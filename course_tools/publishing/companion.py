@@ -50,7 +50,7 @@ def rows(lecture: Lecture) -> list[Row]:
         deck, section, here, library = parts
         if here not in headings:
             raise PublishingFailed(f"{lecture.source_name}: the companion names a section {here!r}; {_near(here, headings)}")
-        found.append(Row(lecture, deck, section, here, tuple(re.findall(r"`(course_lib[\w.]*)`", library))))
+        found.append(Row(lecture, deck, section, here, tuple(re.findall(r"`(course_(?:lib|tools)[\w.]*)`", library))))
     return found
 
 
