@@ -62,7 +62,7 @@ from course_lib.models import (
     PlainDecoder,
     Seq2Seq,
     hoisted_bahdanau_steps,
-    stacked_both_ways,
+    stacked_bidirectional_gru,
 )
 from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import fused_gru, rnn_step
@@ -110,7 +110,7 @@ print(known[0], known[-1], sep="\n")
 def fit(decoder, seed, pairs=known, words=(letters, signs), loss=objectives.teacher_forced_loss, steps=400, lr=8e-3):
     """Train an encoder with this decoder on pairs of texts, by teacher forcing; the seed decides weights and batches."""
     torch.manual_seed(seed)
-    model = Seq2Seq(Encoder(len(words[0]), d // 2, d // 2, stacked_both_ways), decoder()).to(device())
+    model = Seq2Seq(Encoder(len(words[0]), d // 2, d // 2, stacked_bidirectional_gru), decoder()).to(device())
     source, lengths = words[0].batch([pair.source for pair in pairs])
     target, _ = words[1].batch([pair.target for pair in pairs], begin=True, end=True)
 
@@ -546,7 +546,7 @@ def company(model):
 
 
 torch.manual_seed(SEEDS[0])
-fresh = Seq2Seq(Encoder(len(letters), d // 2, d // 2, stacked_both_ways), luong()).to(device())
+fresh = Seq2Seq(Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), luong()).to(device())
 with_mask = company(fresh)
 fresh.decoder.attention = Unmasked(fresh.decoder.attention)
 without_mask = company(fresh)
@@ -569,7 +569,7 @@ claim(
 def reach(decoder, n=60, seed=SEEDS[0]):
     """The gradient of the first word's logits by the embedding of each of n source letters, on average over 32 sources."""
     torch.manual_seed(seed)
-    model, kept = Seq2Seq(Encoder(len(letters), d // 2, d // 2, stacked_both_ways), decoder()), []
+    model, kept = Seq2Seq(Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), decoder()), []
     model.encoder.embedding.register_forward_hook(lambda module, given, result: kept.append(result))
     source = torch.randint(4, len(letters), (32, n))
     logits = model(source, torch.full((32,), n), torch.ones(32, 1, dtype=torch.long)).logits

@@ -49,7 +49,7 @@ from course_lib.blocks import ConvNet
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits, docstrings, marked_sentences
 from course_lib.datasets.composed_pictures import NAMES
 from course_tools.notebook import check, predict
-from course_lib.models import Document, Hierarchical, CaptionStep, ShowAndTell, ShowAttendAndTell, stacked_both_ways
+from course_lib.models import PooledDocument, Hierarchical, CaptionStep, ShowAndTell, ShowAttendAndTell, stacked_bidirectional_gru
 from course_lib.generation import greedy
 from course_lib.models.captioner import Regions, HiddenState
 from course_lib.models.hierarchical import PoolWeights
@@ -89,8 +89,8 @@ SEEDS = (0, 1, 2)
 # %%
 def windows(part, seed):
     """A window of 22 × 22 pixels around the digit that each caption names first, which may stand anywhere in it."""
-    shift = torch.randint(0, 9, (len(part.places), 2), generator=torch.Generator().manual_seed(seed))
-    corners = (part.places[:, 0] + shift).tolist()
+    shift = torch.randint(0, 9, (len(part.corners), 2), generator=torch.Generator().manual_seed(seed))
+    corners = (part.corners[:, 0] + shift).tolist()
     padded = F.pad(part.images, (8, 8, 8, 8))
     return torch.stack([image[:, top : top + 22, left : left + 22] for image, (top, left) in zip(padded, corners, strict=True)])
 
@@ -355,7 +355,7 @@ class Plain(nn.Module):
         if not self.attentive:
             return self.readout(mean_pool(self.words(numbers).flatten(1, 2), mask.flatten(1)).context), None
         levels = ((p.W, p.b, p.u) for p in (self.pool_words, self.pool_sentences))
-        document = Document(*compose_document(self.words(numbers), mask, *levels))
+        document = PooledDocument(*compose_document(self.words(numbers), mask, *levels))
         return self.readout(document.vector), document
 
 
@@ -367,7 +367,7 @@ def topic_loss(model, batch):
 
 @torch.no_grad()
 def classify(model, documents):
-    """The share of documents whose topic is right, and the last batch's `Document`."""
+    """The share of documents whose topic is right, and the last batch's `PooledDocument`."""
     numbers, lengths, labels = (tensor.to(device()) for tensor in read(documents))
     logits, document = model(numbers, lengths)
     return (logits.argmax(-1) == labels).float().mean().item(), document
@@ -375,7 +375,7 @@ def classify(model, documents):
 
 def reader(pooling):
     """Yang's model, with this pooling at both levels."""
-    return Hierarchical(len(lexicon), len(topics), 32, 24, pooling, stacked_both_ways)
+    return Hierarchical(len(lexicon), len(topics), 32, 24, pooling, stacked_bidirectional_gru)
 
 
 def learned(make, documents, seed, steps, lr=1e-2):
@@ -603,9 +603,9 @@ def looks_at_the_named(model, places):
     return mean(hits)
 
 
-inside = [looks_at_the_named(model, pictures.test.places) for model in lookers]
+inside = [looks_at_the_named(model, pictures.test.corners) for model in lookers]
 claim("03.q", "digits that are looked at when they are to be named: mean over the seeds", mean(inside), at_least=0.65)
-elsewhere = looks_at_the_named(lookers[0], pictures.test.places.roll(1, 0))
+elsewhere = looks_at_the_named(lookers[0], pictures.test.corners.roll(1, 0))
 claim("03.r", "the same looks, held against the digits of another picture", elsewhere, at_most=0.4)
 
 
@@ -645,7 +645,7 @@ show(
 # %% tags=["try-it"]
 # Try it: two pictures laid over each other, with up to four digits; and one whose second digit is wiped out.
 both, single = torch.maximum(pictures.test.images[:1], pictures.test.images[1:2]), pictures.test.images[:1].clone()
-top, left = pictures.test.places[0, 1].tolist()
+top, left = pictures.test.corners[0, 1].tolist()
 single[..., top : top + 14, left : left + 14] = 0.0
 print(pictures.test.captions[:2], say(lookers[0], see(torch.cat([both, single]), raw)[0]))
 

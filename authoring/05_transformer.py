@@ -76,7 +76,7 @@ from course_lib.blocks import Sizes, encoder_stack, post_norm, pre_norm
 from course_lib.blocks.block import Four, Pair
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
 from course_tools.notebook import check, predict
-from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stacked_both_ways
+from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stacked_bidirectional_gru
 from course_lib.generation import Extension, beam_search, greedy
 from course_lib.losses import teacher_forced_loss
 from course_lib.primitives import batch_norm, causal_mask, fused_gru, padding_mask
@@ -516,7 +516,7 @@ def recurrent():
     width = sizes.d_model
     mechanism = GeneralAttention(width, width)
     decoder = LuongDecoder(len(signs), width // 2, width, width, mechanism, fused_gru)
-    return Seq2Seq(Encoder(len(letters), width // 2, width // 2, stacked_both_ways), decoder)
+    return Seq2Seq(Encoder(len(letters), width // 2, width // 2, stacked_bidirectional_gru), decoder)
 
 
 steps = at_scale(cpu=500, gpu=1_500)

@@ -417,7 +417,7 @@ def charge(model, look, seed, price=PRICE):
 def steps_by_walk(model, part, look):
     """The mean number of steps that columns take, by how far the carry walks that they wait for: 1, 2, … N_STEPS - 1."""
     _, thought = model(part.columns.to(device()), mask=LOOK[look])
-    N = (thought.shares > 0).sum(-1).cpu().float()
+    N = (thought.halting > 0).sum(-1).cpu().float()
     return [N[part.walks == walk].mean().item() for walk in range(1, N_STEPS)]
 
 
@@ -552,7 +552,7 @@ def shares_of(model, a, b, n_columns=12):
     logits, thought = model(pairs, mask=LOOK["neighbour"])
     total = sum(bit << t for t, bit in enumerate(logits[0].argmax(-1).tolist()))
     names = [f"{pair // 2}+{pair % 2}" for pair in pairs[0, :n_columns].tolist()]
-    return thought.shares[0, :n_columns].cpu(), names, total
+    return thought.halting[0, :n_columns].cpu(), names, total
 
 
 def drawn(shares, names):
@@ -611,7 +611,7 @@ explore(draw_thinking, ones=(1, 10, 1))
 def mean_steps(model):
     """The mean number of steps over all columns of long sums."""
     _, thought = model(long.test.columns.to(device()), mask=LOOK["neighbour"])
-    return (thought.shares > 0).sum(-1).float().mean().item()
+    return (thought.halting > 0).sum(-1).float().mean().item()
 
 
 dear = charge(free[0], "neighbour", SEEDS[0], price=1.0)

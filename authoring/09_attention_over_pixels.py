@@ -327,7 +327,7 @@ non_local_block = check("09.4", non_local_block)
 # picture of it tells. How far does the first picture feel the last one? We ask the gradient.
 
 # %% tags=["nbval-check-output"]
-film = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEEDS[0]).train.films[:1]
+film = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEEDS[0]).train.videos[:1]
 film = F.avg_pool3d(film, (1, 2, 2))
 matrices = [torch.randn(n, m, generator=generator) for n, m in ((3, 1), (3, 1), (2, 1), (1, 2))]
 

@@ -53,7 +53,7 @@ from course_lib.attention.local import (
     RowEmbeddings,
     require_local_inputs,
 )
-from course_lib.metrics import Cost, convolution_cost, counted_cost
+from course_lib.metrics import OperationCount, convolution_cost, count_operations
 from course_lib.datasets import mnist, photographs, split
 from course_tools.notebook import check, predict
 from course_lib.primitives.windows import require_window
@@ -312,7 +312,7 @@ local_attention_cost = check("10.5", local_attention_cost)
 
 # %% tags=["nbval-check-output"]
 layer, batch = LocalAttention(6, 8, 2, 5), torch.randn(1, 6, 9, 11)
-counted = counted_cost(layer, lambda: layer(batch))
+counted = count_operations(layer, lambda: layer(batch))
 claim(
     "10.j",
     "your count is torch's own, of parameters and of multiply-adds",
@@ -460,7 +460,7 @@ def cost(kind, width):
         convolution_cost(width, width, 3, SIDE, SIDE) if kind == KINDS[0] else local_attention_cost(width, width, 3, SIDE, SIDE)
     )
     parameters = sum(p.numel() for p in fitted[kind, width, SEEDS[0]][0].parameters() if p.requires_grad)
-    return Cost(parameters, 2 * layer[1] + SIDE * SIDE * width + 10 * width)
+    return OperationCount(parameters, 2 * layer[1] + SIDE * SIDE * width + 10 * width)
 
 
 for axis, unit in enumerate(("parameters", "multiply-adds of one digit")):

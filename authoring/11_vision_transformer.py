@@ -55,7 +55,7 @@ from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import mnist, photographs, split
 from course_tools.notebook import check, predict
 from course_lib.blocks import zero_head
-from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, Probe, vit_parameters
+from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, LinearProbe, vit_parameters
 from course_lib.models import DeiT, ViT
 from course_lib.losses import hard_distillation_loss
 from course_lib.losses.distillation import ClassLogits, Labels
@@ -754,7 +754,7 @@ claim("11.s", "taught with the teacher's answers shuffled: right answers, where 
 # | --- | --- |
 # | `features`, `labels` | (n, d), (n,): all examples at once |
 # | W, b; their velocities | (n_classes, d), (n_classes,); all start at 0 |
-# | result | `Probe(weight, bias)` after n_steps |
+# | result | `LinearProbe(weight, bias)` after n_steps |
 
 # %% exercise="11.6" difficulty="●●○" minutes=12
 from course_lib.metrics import fine_tuned_head

@@ -48,7 +48,7 @@ from torch import Tensor, nn
 from course_lib import objectives, primitives
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
-from course_lib.datasets import Pictures, Scenes, digit_scenes, digits, split
+from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits, split
 from course_tools.notebook import check, predict
 from course_lib.models import DETR, PointQueries
 from course_lib.losses import SetLoss, deep_set_loss, match_greedily, match_in_order
@@ -96,7 +96,7 @@ part = split(range(len(named)), 1_400, 0, 397, SEED)
 def scenes(which, n, seed, size=24, fewest=1, most=3):
     """Scatter some of the digits over n canvases; another seed scatters others."""
     chosen = torch.tensor(which)
-    made = digit_scenes(Pictures(drawn[chosen][:, None], named[chosen]), n, seed, (size, size), (fewest, most))
+    made = digit_scenes(LabelledImages(drawn[chosen][:, None], named[chosen]), n, seed, (size, size), (fewest, most))
     return Scenes(*(tensor.to(device()) for tensor in made))
 
 

@@ -52,7 +52,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import ConvNet, TokenMixingKernels, Sizes, lean_token_mixing
-from course_lib.metrics import counted_cost
+from course_lib.metrics import count_operations
 from course_lib.blocks.block import Four, Pair
 from course_lib.blocks.mlp_mixer import PatchFeatures
 from course_lib.datasets import mnist, split
@@ -556,7 +556,7 @@ some = images[same_seed[:100]]
 with torch.no_grad():
     apart = (by_convolutions(in_order, some) - in_order(some)).abs().max().item()
     work = [
-        counted_cost(in_order, lambda form=form: form(some)).multiply_adds
+        count_operations(in_order, lambda form=form: form(some)).multiply_adds
         for form in (lambda p: by_convolutions(in_order, p), mixer().to(device()))
     ]
 claim("13.p", "the trained Mixer and the CNN with its weights: scores differ by", apart, at_most=1e-2)
@@ -747,13 +747,13 @@ def exponent(sizes, costs):
 def work_of_mixing(N, d_tokens, d=32):
     """Multiply-adds of token mixing at N places."""
     weights = torch.zeros(d_tokens, N), torch.zeros(d_tokens), torch.zeros(N, d_tokens), torch.zeros(N)
-    return counted_cost(nn.Identity(), lambda: lean_token_mixing(torch.zeros(1, N, d), *weights)).multiply_adds
+    return count_operations(nn.Identity(), lambda: lean_token_mixing(torch.zeros(1, N, d), *weights)).multiply_adds
 
 
 def work_of_attention(N, d=32):
     """Multiply-adds of one head over N places, projections aside."""
     q = torch.zeros(1, 1, N, d)
-    return counted_cost(nn.Identity(), lambda: scaled_dot_product_attention(q, q, q)).multiply_adds
+    return count_operations(nn.Identity(), lambda: scaled_dot_product_attention(q, q, q)).multiply_adds
 
 
 grids = [49, 196, 784]
@@ -783,7 +783,7 @@ def cost(model):
     for module in copy.modules():
         if hasattr(module, "mechanism"):
             module.mechanism = scaled_dot_product_attention
-    return counted_cost(copy, lambda: copy(images[:1]))
+    return count_operations(copy, lambda: copy(images[:1]))
 
 
 points = {

@@ -51,7 +51,7 @@ from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, colour_matrix, few_of_each, mnist, photographs, recolour, split
 from course_tools.notebook import check, predict
 from course_lib.models import BYOL, SimCLR
-from course_lib.metrics import Probe
+from course_lib.metrics import LinearProbe
 from course_lib.losses import lean_nt_xent
 from course_lib.primitives import unit
 from course_lib.losses.nt_xent import require_pairs
@@ -156,7 +156,7 @@ warp = check("16.1", warp)
 # %%
 def view(batch, generator, ranges=RANGES):
     """Draw one view of each picture of a batch, moved by your `warp`."""
-    A, t = ranges.places(len(batch), batch.shape[-2:], generator)
+    A, t = ranges.draw_affine(len(batch), batch.shape[-2:], generator)
     return warp(batch, A.to(batch), t.to(batch)).to(batch.dtype)
 
 
@@ -283,7 +283,7 @@ claim("16.d", "your loss and the library's lean form of one product and one pass
 # | name | shape |
 # | --- | --- |
 # | features, labels | (n, d), (n,); n may be smaller than d, or larger |
-# | W, b | (n_classes, d), (n_classes,), as `Probe(weight, bias)` |
+# | W, b | (n_classes, d), (n_classes,), as `LinearProbe(weight, bias)` |
 
 # %% exercise="16.3" difficulty="●●○" minutes=12
 from course_lib.metrics import linear_probe

@@ -99,9 +99,9 @@ def _one_by_one(images: Tensor, generator: torch.Generator) -> Tensor:
     """Augment as a data loader does: every image by itself, its place first and then its colours."""
     views = []
     for image in images:
-        A, t = RANGES.places(1, image.shape[-2:], generator)
+        A, t = RANGES.draw_affine(1, image.shape[-2:], generator)
         moved = warp(image[None], A, t)
-        views.append(recolour(moved, RANGES.colours(1, generator)) if len(image) == 3 else moved)
+        views.append(recolour(moved, RANGES.draw_colours(1, generator)) if len(image) == 3 else moved)
     return torch.cat(views)
 
 

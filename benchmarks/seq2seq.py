@@ -17,7 +17,7 @@ from course_lib.models import (
     Seq2Seq,
     bahdanau_steps,
     hoisted_bahdanau_steps,
-    stacked_both_ways,
+    stacked_bidirectional_gru,
 )
 from course_lib.primitives import fused_gru, gru
 
@@ -93,7 +93,7 @@ def _models(s: Sizes, rounds: int) -> Iterator[Row]:
     """Encode and decode."""
     source, lengths, mask, target = _text(s)
     for name, ours, peer in PAIRS:
-        model = Seq2Seq(Encoder(s.n_tokens, s.d_embedding, s.d_encoder, stacked_both_ways), ours(s, True))
+        model = Seq2Seq(Encoder(s.n_tokens, s.d_embedding, s.d_encoder, stacked_bidirectional_gru), ours(s, True))
         encoder = PackedEncoder(s.n_tokens, s.d_embedding, s.d_encoder, s.d_decoder)
         decoder = peer(s.n_tokens, s.d_embedding, s.d_encoder, s.d_decoder)
 

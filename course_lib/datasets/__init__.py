@@ -14,7 +14,7 @@ from course_lib.datasets.composed_pictures import Captions, captioned_digits
 from course_lib.datasets.cross_references import see_also
 from course_lib.datasets.digit_scenes import Scenes, digit_scenes, ink_edges
 from course_lib.datasets.display_names import DisplayName, display_names
-from course_lib.datasets.docstrings import Text, docstrings, marked_sentences
+from course_lib.datasets.docstrings import LabelledText, docstrings, marked_sentences
 from course_lib.datasets.download import Unreachable, WrongChecksum, cache_folder, download
 from course_lib.datasets.first_symbol import Recall, recall
 from course_lib.datasets.handwritten import Digits, digits
@@ -22,7 +22,7 @@ from course_lib.datasets.language_reference import language_reference
 from course_lib.datasets.mnist import mnist
 from course_lib.datasets.moving_digits import WALL, Videos, moving_digits
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
-from course_lib.datasets.pictures import Pictures, few_of_each
+from course_lib.datasets.pictures import LabelledImages, few_of_each
 from course_lib.datasets.same_or_different import ALONE, PAPER, TWIN, LabelledPixels, same_or_different, twins
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.secret_orders import Walks, secret_orders, walks
@@ -53,16 +53,16 @@ __all__ = [
     "Digits",
     "DisplayName",
     "Graph",
+    "LabelledImages",
     "LabelledPixels",
+    "LabelledText",
     "Lookup",
     "Pair",
-    "Pictures",
     "Recall",
     "Reversal",
     "Scenes",
     "Splits",
     "Sums",
-    "Text",
     "Unreachable",
     "Videos",
     "Vocabulary",

@@ -100,11 +100,11 @@ class Augmentation:
 
     def __call__(self, images: Image, generator: torch.Generator) -> Image:
         """Draw one view of each image (B, C, H, W); colours change where there are three channels."""
-        A, t = self.places(len(images), images.shape[-2:], generator)
+        A, t = self.draw_affine(len(images), images.shape[-2:], generator)
         views = warp(images, A.to(images), t.to(images))
-        return recolour(views, self.colours(len(images), generator).to(images)) if images.shape[1] == 3 else views
+        return recolour(views, self.draw_colours(len(images), generator).to(images)) if images.shape[1] == 3 else views
 
-    def places(self, n: int, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_affine(self, n: int, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw n matrices A = zoom · R(turn) · [[±1, shear], [0, 1]] and shifts t for images of `size` (H, W)."""
         turn, zoom, shear, right, down = 2 * torch.rand(5, n, generator=generator) - 1
         mirror = 1 - 2 * (torch.rand(n, generator=generator) < self.flip).float()
@@ -113,7 +113,7 @@ class Augmentation:
         A = torch.stack([cos * mirror, cos * slant - sin, sin * mirror, sin * slant + cos], dim=-1).unflatten(-1, (2, 2))
         return A * (self.zoom**zoom)[:, None, None], self.shift * torch.stack([size[1] * right, size[0] * down], dim=-1)
 
-    def colours(self, n: int, generator: torch.Generator) -> Float[Tensor, "n 3 3"]:
+    def draw_colours(self, n: int, generator: torch.Generator) -> Float[Tensor, "n 3 3"]:
         """Draw n matrices for colours."""
         brightness, saturation, hue = 2 * torch.rand(3, n, generator=generator) - 1
         return colour_matrix(self.brightness**brightness, 1 + self.saturation * saturation, self.hue * hue)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from course_lib.datasets.download import download
-from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.pictures import LabelledImages
 from course_lib.datasets.splits import Splits
 
 ARCHIVE = (
@@ -21,7 +21,7 @@ ARCHIVE = (
 _ROW = 1 + 3 * 32 * 32
 
 
-def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder: Path | None = None) -> Splits[Pictures]:
+def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder: Path | None = None) -> Splits[LabelledImages]:
     """Fetch CIFAR-10 on the first call (170 MB), and read its pictures (0.7 GB as float32).
 
     Args:
@@ -42,10 +42,10 @@ def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder:
     if not 0 <= n_valid <= len(images):
         raise ValueError(f"n_valid must be from 0 to {len(images)}, the number of training pictures, got {n_valid}.")
     n = len(images) - n_valid
-    return Splits(Pictures(images[:n], labels[:n]), Pictures(images[n:], labels[n:]), _pictures(path, "test_batch"))
+    return Splits(LabelledImages(images[:n], labels[:n]), LabelledImages(images[n:], labels[n:]), _pictures(path, "test_batch"))
 
 
-def _pictures(archive: Path, prefix: str) -> Pictures:
+def _pictures(archive: Path, prefix: str) -> LabelledImages:
     """Read the members whose names begin with `prefix`, in the order of their names, without unpacking to the disk."""
     with tarfile.open(archive) as tar:
         members = {Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
@@ -53,4 +53,4 @@ def _pictures(archive: Path, prefix: str) -> Pictures:
     if not content or len(content) % _ROW:
         raise ValueError(f"{archive.name} holds no pictures of 32 × 32 bytes in files {prefix}*.")
     rows = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, _ROW)
-    return Pictures(rows[:, 1:].reshape(-1, 3, 32, 32) / 255, rows[:, 0].long())
+    return LabelledImages(rows[:, 1:].reshape(-1, 3, 32, 32) / 255, rows[:, 0].long())

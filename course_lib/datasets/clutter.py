@@ -9,13 +9,15 @@ from functools import partial
 import torch
 
 from course_lib.datasets.drawings import SIDE, Drawings, composed, stamp
-from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.pictures import LabelledImages
 from course_lib.datasets.splits import Splits
 
 _PIECE = 6
 
 
-def clutter(n_train: int, n_valid: int, n_test: int, side: int = 40, n_pieces: int = 12, seed: int = 0) -> Splits[Pictures]:
+def clutter(
+    n_train: int, n_valid: int, n_test: int, side: int = 40, n_pieces: int = 12, seed: int = 0
+) -> Splits[LabelledImages]:
     """Compose pictures of a digit in clutter, and name the digit.
 
     Args:
@@ -37,7 +39,7 @@ def clutter(n_train: int, n_valid: int, n_test: int, side: int = 40, n_pieces: i
     return composed((n_train, n_valid, n_test), seed, partial(_compose, side=side, n_pieces=n_pieces))
 
 
-def _compose(n: int, drawings: Drawings, generator: torch.Generator, side: int, n_pieces: int) -> Pictures:
+def _compose(n: int, drawings: Drawings, generator: torch.Generator, side: int, n_pieces: int) -> LabelledImages:
     def any_of(*sizes: int, below: int) -> torch.Tensor:
         return torch.randint(below, sizes, generator=generator)
 
@@ -48,4 +50,4 @@ def _compose(n: int, drawings: Drawings, generator: torch.Generator, side: int, 
     for _ in range(n_pieces):
         pieces = middles[any_of(n, below=len(middles))]
         images = stamp(images, pieces, any_of(n, 2, below=side - _PIECE + 1))
-    return Pictures(images.unsqueeze(1), labels)
+    return LabelledImages(images.unsqueeze(1), labels)

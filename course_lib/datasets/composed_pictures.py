@@ -19,14 +19,14 @@ _CANVAS, _ASKEW = 42, 6
 
 
 class Captions(NamedTuple):
-    """Pictures (n, 1, 42, 42) with ink from 0 to 1, a caption for each, and `places` (n, 2, 2).
+    """Pictures (n, 1, 42, 42) with ink from 0 to 1, a caption for each, and `corners` (n, 2, 2).
 
-    places[i, j] is (top, left) of the digit that caption i names first (j = 0) or last; each covers 14 × 14 pixels.
+    corners[i, j] is (top, left) of the digit that caption i names first (j = 0) or last; each covers 14 × 14 pixels.
     """
 
     images: Float[Tensor, "n 1 42 42"]
     captions: tuple[str, ...]
-    places: Int[Tensor, "n 2 2"]
+    corners: Int[Tensor, "n 2 2"]
 
 
 def captioned_digits(n_train: int, n_valid: int, n_test: int, seed: int = 0) -> Splits[Captions]:
@@ -53,12 +53,12 @@ def _compose(n: int, drawings: Drawings, generator: torch.Generator) -> Captions
     relation = torch.randint(2, (n,), generator=generator)
     along, across = _along(n, generator), _across(n, generator)
     beside = (relation == 0)[:, None]
-    places = torch.stack([torch.where(beside, across, along), torch.where(beside, along, across)], dim=-1)
+    corners = torch.stack([torch.where(beside, across, along), torch.where(beside, along, across)], dim=-1)
     images = torch.zeros(n, _CANVAS, _CANVAS)
     for j in range(2):
-        images = stamp(images, drawings[digits[:, j], which[:, j]], places[:, j])
+        images = stamp(images, drawings[digits[:, j], which[:, j]], corners[:, j])
     captions = (f"{NAMES[i]} {_RELATIONS[r]} {NAMES[j]}" for (i, j), r in zip(digits.tolist(), relation.tolist(), strict=True))
-    return Captions(images[:, None], tuple(captions), places)
+    return Captions(images[:, None], tuple(captions), corners)
 
 
 def _along(n: int, generator: torch.Generator) -> Int[Tensor, "n 2"]:

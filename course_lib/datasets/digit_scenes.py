@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.pictures import LabelledImages
 
 
 class Scenes(NamedTuple):
@@ -24,7 +24,7 @@ class Scenes(NamedTuple):
 
 
 def digit_scenes(
-    pictures: Pictures, n: int, seed: int, size: tuple[int, int] = (32, 32), n_objects: tuple[int, int] = (1, 2)
+    pictures: LabelledImages, n: int, seed: int, size: tuple[int, int] = (32, 32), n_objects: tuple[int, int] = (1, 2)
 ) -> Scenes:
     """Put pictures onto canvases, each at a place where the box around its ink overlaps no other.
 

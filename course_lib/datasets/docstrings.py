@@ -34,7 +34,7 @@ class Documented(NamedTuple):
     docstring: str
 
 
-class Text(NamedTuple):
+class LabelledText(NamedTuple):
     """A document: its `sentences`, words between single spaces, and its `topic`."""
 
     sentences: tuple[str, ...]
@@ -77,7 +77,7 @@ def docstrings(
     n_sentences: int = 12,
     n_words: int = 16,
     seed: int = 0,
-) -> Splits[tuple[Text, ...]]:
+) -> Splits[tuple[LabelledText, ...]]:
     """Read the docstrings of the most frequent topics; what is neither valid nor test is there to learn from.
 
     Args:
@@ -100,7 +100,7 @@ def docstrings(
     texts = {sentences_of(item.docstring, n_words)[:n_sentences]: item.topic for item in found}
     texts.pop((), None)
     topics = [topic for topic, _ in Counter(texts.values()).most_common(n_topics)]
-    kept = [Text(sentences, topic) for sentences, topic in texts.items() if topic in topics]
+    kept = [LabelledText(sentences, topic) for sentences, topic in texts.items() if topic in topics]
     if not 0 <= n_valid + n_test < len(kept):
         raise ValueError(
             f"{n_valid} and {n_test} documents asked for, of {len(kept)} on these topics: none is left to learn from."
@@ -108,7 +108,7 @@ def docstrings(
     return split(kept, len(kept) - n_valid - n_test, n_valid, n_test, seed)
 
 
-def marked_sentences(texts: tuple[Text, ...], n: int, n_sentences: int = 12, seed: int = 0) -> tuple[Text, ...]:
+def marked_sentences(texts: tuple[LabelledText, ...], n: int, n_sentences: int = 12, seed: int = 0) -> tuple[LabelledText, ...]:
     """Compose documents of sentences from many, one of them marked; the topic is that of the marked sentence.
 
     Args:
@@ -132,5 +132,5 @@ def marked_sentences(texts: tuple[Text, ...], n: int, n_sentences: int = 12, see
         lines = [draw.choice(text.sentences) for text in chosen]
         place = draw.randrange(n_sentences)
         lines[place] = f"{MARK} {lines[place]}"
-        composed.append(Text(tuple(lines), chosen[place].topic))
+        composed.append(LabelledText(tuple(lines), chosen[place].topic))
     return tuple(composed)

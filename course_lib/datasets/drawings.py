@@ -1,4 +1,4 @@
-"""Drawings of digits to compose pictures and films from: those of MNIST, halved, no drawing in two parts."""
+"""Drawings of digits to compose pictures and videos from: those of MNIST, halved, no drawing in two parts."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,7 +14,7 @@ from course_lib.datasets.splits import Splits
 SIDE = 14
 """Rows and columns of a drawing."""
 Drawings = Float[Tensor, "10 m 14 14"]
-Part = TypeVar("Part")
+Examples = TypeVar("Examples")
 
 
 def halved_digits(generator: torch.Generator) -> Splits[Drawings]:
@@ -30,7 +30,9 @@ def halved_digits(generator: torch.Generator) -> Splits[Drawings]:
     return Splits(*F.avg_pool2d(mnist().images, 2).view(10, 500, SIDE, SIDE)[:, shuffled].split([350, 50, 100], dim=1))
 
 
-def composed(sizes: tuple[int, int, int], seed: int, compose: Callable[[int, Drawings, torch.Generator], Part]) -> Splits[Part]:
+def composed(
+    sizes: tuple[int, int, int], seed: int, compose: Callable[[int, Drawings, torch.Generator], Examples]
+) -> Splits[Examples]:
     """Compose three parts, each of drawings of its own.
 
     Args:

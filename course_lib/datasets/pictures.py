@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-class Pictures(NamedTuple):
+class LabelledImages(NamedTuple):
     """Pictures (n, C, H, W) with light, or ink, from 0 to 1, and what each shows, (n,)."""
 
     images: Float[Tensor, "n C H W"]

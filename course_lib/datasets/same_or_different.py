@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
-from course_lib.datasets.pictures import Pictures
+from course_lib.datasets.pictures import LabelledImages
 from course_lib.datasets.splits import Splits
 
 PAPER, ALONE, TWIN = range(3)
@@ -30,7 +30,7 @@ class LabelledPixels(NamedTuple):
 
 def same_or_different(
     n_train: int, n_valid: int, n_test: int, side: int = 44, n_kinds: int = 10, seed: int = 0
-) -> Splits[Pictures]:
+) -> Splits[LabelledImages]:
     """Compose pictures of two digits at opposite borders, and say whether they are of one kind.
 
     Args:
@@ -78,7 +78,7 @@ def twins(
     return composed((n_train, n_valid, n_test), seed, partial(_several, n_digits=n_digits, n_cells=n_cells))
 
 
-def _two(n: int, drawings: Drawings, generator: torch.Generator, side: int, n_kinds: int) -> Pictures:
+def _two(n: int, drawings: Drawings, generator: torch.Generator, side: int, n_kinds: int) -> LabelledImages:
     kinds, same = pairs_of_kinds(n, n_kinds, generator)
     which = _different(n, drawings.shape[1], 2, generator)
     across = torch.randint(side - SIDE + 1, (n, 2), generator=generator)
@@ -87,7 +87,7 @@ def _two(n: int, drawings: Drawings, generator: torch.Generator, side: int, n_ki
     for i, along in enumerate((0, side - SIDE)):
         place = torch.stack([torch.full((n,), along), across[:, i]], dim=1)
         images = stamp(images, drawings[kinds[:, i], which[:, i]], torch.where(beside, place.flip(1), place))
-    return Pictures(images.unsqueeze(1), same)
+    return LabelledImages(images.unsqueeze(1), same)
 
 
 def _several(n: int, drawings: Drawings, generator: torch.Generator, n_digits: int, n_cells: int) -> LabelledPixels:

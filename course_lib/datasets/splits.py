@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-Part = TypeVar("Part")
+Examples = TypeVar("Examples")
 Item = TypeVar("Item")
 
 
@@ -17,12 +17,12 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Splits(Generic[Part]):
+class Splits(Generic[Examples]):
     """Three parts of one data set: to learn from, to choose by, and to report on once."""
 
-    train: Part
-    valid: Part
-    test: Part
+    train: Examples
+    valid: Examples
+    test: Examples
 
 
 def split(items: Iterable[Item], n_train: int, n_valid: int, n_test: int, seed: int) -> Splits[tuple[Item, ...]]:

@@ -1,8 +1,8 @@
 """Scores and counts: average precision, linear probe, parameters and multiply-adds."""
 
 from course_lib.metrics.average_precision import average_precision, find_hits, mean_average_precision
-from course_lib.metrics.linear_probe import Probe, fine_tuned_head, linear_probe, spectrum
-from course_lib.metrics.operation_counts import Cost, convolution_cost, counted_cost, local_attention_cost
+from course_lib.metrics.linear_probe import LinearProbe, fine_tuned_head, linear_probe, spectrum
+from course_lib.metrics.operation_counts import OperationCount, convolution_cost, count_operations, local_attention_cost
 from course_lib.metrics.parameter_counts import (
     BERT_BASE,
     BERT_LARGE,
@@ -43,13 +43,13 @@ __all__ = [
     "VIT_BASE",
     "VIT_HUGE",
     "VIT_LARGE",
-    "Cost",
-    "Probe",
+    "LinearProbe",
+    "OperationCount",
     "average_precision",
     "bert_parameters",
     "block_parameters",
     "convolution_cost",
-    "counted_cost",
+    "count_operations",
     "find_hits",
     "fine_tuned_head",
     "gpt_parameters",

@@ -26,14 +26,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-class Probe(NamedTuple):
+class LinearProbe(NamedTuple):
     """A linear read-out: class scores are x Wᵀ + b."""
 
     weight: Float[Tensor, "n_classes d"]
     bias: Float[Tensor, "n_classes"]
 
 
-def linear_probe(features: Float[Tensor, "n d"], labels: Int[Tensor, "n"], n_classes: int, penalty: float) -> Probe:
+def linear_probe(features: Float[Tensor, "n d"], labels: Int[Tensor, "n"], n_classes: int, penalty: float) -> LinearProbe:
     """Fit a linear read-out of frozen features by ridge regression on one-hot labels, in closed form.
 
     Args:
@@ -54,7 +54,7 @@ def linear_probe(features: Float[Tensor, "n d"], labels: Int[Tensor, "n"], n_cla
     x = features - features.mean(0)
     gram = x.mT @ x + penalty * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     W = torch.linalg.solve(gram, x.mT @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 def spectrum(embeddings: Float[Tensor, "n d"]) -> Float[Tensor, "k"]:
@@ -80,7 +80,7 @@ def fine_tuned_head(
     learning_rate: float,
     momentum: float,
     n_steps: int,
-) -> Probe:
+) -> LinearProbe:
     """Train a new head on frozen features, from 0, by gradient descent with momentum on all examples at once.
 
     Args:
@@ -104,4 +104,4 @@ def fine_tuned_head(
         v_W = momentum * v_W + error.mT @ features
         v_b = momentum * v_b + error.sum(0)
         W, b = W - learning_rate * v_W, b - learning_rate * v_b
-    return Probe(W, b)
+    return LinearProbe(W, b)

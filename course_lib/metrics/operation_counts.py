@@ -13,14 +13,14 @@ from typing import NamedTuple
 from torch import nn
 
 
-class Cost(NamedTuple):
+class OperationCount(NamedTuple):
     """Parameters, and multiply-adds of one image; "FLOPs" are twice as many, or as many, depending on the author."""
 
     parameters: int
     multiply_adds: int
 
 
-def convolution_cost(d_in: int, d_out: int, size: int, H: int, W: int, stride: int = 1) -> Cost:
+def convolution_cost(d_in: int, d_out: int, size: int, H: int, W: int, stride: int = 1) -> OperationCount:
     """Count a convolution without bias whose borders are padded by size // 2.
 
     Args:
@@ -38,10 +38,10 @@ def convolution_cost(d_in: int, d_out: int, size: int, H: int, W: int, stride: i
     """
     n_outputs = -(-H // stride) * -(-W // stride)
     parameters = size**2 * d_in * d_out
-    return Cost(parameters, n_outputs * parameters)
+    return OperationCount(parameters, n_outputs * parameters)
 
 
-def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, stride: int = 1) -> Cost:
+def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, stride: int = 1) -> OperationCount:
     """Count a layer of local attention with relative rows and columns; the number of heads does not matter.
 
     The matrices W_q, W_k, W_v (d_out, d_in) have no bias. Each of the size rows and size columns of a window has a vector of
@@ -65,10 +65,10 @@ def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, strid
     offsets = size * d_out
     projections = (n_queries + 2 * H * W) * d_in * d_out
     in_windows = n_queries * 2 * size**2 * d_out
-    return Cost(3 * d_in * d_out + offsets, projections + in_windows + n_queries * offsets)
+    return OperationCount(3 * d_in * d_out + offsets, projections + in_windows + n_queries * offsets)
 
 
-def counted_cost(module: nn.Module, run: Callable[[], object]) -> Cost:
+def count_operations(module: nn.Module, run: Callable[[], object]) -> OperationCount:
     """Count a module as it is: its parameters, and the multiply-adds of all products and convolutions while `run()` runs.
 
     torch's counter does not see fused attention on a CPU, nor sums of elementwise products: count the equation form.
@@ -77,4 +77,4 @@ def counted_cost(module: nn.Module, run: Callable[[], object]) -> Cost:
 
     with FlopCounterMode(display=False) as counter:
         run()
-    return Cost(sum(p.numel() for p in module.parameters()), counter.get_total_flops() // 2)
+    return OperationCount(sum(p.numel() for p in module.parameters()), counter.get_total_flops() // 2)

@@ -3,7 +3,13 @@
 from course_lib.models.bahdanau import BahdanauDecoder, bahdanau_steps, hoisted_bahdanau_steps
 from course_lib.models.bert import BERT, Pretraining, PretrainingBERT
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead, Span, SpanHead, TagHead, best_span, classification_head
-from course_lib.models.bigru_encoder import Encoded, Encoder, both_ways, fused_both_ways, stacked_both_ways
+from course_lib.models.bigru_encoder import (
+    Encoded,
+    Encoder,
+    bidirectional_gru,
+    fused_bidirectional_gru,
+    stacked_bidirectional_gru,
+)
 from course_lib.models.byol import BYOL, Bootstrapped, ema_update, ema_update_
 from course_lib.models.captioner import (
     Captioned,
@@ -14,36 +20,36 @@ from course_lib.models.captioner import (
     doubly_stochastic_penalty,
     soft_attention,
 )
-from course_lib.models.deit import DeiT, TwoAnswers
+from course_lib.models.deit import DeiT, DeiTLogits
 from course_lib.models.detr import (
     DETR,
     Detected,
     LearnedQueries,
     ObjectBlock,
     ObjectQueries,
-    PlacedSelfAttention,
     PointQueries,
-    places_of,
+    PositionalSelfAttention,
+    sinusoidal_positions_2d,
 )
-from course_lib.models.elmo import BothLanguageModels, ELMo, ScalarMix, scalar_mix
+from course_lib.models.elmo import BidirectionalLogits, ELMo, ScalarMix, scalar_mix
 from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
 from course_lib.models.gpt import GPT, generate
-from course_lib.models.hierarchical import Document, Hierarchical, compose_document
+from course_lib.models.hierarchical import Hierarchical, PooledDocument, compose_document
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
 from course_lib.models.luong import LuongDecoder
 from course_lib.models.mixer import Mixer
 from course_lib.models.ngram import NGram
-from course_lib.models.segmenter import PictureMean, Segmenter
+from course_lib.models.segmenter import GlobalAverage, Segmenter
 from course_lib.models.seq2seq import Decoded, Generated, PlainDecoder, Seq2Seq
 from course_lib.models.simclr import Projected, SimCLR
 from course_lib.models.transformer import DecoderState, Transformer
 from course_lib.models.universal import (
     AdaptiveSteps,
-    Pondered,
     SeparateSteps,
     SharedSteps,
     Universal,
+    UniversalOutput,
     repeat_block,
     shared_encoder,
     step_encoding,
@@ -59,20 +65,21 @@ __all__ = [
     "GPT",
     "AdaptiveSteps",
     "BahdanauDecoder",
+    "BidirectionalLogits",
     "Bootstrapped",
-    "BothLanguageModels",
     "CaptionStep",
     "Captioned",
     "Decoded",
     "DecoderState",
     "DeiT",
+    "DeiTLogits",
     "Detected",
-    "Document",
     "ELMo",
     "Encoded",
     "Encoder",
     "GATLayer",
     "Generated",
+    "GlobalAverage",
     "Hierarchical",
     "LearnedQueries",
     "LinearMemory",
@@ -84,11 +91,10 @@ __all__ = [
     "ObjectBlock",
     "ObjectQueries",
     "PatchEncoder",
-    "PictureMean",
-    "PlacedSelfAttention",
     "PlainDecoder",
     "PointQueries",
-    "Pondered",
+    "PooledDocument",
+    "PositionalSelfAttention",
     "Pretraining",
     "PretrainingBERT",
     "Projected",
@@ -105,27 +111,27 @@ __all__ = [
     "SpanHead",
     "TagHead",
     "Transformer",
-    "TwoAnswers",
     "Universal",
+    "UniversalOutput",
     "ViT",
     "bahdanau_steps",
     "best_span",
-    "both_ways",
+    "bidirectional_gru",
     "caption_step",
     "classification_head",
     "compose_document",
     "doubly_stochastic_penalty",
     "ema_update",
     "ema_update_",
-    "fused_both_ways",
+    "fused_bidirectional_gru",
     "generate",
     "generate_recurrently",
     "hoisted_bahdanau_steps",
-    "places_of",
     "repeat_block",
     "scalar_mix",
     "shared_encoder",
+    "sinusoidal_positions_2d",
     "soft_attention",
-    "stacked_both_ways",
+    "stacked_bidirectional_gru",
     "step_encoding",
 ]

@@ -5,8 +5,8 @@ what a GRU knows of the words up to j, read forwards, with what another knows of
 
     h_j = [h→_j; h←_j]        h→_j = GRU(x_j, h→_{j-1})        h←_j = GRU(x_j, h←_{j+1})
 
-The equation form reads word by word. `fused_both_ways` calls torch's own kernel: best on a GPU, and on a CPU where no gradient
-is needed. `stacked_both_ways` steps in both directions at once: best for training small models on a CPU.
+The equation form reads word by word. `fused_bidirectional_gru` calls torch's own kernel: best on a GPU, and on a CPU where no
+gradient is needed. `stacked_bidirectional_gru` steps in both directions at once: best for training small models on a CPU.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from course_lib.primitives import GRU, fused_gru, padding_mask
 from course_lib.shapes import Lengths, TokenFeatures, Tokens
 
-BothWays = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]
+BidirectionalStates = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]
 
 
 class Encoded(NamedTuple):
@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
     mask: Bool[Tensor, "B 1 T_k"]
 
 
-def both_ways(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+def bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BidirectionalStates:
     """Read each sequence forwards by one GRU and backwards by another, by the equations.
 
     Args:
@@ -62,7 +62,7 @@ def reverse(x: TokenFeatures, lengths: Lengths) -> TokenFeatures:
     return torch.where((position < lengths[:, None])[..., None], turned, 0.0)
 
 
-def fused_both_ways(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+def fused_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BidirectionalStates:
     """Compute the same by torch's own kernel, one call for each direction."""
     start = (x.new_zeros(len(x), forwards.d_hidden),)
     there, (last,) = fused_gru(x, start, *_weights(forwards), lengths)
@@ -70,7 +70,7 @@ def fused_both_ways(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards
     return torch.cat([there, reverse(back, lengths)], dim=-1), torch.cat([last, first], dim=-1)
 
 
-def stacked_both_ways(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BothWays:
+def stacked_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BidirectionalStates:
     """Compute the same with the inputs' products before the loop, and both directions side by side in each of its steps."""
     B, T, n = len(x), x.shape[1], forwards.d_hidden
     W, U, b_W, b_U = (torch.stack(pair) for pair in zip(_weights(forwards), _weights(backwards), strict=True))
@@ -104,9 +104,13 @@ class Encoder(nn.Module):
     """Embeds words and reads them both ways: owns the embedding and the two GRUs, called `forwards` and `backwards`."""
 
     def __init__(
-        self, n_tokens: int, d_embedding: int, d_hidden: int, run: Callable[[Tensor, Tensor, GRU, GRU], BothWays] = both_ways
+        self,
+        n_tokens: int,
+        d_embedding: int,
+        d_hidden: int,
+        run: Callable[..., BidirectionalStates] = bidirectional_gru,
     ) -> None:
-        """Set up for a vocabulary of n_tokens; annotations get 2 · d_hidden features. `run` is `both_ways` or a faster form."""
+        """Set up for n_tokens words and annotations of 2 · d_hidden features; `run` is `bidirectional_gru` or a faster form."""
         super().__init__()
         self.run = run
         self.embedding = nn.Embedding(n_tokens, d_embedding)

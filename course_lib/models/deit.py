@@ -19,7 +19,7 @@ from course_lib.models.vit import PatchEncoder
 from course_lib.shapes import Image, Logits
 
 
-class TwoAnswers(NamedTuple):
+class DeiTLogits(NamedTuple):
     """What DeiT says: logits (B, n_classes) of its class token, and of its distillation token."""
 
     by_class: Logits
@@ -48,7 +48,7 @@ class DeiT(nn.Module):
         self.head = zero_head(sizes.d_model, n_classes)
         self.teacher_head = zero_head(sizes.d_model, n_classes)
 
-    def forward(self, images: Image) -> TwoAnswers:
+    def forward(self, images: Image) -> DeiTLogits:
         """Give both answers (B, n_classes) for images (B, C, H, W), of any size that P divides."""
         states = self.encoder(images)
-        return TwoAnswers(self.head(states[:, 0]), self.teacher_head(states[:, 1]))
+        return DeiTLogits(self.head(states[:, 0]), self.teacher_head(states[:, 1]))

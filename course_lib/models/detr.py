@@ -2,11 +2,11 @@
 
 Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.2 and figure 10 (https://arxiv.org/abs/2005.12872):
 
-    f = project(backbone(picture))        memory = Encoder(f, places)
-    each layer of the decoder:   queries and keys of self-attention: x + q        of cross-attention: x + q and memory + places
+    f = project(backbone(picture))        memory = Encoder(f, positions)
+    each decoder layer:   queries and keys of self-attention: x + q        of cross-attention: x + q and memory + positions
     class = W x̂        box = σ(MLP(x̂) + r)
 
-The values carry no places, and x starts at 0: all that tells one query from another is its learned q. In the paper r = 0;
+The values carry no positions, and x starts at 0: all that tells one query from another is its learned q. In the paper r = 0;
 with a reference point r = (σ⁻¹(x, y), 0, 0) each query speaks about objects near a place of its own (Zhu et al. 2021, section
 4.1, https://arxiv.org/abs/2010.04159; q from sinusoids of the point, Wang et al. 2022, https://arxiv.org/abs/2109.07107).
 """
@@ -36,9 +36,9 @@ class Detected(NamedTuple):
 
 
 class ObjectQueries(NamedTuple):
-    """What queries add to themselves before they look, `places` (N, d_model), and their `references` σ⁻¹ of a box (N, 4)."""
+    """What queries add to themselves before they look, `positions` (N, d_model), and their `references` σ⁻¹ of a box (N, 4)."""
 
-    places: Float[Tensor, "N d_model"]
+    positions: Float[Tensor, "N d_model"]
     references: Float[Tensor, "N 4"]
 
 
@@ -66,11 +66,11 @@ class PointQueries(nn.Module):
 
     def forward(self) -> ObjectQueries:
         """Give what the sinusoids of the points become (N, d_model), and the points as references (N, 4)."""
-        places = self.mix(sinusoidal_points(self.logits.sigmoid(), self.mix.in_features))
-        return ObjectQueries(places, torch.cat([self.logits, torch.zeros_like(self.logits)], dim=-1))
+        positions = self.mix(sinusoidal_points(self.logits.sigmoid(), self.mix.in_features))
+        return ObjectQueries(positions, torch.cat([self.logits, torch.zeros_like(self.logits)], dim=-1))
 
 
-class PlacedSelfAttention(nn.Module):
+class PositionalSelfAttention(nn.Module):
     """A mixer whose queries and keys know where they stand, in every layer anew; the values do not."""
 
     def __init__(self, attention: nn.Module) -> None:
@@ -78,9 +78,9 @@ class PlacedSelfAttention(nn.Module):
         super().__init__()
         self.attention = attention
 
-    def forward(self, x: TokenFeatures, places: Tensor) -> Tensor:
-        """Mix x (B, T, d_model) with places that broadcast to it."""
-        return self.attention(x + places, x + places, x).context
+    def forward(self, x: TokenFeatures, positions: Tensor) -> Tensor:
+        """Mix x (B, T, d_model) with positions that broadcast to it."""
+        return self.attention(x + positions, x + positions, x).context
 
 
 class ObjectBlock(nn.Module):
@@ -92,19 +92,21 @@ class ObjectBlock(nn.Module):
         """Put the parts together; n_layers does not matter here."""
         super().__init__()
         d_model = sizes.d_model
-        self.mixer = PlacedSelfAttention(MultiHead(d_model, sizes.n_heads, mechanism))
+        self.mixer = PositionalSelfAttention(MultiHead(d_model, sizes.n_heads, mechanism))
         self.cross = MultiHead(d_model, sizes.n_heads, mechanism)
         self.feed_forward, self.residual = FeedForward(d_model, sizes.d_ff), residual
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
 
-    def forward(self, x: TokenFeatures, asked: Tensor, memory: Memory, places: Tensor) -> Tensor:
-        """Transform x (B, N, d_model), placed at `asked`, while it looks at memory (B, L, d_model), placed at `places`."""
+    def forward(self, x: TokenFeatures, asked: Tensor, memory: Memory, positions: Tensor) -> Tensor:
+        """Transform x (B, N, d_model), placed at `asked`, while it looks at memory (B, L, d_model), placed at `positions`."""
         x = self.residual(x, lambda y: self.mixer(y, asked), self.norm_1)
-        x = self.residual(x, lambda y: self.cross(y + asked, memory + places, memory).context, self.norm_2)
+        x = self.residual(x, lambda y: self.cross(y + asked, memory + positions, memory).context, self.norm_2)
         return self.residual(x, self.feed_forward, self.norm_3)
 
 
-def places_of(H: int, W: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "H_W d_model"]:
+def sinusoidal_positions_2d(
+    H: int, W: int, d_model: int, device: torch.device | str | None = None
+) -> Float[Tensor, "H_W d_model"]:
     """Encode the centres of the cells of an H × W map, row after row, by sinusoids: (H · W, d_model), on `device`."""
     y, x = ((torch.arange(n, device=device) + 0.5) / n for n in (H, W))
     return sinusoidal_points(torch.cartesian_prod(y, x).flip(-1), d_model)
@@ -121,7 +123,7 @@ class DETR(nn.Module):
         queries: nn.Module,
         sizes: Sizes,
         mechanism: Mechanism = scaled_dot_product_attention,
-        places: Callable[..., Float[Tensor, "H_W d_model"]] = places_of,
+        positions: Callable[..., Float[Tensor, "H_W d_model"]] = sinusoidal_positions_2d,
     ) -> None:
         """Set up the model.
 
@@ -132,14 +134,14 @@ class DETR(nn.Module):
             queries: a module that gives `ObjectQueries`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
             sizes: d_model, n_heads, d_ff, and the layers of the encoder and of the decoder alike.
             mechanism: what each head does.
-            places: encodes the places of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.
+            positions: encodes the positions of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
-        self.backbone, self.queries, self.places = backbone, queries, places
+        self.backbone, self.queries, self.positions = backbone, queries, positions
         self.project = nn.Conv2d(d_backbone, d_model, 1)
         self.encoder = nn.ModuleList(
-            Block(PlacedSelfAttention(MultiHead(d_model, n_heads, mechanism)), FeedForward(d_model, d_ff), d_model)
+            Block(PositionalSelfAttention(MultiHead(d_model, n_heads, mechanism)), FeedForward(d_model, d_ff), d_model)
             for _ in range(n_layers)
         )
         self.decoder = nn.ModuleList(ObjectBlock(sizes, mechanism) for _ in range(n_layers))
@@ -156,14 +158,14 @@ class DETR(nn.Module):
     def decode(self, features: Float[Tensor, "B d_model h w"]) -> Detected:
         """Detect objects from projected features (B, d_model, h, w)."""
         B, d_model, h, w = features.shape
-        places = self.places(h, w, d_model, device=features.device).to(features.dtype)
+        positions = self.positions(h, w, d_model, device=features.device).to(features.dtype)
         memory = rearrange(features, "B d h w -> B (h w) d")
         for block in self.encoder:
-            memory = block(memory, places)
+            memory = block(memory, positions)
         asked, references = self.queries()
         x, said = memory.new_zeros(B, *asked.shape), []
         for block in self.decoder:
-            x = block(x, asked, memory, places)
+            x = block(x, asked, memory, positions)
             said.append(self.closing(x))
         states = torch.stack(said)
         return Detected(self.classify(states), (self.box(states) + references).sigmoid())

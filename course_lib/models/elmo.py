@@ -22,7 +22,7 @@ from course_lib.primitives import LSTM, lstm
 from course_lib.shapes import Lengths, States, Tokens
 
 
-class BothLanguageModels(NamedTuple):
+class BidirectionalLogits(NamedTuple):
     """Logits (B, T, n_tokens): `next` at t speaks about token t + 1, `previous` at t about token t - 1."""
 
     next: Float[Tensor, "B T n_tokens"]
@@ -88,11 +88,11 @@ class ELMo(nn.Module):
         there, back = self._directions(tokens, lengths)
         return torch.cat([torch.stack(there, dim=2), torch.stack(back, dim=2)], dim=-1)
 
-    def language_models(self, tokens: Tokens, lengths: Lengths) -> BothLanguageModels:
+    def language_models(self, tokens: Tokens, lengths: Lengths) -> BidirectionalLogits:
         """Read sentences (B, T) of these lengths (B,); give both directions' logits, for pre-training."""
         there, back = self._directions(tokens, lengths)
         E = self.tokens.weight
-        return BothLanguageModels(there[-1] @ E.mT + self.bias, back[-1] @ E.mT + self.bias)
+        return BidirectionalLogits(there[-1] @ E.mT + self.bias, back[-1] @ E.mT + self.bias)
 
     def _directions(self, tokens: Tokens, lengths: Lengths) -> tuple[list[States], list[States]]:
         """Give the embedding and all layers (B, T, d_model) of each direction, both in the order of the sentence."""

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from course_lib.attention import Attended, Pool
 from course_lib.attention.pooling import pool
-from course_lib.models.bigru_encoder import BothWays, both_ways
+from course_lib.models.bigru_encoder import BidirectionalStates, bidirectional_gru
 from course_lib.primitives import GRU
 
 PoolWeights = tuple[Float[Tensor, "d_a d"], Float[Tensor, "d_a"], Float[Tensor, "d_a"]]
 
 
-class Document(NamedTuple):
+class PooledDocument(NamedTuple):
     """A document as one `vector` (B, d), with the weights of `sentences` (B, S) and of the `words` in each (B, S, T)."""
 
     vector: Float[Tensor, "B d"]
@@ -31,7 +31,7 @@ class Document(NamedTuple):
 
 def compose_document(
     states: Float[Tensor, "B S T d"], mask: Bool[Tensor, "B S T"], words: PoolWeights, sentences: PoolWeights
-) -> Document:
+) -> PooledDocument:
     """Pool words to sentences, and sentences to a document.
 
     Args:
@@ -48,7 +48,7 @@ def compose_document(
     """
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
-    return Document(vector, sentence_weights, word_weights)
+    return PooledDocument(vector, sentence_weights, word_weights)
 
 
 class Hierarchical(nn.Module):
@@ -61,7 +61,7 @@ class Hierarchical(nn.Module):
         d_embedding: int,
         d_hidden: int,
         pooling: Callable[[int, int], Callable[..., Attended]] = Pool,
-        run: Callable[..., BothWays] = both_ways,
+        run: Callable[..., BidirectionalStates] = bidirectional_gru,
     ) -> None:
         """Set up the model.
 
@@ -72,7 +72,7 @@ class Hierarchical(nn.Module):
             d_hidden: units of each GRU, in each direction; a sentence and a document have 2 · d_hidden features.
             pooling: makes what pools vectors of d_v features with d_a hidden units, from (d_v, d_a): `Pool`, or
                 `lambda d_v, d_a: mean_pool` for a plain mean.
-            run: `both_ways`, or a faster form of it.
+            run: `bidirectional_gru`, or a faster form of it.
         """
         super().__init__()
         self.run = run
@@ -84,7 +84,7 @@ class Hierarchical(nn.Module):
 
     def forward(
         self, words: Int[Tensor, "B S T"], lengths: Int[Tensor, "B S"]
-    ) -> tuple[Float[Tensor, "B n_classes"], Document]:
+    ) -> tuple[Float[Tensor, "B n_classes"], PooledDocument]:
         """Read documents.
 
         Args:
@@ -101,4 +101,4 @@ class Hierarchical(nn.Module):
         n_sentences = (lengths > 0).sum(-1)
         states, _ = self.run(of_sentences, n_sentences, self.sentences_forwards, self.sentences_backwards)
         vector, sentence_weights = self.pool_sentences(states, torch.arange(S, device=words.device) < n_sentences[:, None])
-        return self.readout(vector), Document(vector, sentence_weights, word_weights)
+        return self.readout(vector), PooledDocument(vector, sentence_weights, word_weights)

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-class Table(NamedTuple):
+class NGramCounts(NamedTuple):
     """Counts of one length: `grams` and `contexts` as sorted numbers, and for each context its `total` and its `kinds`."""
 
     grams: Int[Tensor, "n"]
@@ -65,11 +65,11 @@ class NGram:
         return self.probability(torch.cat([seen.expand(self.n_tokens, -1), every], dim=1))
 
 
-def _count(grams: Tensor, n_tokens: int) -> Table:
+def _count(grams: Tensor, n_tokens: int) -> NGramCounts:
     kinds_of_grams, counts = _number(grams, n_tokens).unique(return_counts=True)
     contexts, place = (kinds_of_grams // n_tokens).unique(return_inverse=True)
     total = torch.zeros_like(contexts).index_add(0, place, counts)
-    return Table(kinds_of_grams, counts, contexts, total, place.bincount(minlength=len(contexts)))
+    return NGramCounts(kinds_of_grams, counts, contexts, total, place.bincount(minlength=len(contexts)))
 
 
 def _number(grams: Tensor, n_tokens: int) -> Tensor:

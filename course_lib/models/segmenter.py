@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from course_lib.shapes import Image
 
 
-class PictureMean(nn.Module):
+class GlobalAverage(nn.Module):
     """Tell every pixel the mean of the picture: (B, d, H, W) to the same shape, without parameters."""
 
     def __init__(self, d_in: int) -> None:
@@ -39,8 +39,8 @@ class Segmenter(nn.Module):
         Args:
             backbone: images (B, C, H, W) to a map (B, backbone.d_out, h, w), such as `ConvNet`.
             n_classes: classes of a pixel.
-            contexts: each gives a map (B, context.d_out, h, w) from the backbone's: `PictureMean(d)`, or an attention, such as
-                `CoOccurrent(d, d_k, d_v)` or `NonLocal(d)`, in `ContextOf`. None: each pixel knows what its backbone saw.
+            contexts: each maps the backbone's features to (B, context.d_out, h, w): `GlobalAverage(d)`, or an attention, such
+                as `CoOccurrent(d, d_k, d_v)` or `NonLocal(d)`, in `ContextOf`. None: the backbone's features alone.
         """
         super().__init__()
         self.backbone = backbone

@@ -93,11 +93,11 @@ def repeat_block(
     return x
 
 
-class Pondered(NamedTuple):
-    """What came of thinking: `states` (B, T, d_model), the `shares` of the steps (B, T, n_steps), and the `cost` ρ (B, T)."""
+class UniversalOutput(NamedTuple):
+    """`states` (B, T, d_model), `halting` probabilities of the steps (B, T, n_steps), and the ponder `cost` ρ (B, T)."""
 
     states: Float[Tensor, "B T d_model"]
-    shares: Float[Tensor, "B T n_steps"]
+    halting: Float[Tensor, "B T n_steps"]
     cost: Float[Tensor, "B T"]
 
 
@@ -109,7 +109,7 @@ class SharedSteps(nn.Module):
         super().__init__()
         self.block, self.n_steps = block, n_steps
 
-    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Pondered:
+    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
         """Take x (B, T, d_model) through the steps; each of them costs 1. ValueError where there is none."""
         return _always(repeat_block(x, self.block, self.n_steps, mask), self.n_steps)
 
@@ -122,7 +122,7 @@ class SeparateSteps(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
 
-    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Pondered:
+    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
         """Take x (B, T, d_model) through the blocks; each of them costs 1. ValueError where there is none."""
         for step, block in enumerate(self.blocks, start=1):
             x = block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
@@ -140,7 +140,7 @@ class AdaptiveSteps(nn.Module):
         nn.init.zeros_(self.halt.weight)
         nn.init.constant_(self.halt.bias, -1.0)
 
-    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Pondered:
+    def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
         """Take x (B, T, d_model) through as many steps as each position asks for; ValueError where none is allowed."""
         _require_a_step(self.n_steps)
         halt = self.halt.weight[0], self.halt.bias[0]
@@ -150,7 +150,7 @@ class AdaptiveSteps(nn.Module):
             x, h = adaptive_step(x, y, halt, h, self.epsilon)
             states.append(x)
         mixed = mix_states(torch.stack(states, dim=-2), h, self.epsilon)
-        return Pondered(mixed, halting_distribution(h, self.epsilon), ponder_cost(h, self.epsilon))
+        return UniversalOutput(mixed, halting_distribution(h, self.epsilon), ponder_cost(h, self.epsilon))
 
 
 def _require_a_step(n_steps: int) -> None:
@@ -158,10 +158,10 @@ def _require_a_step(n_steps: int) -> None:
         raise ValueError(f"a model that thinks takes at least one step, got n_steps = {n_steps}.")
 
 
-def _always(x: TokenFeatures, n_steps: int) -> Pondered:
+def _always(x: TokenFeatures, n_steps: int) -> UniversalOutput:
     _require_a_step(n_steps)
     last = F.one_hot(torch.tensor(n_steps - 1, device=x.device), n_steps).to(x)
-    return Pondered(x, last.expand(*x.shape[:-1], -1), x.new_full(x.shape[:-1], n_steps))
+    return UniversalOutput(x, last.expand(*x.shape[:-1], -1), x.new_full(x.shape[:-1], n_steps))
 
 
 class Universal(nn.Module):
@@ -176,7 +176,7 @@ class Universal(nn.Module):
 
     def forward(
         self, tokens: Tokens, lengths: Lengths | None = None, mask: Mask | None = None
-    ) -> tuple[Float[Tensor, "B T n_classes"], Pondered]:
+    ) -> tuple[Float[Tensor, "B T n_classes"], UniversalOutput]:
         """Read tokens (B, T) of these lengths (B,), each of which may look where `mask`, broadcastable to (B, T, T), is True.
 
         Returns:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from course_lib.attention import pool
-from course_lib.models import Document, compose_document
+from course_lib.models import PooledDocument, compose_document
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import (
     Answers,
@@ -43,7 +43,7 @@ def reads_one_long_sentence(states, mask, words, sentences):
     weigh together, the second query is never asked, and the hierarchy is gone."""
     vector, weights = pool(states.flatten(1, 2), *words, mask.flatten(1))
     weights = weights.unflatten(1, mask.shape[1:])
-    return Document(vector, weights.sum(-1), weights)
+    return PooledDocument(vector, weights.sum(-1), weights)
 
 
 @wrong
@@ -53,7 +53,7 @@ def normalises_words_over_the_document(states, mask, words, sentences):
     _, weights = pool(states.flatten(1, 2), *words, mask.flatten(1))
     weights = weights.unflatten(1, mask.shape[1:])
     vector, sentence_weights = pool((weights[..., None] * states).sum(2), *sentences, mask.any(-1))
-    return Document(vector, sentence_weights, weights)
+    return PooledDocument(vector, sentence_weights, weights)
 
 
 @wrong
@@ -62,7 +62,7 @@ def exchanges_the_queries(states, mask, words, sentences):
     nothing complains, but each was learned for the other level."""
     of_sentences, word_weights = pool(states, *sentences, mask)
     vector, sentence_weights = pool(of_sentences, *words, mask.any(-1))
-    return Document(vector, sentence_weights, word_weights)
+    return PooledDocument(vector, sentence_weights, word_weights)
 
 
 @wrong
@@ -71,7 +71,7 @@ def asks_the_same_twice(states, mask, words, sentences):
     questions; the sentences have W, b and u of their own, and yours are never used."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *words, mask.any(-1))
-    return Document(vector, sentence_weights, word_weights)
+    return PooledDocument(vector, sentence_weights, word_weights)
 
 
 @wrong
@@ -80,7 +80,7 @@ def weighs_empty_sentences(states, mask, words, sentences):
     given weight, and take it from the real ones."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences)
-    return Document(vector, sentence_weights, word_weights)
+    return PooledDocument(vector, sentence_weights, word_weights)
 
 
 @wrong
@@ -89,7 +89,7 @@ def wants_full_sentences(states, mask, words, sentences):
     away with its words; a single real word makes a sentence."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.all(-1))
-    return Document(vector, sentence_weights, word_weights)
+    return PooledDocument(vector, sentence_weights, word_weights)
 
 
 @wrong
@@ -98,7 +98,7 @@ def reads_the_padding(states, mask, words, sentences):
     mixed into the sentence's vector."""
     of_sentences, word_weights = pool(states, *words)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
-    return Document(vector, sentence_weights, word_weights)
+    return PooledDocument(vector, sentence_weights, word_weights)
 
 
 @wrong
@@ -107,7 +107,7 @@ def takes_the_mean_of_the_words(states, mask, words, sentences):
     a query too: pool them by it."""
     word_weights = mask / mask.sum(-1, keepdim=True).clamp(min=1)
     vector, sentence_weights = pool((word_weights[..., None] * states).sum(2), *sentences, mask.any(-1))
-    return Document(vector, sentence_weights, word_weights)
+    return PooledDocument(vector, sentence_weights, word_weights)
 
 
 @wrong
@@ -117,7 +117,7 @@ def takes_the_mean_of_the_sentences(states, mask, words, sentences):
     of_sentences, word_weights = pool(states, *words, mask)
     real = mask.any(-1)
     weights = real / real.sum(-1, keepdim=True).clamp(min=1)
-    return Document((weights[..., None] * of_sentences).sum(1), weights, word_weights)
+    return PooledDocument((weights[..., None] * of_sentences).sum(1), weights, word_weights)
 
 
 @wrong
@@ -126,7 +126,7 @@ def multiplies_the_weights(states, mask, words, sentences):
     asked for is its weight within its sentence, which sums to 1 there."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
-    return Document(vector, sentence_weights, sentence_weights[..., None] * word_weights)
+    return PooledDocument(vector, sentence_weights, sentence_weights[..., None] * word_weights)
 
 
 @wrong
@@ -149,7 +149,7 @@ def document_by_document(states, mask, words, sentences):
         vectors.append(vector)
         of_sentences.append(text.new_zeros(len(text)).masked_scatter(some, chosen))
         of_words.append(text.new_zeros(real.shape).masked_scatter(real, torch.cat([pair.weights for pair in pairs])))
-    return Document(torch.stack(vectors), torch.stack(of_sentences), torch.stack(of_words))
+    return PooledDocument(torch.stack(vectors), torch.stack(of_sentences), torch.stack(of_words))
 
 
 @right

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from course_lib.metrics import Cost, local_attention_cost
+from course_lib.metrics import OperationCount, local_attention_cost
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
@@ -33,14 +33,14 @@ def _cost(d_in, d_out, size, H, W, stride, *, matrices=3, vectors=None, asking=N
     offsets = (size if vectors is None else vectors) * d_out
     projections = (n + 2 * H * W if made is None else made) * d_in * d_out
     window = products * (size**2 if looked_at is None else looked_at) * d_out
-    return Cost(matrices * d_in * d_out + offsets, projections + n * (window + offsets))
+    return OperationCount(matrices * d_in * d_out + offsets, projections + n * (window + offsets))
 
 
 @wrong
 def counts_every_operation(d_in, d_out, size, H, W, stride=1):
     """You count multiplications and additions, each for itself. A multiply-add is one: yours are twice as many."""
     parameters, work = _cost(d_in, d_out, size, H, W, stride)
-    return Cost(parameters, 2 * work)
+    return OperationCount(parameters, 2 * work)
 
 
 @wrong
@@ -68,7 +68,7 @@ def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
     """You count the vectors of rows and columns as parameters, and no work with them. Each query is multiplied with all of
     them, size · d_out multiply-adds."""
     parameters, work = _cost(d_in, d_out, size, H, W, stride)
-    return Cost(parameters, work - -(-H // stride) * -(-W // stride) * size * d_out)
+    return OperationCount(parameters, work - -(-H // stride) * -(-W // stride) * size * d_out)
 
 
 @wrong
@@ -77,7 +77,7 @@ def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
     are added: size · d_out multiply-adds are enough."""
     parameters, _ = _cost(d_in, d_out, size, H, W, stride)
     _, work = _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
-    return Cost(parameters, work)
+    return OperationCount(parameters, work)
 
 
 @wrong
@@ -92,7 +92,7 @@ def projects_the_output(d_in, d_out, size, H, W, stride=1):
     queries, keys and values."""
     parameters, work = _cost(d_in, d_out, size, H, W, stride, matrices=3)
     n = -(-H // stride) * -(-W // stride)
-    return Cost(parameters + d_out * d_out, work + n * d_out * d_out)
+    return OperationCount(parameters + d_out * d_out, work + n * d_out * d_out)
 
 
 @wrong
@@ -146,7 +146,7 @@ def layer_by_layer(d_in, d_out, size, H, W, stride=1):
     n_asking, n_pixels = len(range(0, H, stride)) * len(range(0, W, stride)), H * W
     work = [n * projections[0].weight.numel() for n in (n_asking, n_pixels, n_pixels)]
     work += [n_asking * places * d_out for places in (size * size, size * size, size)]
-    return Cost(parameters, sum(work))
+    return OperationCount(parameters, sum(work))
 
 
 @right
@@ -165,7 +165,7 @@ def pixel_by_pixel(d_in, d_out, size, H, W, stride=1):
 def everything_over_d_out(d_in, d_out, size, H, W, stride=1):
     """All is a multiple of d_out: what one feature costs, times that."""
     n = math.prod((side + stride - 1) // stride for side in (H, W))
-    return Cost((3 * d_in + size) * d_out, (2 * H * W * d_in + n * (d_in + size + 2 * size**2)) * d_out)
+    return OperationCount((3 * d_in + size) * d_out, (2 * H * W * d_in + n * (d_in + size + 2 * size**2)) * d_out)
 
 
 def _layer(draw: Draw, size: int, stride: int = 1) -> Call:

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.metrics import Probe, fine_tuned_head
+from course_lib.metrics import LinearProbe, fine_tuned_head
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
 wrong, right = Answers(), Answers()
@@ -32,7 +32,7 @@ def _trained(features, labels, n_classes, n_steps, move, W=None, likely=lambda l
     for _ in range(n_steps):
         error = (likely(features @ W.mT + b) - F.one_hot(labels, n_classes).to(W.dtype)) / len(features)
         (W, v_W), (b, v_b) = move(W, v_W, error.mT @ features), move(b, v_b, error.sum(0))
-    return Probe(W, b)
+    return LinearProbe(W, b)
 
 
 def _sgd(learning_rate, momentum):
@@ -140,7 +140,7 @@ def by_torchs_optimiser(features, labels, n_classes, learning_rate, momentum, n_
         with torch.enable_grad():
             F.cross_entropy(head(features.detach()), labels).backward()
         optimiser.step()
-    return Probe(head.weight.detach(), head.bias.detach())
+    return LinearProbe(head.weight.detach(), head.bias.detach())
 
 
 @right

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.metrics import Probe, linear_probe
+from course_lib.metrics import LinearProbe, linear_probe
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
@@ -32,7 +32,7 @@ def has_no_bias(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     d = features.shape[1]
     W = torch.linalg.solve(features.mT @ features + penalty * torch.eye(d), features.mT @ y).mT
-    return Probe(W, torch.zeros(n_classes))
+    return LinearProbe(W, torch.zeros(n_classes))
 
 
 @wrong
@@ -42,7 +42,7 @@ def penalises_the_bias(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = torch.cat([features, torch.ones(len(features), 1)], dim=1)
     both = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ y).mT
-    return Probe(both[:, :-1], both[:, -1])
+    return LinearProbe(both[:, :-1], both[:, -1])
 
 
 @wrong
@@ -52,7 +52,7 @@ def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0))
+    return LinearProbe(W, y.mean(0))
 
 
 @wrong
@@ -62,7 +62,7 @@ def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
-    return Probe(W, -W @ features.mean(0))
+    return LinearProbe(W, -W @ features.mean(0))
 
 
 @wrong
@@ -72,7 +72,7 @@ def centres_by_one_number(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean()
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 @wrong
@@ -82,7 +82,7 @@ def returns_features_by_classes(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0)))
-    return Probe(W, y.mean(0) - features.mean(0) @ W)
+    return LinearProbe(W, y.mean(0) - features.mean(0) @ W)
 
 
 @wrong
@@ -92,7 +92,7 @@ def ignores_the_penalty(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = (torch.linalg.pinv(x, rtol=1e-4) @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 @wrong
@@ -103,7 +103,7 @@ def averages_the_errors(features, labels, n_classes, penalty):
     n, d = features.shape
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x / n + penalty * torch.eye(d), x.mT @ (y - y.mean(0)) / n).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 @wrong
@@ -113,7 +113,7 @@ def adds_the_penalty_everywhere(features, labels, n_classes, penalty):
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = (torch.linalg.pinv(x.mT @ x + penalty, rtol=1e-4) @ x.mT @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 @wrong
@@ -123,7 +123,7 @@ def aims_at_plus_and_minus_one(features, labels, n_classes, penalty):
     y = 2 * F.one_hot(labels, n_classes).to(features.dtype) - 1
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 @wrong
@@ -133,7 +133,7 @@ def counts_the_classes_it_sees(features, labels, n_classes, penalty):
     y = F.one_hot(labels).to(features.dtype)
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 @wrong
@@ -144,7 +144,7 @@ def standardises_the_features(features, labels, n_classes, penalty):
     x = features - features.mean(0)
     x = x / x.square().mean(0).sqrt().clamp(min=1e-6)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
-    return Probe(W, y.mean(0) - W @ features.mean(0))
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
 @right
@@ -156,7 +156,7 @@ def with_a_column_of_ones(features, labels, n_classes, penalty):
     ridge[-1] = 0.0
     y = F.one_hot(labels, n_classes).double()
     both = torch.linalg.solve(x.T @ x + ridge.diag(), x.T @ y).to(features.dtype)
-    return Probe(weight=both[:d].T, bias=both[d])
+    return LinearProbe(weight=both[:d].T, bias=both[d])
 
 
 @right
@@ -182,7 +182,7 @@ def as_least_squares(features, labels, n_classes, penalty):
     examples = torch.cat([features - mean, penalty**0.5 * torch.eye(d, dtype=features.dtype, device=features.device)])
     answers = torch.cat([y - share, y.new_zeros(d, n_classes)])
     W = torch.linalg.lstsq(examples, answers).solution.mT
-    return Probe(W, share[0] - (mean @ W.mT)[0])
+    return LinearProbe(W, share[0] - (mean @ W.mT)[0])
 
 
 @right
@@ -198,7 +198,7 @@ def class_by_class(features, labels, n_classes, penalty):
         w = torch.cholesky_solve((x * y[:, c, None]).sum(0)[:, None], factor)[:, 0]
         weights.append(w)
         biases.append(y[:, c].mean() - torch.dot(w, mean))
-    return Probe(torch.stack(weights), torch.stack(biases))
+    return LinearProbe(torch.stack(weights), torch.stack(biases))
 
 
 def _examples(draw: Draw, n: int, d: int, n_classes: int, penalty: float, unseen: int = 0) -> Call:

@@ -21,10 +21,10 @@ def test_the_ends_hold_the_largest_weights_strongest_first(normal):
     ends, strongest = strongest_arrows(weights, 13, H, W)
     assert ends.shape == (B, N_q, 13, 3)
     torch.testing.assert_close(strongest, weights.sort(descending=True).values[..., :13])
-    film = weights.unflatten(-1, (T, H, W))
+    video = weights.unflatten(-1, (T, H, W))
     for b, i, n in [(0, 0, 0), (1, 7, 12), (1, 10, 5)]:
         t, row, column = ends[b, i, n]
-        assert film[b, i, t, row, column] == strongest[b, i, n]
+        assert video[b, i, t, row, column] == strongest[b, i, n]
 
 
 def test_all_arrows_together_carry_all_the_weight(normal):

@@ -138,12 +138,12 @@ def test_the_same_seed_draws_the_same_views_and_the_next_call_others():
 
 def test_draws_stay_within_their_ranges():
     n = 2_000
-    A, t = Augmentation(turn=0.5, zoom=1.4, shift=0.1).places(n, (H, W), torch.Generator().manual_seed(0))
+    A, t = Augmentation(turn=0.5, zoom=1.4, shift=0.1).draw_affine(n, (H, W), torch.Generator().manual_seed(0))
     zoom, angle = A.det().sqrt(), torch.atan2(A[:, 1, 0], A[:, 0, 0])
     assert 1 / 1.4 <= zoom.min() < 0.75 < 1.35 < zoom.max() <= 1.4 + 1e-6
     assert -0.5 <= angle.min() < -0.45 < 0.45 < angle.max() <= 0.5 + 1e-6
     assert t.abs().amax(0).tolist() == pytest.approx([0.1 * W, 0.1 * H], rel=0.05)
-    mirrored, _ = Augmentation(flip=0.3).places(n, (H, W), torch.Generator().manual_seed(0))
+    mirrored, _ = Augmentation(flip=0.3).draw_affine(n, (H, W), torch.Generator().manual_seed(0))
     assert (mirrored.det() < 0).float().mean().item() == pytest.approx(0.3, abs=0.05)
 
 
@@ -154,7 +154,7 @@ def test_a_mirror_exchanges_left_and_right():
 
 
 def test_a_shear_slants_by_x_plus_shear_times_y():
-    A, _ = Augmentation(shear=0.4).places(100, (H, W), torch.Generator().manual_seed(0))
+    A, _ = Augmentation(shear=0.4).draw_affine(100, (H, W), torch.Generator().manual_seed(0))
     assert torch.equal(A[:, 1], torch.tensor([0.0, 1.0]).expand(100, 2))
     assert 0.35 < A[:, 0, 1].abs().max() <= 0.4
 

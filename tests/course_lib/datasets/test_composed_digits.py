@@ -1,4 +1,4 @@
-"""Composed pictures and films: what their labels say is in them, what must not tell the answer does not, seeds decide."""
+"""Composed pictures and videos: what their labels say is in them, what must not tell the answer does not, seeds decide."""
 
 from functools import cache
 
@@ -55,9 +55,9 @@ def test_the_pixels_of_two_digits_of_one_kind_are_labelled_twins():
 
 
 def test_a_film_is_labelled_same_where_the_kind_that_goes_in_comes_out():
-    films, labels = moving_digits(60, 1, 1, n_kinds=4).train
-    for film, label in zip(films[:, 0], labels.tolist(), strict=True):
-        ((into, (_, start)),), ((out_of, (_, end)),) = digits_in(film[0]), digits_in(film[-1])
+    videos, labels = moving_digits(60, 1, 1, n_kinds=4).train
+    for video, label in zip(videos[:, 0], labels.tolist(), strict=True):
+        ((into, (_, start)),), ((out_of, (_, end)),) = digits_in(video[0]), digits_in(video[-1])
         assert label == (into == out_of)
         assert {start, end} == {0, 28}
 
@@ -145,10 +145,10 @@ def test_too_few_or_too_many_digits_are_refused(n_digits, n_cells):
 
 
 def test_no_picture_of_a_film_shows_two_digits_and_the_wall_never_moves():
-    films, labels = moving_digits(80, 1, 1).train
-    assert films.shape == (80, 1, 6, 20, 42)
-    assert (films[..., 14:28] == WALL).all()
-    left, right = (films[:, 0, ..., part].flatten(2).any(2) for part in (slice(0, 14), slice(28, 42)))
+    videos, labels = moving_digits(80, 1, 1).train
+    assert videos.shape == (80, 1, 6, 20, 42)
+    assert (videos[..., 14:28] == WALL).all()
+    left, right = (videos[:, 0, ..., part].flatten(2).any(2) for part in (slice(0, 14), slice(28, 42)))
     assert not (left & right).any()
     starts_left = left[:, 0]
     assert torch.equal(starts_left, right[:, -1])
@@ -157,13 +157,13 @@ def test_no_picture_of_a_film_shows_two_digits_and_the_wall_never_moves():
 
 
 def test_the_digit_is_whole_at_both_ends_of_a_film():
-    films, _ = moving_digits(30, 1, 1, n_times=2, height=14).train
-    assert films.shape[2:] == (2, 14, 42)
-    open_parts = torch.cat([films[..., :14], films[..., 28:]], dim=-1)
+    videos, _ = moving_digits(30, 1, 1, n_times=2, height=14).train
+    assert videos.shape[2:] == (2, 14, 42)
+    open_parts = torch.cat([videos[..., :14], videos[..., 28:]], dim=-1)
     assert (open_parts.flatten(3).sum(-1) > 5).all()
 
 
 @pytest.mark.parametrize(("n_times", "height"), [(1, 20), (6, 13)])
-def test_films_that_are_too_small_are_refused(n_times, height):
-    with pytest.raises(ValueError, match=f"got {n_times} pictures of {height} rows"):
+def test_videos_that_are_too_small_are_refused(n_times, height):
+    with pytest.raises(ValueError, match=f"got {n_times} frames of {height} rows"):
         moving_digits(5, 1, 1, n_times, height)

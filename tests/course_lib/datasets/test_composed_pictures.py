@@ -20,15 +20,15 @@ def stamped(part):
     return torch.stack(
         [
             torch.stack([image[0, top : top + 14, left : left + 14] for top, left in corners])
-            for image, corners in zip(part.images, part.places.tolist(), strict=True)
+            for image, corners in zip(part.images, part.corners.tolist(), strict=True)
         ]
     )
 
 
 def test_what_is_named_first_stands_left_or_above(parts):
     for part, n in zip((parts.train, parts.valid, parts.test), SIZES, strict=True):
-        assert len(part.images) == len(part.captions) == len(part.places) == n
-        for caption, ((top, left), (below, right)) in zip(part.captions, part.places.tolist(), strict=True):
+        assert len(part.images) == len(part.captions) == len(part.corners) == n
+        for caption, ((top, left), (below, right)) in zip(part.captions, part.corners.tolist(), strict=True):
             first, *relation, second = caption.split()
             assert {first, second} <= set(NAMES)
             if relation == ["left", "of"]:

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from course_lib.datasets import Pictures, digit_scenes, digits, ink_edges
+from course_lib.datasets import LabelledImages, digit_scenes, digits, ink_edges
 from course_lib.primitives import overlap, to_corners
 
 
 @pytest.fixture(scope="module")
 def pictures():
     images, labels = digits()
-    return Pictures(images[:300, None], labels[:300])
+    return LabelledImages(images[:300, None], labels[:300])
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.datasets import docstrings, marked_sentences
-from course_lib.datasets.docstrings import MARK, Text, documented, sentences_of
+from course_lib.datasets.docstrings import MARK, LabelledText, documented, sentences_of
 
 DOCSTRING = """Compute one thing. It is small.
 
@@ -91,7 +91,7 @@ def test_the_mark_is_a_word_of_no_document(parts):
 
 def test_what_cannot_be_drawn_is_refused(parts):
     with pytest.raises(ValueError, match="cannot draw 3 sentences from 2 different documents"):
-        marked_sentences((Text(("one two three",), "a"), Text(("four five six",), "b")), 1, n_sentences=3)
+        marked_sentences((LabelledText(("one two three",), "a"), LabelledText(("four five six",), "b")), 1, n_sentences=3)
     with pytest.raises(ModuleNotFoundError, match="the package no_such_package is not installed"):
         list(documented("no_such_package"))
     with pytest.raises(ValueError, match="none is left to learn from"):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.attention import LocalAttention
-from course_lib.metrics import Cost, convolution_cost, counted_cost, local_attention_cost
+from course_lib.metrics import OperationCount, convolution_cost, count_operations, local_attention_cost
 
 d_in, H, W = 5, 7, 11
 each_layer = pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (5, 2), (7, 3)])
@@ -20,14 +20,14 @@ def test_by_hand():
 @each_layer
 def test_a_convolution_is_what_torch_counts(size, stride):
     layer = nn.Conv2d(d_in, 8, size, stride, padding=size // 2, bias=False)
-    assert convolution_cost(d_in, 8, size, H, W, stride) == counted_cost(layer, lambda: layer(torch.randn(1, d_in, H, W)))
+    assert convolution_cost(d_in, 8, size, H, W, stride) == count_operations(layer, lambda: layer(torch.randn(1, d_in, H, W)))
 
 
 @each_layer
 @pytest.mark.parametrize("n_heads", [1, 2])
 def test_local_attention_is_what_torch_counts(size, stride, n_heads):
     layer = LocalAttention(d_in, 8, n_heads, size, stride)
-    counted = counted_cost(layer, lambda: layer(torch.randn(1, d_in, H, W)))
+    counted = count_operations(layer, lambda: layer(torch.randn(1, d_in, H, W)))
     assert local_attention_cost(d_in, 8, size, H, W, stride) == counted
 
 
@@ -39,8 +39,8 @@ def test_parameters_of_attention_hardly_grow_with_the_window():
 
 def test_two_images_cost_twice_the_work():
     layer = nn.Conv2d(d_in, 8, 3)
-    one, two = (counted_cost(layer, lambda n=n: layer(torch.randn(n, d_in, H, W))) for n in (1, 2))
-    assert two == Cost(one.parameters, 2 * one.multiply_adds)
+    one, two = (count_operations(layer, lambda n=n: layer(torch.randn(n, d_in, H, W))) for n in (1, 2))
+    assert two == OperationCount(one.parameters, 2 * one.multiply_adds)
 
 
 def test_resnet_50_with_attention_has_the_published_parameters():

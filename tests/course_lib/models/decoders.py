@@ -11,9 +11,9 @@ from course_lib.models import (
     PlainDecoder,
     Seq2Seq,
     bahdanau_steps,
-    both_ways,
+    bidirectional_gru,
     hoisted_bahdanau_steps,
-    stacked_both_ways,
+    stacked_bidirectional_gru,
 )
 from course_lib.primitives import fused_gru, gru
 
@@ -40,7 +40,9 @@ def decoder(kind: str, fast: bool) -> nn.Module:
 
 def model(kind: str, fast: bool = False, seed: int = 0) -> Seq2Seq:
     torch.manual_seed(seed)
-    return Seq2Seq(Encoder(N_SOURCE, D, N, run=stacked_both_ways if fast else both_ways), decoder(kind, fast)).double()
+    return Seq2Seq(
+        Encoder(N_SOURCE, D, N, run=stacked_bidirectional_gru if fast else bidirectional_gru), decoder(kind, fast)
+    ).double()
 
 
 def twins(kind: str) -> tuple[Seq2Seq, Seq2Seq]:

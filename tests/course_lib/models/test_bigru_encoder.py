@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from course_lib.models import Encoder, both_ways, fused_both_ways, stacked_both_ways
+from course_lib.models import Encoder, bidirectional_gru, fused_bidirectional_gru, stacked_bidirectional_gru
 from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import GRU
 
-FORMS = [both_ways, fused_both_ways, stacked_both_ways]
+FORMS = [bidirectional_gru, fused_bidirectional_gru, stacked_bidirectional_gru]
 B, T, D, N = 5, 7, 3, 11
 LENGTHS = torch.tensor([7, 1, 4, 0, 6])
 
@@ -65,12 +65,12 @@ def test_what_stands_at_padding_changes_nothing(run):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("run", [fused_both_ways, stacked_both_ways])
+@pytest.mark.parametrize("run", [fused_bidirectional_gru, stacked_bidirectional_gru])
 def test_the_faster_forms_have_the_outputs_and_gradients_of_the_equations(run):
     x, forwards, backwards = inputs()
     given = (x, *forwards.parameters(), *backwards.parameters())
     results = []
-    for form in (both_ways, run):
+    for form in (bidirectional_gru, run):
         annotations, final = form(x, LENGTHS, forwards, backwards)
         loss = (annotations * torch.linspace(-1, 1, 2 * N)).sin().sum() + final.cos().sum()
         results.append((annotations, final, *torch.autograd.grad(loss, given)))
@@ -80,7 +80,7 @@ def test_the_faster_forms_have_the_outputs_and_gradients_of_the_equations(run):
 
 def test_the_forward_half_knows_nothing_of_later_words_and_the_backward_half_nothing_of_earlier_ones():
     x, forwards, backwards = inputs()
-    annotations, _ = both_ways(x, torch.full((B,), T), forwards, backwards)
+    annotations, _ = bidirectional_gru(x, torch.full((B,), T), forwards, backwards)
     there, back = annotations.chunk(2, dim=-1)
     at_3 = torch.autograd.grad(there[:, 3].sum(), x, retain_graph=True)[0].abs().sum((0, 2))
     assert (at_3[:4] > 0).all()

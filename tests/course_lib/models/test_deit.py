@@ -6,7 +6,7 @@ import torch
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.losses import hard_distillation_loss
-from course_lib.models import DeiT, TwoAnswers
+from course_lib.models import DeiT, DeiTLogits
 
 B, C, P, K = 2, 3, 5, 7
 IMAGE = (C, 10, 15)
@@ -44,7 +44,7 @@ def test_two_tokens_that_start_alike_stay_alike(normal):
 
 def test_probabilities_are_averaged_not_logits():
     sure, unsure = torch.tensor([[100.0, 0.0]]), torch.tensor([[0.0, 0.0]])
-    assert TwoAnswers(sure, unsure).probabilities().tolist() == [[0.75, 0.25]]
+    assert DeiTLogits(sure, unsure).probabilities().tolist() == [[0.75, 0.25]]
 
 
 def test_the_teacher_trains_its_own_head_alone(normal):

@@ -9,7 +9,7 @@ from torch import nn
 
 from course_lib.analysis import record
 from course_lib.blocks import ConvNet, Sizes
-from course_lib.models import DETR, LearnedQueries, PointQueries, places_of
+from course_lib.models import DETR, LearnedQueries, PointQueries, sinusoidal_positions_2d
 from course_lib.primitives import sinusoidal_points
 
 SIZES = Sizes(d_model=24, n_heads=3, d_ff=40, n_layers=2)
@@ -51,7 +51,7 @@ def test_without_places_the_cells_are_a_set_too():
     """The negative control: with places the same exchange of two cells does change what is said."""
     features = picture(2, SIZES.d_model, 3, 4)
     turned = features.flatten(2)[..., torch.tensor([11, *range(1, 11), 0])].view_as(features)
-    blind = model(places=lambda h, w, d, device: torch.zeros(h * w, d, device=device))
+    blind = model(positions=lambda h, w, d, device: torch.zeros(h * w, d, device=device))
     torch.testing.assert_close(blind.decode(turned).boxes, blind.decode(features).boxes, atol=1e-5, rtol=0)
     assert (model().decode(turned).boxes - model().decode(features).boxes).abs().max() > 3e-4
 
@@ -76,7 +76,7 @@ def test_a_query_with_a_point_begins_there():
 
 
 def test_places_stand_row_after_row():
-    places = places_of(2, 3, 8)
+    places = sinusoidal_positions_2d(2, 3, 8)
     torch.testing.assert_close(places[4], sinusoidal_points(torch.tensor([1.5 / 3, 1.5 / 2]), 8))
 
 
@@ -170,7 +170,7 @@ def test_detr_is_the_published_detr(size):
     theirs = published()
     d_backbone = theirs.model.input_projection.in_channels
     queries = LearnedQueries(N, SIZES.d_model)
-    ours = DETR(TheirBackbone(theirs.model.backbone), d_backbone, K, queries, SIZES, places=their_places).eval()
+    ours = DETR(TheirBackbone(theirs.model.backbone), d_backbone, K, queries, SIZES, positions=their_places).eval()
     weights = {}
     for name, tensor in theirs.state_dict().items():
         if "backbone" not in name:

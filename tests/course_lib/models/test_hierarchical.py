@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.attention import Pool, mean_pool, pool
-from course_lib.models import Hierarchical, compose_document, fused_both_ways, stacked_both_ways
+from course_lib.models import Hierarchical, compose_document, fused_bidirectional_gru, stacked_bidirectional_gru
 
 B, S, T, D, D_A, N, C = 3, 5, 4, 7, 2, 11, 13
 LENGTHS = torch.tensor([[4, 2, 3, 1, 4], [1, 3, 0, 0, 0], [2, 0, 0, 0, 0]])
@@ -87,7 +87,7 @@ def test_what_stands_at_padding_changes_nothing():
     assert torch.equal(model()(WORDS, LENGTHS)[0], model()(other, LENGTHS)[0])
 
 
-@pytest.mark.parametrize("run", [fused_both_ways, stacked_both_ways])
+@pytest.mark.parametrize("run", [fused_bidirectional_gru, stacked_bidirectional_gru])
 def test_the_fast_forms_have_the_outputs_and_gradients_of_the_equations(run):
     results = []
     for hierarchical in (model(), model(run=run)):

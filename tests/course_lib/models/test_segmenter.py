@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from course_lib.analysis import record
 from course_lib.attention import CoOccurrent, NonLocal
 from course_lib.blocks import ContextOf, ConvNet
-from course_lib.models import PictureMean, Segmenter
+from course_lib.models import GlobalAverage, Segmenter
 
 B, H, W, n_classes = 2, 13, 17, 3
 
@@ -22,12 +22,12 @@ def images(*size):
 
 def test_every_pixel_gets_a_class_also_of_one_pixel_and_of_odd_sides():
     for size in ((H, W), (1, 1), (1, 9)):
-        model = segmenter(PictureMean(8), ContextOf(CoOccurrent(8, 4, 6)), ContextOf(NonLocal(8)))
+        model = segmenter(GlobalAverage(8), ContextOf(CoOccurrent(8, 4, 6)), ContextOf(NonLocal(8)))
         assert model(images(*size)).shape == (B, n_classes, *size)
 
 
 def test_it_is_the_parts_side_by_side_and_one_product():
-    mean, attention = PictureMean(8), CoOccurrent(8, 4, 6).double()
+    mean, attention = GlobalAverage(8), CoOccurrent(8, 4, 6).double()
     model = segmenter(mean, ContextOf(attention))
     x = model.backbone(images(H, W))
     everything = torch.cat([x, x.mean((2, 3))[..., None, None].expand(-1, -1, 7, 9), attention(x).context], dim=1)
@@ -43,7 +43,7 @@ def far_pixel_matters(*contexts):
 
 def test_without_context_a_pixel_knows_its_surroundings_alone():
     assert not far_pixel_matters()
-    assert far_pixel_matters(PictureMean(8))
+    assert far_pixel_matters(GlobalAverage(8))
     assert far_pixel_matters(ContextOf(CoOccurrent(8, 4, 6)))
 
 
@@ -55,6 +55,6 @@ def test_its_attention_is_recorded():
 
 
 def test_every_weight_learns():
-    model = segmenter(PictureMean(8), ContextOf(CoOccurrent(8, 4, 6))).train()
+    model = segmenter(GlobalAverage(8), ContextOf(CoOccurrent(8, 4, 6))).train()
     model(images(H, W)).square().sum().backward()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in model.parameters())

@@ -160,7 +160,7 @@ def test_positions_think_for_as_long_as_they_ask():
         steps = AdaptiveSteps(block(), D, STEPS).double()
         nn.init.constant_(steps.halt.bias, bias)
         pondered = steps(x)
-        assert ((pondered.shares > 1e-9).sum(-1) == 1).all()
+        assert ((pondered.halting > 1e-9).sum(-1) == 1).all()
         torch.testing.assert_close(pondered.states, SharedSteps(block(), n)(x).states)
 
 
@@ -193,10 +193,10 @@ def test_a_model_looks_where_the_mask_and_the_lengths_let_it():
 
 def test_shares_of_a_model_sum_to_1_and_fixed_steps_cost_their_number():
     _, thought = Universal(N, C, D, adaptive()).double()(TOKENS)
-    torch.testing.assert_close(thought.shares.sum(-1), torch.ones(B, T, dtype=torch.float64))
+    torch.testing.assert_close(thought.halting.sum(-1), torch.ones(B, T, dtype=torch.float64))
     _, fixed = Universal(N, C, D, SharedSteps(block(), STEPS)).double()(TOKENS)
     assert (fixed.cost == STEPS).all()
-    assert torch.equal(fixed.shares[0, 0], torch.tensor([0, 0, 0, 1.0], dtype=torch.float64))
+    assert torch.equal(fixed.halting[0, 0], torch.tensor([0, 0, 0, 1.0], dtype=torch.float64))
 
 
 def test_the_ponder_cost_teaches_to_halt_earlier():

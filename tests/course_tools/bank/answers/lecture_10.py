@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.attention import Attended, local_attention, relative_logits
-from course_lib.metrics import Cost, local_attention_cost
+from course_lib.metrics import OperationCount, local_attention_cost
 from course_lib.primitives import local_windows, window_mask
 
 
@@ -99,23 +99,23 @@ def attention_scaled_without_places(q, k, v, rows, columns, stride=1):
 
 def cost_with_biases(d_in, d_out, size, H, W, stride=1):
     parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
-    return Cost(parameters + 3 * d_out, work)
+    return OperationCount(parameters + 3 * d_out, work)
 
 
 def cost_of_one_pixel(d_in, d_out, size, H, W, stride=1):
     parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
-    return Cost(parameters, work // (H * W))
+    return OperationCount(parameters, work // (H * W))
 
 
 def cost_of_two_matrices(d_in, d_out, size, H, W, stride=1):
     parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
-    return Cost(parameters - d_in * d_out, work - H * W * d_in * d_out)
+    return OperationCount(parameters - d_in * d_out, work - H * W * d_in * d_out)
 
 
 def cost_doubled_without_places(d_in, d_out, size, H, W, stride=1):
     n_queries = -(-H // stride) * -(-W // stride)
     parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
-    return Cost(parameters - size * d_out, 2 * (work - n_queries * size * d_out))
+    return OperationCount(parameters - size * d_out, 2 * (work - n_queries * size * d_out))
 
 
 STRANGERS = {
