@@ -9,8 +9,8 @@ from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Go backwards through h_new = tanh(a), a = W x + U h + b, one operation at a time. Everything below tanh needs the"
-    " same quantity first: δ = ∂L/∂a.",
+    "Go backwards through h_new = tanh(a), a = W x + U h + b, one operation at a time. Every other gradient needs one "
+    "quantity first: δ = ∂L/∂a.",
     "tanh acts on each entry alone, and its derivative can be written by its **value**: you have that value already."
     " For the rest let the shapes lead you: from δ (B, n) and `W` (n, d) to (B, d); from δ (B, n) and `x` (B, d) to"
     " (n, d). Which axis is summed over in each case?",
@@ -22,61 +22,61 @@ HINTS = (
 
 @wrong
 def forgets_the_slope_of_tanh(grad_h_new, x, h, h_new, W, U):
-    """You send the gradient on as if the step were linear. Where a unit is saturated, hardly anything may pass."""
+    """You leave out the derivative of tanh, as if the step were linear. Where a unit is saturated, almost no gradient
+    passes."""
     delta = grad_h_new
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
 @wrong
 def squashes_the_new_state_again(grad_h_new, x, h, h_new, W, U):
-    """You apply tanh to h_new before you take the slope. But h_new is a value of tanh already, not its argument."""
+    """You apply tanh to h_new before you take the derivative. But h_new is already a value of tanh, not its argument."""
     delta = grad_h_new * (1 - torch.tanh(h_new) ** 2)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
 @wrong
 def recomputes_the_state_without_the_bias(grad_h_new, x, h, h_new, W, U):
-    """You compute the new state anew from W x + U h. The bias is missing there, so your slopes belong to another step
-    than the one that was taken."""
+    """You compute the new state anew from W x + U h. The bias is missing there, so your derivatives belong to a different step
+    from the one that was taken."""
     delta = grad_h_new * (1 - torch.tanh(x @ W.mT + h @ U.mT) ** 2)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
 @wrong
 def takes_the_slope_of_the_sigmoid(grad_h_new, x, h, h_new, W, U):
-    """You use s (1 - s), the slope of the sigmoid. For tanh it is another one: at h_new = 0 it is 1, and yours is 0."""
+    """You use s (1 - s), the derivative of the sigmoid. That of tanh is 1 - h_new²: at h_new = 0 it is 1, and yours is 0."""
     delta = grad_h_new * h_new * (1 - h_new)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
 @wrong
 def transposes_the_recurrent_matrix(grad_h_new, x, h, h_new, W, U):
-    """You send the gradient of the state through U in the forward direction. U is square, so the shapes fit, but the
-    way back runs through its transpose; mind that here δ is a row."""
+    """You send the gradient of the state through U in the forward direction. U is square, so the shapes fit, but the backward
+    pass uses the transpose of the forward map; note that here δ is a row vector."""
     delta = grad_h_new * (1 - h_new**2)
     return delta @ W, delta @ U.mT, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
 @wrong
 def multiplies_by_the_new_state(grad_h_new, x, h, h_new, W, U):
-    """For the gradient of U you pair δ with the state after the step. What U was multiplied by is the state before
-    it."""
+    """For the gradient of U you pair δ with the state after the step. U was multiplied by the state before the step."""
     delta = grad_h_new * (1 - h_new**2)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h_new, delta.sum(0)
 
 
 @wrong
 def transposes_the_weight_gradients(grad_h_new, x, h, h_new, W, U):
-    """Your gradients of W and U lie the wrong way round. A gradient has the shape of its parameter, (out, in) here; for
-    the square U no error would ever tell you."""
+    """Your gradients of W and U are transposed. A gradient has the shape of its parameter, (out, in) here; for the square U no
+    shape error tells you."""
     delta = grad_h_new * (1 - h_new**2)
     return delta @ W, delta @ U, x.mT @ delta, h.mT @ delta, delta.sum(0)
 
 
 @wrong
 def averages_over_the_batch(grad_h_new, x, h, h_new, W, U):
-    """You divide the gradients of W, U and b by the batch size. If L is a mean, its 1/B is already in the gradient that
-    comes in; here the examples are summed."""
+    """You divide the gradients of W, U and b by the batch size. If L is a mean, its 1/B is already in the incoming gradient;
+    here the examples are summed."""
     delta = grad_h_new * (1 - h_new**2)
     return delta @ W, delta @ U, delta.mT @ x / len(x), delta.mT @ h / len(x), delta.mean(0)
 
@@ -92,10 +92,26 @@ def sums_over_the_batch_too_early(grad_h_new, x, h, h_new, W, U):
 
 @wrong
 def overwrites_the_incoming_gradient(grad_h_new, x, h, h_new, W, U):
-    """Your numbers are right, but `*=` writes δ into the tensor that was handed to you: whoever still needs ∂L/∂h_new
-    finds something else there."""
+    """Your numbers are right, but `*=` writes δ into the tensor that was passed in: code that still needs ∂L/∂h_new finds δ
+    there."""
     grad_h_new *= 1 - h_new**2
     return grad_h_new @ W, grad_h_new @ U, grad_h_new.mT @ x, grad_h_new.mT @ h, grad_h_new.sum(0)
+
+
+@wrong
+def keeps_the_bias_gradient_of_each_example(grad_h_new, x, h, h_new, W, U):
+    """Your gradient of b still has a batch axis. All examples share one b of shape (n,), so its gradient is δ summed over
+    the batch."""
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta
+
+
+@wrong
+def returns_the_parameters_first(grad_h_new, x, h, h_new, W, U):
+    """Your five gradients are computed correctly, but you return those of the parameters first. The order asked for is x, h, W,
+    U, b."""
+    delta = grad_h_new * (1 - h_new**2)
+    return delta.mT @ x, delta.mT @ h, delta.sum(0), delta @ W, delta @ U
 
 
 @right
@@ -144,14 +160,14 @@ exercise = Exercise(
     reference=bptt_step,
     properties=(
         runs_on(lambda draw: [_backward(draw)]),
-        has_shape("Five gradients, each as large as what it is the gradient of.", lambda draw: [_backward(draw)]),
-        Property("bias", "∂L/∂b passes the slope of tanh.", lambda draw: [_backward(draw, 1)], right_result(4)),
-        Property("input", "∂L/∂x goes back through W.", lambda draw: [_backward(draw, 1)], right_result(0)),
-        Property("state", "∂L/∂h goes back through U.", lambda draw: [_backward(draw, 1)], right_result(1)),
+        has_shape("Five gradients, each with the shape of what it is the gradient of.", lambda draw: [_backward(draw)]),
+        Property("bias", "∂L/∂b contains the derivative of tanh.", lambda draw: [_backward(draw, 1)], right_result(4)),
+        Property("input", "∂L/∂x is δ times W.", lambda draw: [_backward(draw, 1)], right_result(0)),
+        Property("state", "∂L/∂h is δ times U.", lambda draw: [_backward(draw, 1)], right_result(1)),
         Property("weights", "∂L/∂W and ∂L/∂U are outer products.", lambda draw: [_backward(draw, 1)], right_result(2, 3)),
         Property(
             "batch",
-            "Parameters gather the whole batch, states stay apart.",
+            "Gradients of parameters are summed over the batch, those of inputs and states are not.",
             lambda draw: [_backward(draw), _backward(draw)],
             needs=("bias", "input", "state", "weights"),
         ),

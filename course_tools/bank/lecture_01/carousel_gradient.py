@@ -42,8 +42,8 @@ def raises_the_mean_gate(forget_gates):
 
 @wrong
 def multiplies_along_the_units(forget_gates):
-    """You multiply along the last axis, over the units, and keep the steps. The units do not touch each other on the
-    carousel; it is time that has to go."""
+    """You multiply along the last axis, over the units, and keep the steps. On the carousel the units do not interact; the
+    time axis is the one to reduce."""
     return forget_gates.prod(-1)
 
 
@@ -56,34 +56,34 @@ def multiplies_everything(forget_gates):
 
 @wrong
 def keeps_every_step(forget_gates):
-    """You return the running products, ∂c_t/∂c_0 for each t. Asked for is the whole way, from the first step to T."""
+    """You return the running products, ∂c_t/∂c_0 for each t. Asked for is the last one, ∂c_T/∂c_0, from the first step to T."""
     return forget_gates.cumprod(0)
 
 
 @wrong
 def leaves_out_the_first_gate(forget_gates):
-    """You skip f_1. The way from c_0 to c_1 leads through this gate already; what you have is ∂c_T/∂c_1."""
+    """You skip f_1. The step from c_0 to c_1 already has this gate; what you have is ∂c_T/∂c_1."""
     return forget_gates[1:].prod(0)
 
 
 @wrong
 def squashes_the_gates_again(forget_gates):
-    """You apply the sigmoid to the gates. They come as values in 0…1, squashed already: an open gate of yours lets only
-    0.73 pass, a closed one 0.5."""
+    """You apply the sigmoid to the gates. They are already values in 0…1: an open gate of yours lets only 0.73 pass, a closed
+    one 0.5."""
     return torch.sigmoid(forget_gates).prod(0)
 
 
 @wrong
 def multiplies_the_slopes_of_the_gates(forget_gates):
-    """You multiply the slopes f (1 - f) of the sigmoids. They belong to the way through the gates; on the carousel the
-    gate itself is the factor, or nothing could stay for long."""
+    """You multiply the derivatives f (1 - f) of the sigmoids. They belong to the path through the gates; along the carousel
+    the factor is the gate itself."""
     return (forget_gates * (1 - forget_gates)).prod(0)
 
 
 @wrong
 def overwrites_the_gates(forget_gates):
-    """Your numbers are right, but `*=` writes the running products into the tensor you were given: the caller's gates
-    are gone."""
+    """Your numbers are right, but `*=` writes the running products into the tensor you were given: the caller's gates are
+    overwritten."""
     if len(forget_gates) == 0:
         return torch.ones_like(forget_gates.sum(0))
     for t in range(1, len(forget_gates)):
@@ -96,6 +96,12 @@ def fails_without_steps(forget_gates):
     """You take the last of the running products. For T = 0 there is none, and you raise an error, though the answer is
     known: c_0 has the gradient 1 to itself."""
     return forget_gates.cumprod(0)[-1]
+
+
+@wrong
+def takes_the_last_gate_only(forget_gates):
+    """You return the last gate alone, which is ∂c_T/∂c_{T-1}. From c_0 to c_T every gate is a factor."""
+    return forget_gates[-1]
 
 
 @right
@@ -156,7 +162,7 @@ exercise = Exercise(
     reference=carousel_gradient,
     properties=(
         runs_on(lambda draw: [_gates(draw)]),
-        has_shape("One number for each cell; the time axis is gone.", lambda draw: [_gates(draw), _gates(draw, None, 3)]),
+        has_shape("One number for each unit; the time axis is reduced.", lambda draw: [_gates(draw), _gates(draw, None, 3)]),
         Property("one step", "Over one step it is the forget gate itself.", lambda draw: [_gates(draw, 1)]),
         Property(
             "product",
@@ -166,12 +172,12 @@ exercise = Exercise(
             needs=("one step",),
         ),
         Property(
-            "closed", "A gate that is shut once lets nothing through.", lambda draw: [_closed_once(draw)], needs=("product",)
+            "closed", "A gate that is closed once stops the gradient.", lambda draw: [_closed_once(draw)], needs=("product",)
         ),
-        Property("no step", "Over no step the gradient is 1.", lambda draw: [_gates(draw, 0)]),
+        Property("no step", "Over zero steps the gradient is 1.", lambda draw: [_gates(draw, 0)]),
         Property(
             "batch",
-            "Each sequence of a batch is its own.",
+            "Each sequence of a batch is computed independently.",
             lambda draw: [_gates(draw, None, 3), _gates(draw, 5, 2, 3)],
             needs=("product",),
         ),

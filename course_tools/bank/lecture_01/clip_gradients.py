@@ -8,8 +8,8 @@ from course_tools.checks.exercise import Answers, Draw, Exercise, Property, has_
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Imagine all gradients laid end to end in one long vector. Clipping may shorten that vector, but must not turn it:"
-    " what does this say about the factors of the single tensors?",
+    "Imagine all gradients laid end to end in one long vector. Clipping may shorten that vector, but must not change "
+    "its direction: what follows for the factors of the single tensors?",
     "First one number: the Euclidean norm of **all** entries together, so squares are added across the tensors before"
     " any root is taken. Then one factor, which depends on whether this norm exceeds `max_norm`. What should the factor"
     " be for a short gradient, and for one that is zero?",
@@ -20,22 +20,22 @@ HINTS = (
 
 @wrong
 def clips_each_tensor_alone(gradients, max_norm):
-    """You clip each tensor by its own norm. The joint norm can still exceed max_norm, and the direction of the step
-    turns, since the tensors shrink by different factors."""
+    """You clip each tensor by its own norm. The joint norm can still exceed max_norm, and the direction of the step changes,
+    since the tensors shrink by different factors."""
     return [g * torch.clamp(max_norm / torch.linalg.vector_norm(g), max=1.0) for g in gradients]
 
 
 @wrong
 def clips_each_entry(gradients, max_norm):
-    """You cut each entry off at ±max_norm. This is clipping by value: it turns the gradient, and many entries together
-    can still be far longer than max_norm."""
+    """You cut each entry off at ±max_norm. This is clipping by value: it changes the direction of the gradient, and many
+    entries together can still be far longer than max_norm."""
     return [g.clamp(-max_norm, max_norm) for g in gradients]
 
 
 @wrong
 def always_rescales(gradients, max_norm):
-    """You bring every gradient to the length max_norm, short ones too: near a minimum your steps never get smaller, and
-    a gradient of zero becomes nan."""
+    """You bring every gradient to the length max_norm, short ones too: near a minimum your steps never get smaller, and a
+    gradient of zero becomes NaN."""
     norm = torch.sqrt(sum((g**2).sum() for g in gradients))
     return [g * (max_norm / norm) for g in gradients]
 
@@ -50,7 +50,7 @@ def stretches_the_short(gradients, max_norm):
 
 @wrong
 def scales_to_length_one(gradients, max_norm):
-    """You find out correctly which gradients are too long, but then give them the length 1 instead of max_norm."""
+    """You detect correctly which gradients are too long, but then scale them to the norm 1 instead of max_norm."""
     norm = torch.sqrt(sum((g**2).sum() for g in gradients))
     scale = torch.where(norm > max_norm, 1 / norm, torch.ones_like(norm))
     return [g * scale for g in gradients]
@@ -85,8 +85,8 @@ def looks_at_the_longest_tensor_only(gradients, max_norm):
 
 @wrong
 def adds_absolute_values(gradients, max_norm):
-    """You measure length by the sum of absolute values. The threshold is on the Euclidean norm, which is smaller, so
-    you shorten too much."""
+    """You measure length by the sum of absolute values. The threshold is on the Euclidean norm, which is smaller, so you clip
+    too much."""
     norm = sum(g.abs().sum() for g in gradients)
     scale = torch.clamp(max_norm / norm, max=1.0)
     return [g * scale for g in gradients]
@@ -99,6 +99,25 @@ def overwrites_the_gradients(gradients, max_norm):
     norm = torch.sqrt(sum((g**2).sum() for g in gradients))
     scale = torch.clamp(max_norm / norm, max=1.0)
     return [g.mul_(scale) for g in gradients]
+
+
+@wrong
+def takes_the_largest_entry(gradients, max_norm):
+    """You take the largest absolute entry for the norm. The threshold is on the Euclidean norm, which is never smaller, so
+    your gradients can stay longer than max_norm."""
+    largest = max(g.abs().max() for g in gradients)
+    scale = torch.clamp(max_norm / largest, max=1.0)
+    return [g * scale for g in gradients]
+
+
+@wrong
+def takes_the_root_mean_square(gradients, max_norm):
+    """You take the root of the mean of the squares. The norm is the root of their sum; yours is smaller by √(number of
+    entries), so you clip too rarely and too little."""
+    n = sum(g.numel() for g in gradients)
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients) / n)
+    scale = torch.clamp(max_norm / norm, max=1.0)
+    return [g * scale for g in gradients]
 
 
 @right
@@ -157,8 +176,8 @@ exercise = Exercise(
     reference=clip_gradients,
     properties=(
         runs_on(lambda draw: [(_gradients(draw, 2, 3.0), 1.0)]),
-        has_shape("As many gradients as before, in their shapes.", lambda draw: [(_gradients(draw, 3, 3.0), 1.0)]),
-        Property("one", "One long gradient gets the norm max_norm.", lambda draw: [(_gradients(draw, 1, 7.0), 2.0)]),
+        has_shape("As many gradients as before, each with its shape.", lambda draw: [(_gradients(draw, 3, 3.0), 1.0)]),
+        Property("one", "One long gradient is scaled to the norm max_norm.", lambda draw: [(_gradients(draw, 1, 7.0), 2.0)]),
         Property(
             "short",
             "Gradients shorter than max_norm stay as they are.",

@@ -21,11 +21,11 @@ from course_tools.checks.exercise import (
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Begin as in `rnn_step`: one affine map of input and state, for all four blocks of rows at once. What shape"
-    " does the result have, and in which order do the blocks lie there?",
-    "Split the **last** axis into four equal blocks, in torch's order i, f, g, o. Three of them open and close"
-    " something and need values in 0…1; one proposes a content and needs values in -1…1. Then write the two equations,"
-    " the cell state first: the new state needs it.",
+    "Begin as in `rnn_step`: one affine map of input and state, for all four blocks of rows at once. What shape does "
+    "the result have, and in which order are the blocks?",
+    "Split the **last** axis into four equal blocks, in torch's order i, f, g, o. Three of them are gates and need "
+    "values in 0…1; one is the candidate and needs values in -1…1. Then write the two equations, the cell state "
+    "first: the new state needs it.",
     "Cut the affine map along its last axis with `chunk`; the sigmoid on i, f and o, tanh on g. The new cell state is"
     " forget gate times old cell state plus input gate times candidate; the new state is output gate times tanh of the"
     " **new** cell state. Return the state first, then the cell state.",
@@ -34,8 +34,8 @@ HINTS = (
 
 @wrong
 def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
-    """You read the blocks as i, f, o, g, as the formula names them. The rows are stored in torch's order: your output
-    gate gets the candidate's weights, and the other way round."""
+    """You read the blocks as i, f, o, g, in the order of the formula. The rows are stored in torch's order: your output gate
+    gets the candidate's weights, and the candidate those of the output gate."""
     i, f, o, g = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
@@ -43,8 +43,8 @@ def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
 
 @wrong
 def swaps_input_gate_and_forget_gate(x, h, c, W, U, b):
-    """You take the first block of rows for the forget gate and the second for the input gate: yours keeps the old where
-    it should let in the new."""
+    """You take the first block of rows for the forget gate and the second for the input gate: yours keeps the old cell state
+    where it should add the candidate."""
     f, i, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
@@ -61,8 +61,8 @@ def interleaves_the_gates(x, h, c, W, U, b):
 
 @wrong
 def squashes_the_candidate_with_the_sigmoid(x, h, c, W, U, b):
-    """You put the sigmoid on all four blocks. The candidate is no gate but content: with values in 0…1 it could never
-    lower a cell state."""
+    """You put the sigmoid on all four blocks. The candidate is not a gate: with values in 0…1 it could never lower a cell
+    state."""
     i, f, g, o = torch.sigmoid(x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c = f * c + i * g
     return o * torch.tanh(c), c
@@ -70,8 +70,8 @@ def squashes_the_candidate_with_the_sigmoid(x, h, c, W, U, b):
 
 @wrong
 def never_forgets(x, h, c, W, U, b):
-    """You carry the old cell state over in full. That is the LSTM of 1997; here it has a forget gate, and yours goes
-    unused."""
+    """You keep the old cell state in full. That is the LSTM of 1997; here it is multiplied by the forget gate, which you never
+    use."""
     i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c = c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
@@ -79,8 +79,7 @@ def never_forgets(x, h, c, W, U, b):
 
 @wrong
 def feeds_the_cell_state_to_the_gates(x, h, c, W, U, b):
-    """You multiply U by the cell state c. The gates look at the state h that the cell has shown, not at what it keeps
-    to itself."""
+    """You multiply U by the cell state c. The gates are computed from the hidden state h, not from the cell state."""
     i, f, g, o = (x @ W.mT + c @ U.mT + b).chunk(4, dim=-1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
@@ -88,8 +87,8 @@ def feeds_the_cell_state_to_the_gates(x, h, c, W, U, b):
 
 @wrong
 def shows_the_raw_cell_state(x, h, c, W, U, b):
-    """You gate the cell state as it is. It is a sum that can grow without bound; something has to bring it to -1…1
-    before the output gate shows it."""
+    """You leave out the tanh of the cell state. The cell state can grow without bound; tanh maps it to -1…1 before the output
+    gate."""
     i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * c, c
@@ -97,7 +96,7 @@ def shows_the_raw_cell_state(x, h, c, W, U, b):
 
 @wrong
 def shows_the_old_cell_state(x, h, c, W, U, b):
-    """You make the new state from the old cell state: what you read at this step shows up only one step later."""
+    """You make the new state from the old cell state: the input of this step has an effect only one step later."""
     i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c_new = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c_new
@@ -105,8 +104,8 @@ def shows_the_old_cell_state(x, h, c, W, U, b):
 
 @wrong
 def returns_the_cell_state_first(x, h, c, W, U, b):
-    """Both of your results are right, but you return the cell state first. The shapes agree, so whoever unpacks them
-    takes one for the other unnoticed."""
+    """Both of your results are right, but you return the cell state first. The shapes agree, so no error shows that the two
+    are exchanged."""
     i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return c, torch.sigmoid(o) * torch.tanh(c)
@@ -114,12 +113,57 @@ def returns_the_cell_state_first(x, h, c, W, U, b):
 
 @wrong
 def overwrites_the_cell_state(x, h, c, W, U, b):
-    """Your numbers are right, but `*=` and `+=` write them into the caller's cell state: the old one is lost, though it
-    is needed for the way back."""
+    """Your numbers are right, but `*=` and `+=` write them into the caller's cell state: the old one is lost, though the
+    backward pass needs it."""
     i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c *= torch.sigmoid(f)
     c += torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@wrong
+def couples_the_gates(x, h, c, W, U, b):
+    """You use 1 - f in place of the input gate. This is the variant with coupled gates; here i has its own rows of W, U and b,
+    and both gates may be open at once."""
+    _, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    f = torch.sigmoid(f)
+    c = f * c + (1 - f) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@wrong
+def adds_the_bias_twice(x, h, c, W, U, b):
+    """You add b to the input's product and again to the state's. torch.nn.LSTM has two biases; here there is one, added
+    once."""
+    i, f, g, o = (x @ W.mT + b + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@wrong
+def forgets_the_bias(x, h, c, W, U, b):
+    """You never add b: the gates of your cell cannot be open or closed by default."""
+    i, f, g, o = (x @ W.mT + h @ U.mT).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@wrong
+def forgets_the_output_gate(x, h, c, W, U, b):
+    """You return tanh(c) as the new state. The output gate o is missing: it decides how much of each unit the state
+    passes on."""
+    i, f, g, _ = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.tanh(c), c
+
+
+@wrong
+def squashes_the_gates_with_tanh(x, h, c, W, U, b):
+    """You apply tanh to all four blocks. A gate must lie in 0…1, so i, f and o take the sigmoid; yours can change the sign of
+    what they gate."""
+    i, f, g, o = torch.tanh(x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = f * c + i * g
+    return o * torch.tanh(c), c
 
 
 @right
@@ -174,7 +218,9 @@ exercise = Exercise(
     reference=lstm_step,
     properties=(
         runs_on(lambda draw: [_step(draw, 3)]),
-        has_shape("The new state, then the new cell state, each as large as the old ones.", lambda draw: [_step(draw, 3)]),
+        has_shape(
+            "The new state, then the new cell state, each with the shape of the old ones.", lambda draw: [_step(draw, 3)]
+        ),
         Property(
             "write",
             "From an empty cell, c = σ(i) tanh(g).",
@@ -183,14 +229,14 @@ exercise = Exercise(
         ),
         Property(
             "carry",
-            "The forget gate carries the old cell state on.",
+            "The forget gate multiplies the old cell state.",
             lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0)],
             right_result(1),
             needs=("write",),
         ),
         Property(
             "output",
-            "The output gate lets the squashed cell state out.",
+            "The new state is the output gate times tanh of the cell state.",
             lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0)],
             needs=("carry",),
         ),
@@ -198,7 +244,7 @@ exercise = Exercise(
         Property("state", "The state h acts on all four gates.", lambda draw: [_step(draw, 1)], needs=("input", "output")),
         Property(
             "batch",
-            "Each row is its own, with any number of axes before it.",
+            "Each row is computed independently, with any number of batch axes.",
             lambda draw: [_step(draw, 5), _step(draw), _step(draw, 2, 3)],
             needs=("state",),
         ),

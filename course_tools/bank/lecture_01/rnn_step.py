@@ -19,10 +19,10 @@ from course_tools.checks.exercise import (
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "The step is an affine map of two vectors, followed by one non-linearity. What must the shape of each of the three"
-    " terms be, so that they can be added?",
-    "`x` carries its features in the **last** axis, whatever stands before it, and `W` has the shape (n, d): a row for"
-    " each unit. So `x` stands on the left of the product. Which axis of `W` has to meet the last axis of `x`?",
+    "The step is an affine map of two vectors, followed by one nonlinearity. What must the shape of each of the three "
+    "terms be, so that they can be added?",
+    "`x` has its features in the **last** axis, whatever axes come before it, and `W` has the shape (n, d): a row for "
+    "each unit. So `x` is the left factor of the product. With which axis of `W` is the last axis of `x` contracted?",
     "Multiply `x` from the right with the transpose `W.mT`, and the state with the transpose of `U` in the same way."
     " Add both products and `b`, once, and only then apply tanh, to the whole sum.",
 )
@@ -30,61 +30,58 @@ HINTS = (
 
 @wrong
 def forgets_the_bias(x, h, W, U, b):
-    """You never add b: at a zero input and a zero state every unit of yours is silent, whatever its bias says."""
+    """You never add b: at a zero input and a zero state all of your units are 0, whatever the bias is."""
     return torch.tanh(x @ W.mT + h @ U.mT)
 
 
 @wrong
 def adds_the_bias_twice(x, h, W, U, b):
-    """You give b to the input's product and again to the state's. The formula has a single b, shared by both
-    products."""
+    """You add b to the input's product and again to the state's. The formula has a single b, shared by both products."""
     return torch.tanh((x @ W.mT + b) + (h @ U.mT + b))
 
 
 @wrong
 def leaves_out_the_tanh(x, h, W, U, b):
-    """You return the sum as it is. Without the non-linearity the network stays linear, and its state can grow at
-    will."""
+    """You return the sum as it is. Without the nonlinearity the network stays linear, and its state can grow without bound."""
     return x @ W.mT + h @ U.mT + b
 
 
 @wrong
 def squashes_with_the_sigmoid(x, h, W, U, b):
-    """You squash with the sigmoid, which is for gates: your states lie in 0…1, where -1…1 is asked for."""
+    """You apply the sigmoid, which is for gates: your states lie in 0…1, those of tanh in -1…1."""
     return torch.sigmoid(x @ W.mT + h @ U.mT + b)
 
 
 @wrong
 def squashes_each_product(x, h, W, U, b):
-    """You apply tanh to each part and add afterwards. Your state can leave -1…1, and input and state no longer meet
-    inside the non-linearity."""
+    """You apply tanh to each term and add afterwards. Your state can leave -1…1; the sum must be inside the nonlinearity."""
     return torch.tanh(x @ W.mT + b) + torch.tanh(h @ U.mT)
 
 
 @wrong
 def ignores_the_state(x, h, W, U, b):
-    """You never use h: yours is a layer without memory, to which every step of a sequence is the first."""
+    """You never use h: without it the layer has no memory, and every step is computed like the first."""
     return torch.tanh(x @ W.mT + b)
 
 
 @wrong
 def transposes_the_recurrent_matrix(x, h, W, U, b):
-    """You multiply the state with U the wrong way round. U is square, so torch cannot complain, but your weight from
-    unit i to unit j is the one meant for j to i."""
+    """You multiply the state by U where its transpose is needed. U is square, so there is no shape error, but your weight from
+    unit i to unit j is the one from j to i."""
     return torch.tanh(x @ W.mT + h @ U + b)
 
 
 @wrong
 def expects_exactly_one_batch_axis(x, h, W, U, b):
-    """You go through the first axis and take what you find there for a single vector. That holds for one batch axis,
-    not for a lone vector and not for two batch axes."""
+    """You go through the first axis and take each entry for a single vector. That holds for one batch axis, not for a lone
+    vector and not for two batch axes."""
     return torch.stack([torch.tanh(W @ x_k + U @ h_k + b) for x_k, h_k in zip(x, h, strict=True)])
 
 
 @wrong
 def overwrites_the_state(x, h, W, U, b):
-    """Your numbers are right, but you write them into h itself: the caller's old state is lost, and back-propagation
-    through time would need it."""
+    """Your numbers are right, but you write them into h itself: the caller's old state is lost, and back-propagation through
+    time needs it."""
     h.copy_(torch.tanh(x @ W.mT + h @ U.mT + b))
     return h
 
@@ -93,6 +90,13 @@ def overwrites_the_state(x, h, W, U, b):
 def cuts_the_gradient_of_the_state(x, h, W, U, b):
     """Your numbers are right, but you detach the old state: no gradient can flow back in time beyond a single step."""
     return torch.tanh(x @ W.mT + h.detach() @ U.mT + b)
+
+
+@wrong
+def uses_relu(x, h, W, U, b):
+    """You apply ReLU to the sum. An Elman network uses tanh, which lets a unit be negative and bounds it by 1; your
+    state is never negative and has no upper bound."""
+    return (x @ W.mT + h @ U.mT + b).relu()
 
 
 @right
@@ -139,10 +143,10 @@ exercise = Exercise(
         Property(
             "bias", "The bias is added once, inside the tanh.", lambda draw: [_step(draw, 1, scale_h=0.0)], needs=("input",)
         ),
-        Property("state", "The previous state comes in through U.", lambda draw: [_step(draw, 1)], needs=("input",)),
+        Property("state", "The previous state is multiplied by U.", lambda draw: [_step(draw, 1)], needs=("input",)),
         Property(
             "batch",
-            "Each row is its own, with any number of axes before it.",
+            "Each row is computed independently, with any number of batch axes.",
             lambda draw: [_step(draw, 5), _step(draw), _step(draw, 2, 3)],
             needs=("state", "bias"),
         ),

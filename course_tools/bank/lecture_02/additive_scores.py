@@ -21,70 +21,70 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     "Every query meets every key. Before you write code, write down the shape of the tensor that holds one vector of "
-    "size $d_a$ for each such pair, and where the axes of queries and of keys stand in it.",
+    "size $d_a$ for each such pair, and where the axes of queries and of keys are.",
     "$W q_i$ does not depend on $j$, and $U k_j$ does not depend on $i$: compute both once, `(*batch, T_q, d_a)` and "
     "`(*batch, T_k, d_a)`, and let broadcasting build the sum over all pairs. Remember that the rows of the matrices "
     "are the outputs, as in `torch.nn.Linear`.",
-    "Give the projected queries an axis of length 1 where the keys will stand, and the projected keys one where the "
-    "queries stand; counted from the end, these are different places. Add, take $\\tanh$ of the sum, and let $v$ sum "
-    "out the last axis, so that `(*batch, T_q, T_k)` is left.",
+    "Give the projected queries an axis of length 1 where the keys will be, and the projected keys one where the "
+    "queries are; counted from the end, these are different axes. Add, take $\\tanh$ of the sum, and let $v$ sum out "
+    "the last axis, so that `(*batch, T_q, T_k)` is left.",
 )
 
 
 @wrong
 def without_the_tanh(q, k, W, U, v):
-    """You add the two projections and weigh them at once, without the tanh. Your score is then a part of the query plus
-    a part of the key: all queries rank the keys alike."""
+    """You add the two projections and multiply by v without the tanh. Your score is then a term of the query plus a term of
+    the key, so all queries rank the keys alike."""
     return ((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v
 
 
 @wrong
 def sum_of_two_tanhs(q, k, W, U, v):
-    """You take the tanh of each projection and add afterwards. The query and the key never meet inside the
-    nonlinearity, so all queries rank the keys alike."""
+    """You take the tanh of each projection and add afterwards. The sum of query and key must be inside the nonlinearity; yours
+    is a term of the query plus a term of the key, so all queries rank the keys alike."""
     return (torch.tanh(q @ W.mT).unsqueeze(-2) + torch.tanh(k @ U.mT).unsqueeze(-3)) @ v
 
 
 @wrong
 def queries_and_keys_on_swapped_axes(q, k, W, U, v):
-    """You let the keys run along the rows and the queries along the columns. Each number is right, but it stands at
-    (key, query), and the softmax in attend would run over the queries."""
+    """You put the keys in the rows and the queries in the columns. Each number is right, but its position is (key, query), and
+    the softmax in attend would run over the queries."""
     return torch.tanh((q @ W.mT).unsqueeze(-3) + (k @ U.mT).unsqueeze(-2)) @ v
 
 
 @wrong
 def transposed_by_reshape(q, k, W, U, v):
-    """You have the scores as (key, query) and bring them to the asked shape by a reshape. A reshape reads the numbers
-    in their old order, so they land at other pairs; swapping two axes is another operation."""
+    """You have the scores as (key, query) and bring them to the required shape by a reshape. A reshape keeps the order of the
+    numbers in memory, so they end up at other pairs; swapping two axes is another operation."""
     by_key = torch.tanh((q @ W.mT).unsqueeze(-3) + (k @ U.mT).unsqueeze(-2)) @ v
     return by_key.reshape(*q.shape[:-1], k.shape[-2])
 
 
 @wrong
 def matrices_swapped(q, k, W, U, v):
-    """You apply U to the queries and W to the keys. Look at their shapes: it can run only where queries and keys have
-    the same size, and even there each is seen through the other's matrix."""
+    """You apply U to the queries and W to the keys. Look at their shapes: it runs only where queries and keys have the same
+    size, and even there each is projected by the other's matrix."""
     return torch.tanh((q @ U.mT).unsqueeze(-2) + (k @ W.mT).unsqueeze(-3)) @ v
 
 
 @wrong
 def query_meets_only_its_own_key(q, k, W, U, v):
-    """You add the i-th query to the i-th key only, and get one score per position. Each query has to be scored against
-    all keys, and there may be another number of keys than of queries."""
+    """You add the i-th query to the i-th key only, and get one score per position. Each query has to be scored against all
+    keys, and the number of keys may differ from the number of queries."""
     return torch.tanh(q @ W.mT + k @ U.mT) @ v
 
 
 @wrong
 def tanh_over_the_score(q, k, W, U, v):
-    """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and below it your
-    score is linear: a part of the query plus a part of the key."""
+    """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and inside it your score is
+    linear: a term of the query plus a term of the key."""
     return torch.tanh(((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v)
 
 
 @wrong
 def hidden_units_summed_without_v(q, k, W, U, v):
-    """You sum the hidden units as they are and never use v. Then each unit counts the same, and v, a parameter of the
-    model, has no part in the score and learns nothing."""
+    """You sum the hidden units as they are and never use v. Then each unit counts the same, and v, a parameter of the model,
+    has no effect and receives no gradient."""
     return torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)).sum(-1)
 
 
@@ -97,9 +97,15 @@ def softmax_already_taken(q, k, W, U, v):
 
 @wrong
 def axes_counted_from_the_front(q, k, W, U, v):
-    """You place the new axes by counting from the front. That fits exactly one batch axis; with none, or with batch and
-    heads, the new axes stand elsewhere and you pair the wrong things or get an error."""
+    """You place the new axes by counting from the front. That fits exactly one batch axis; with none, or with batch and heads,
+    the new axes are at the wrong position, and you pair the wrong vectors or get an error."""
     return torch.tanh((q @ W.mT).unsqueeze(2) + (k @ U.mT).unsqueeze(1)) @ v
+
+
+@wrong
+def relu_for_tanh(q, k, W, U, v):
+    """You use ReLU where additive attention has tanh: hidden units whose sum is negative drop out of your score."""
+    return ((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)).relu() @ v
 
 
 @right
@@ -162,7 +168,7 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each sentence is its own, with any number of axes before it.",
+            "Each sequence is computed independently, with any number of batch axes.",
             lambda draw: [_pairs(draw, 3, 5, 2), _pairs(draw, 3, 5), _pairs(draw, 3, 3, 3, 2)],
             needs=("pairs",),
         ),

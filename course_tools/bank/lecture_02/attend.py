@@ -20,14 +20,14 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     "Take it in three steps: keep the forbidden keys out, normalise, mix. Each query distributes a total of 1 over "
-    "the *keys*: on which axis of the scores do the keys stand? And what has it to distribute if every key is "
+    "the *keys*: which axis of the scores is that of the keys? And what should its weights be if every key is "
     "forbidden?",
     "A forbidden key must add nothing to the sum in the denominator, whatever the other scores are. Which score has "
     "the exponential 0 exactly? Try your answer on a row that is masked whole, on scores of 1000, and look at the "
     "gradients too. The tensors you are given belong to the caller.",
     "Find the rows that are masked whole first: `mask` has no True on the last axis there. Fill the forbidden scores "
     "with $-\\infty$ in a new tensor; give the rows you found any finite scores, so that the softmax over the last "
-    "axis meets no $0/0$, not even on the way back; and set the weights of these rows to 0 afterwards.",
+    "axis has no $0/0$, not even in the backward pass; and set the weights of these rows to 0 afterwards.",
 )
 
 
@@ -46,8 +46,8 @@ def softmax_over_the_queries(scores, values, mask=None):
 
 @wrong
 def mask_inverted(scores, values, mask=None):
-    """You read True as "forbidden" and look exactly where you must not. In this course True means "may look"; other
-    libraries differ, so it is worth a look at the docstring each time."""
+    """You read True as "forbidden" and attend to exactly the forbidden keys. In this course True = may attend; other libraries
+    differ, so read the docstring each time."""
     if mask is None:
         mask = torch.zeros_like(scores, dtype=torch.bool)
     blind = mask.all(-1, keepdim=True)
@@ -57,8 +57,8 @@ def mask_inverted(scores, values, mask=None):
 
 @wrong
 def mask_after_the_softmax(scores, values, mask=None):
-    """You normalise over all keys and strike out the forbidden ones afterwards. They have taken their part of the sum
-    by then, so what is left does not sum to 1."""
+    """You normalise over all keys and set the forbidden weights to 0 afterwards. The forbidden keys are then part of the
+    denominator, so the other weights do not sum to 1."""
     weights = scores.softmax(-1)
     if mask is not None:
         weights = weights.masked_fill(~mask, 0.0)
@@ -77,8 +77,8 @@ def forbidden_scores_set_to_zero(scores, values, mask=None):
 
 @wrong
 def nan_for_a_row_masked_whole(scores, values, mask=None):
-    """You leave a query that may look nowhere with nothing but -inf, and its softmax is 0/0. The NaN does not stay
-    there: one such row, a padded sentence say, makes the loss of the whole batch NaN."""
+    """Where a query may attend to no key, all your scores are -inf and the softmax is 0/0. One such row, for example in a
+    padded sentence, makes the loss of the whole batch NaN."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = scores.softmax(-1)
@@ -87,8 +87,8 @@ def nan_for_a_row_masked_whole(scores, values, mask=None):
 
 @wrong
 def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
-    """You fill forbidden scores with -1e9. If all of a row are forbidden, all are equal again, and the softmax spreads
-    the weight evenly over keys none of which may be seen."""
+    """You fill forbidden scores with -1e9. If all of a row are forbidden, all are equal again, and the softmax spreads the
+    weight evenly over forbidden keys."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -1e9)
     weights = scores.softmax(-1)
@@ -97,8 +97,8 @@ def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
 
 @wrong
 def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
-    """You push forbidden scores down by 10 000 rather than taking them out. Scores may be any real numbers: where a
-    forbidden key leads by more than that, it still wins all the weight."""
+    """You push forbidden scores down by 10 000 instead of giving them -inf. Scores may be any real numbers: where a forbidden
+    score exceeds the others by more than that, its key still gets all the weight."""
     if mask is None:
         mask = torch.ones_like(scores, dtype=torch.bool)
     weights = (scores - 1e4 * ~mask).softmax(-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)
@@ -107,8 +107,8 @@ def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
 
 @wrong
 def scores_overwritten(scores, values, mask=None):
-    """You write the mask into the scores you were given. Your answer is right, but the caller's tensor is changed
-    behind their back: whoever uses the scores again finds -inf, and autograd may refuse."""
+    """You write the mask into the scores you were given. Your answer is right, but the caller's tensor is changed: code that
+    uses the scores again finds -inf, and autograd may raise an error."""
     if mask is None:
         mask = torch.ones_like(scores, dtype=torch.bool)
     blind = ~mask.any(-1, keepdim=True)
@@ -118,8 +118,8 @@ def scores_overwritten(scores, values, mask=None):
 
 @wrong
 def exponentials_that_overflow(scores, values, mask=None):
-    """You take the exponentials of the scores as they are. In float32 exp(89) is already infinite and exp(-104) is 0,
-    so large scores give NaN and very low ones no weight at all; the formula has a finite answer for both."""
+    """You take the exponentials of the scores as they are. In float32 exp(89) is already infinite and exp(-104) is 0, so large
+    scores give NaN and very low ones 0/0; the formula has a finite result for both."""
     exponentials = scores.exp()
     if mask is not None:
         exponentials = exponentials.masked_fill(~mask, 0.0)
@@ -130,12 +130,36 @@ def exponentials_that_overflow(scores, values, mask=None):
 
 @wrong
 def nan_left_in_the_gradients(scores, values, mask=None):
-    """You let a row masked whole become NaN and replace the NaN by 0 afterwards. Forwards this is right; backwards the
-    gradient still passes the 0/0, comes out NaN, and after one step so are all parameters."""
+    """You let a row masked whole become NaN and replace the NaN by 0 afterwards. The forward pass is right; in the backward
+    pass the gradient of 0/0 is NaN, and after one step so are all parameters."""
     if mask is not None:
         scores = scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)
     weights = scores.softmax(-1).nan_to_num(0.0)
     return Attended(weights @ values, weights)
+
+
+@wrong
+def weights_first(scores, values, mask=None):
+    """Both of your results are right, but you return the weights first. The order is (context, weights)."""
+    context, weights = attend(scores, values, mask)
+    return weights, context
+
+
+@wrong
+def scores_divided_by_their_sum(scores, values, mask=None):
+    """You divide the scores by their sum, without exp. Scores may be negative, so your weights can be negative too, or
+    divide by 0."""
+    if mask is not None:
+        scores = scores.masked_fill(~mask, 0.0)
+    weights = scores / scores.sum(-1, keepdim=True)
+    return weights @ values, weights
+
+
+@wrong
+def scores_scaled_by_the_number_of_keys(scores, values, mask=None):
+    """You divide the scores by √T_k. Scaling belongs to the function that computes the scores; this one normalises them
+    as they are."""
+    return attend(scores / scores.shape[-1] ** 0.5, values, mask)
 
 
 @right
@@ -222,30 +246,30 @@ exercise = Exercise(
         ),
         Property(
             "mask",
-            "A key that may not be looked at gets weight 0, and the others share the whole.",
+            "A forbidden key gets weight 0, and the weights of the others sum to 1.",
             lambda draw: [_masked(draw, 1), _over_keys(draw), _masked(draw, 1, scale=20.0)],
             points=2,
             needs=("softmax",),
         ),
         Property(
-            "blind row",
-            "A query that may look nowhere has weights 0 and context 0.",
+            "masked row",
+            "A query that may attend to no key has weights 0 and context 0.",
             lambda draw: [_blind(draw)],
             needs=("mask",),
         ),
         Property(
             "large scores",
-            "Large scores do not overflow, and a forbidden one never leaks.",
+            "Large scores do not overflow, and a forbidden one has no effect.",
             lambda draw: [_scores(draw, 1, scale=50.0), _scores(draw, 1, scale=300.0), _masked(draw, 3, scale=1e5)],
             needs=("mask",),
         ),
         Property(
             "batch",
-            "Each sentence, and each head, is its own.",
+            "Each sequence and each head is computed independently.",
             lambda draw: [_scores(draw, 3), _scores(draw, 2, 3)],
             needs=("softmax",),
         ),
-        has_gradient(lambda draw: [_scores(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("blind row",)),
+        has_gradient(lambda draw: [_scores(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("masked row",)),
         leaves_inputs(lambda draw: [_scores(draw, 2), _masked(draw, 2)]),
     ),
     wrong=wrong,

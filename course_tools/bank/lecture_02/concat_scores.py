@@ -20,20 +20,20 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     "Each pair of query and key becomes one vector of size $d_q + d_k$, the query first. How many such vectors are "
-    "there in one sentence, and on which axes should they stand, if the scores are to be `(*batch, T_q, T_k)`?",
+    "there in one sentence, and which axes should they have, if the scores are to be `(*batch, T_q, T_k)`?",
     "Repeat each query once per key, and the row of all keys once per query, so that both are "
     "`(*batch, T_q, T_k, …)`. `einops.repeat` lets you write this in words; `unsqueeze` with `expand` does it too. "
     "Then join them on the last axis.",
     "With `pairs` of shape `(*batch, T_q, T_k, d_q + d_k)` the rest is one hidden layer: the product with $W$ (whose "
     "rows are the outputs), $\\tanh$, and the product with $v$, which sums out the last axis. Or do not build the "
-    "pairs at all: the first $d_q$ columns of $W$ see only the query, the others only the key.",
+    "pairs at all: the first $d_q$ columns of $W$ act on the query, the others on the key.",
 )
 
 
 @wrong
 def key_before_query(q, k, W, v):
-    """You join the pair with the key first. The length is the same, so nothing complains, but the columns of W that are
-    meant for the query now read the key."""
+    """You join the pair with the key first. The length is the same, so there is no error, but the columns of W that belong to
+    the query now act on the key."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     every_q = q.unsqueeze(-2).expand(*q.shape[:-1], T_k, q.shape[-1])
     every_k = k.unsqueeze(-3).expand(*k.shape[:-2], T_q, T_k, k.shape[-1])
@@ -42,8 +42,8 @@ def key_before_query(q, k, W, v):
 
 @wrong
 def without_the_tanh(q, k, W, v):
-    """You leave out the tanh. Two linear layers on top of each other are one, so your score is a part of the query plus
-    a part of the key: all queries rank the keys alike."""
+    """You leave out the tanh. Two linear layers in a row are one, so your score is a term of the query plus a term of the key:
+    all queries rank the keys alike."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     every_q = q.unsqueeze(-2).expand(*q.shape[:-1], T_k, q.shape[-1])
     every_k = k.unsqueeze(-3).expand(*k.shape[:-2], T_q, T_k, k.shape[-1])
@@ -62,8 +62,8 @@ def relu_for_tanh(q, k, W, v):
 
 @wrong
 def tanh_over_the_score(q, k, W, v):
-    """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and below it your
-    score is linear: a part of the query plus a part of the key."""
+    """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and inside it your score is
+    linear: a term of the query plus a term of the key."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     every_q = q.unsqueeze(-2).expand(*q.shape[:-1], T_k, q.shape[-1])
     every_k = k.unsqueeze(-3).expand(*k.shape[:-2], T_q, T_k, k.shape[-1])
@@ -72,8 +72,8 @@ def tanh_over_the_score(q, k, W, v):
 
 @wrong
 def queries_and_keys_on_swapped_axes(q, k, W, v):
-    """You let the keys run along the rows and the queries along the columns. Each pair is joined rightly, but its score
-    stands at (key, query), and a softmax over the last axis would run over the queries."""
+    """You put the keys in the rows and the queries in the columns. Each pair is joined correctly, but its score is at (key,
+    query), and a softmax over the last axis would run over the queries."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     every_q = q.unsqueeze(-3).expand(*q.shape[:-2], T_k, T_q, q.shape[-1])
     every_k = k.unsqueeze(-2).expand(*k.shape[:-1], T_q, k.shape[-1])
@@ -82,8 +82,8 @@ def queries_and_keys_on_swapped_axes(q, k, W, v):
 
 @wrong
 def pairs_out_of_step(q, k, W, v):
-    """You repeat queries and keys in the same way, each vector several times in a row. Both must run through the pairs
-    at different speeds; as it is, some pairs come up more than once and others never."""
+    """You repeat queries and keys in the same way, each vector several times in a row. One must be repeated element by element
+    and the other as a whole; as it is, some pairs occur more than once and others never."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     pairs = torch.cat([q.repeat_interleave(T_k, -2), k.repeat_interleave(T_q, -2)], dim=-1)
     return (torch.tanh(pairs @ W.mT) @ v).unflatten(-1, (T_q, T_k))
@@ -99,16 +99,16 @@ def one_query_at_a_time(q, k, W, v):
 
 @wrong
 def matrix_cut_in_halves(q, k, W, v):
-    """You cut W in two equal halves, one for the query and one for the key. That is sure to fit only where both have
-    the same size; the docstring says how many columns belong to which."""
+    """You cut W in two equal halves, one for the query and one for the key. That fits only where both have the same size; the
+    docstring says how many columns belong to which."""
     for_q, for_k = W.chunk(2, dim=-1)
     return torch.tanh((q @ for_q.mT).unsqueeze(-2) + (k @ for_k.mT).unsqueeze(-3)) @ v
 
 
 @wrong
 def matrix_reshaped_not_transposed(q, k, W, v):
-    """You bring W to (d_q + d_k, d_a) by a reshape. The shape fits the product, but the numbers keep their old order,
-    so that each hidden unit gets weights of several others; swapping two axes is another operation."""
+    """You bring W to (d_q + d_k, d_a) by a reshape. The shape fits the product, but the numbers keep their order in memory, so
+    that each hidden unit gets weights of several others; swapping two axes is another operation."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     every_q = q.unsqueeze(-2).expand(*q.shape[:-1], T_k, q.shape[-1])
     every_k = k.unsqueeze(-3).expand(*k.shape[:-2], T_q, T_k, k.shape[-1])
@@ -117,13 +117,22 @@ def matrix_reshaped_not_transposed(q, k, W, v):
 
 @wrong
 def scores_collected_as_numbers(q, k, W, v):
-    """You write the scores one by one, as bare numbers, into a new tensor. All of them are right, but the way back to
-    q, k, W and v is cut: no gradient reaches them and nothing can be learned."""
+    """You write the scores one by one, as bare numbers, into a new tensor. All of them are right, but they are detached from
+    q, k, W and v: no gradient reaches them and nothing is learned."""
     scores = q.new_zeros(*q.shape[:-1], k.shape[-2])
     for i in range(q.shape[-2]):
         for j in range(k.shape[-2]):
             scores[..., i, j] = (torch.tanh(torch.cat([q[..., i, :], k[..., j, :]], dim=-1) @ W.mT) @ v).detach()
     return scores
+
+
+@wrong
+def softmax_already_taken(q, k, W, v):
+    """You return weights, not scores: the softmax follows later, in `attend`, together with the mask."""
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    every_q = q.unsqueeze(-2).expand(*q.shape[:-1], T_k, q.shape[-1])
+    every_k = k.unsqueeze(-3).expand(*k.shape[:-2], T_q, T_k, k.shape[-1])
+    return (torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.mT) @ v).softmax(-1)
 
 
 @right
@@ -190,7 +199,7 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each sentence is its own, with any number of axes before it.",
+            "Each sequence is computed independently, with any number of batch axes.",
             lambda draw: [_pairs(draw, 3, 5, 2), _pairs(draw, 3, 5), _pairs(draw, 3, 3, 3, 2)],
             needs=("pairs",),
         ),

@@ -21,21 +21,22 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     "For one sequence without padding it is a loop: one step per token, each state kept. In a batch all sequences go "
-    "through the loop together, though some have ended: what must happen to their state, and what stands in `states` "
+    "through the loop together, though some have ended: what must happen to their state, and what does `states` hold "
     "for them?",
     "At time `t` the comparison `t < lengths` says which sequences still have a token; it is `(B,)`, a state is "
     "`(B, n)`. `torch.where` chooses between two tensors per sequence. Think of a sequence of length 0 as well: "
     "which state did it end in?",
-    "Keep the state of the loop and the row you record apart. The state becomes the new one where the token is real "
-    "and *stays the old one* where it is not; the row is the state where the token is real and 0 where it is not. "
-    "After the loop the state is that of the last real token, and stacking the rows on axis 1 gives `states`.",
+    "Keep two things separate: the state of the loop, and the row that you record. The state becomes the new one "
+    "where the token is real and *stays the old one* where it is not; the row is the state where the token is real "
+    "and 0 where it is not. After the loop the state is that of the last real token. Write the rows into a tensor of "
+    "zeros (B, T, n): stacking a list fails where T = 0.",
 )
 
 
 @wrong
 def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
-    """You return the state after step T for every sequence. A shorter one has read its padding by then, and its summary
-    is overwritten by whatever stands there."""
+    """You return the state after step T for every sequence. A shorter one has read its padding by then, and its last state
+    depends on the padding."""
     states = []
     for t in range(x.shape[1]):
         h = rnn_step(x[:, t], h, W, U, b)
@@ -45,8 +46,8 @@ def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
 
 @wrong
 def padding_read_as_zeros(x, lengths, h, W, U, b):
-    """You set the padding to 0 and let the network read on, as if a zero input changed nothing. But U and b still act
-    at each step, so the state moves on after the sequence has ended."""
+    """You set the padding to 0 and let the network go on, as if a zero input had no effect. But U and b still act at each
+    step, so the state moves on after the sequence has ended."""
     states = []
     for t in range(x.shape[1]):
         real = (t < lengths)[:, None]
@@ -57,8 +58,8 @@ def padding_read_as_zeros(x, lengths, h, W, U, b):
 
 @wrong
 def padding_states_not_zeroed(x, lengths, h, W, U, b):
-    """You hold the state where a sequence has ended, and record the held state at its padding too. The docstring asks
-    for 0 there; as it is, the last word appears again and again to whoever reads the states."""
+    """You hold the state where a sequence has ended, and record the held state at its padding too. The docstring asks for 0
+    there; as it is, attention over the states would count the last token several times."""
     states = []
     for t in range(x.shape[1]):
         h = torch.where((t < lengths)[:, None], rnn_step(x[:, t], h, W, U, b), h)
@@ -68,8 +69,8 @@ def padding_states_not_zeroed(x, lengths, h, W, U, b):
 
 @wrong
 def state_reset_at_padding(x, lengths, h, W, U, b):
-    """You set the state itself to 0 at padding, not only what you record. Every sequence with padding behind it then
-    ends in the state 0, and what was read is lost."""
+    """You set the state itself to 0 at padding, not only what you record. Every sequence that is followed by padding then ends
+    in the state 0."""
     states = []
     for t in range(x.shape[1]):
         h = torch.where((t < lengths)[:, None], rnn_step(x[:, t], h, W, U, b), 0.0)
@@ -79,8 +80,8 @@ def state_reset_at_padding(x, lengths, h, W, U, b):
 
 @wrong
 def one_token_too_many(x, lengths, h, W, U, b):
-    """You count the tokens from 1 in one place and from 0 in another, and so read one token of padding behind the end
-    of each shorter sequence. A sequence of length 1 has its only token at t = 0."""
+    """You read one token of padding after the end of each shorter sequence. A sequence of length 1 has its only token at t =
+    0."""
     states = []
     for t in range(x.shape[1]):
         real = (t <= lengths)[:, None]
@@ -115,8 +116,8 @@ def empty_sequence_loses_its_state(x, lengths, h, W, U, b):
 
 @wrong
 def starts_from_zero(x, lengths, h, W, U, b):
-    """You start from a state of zeros and ignore the one you are given. The caller may hand over a state that already
-    holds something, an earlier part of the text for instance."""
+    """You start from a state of zeros and ignore the one you are given. The caller may pass a state that is not 0, for
+    instance that of an earlier part of the text."""
     states, h = [], torch.zeros_like(h)
     for t in range(x.shape[1]):
         real = (t < lengths)[:, None]
@@ -127,8 +128,8 @@ def starts_from_zero(x, lengths, h, W, U, b):
 
 @wrong
 def gradient_cut_at_each_step(x, lengths, h, W, U, b):
-    """You detach the state before each step. All numbers are right, but a state no longer knows how it came from the
-    one before: the network cannot learn to remember anything for longer than one step."""
+    """You detach the state before each step. All numbers are right, but no gradient flows from a state to the one before: the
+    network cannot learn to remember anything for longer than one step."""
     states = []
     for t in range(x.shape[1]):
         real = (t < lengths)[:, None]
@@ -146,6 +147,74 @@ def initial_state_overwritten(x, lengths, h, W, U, b):
         real = t < lengths
         h[real] = rnn_step(x[real, t], h[real], W, U, b)
         states.append(torch.where(real[:, None], h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+@wrong
+def forgets_the_bias(x, lengths, h, W, U, b):
+    """You never add b: a step is tanh(W x_t + U h_{t-1} + b)."""
+    states = x.new_zeros(*x.shape[:2], len(b))
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, torch.tanh(x[:, t] @ W.mT + h @ U.mT), h)
+        states[:, t] = torch.where(real, h, 0.0)
+    return states, h
+
+
+@wrong
+def leaves_out_the_tanh(x, lengths, h, W, U, b):
+    """Your step has no tanh: without the nonlinearity the network is linear and its state can grow without bound."""
+    states = x.new_zeros(*x.shape[:2], len(b))
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, x[:, t] @ W.mT + h @ U.mT + b, h)
+        states[:, t] = torch.where(real, h, 0.0)
+    return states, h
+
+
+@wrong
+def squashes_with_the_sigmoid(x, lengths, h, W, U, b):
+    """You apply the sigmoid. Your states lie in 0…1; those of an Elman network are tanh, in -1…1."""
+    states = x.new_zeros(*x.shape[:2], len(b))
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, torch.sigmoid(x[:, t] @ W.mT + h @ U.mT + b), h)
+        states[:, t] = torch.where(real, h, 0.0)
+    return states, h
+
+
+@wrong
+def transposes_the_recurrent_matrix(x, lengths, h, W, U, b):
+    """You multiply the state by U where Uᵀ is needed: the state is a row, so it is `h @ U.mT`. U is square, so no shape error
+    tells you."""
+    states = x.new_zeros(*x.shape[:2], len(b))
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, torch.tanh(x[:, t] @ W.mT + h @ U + b), h)
+        states[:, t] = torch.where(real, h, 0.0)
+    return states, h
+
+
+@wrong
+def forgets_the_state_before(x, lengths, h, W, U, b):
+    """Your steps never use the state before them. Each state then depends on a single token, and order has no effect."""
+    states = x.new_zeros(*x.shape[:2], len(b))
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, torch.tanh(x[:, t] @ W.mT + b), h)
+        states[:, t] = torch.where(real, h, 0.0)
+    return states, h
+
+
+@wrong
+def fails_without_steps(x, lengths, h, W, U, b):
+    """You stack a list with one state for each step. For T = 0 the list is empty and `torch.stack` raises an error, though
+    the result is defined: states of shape (B, 0, n), and the initial state."""
+    states = []
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
     return torch.stack(states, dim=1), h
 
 
@@ -169,7 +238,8 @@ def by_loop_over_sequences(x, lengths, h, W, U, b):
         for x_t in sequence[:length]:
             state = rnn_step(x_t, state, W, U, b)
             rows.append(state)
-        all_states.append(torch.stack(rows + [torch.zeros_like(state)] * (len(sequence) - length)))
+        rows += [torch.zeros_like(state)] * (len(sequence) - length)
+        all_states.append(torch.cat([state.new_zeros(0, len(b)), *(row[None] for row in rows)]))
         last.append(state)
     return torch.stack(all_states), torch.stack(last)
 
@@ -185,7 +255,7 @@ def by_packing(x, lengths, h, W, U, b):
         running = rnn_step(x[:n_running, t], h[:n_running], W, U, b)
         states.append(torch.cat([running, torch.zeros_like(h[n_running:])]))
         h = torch.cat([running, h[n_running:]])
-    return torch.stack(states, dim=1)[back], h[back]
+    return torch.stack([*states, h], dim=1)[back, :-1], h[back]
 
 
 @right
@@ -194,11 +264,10 @@ def by_products_before_the_loop(x, lengths, h, W, U, b):
     padded = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
     from_inputs = torch.einsum("btd,nd->btn", x.masked_fill(padded[..., None], 0.0), W) + b
     real = (~padded).to(x.dtype)[..., None]
-    states = []
+    states = [h]
     for t in range(x.shape[1]):
-        h = h + real[:, t] * (torch.tanh(from_inputs[:, t] + h @ U.mT) - h)
-        states.append(h)
-    return torch.stack(states, dim=1) * real, h
+        states.append(states[-1] + real[:, t] * (torch.tanh(from_inputs[:, t] + states[-1] @ U.mT) - states[-1]))
+    return torch.stack(states, dim=1)[:, 1:] * real, states[-1]
 
 
 def _sentences(draw: Draw, lengths: list[int], T: int, scale_h: float = 1.0) -> Call:
@@ -216,8 +285,8 @@ exercise = Exercise(
     reference=encode,
     properties=(
         runs_on(lambda draw: [_sentences(draw, [5, 3], 5)]),
-        has_shape("All states, and the last state of each sentence.", lambda draw: [_sentences(draw, [5, 3], 5)]),
-        Property("one step", "A sentence of one token takes one step.", lambda draw: [_sentences(draw, [1], 1)]),
+        has_shape("All states, and the last state of each sequence.", lambda draw: [_sentences(draw, [5, 3], 5)]),
+        Property("one step", "A sequence of one token takes one step.", lambda draw: [_sentences(draw, [1], 1)]),
         Property(
             "steps",
             "Each step starts from the state before it.",
@@ -226,7 +295,7 @@ exercise = Exercise(
         ),
         Property(
             "padding",
-            "The states behind the end are 0.",
+            "The states at padding are 0.",
             lambda draw: [_sentences(draw, [5, 2, 3], 5)],
             right_result(0),
             needs=("steps",),
@@ -241,9 +310,15 @@ exercise = Exercise(
         ),
         Property(
             "empty",
-            "A sentence without tokens keeps its initial state.",
+            "An empty sequence keeps its initial state.",
             lambda draw: [_sentences(draw, [3, 0], 3)],
             needs=("padding", "last state"),
+        ),
+        Property(
+            "no step",
+            "Where T = 0, states is (B, 0, n) and the last state the initial one.",
+            lambda draw: [_sentences(draw, [0, 0], 0)],
+            needs=("steps",),
         ),
         has_gradient(lambda draw: [_sentences(draw, [5, 2, 3], 5)], needs=("padding", "last state")),
         leaves_inputs(lambda draw: [_sentences(draw, [5, 2, 3], 5)]),

@@ -24,8 +24,8 @@ wrong, right = Answers(), Answers()
 HINTS = (
     "For one query and one key the score is a row times a matrix times a column: one number. You need this number "
     "for all pairs at once. What are the shapes of the three factors, and in which order do their inner sizes agree?",
-    "The queries of one sentence are the rows of a matrix `(T_q, d_q)`, and $W$ is `(d_q, d_k)`: their product "
-    "brings each query to the size of the keys. What is left is a dot product of each row with each key.",
+    "The queries of one sentence are the rows of a matrix `(T_q, d_q)`, and $W$ is `(d_q, d_k)`: their product maps "
+    "each query to the size of the keys. What remains is a dot product of each row with each key.",
     "Two matrix products, no loop. Keep the queries on the left, so that they stay in the rows, then $W$ as it is, "
     "then the keys with their **last two** axes swapped: `.mT` does this for any number of batch axes.",
 )
@@ -33,57 +33,57 @@ HINTS = (
 
 @wrong
 def matrix_forgotten(q, k, W):
-    """You take plain dot products and leave W out. This fails where queries and keys differ in size, and where they
-    agree the mechanism has nothing to learn."""
+    """You take plain dot products and leave W out. This fails where queries and keys differ in size, and where they agree the
+    mechanism has no parameters."""
     return q @ k.mT
 
 
 @wrong
 def matrix_transposed(q, k, W):
-    """You use W turned over, as a linear layer would. Here W is (d_q, d_k), queries at its rows: yours runs only where
-    the two sizes agree, and there it lets queries and keys change roles."""
+    """You use the transpose of W, as a linear layer does. Here W is (d_q, d_k): yours runs only where the two sizes agree, and
+    there it exchanges the roles of queries and keys."""
     return q @ W.mT @ k.mT
 
 
 @wrong
 def keys_by_queries(q, k, W):
-    """You start from the keys, and so have a row per key and a column per query. The numbers are right, their places
-    are not: the softmax over the last axis would run over the queries."""
+    """You start from the keys, and so have a row per key and a column per query. The numbers are right, but they are
+    transposed: the softmax over the last axis would run over the queries."""
     return k @ W.mT @ q.mT
 
 
 @wrong
 def tanh_around_the_product(q, k, W):
-    """You put a tanh around the product, as in additive attention. This score is bilinear and has no nonlinearity;
-    yours cannot leave the range from -1 to 1, so no key can ever win clearly."""
+    """You put a tanh around the product, as in additive attention. This score is bilinear and has no nonlinearity; yours
+    cannot leave the range from -1 to 1, so no key can get nearly all the weight."""
     return torch.tanh(q @ W @ k.mT)
 
 
 @wrong
 def scaled_by_the_root_of_d_k(q, k, W):
-    """You divide by the square root of the keys' size. That belongs to the attention of the Transformer, which comes
-    later; here W is free to learn a scale of its own, and the formula has none."""
+    """You divide by the square root of the keys' size. That belongs to scaled dot-product attention; here W can learn its own
+    scale, and the formula has none."""
     return q @ W @ k.mT / math.sqrt(k.shape[-1])
 
 
 @wrong
 def query_meets_only_its_own_key(q, k, W):
-    """You multiply the i-th query with the i-th key only, and get one score per position. Each query has to be scored
-    against all keys, and there may be another number of keys than of queries."""
+    """You multiply the i-th query with the i-th key only, and get one score per position. Each query has to be scored against
+    all keys, and the number of keys may differ from the number of queries."""
     return (q @ W * k).sum(-1)
 
 
 @wrong
 def matrix_on_both_sides(q, k, W):
-    """You send both the queries and the keys through W before the dot product, so W enters the score twice. The formula
-    has it once: it takes one side to the other."""
+    """You send both the queries and the keys through W before the dot product, so W enters the score twice. The formula has it
+    once."""
     return (q @ W) @ (k @ W).mT
 
 
 @wrong
 def keys_reshaped_not_transposed(q, k, W):
-    """You bring the keys to (d_k, T_k) by a reshape. The shape is the one you need, but the numbers keep their old
-    order, so that each column is a mixture of several keys; swapping two axes is another operation."""
+    """You bring the keys to (d_k, T_k) by a reshape. The shape is the one you need, but the numbers keep their order in
+    memory, so that each column is a mixture of several keys; swapping two axes is another operation."""
     return q @ W @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
 
 
@@ -96,9 +96,21 @@ def matrix_drawn_anew(q, k, W):
 
 @wrong
 def matrix_out_of_the_graph(q, k, W):
-    """You take the bare numbers of W, out of the graph of the gradients. All scores are right, but no gradient reaches
-    W, and it stays as it was drawn."""
+    """You detach W from the graph. All scores are right, but no gradient reaches W, so it is never trained."""
     return q @ W.detach() @ k.mT
+
+
+@wrong
+def keys_first_without_transposing(q, k, W):
+    """You compute k W qᵀ. W has the shape (d_q, d_k), so the query comes first: q W kᵀ. Yours fits only where d_q = d_k, and
+    then it exchanges the axes and transposes W."""
+    return k @ W @ q.mT
+
+
+@wrong
+def softmax_already_taken(q, k, W):
+    """You return weights, not scores: the softmax follows later, in `attend`, together with the mask."""
+    return (q @ W @ k.mT).softmax(-1)
 
 
 @right
@@ -155,7 +167,7 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each sentence is its own, with any number of axes before it.",
+            "Each sequence is computed independently, with any number of batch axes.",
             lambda draw: [_pairs(draw, 3, 5, 2), _pairs(draw, 3, 5), _pairs(draw, 3, 3, 3, 2)],
             needs=("pairs",),
         ),

@@ -20,11 +20,11 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     "Write one short sentence with its begin, its end and two paddings on paper, and below each position what the "
-    "decoder has read there and which token it is asked for. Which logits speak about nothing? Which tokens are "
-    "never asked for?",
+    "decoder has read there and which token it should predict. Which logits have no target? Which tokens are never "
+    "targets?",
     "Drop the last position of the logits and the first of the targets, *before* anything is flattened, so that "
-    "position $t$ speaks about token $t + 1$. Then decide for each asked token whether it is padding: these add "
-    "nothing to the sum, and nothing to the number you divide by.",
+    "position $t$ predicts token $t + 1$. Then decide for each target whether it is padding: these add nothing to the "
+    "sum, and nothing to the number you divide by.",
     "All that is left is a cross-entropy between `(N, n_tokens)` logits and `(N,)` token indices, where "
     "$N = B(T-1)$. `torch.nn.functional.cross_entropy` takes logits, not probabilities, averages over all positions "
     "at once, and has an argument for the index of a class that does not count.",
@@ -40,30 +40,29 @@ def without_the_shift(logits, target, padding):
 
 @wrong
 def shifted_the_wrong_way(logits, target, padding):
-    """You shift by one, but to the other side: each position is compared with the token before the one just read. The
-    decoder has long seen it; it is asked about the past, begin-of-sequence included, where it should be asked about the
-    future."""
+    """You shift by one, but to the other side: each position is compared with the token before the one just read. The decoder
+    has already read it; the target must be the next token, not an earlier one."""
     return F.cross_entropy(logits[:, 1:].transpose(1, 2), target[:, :-1], ignore_index=padding)
 
 
 @wrong
 def shifted_after_flattening(logits, target, padding):
-    """You flatten the batch first and shift afterwards. So the last position of each sentence is asked for the first
-    token of the next one in the batch: a begin-of-sequence that has nothing to do with it."""
+    """You flatten the batch first and shift afterwards. So the target of the last position of each sentence is the first token
+    of the next sentence in the batch."""
     return F.cross_entropy(logits.flatten(0, 1)[:-1], target.flatten()[1:], ignore_index=padding)
 
 
 @wrong
 def padding_counted(logits, target, padding):
-    """You average over all positions, those with padding included. The model is rewarded for predicting padding after
-    padding, which is easy, and the loss depends on how far the batch happens to be padded."""
+    """You average over all positions, including those at padding. The model is rewarded for predicting padding after padding,
+    which is easy, and the loss depends on how far the batch happens to be padded."""
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:])
 
 
 @wrong
 def sum_instead_of_mean(logits, target, padding):
-    """You add up over all tokens and do not divide. Your loss, and with it the size of a training step, grows with the
-    number of tokens in the batch; asked for is the loss of one token."""
+    """You add up over all tokens and do not divide. Your loss, and with it the size of a training step, grows with the number
+    of tokens in the batch; asked for is the mean over tokens."""
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="sum")
 
 
@@ -78,34 +77,50 @@ def mean_of_sentence_means(logits, target, padding):
 
 @wrong
 def padding_in_the_denominator(logits, target, padding):
-    """You set the loss at padding to 0 and take the mean over all positions. Padding adds nothing to your sum, but it
-    is still counted in what you divide by, so a batch with more padding looks better."""
+    """You set the loss at padding to 0 and take the mean over all positions. Padding adds nothing to your sum, but it is still
+    counted in what you divide by, so a batch with more padding has a lower loss."""
     losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="none")
     return losses.mean()
 
 
 @wrong
 def padding_looked_for_in_the_inputs(logits, target, padding):
-    """You leave out the positions at which the decoder reads padding, not those at which it is asked for padding. The
-    two are one step apart: after each end of a sentence, one padding token still counts."""
+    """You leave out the positions at which the decoder reads padding, not those at which the target is padding. The two are
+    one step apart: after each end of a sentence, one padding token still counts."""
     real = target[:, :-1] != padding
     return F.cross_entropy(logits[:, :-1][real], target[:, 1:][real])
 
 
 @wrong
 def softmax_taken_twice(logits, target, padding):
-    """You turn the logits into probabilities before the cross-entropy, which takes a softmax itself. The second one
-    sees only numbers between 0 and 1, so even a perfect decoder keeps a large loss."""
+    """You turn the logits into probabilities before the cross-entropy, which takes a softmax itself. The second softmax gets
+    only numbers between 0 and 1, so even a perfect decoder has a large loss."""
     return F.cross_entropy(logits[:, :-1].softmax(-1).transpose(1, 2), target[:, 1:], ignore_index=padding)
 
 
 @wrong
 def probability_rounded_to_zero(logits, target, padding):
-    """You compute the probability first and its logarithm afterwards. In float32 a probability below about 1e-45 is 0,
-    its logarithm -inf, and the whole mean infinite, though the true loss is an ordinary number."""
+    """You compute the probability first and its logarithm afterwards. In float32 a probability below about 1e-45 is 0, its
+    logarithm -inf, and the whole mean infinite, though the true loss is finite."""
     real = target[:, 1:] != padding
     probabilities = logits[:, :-1].softmax(-1)[real]
     return -probabilities.gather(1, target[:, 1:][real][:, None]).log().mean()
+
+
+@wrong
+def adds_up_the_sentences(logits, target, padding):
+    """You average within each sentence and then add over the batch. The loss is one mean over all real tokens; yours grows
+    with the batch size."""
+    loss = F.cross_entropy(logits[:, :-1].mT, target[:, 1:], ignore_index=padding, reduction="none")
+    return (loss.sum(1) / (target[:, 1:] != padding).sum(1)).sum()
+
+
+@wrong
+def divides_by_the_batch(logits, target, padding):
+    """You add the losses of a sentence and average over the batch. The loss is the mean over tokens, so divide by the number
+    of next tokens that are not padding; yours grows with the length of the sentences."""
+    total = F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten(), ignore_index=padding, reduction="sum")
+    return total / len(target)
 
 
 @right
@@ -166,11 +181,13 @@ exercise = Exercise(
         runs_on(lambda draw: [_sentences(draw, [7, 7], 7)]),
         has_shape("One number.", lambda draw: [_sentences(draw, [7, 7], 7)]),
         Property(
-            "one token", "One prediction costs minus the log of its probability.", lambda draw: [_sentences(draw, [2], 2)]
+            "one token",
+            "The loss of one prediction is minus the log of its probability.",
+            lambda draw: [_sentences(draw, [2], 2)],
         ),
         Property(
             "shift",
-            "The logits at t are about the token at t + 1.",
+            "The logits at t predict the token at t + 1.",
             lambda draw: [_sentences(draw, [5], 5)],
             points=2,
             needs=("one token",),
@@ -188,7 +205,7 @@ exercise = Exercise(
             points=2,
             needs=("mean",),
         ),
-        Property("sure", "A model that is sure and wrong pays a large, finite price.", _sure, needs=("padding",)),
+        Property("confident", "A confident wrong prediction has a large, finite loss.", _sure, needs=("padding",)),
         has_gradient(lambda draw: [_sentences(draw, [5, 3], 5)], needs=("padding",)),
         leaves_inputs(lambda draw: [_sentences(draw, [5, 3], 5)]),
     ),

@@ -24,12 +24,13 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Put four things in the order in which they come: the new state, the look at the picture, the logits, the gate. Which "
-        "can only know the state of *before* the word, and which speaks from the state behind it?"
+        "Put four computations in order: the new state, the attention over the image, the logits, the gate. Which of them "
+        "use the state *before* the word, and which the state after it?"
     ),
     (
-        "Look with the old h; the gate, a sigmoid of the old h, makes ẑ of the context. The LSTM reads the word and ẑ beside "
-        "each other, the word first. The logits add three things of size d_y, the word among them, and take the *new* h."
+        "Attend with the old h; the gate, a sigmoid of the old h, scales the context to ẑ. The input of the LSTM is the "
+        "embedded word and ẑ, concatenated, the word first. The logits come from a sum of three vectors of size d_y, the "
+        "embedded word among them, and use the *new* h."
     ),
     (
         "`soft_attention(regions, h, *attention)`, then `z = torch.sigmoid(h @ f.mT + b) * context`, then `lstm_step` on "
@@ -55,8 +56,8 @@ def _say(y, h, z, readout):
 
 @wrong
 def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
-    """You hand the context on as it is, without the gate β. Then the picture comes in with full force at words like "of" too,
-    for which there is nothing to see; f and b are never used."""
+    """You use the context without the gate β. Then the image has full weight at words like "of" too, which do not depend on
+    it; f and b are never used."""
     _, context, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, context, h, c, cell)
     return CaptionStep(_say(y, h, context, readout), h, c, weights)
@@ -74,8 +75,8 @@ def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
 
 @wrong
 def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
-    """You scale the weights by the gate and return them so. What you mix with them is right, but the weights say *where* was
-    looked and sum to 1; the gate says how much of it is taken in, and acts on the context."""
+    """You multiply the returned weights by the gate. The gated context is right, but the weights are a distribution over
+    regions and sum to 1; the gate acts on the context."""
     z, _, weights = _seen(h, regions, attention, gate)
     scaled = torch.sigmoid(h @ gate[0].mT + gate[1]) * weights
     h, c = _read(y, z, h, c, cell)
@@ -84,8 +85,7 @@ def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
 
 @wrong
 def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
-    """You give the LSTM the gated context, and the readout the one without the gate. There is one ẑ, and both get it: what the
-    gate shuts out should not be spoken of either."""
+    """You give the LSTM the gated context, and the readout the one without the gate. There is one ẑ, and both get it."""
     z, context, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
     return CaptionStep(_say(y, h, context, readout), h, c, weights)
@@ -93,8 +93,8 @@ def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
 
 @wrong
 def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
-    """You look at the picture again with the new state, and the gate and the readout take what is seen then. The look comes
-    before the word is read and there is one only; your weights belong to the next word."""
+    """You attend again with the new state, and the readout uses that context. Attention is computed once, with the state
+    before the word; your weights belong to the next word."""
     z, _, _ = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
     z, _, weights = _seen(h, regions, attention, gate)
@@ -103,8 +103,8 @@ def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
 
 @wrong
 def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, readout):
-    """You put ẑ first and the word behind it. The sizes add up to the same, so nothing complains, but the columns of W that
-    were learned for the word now read the picture."""
+    """You concatenate ẑ first and the word second. The size is the same, so there is no error, but the columns of W that
+    belong to the word now act on the context."""
     z, _, weights = _seen(h, regions, attention, gate)
     h, c = lstm_step(torch.cat([z, y], dim=-1), h, c, *cell)
     return CaptionStep(_say(y, h, z, readout), h, c, weights)
@@ -112,8 +112,8 @@ def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, re
 
 @wrong
 def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
-    """You make the logits from the state of before the word. What the LSTM has just read then counts only one word later; the
-    readout takes the new h."""
+    """You compute the logits from the state before the word. The LSTM's input then has an effect only one word later; the
+    readout uses the new h."""
     z, _, weights = _seen(h, regions, attention, gate)
     new = _read(y, z, h, c, cell)
     return CaptionStep(_say(y, h, z, readout), *new, weights)
@@ -121,8 +121,8 @@ def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
 
 @wrong
 def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
-    """You make the logits of the state and the picture alone. The embedded word has a share of its own in the sum, y + L_h h +
-    L_z ẑ, besides having gone through the LSTM."""
+    """You compute the logits from the state and the context alone. The embedded word is a term of the sum too, y + L_h h + L_z
+    ẑ."""
     z, _, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
     return CaptionStep(_say(torch.zeros_like(y), h, z, readout), h, c, weights)
@@ -130,8 +130,8 @@ def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, rea
 
 @wrong
 def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
-    """You finish with a softmax. Asked for are logits: the loss takes the softmax itself, and a second one makes every word
-    nearly as likely as the next."""
+    """You finish with a softmax. Asked for are logits: the loss takes the softmax itself, and a second one makes all words
+    nearly equally likely."""
     z, _, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, z, h, c, cell)
     return CaptionStep(_say(y, h, z, readout).softmax(-1), h, c, weights)
@@ -139,10 +139,23 @@ def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
 
 @wrong
 def returns_the_old_state(y, h, c, regions, attention, gate, cell, readout):
-    """You return the states that came in. Your logits are right this once, but the next word begins where this one began; h
-    and c of after the word are to be handed on."""
+    """You return the old states. Your logits are right, but the next step must start from the new h and c."""
     z, _, weights = _seen(h, regions, attention, gate)
     return CaptionStep(_say(y, _read(y, z, h, c, cell)[0], z, readout), h, c, weights)
+
+
+@wrong
+def forgets_the_context_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
+    """Your logits do not depend directly on the gated context ẑ: the term L_z ẑ is missing from L_o (E y + L_h h_t + L_z ẑ)."""
+    L_h, L_z, L_o = readout
+    return caption_step(y, h, c, regions, attention, gate, cell, (L_h, torch.zeros_like(L_z), L_o))
+
+
+@wrong
+def forgets_the_state_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
+    """Your logits do not depend on the new state: the term L_h h_t is missing from L_o (E y + L_h h_t + L_z ẑ)."""
+    L_h, L_z, L_o = readout
+    return caption_step(y, h, c, regions, attention, gate, cell, (torch.zeros_like(L_h), L_z, L_o))
 
 
 @right
@@ -207,41 +220,41 @@ def _words(*B: int, **how: float) -> Callable[[Draw], list[Call]]:
 
 exercise = Exercise(
     id="03.5",
-    title="Say the next word",
+    title="One step of a captioner with attention",
     reference=caption_step,
     properties=(
         runs_on(_words(2)),
         has_shape("Logits, the new h and c, and the weights.", _words(2, 1)),
-        Property("look", "It looks with the state of before the word.", _words(1, 1), right_result(3), points=2),
+        Property("attention", "Attention uses the state before the word.", _words(1, 1), right_result(3), points=2),
         Property(
             "half open",
-            "A gate that has nothing to say is half open; the LSTM reads the word, then what was seen.",
+            "With f and b of 0 the gate is 0.5; the LSTM's input is the word, then ẑ.",
             _words(1, 1, decides=0.0),
             right_result(1, 2),
             points=2,
-            needs=("look",),
+            needs=("attention",),
         ),
         Property(
             "gate",
-            "The gate, a sigmoid of the old state, says how much of the picture comes in.",
+            "The gate, a sigmoid of the old state, scales the context.",
             _words(1, 1),
             right_result(1, 2),
             needs=("half open",),
         ),
         Property(
             "word",
-            "The word before has its share in the logits.",
+            "The embedded previous word is a term of the logits.",
             lambda draw: [_mute(_word(draw, 1)), _mute(_word(draw, 2))],
             right_result(0),
         ),
         Property(
             "readout",
-            "The logits add the word, the new state and what came through the gate.",
+            "The logits add the word, the new state and the gated context.",
             _words(1, 1),
             points=2,
             needs=("gate", "word"),
         ),
-        Property("batch", "Each caption has a picture and a state of its own.", _words(3, 2), needs=("readout",)),
+        Property("batch", "Each caption has its own image and state.", _words(3, 2), needs=("readout",)),
         has_gradient(_words(2), needs=("batch",)),
         leaves_inputs(_words(2)),
     ),

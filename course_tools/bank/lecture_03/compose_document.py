@@ -24,7 +24,7 @@ wrong, right = Answers(), Answers()
 HINTS = (
     (
         "Which vectors does the pooling of the sentences get, and how many are there to a document? A document of two "
-        "sentences stands in a batch padded to five: which of the five may take part, and how do you know from the mask?"
+        "sentences is padded to five: which of the five may be attended to, and how does the mask show it?"
     ),
     (
         "Pool twice. The first time over the words, with B and S as batch axes: a vector and weights for each sentence. The "
@@ -39,8 +39,8 @@ HINTS = (
 
 @wrong
 def reads_one_long_sentence(states, mask, words, sentences):
-    """You pool all the words of a document at once, as if they were one long sentence. A sentence then weighs what its words
-    weigh together, the second query is never asked, and the hierarchy is gone."""
+    """You pool all the words of a document at once, as if they were one long sentence. The second query is then never used,
+    and the hierarchy is lost."""
     vector, weights = pool(states.flatten(1, 2), *words, mask.flatten(1))
     weights = weights.unflatten(1, mask.shape[1:])
     return PooledDocument(vector, weights.sum(-1), weights)
@@ -48,8 +48,8 @@ def reads_one_long_sentence(states, mask, words, sentences):
 
 @wrong
 def normalises_words_over_the_document(states, mask, words, sentences):
-    """You share the weight of the words out over the whole document before you make sentences of them. The vectors of your
-    sentences are then shrunk, the more so the more sentences there are; the words of *each* sentence must sum to 1."""
+    """You normalise the weights of the words over the whole document. Your sentence vectors are then too small; the weights of
+    the words of *each* sentence must sum to 1."""
     _, weights = pool(states.flatten(1, 2), *words, mask.flatten(1))
     weights = weights.unflatten(1, mask.shape[1:])
     vector, sentence_weights = pool((weights[..., None] * states).sum(2), *sentences, mask.any(-1))
@@ -59,7 +59,7 @@ def normalises_words_over_the_document(states, mask, words, sentences):
 @wrong
 def exchanges_the_queries(states, mask, words, sentences):
     """You pool the words by the query for sentences, and the sentences by the query for words. They have the same sizes, so
-    nothing complains, but each was learned for the other level."""
+    there is no error, but each was learned for the other level."""
     of_sentences, word_weights = pool(states, *sentences, mask)
     vector, sentence_weights = pool(of_sentences, *words, mask.any(-1))
     return PooledDocument(vector, sentence_weights, word_weights)
@@ -67,8 +67,7 @@ def exchanges_the_queries(states, mask, words, sentences):
 
 @wrong
 def asks_the_same_twice(states, mask, words, sentences):
-    """You pool with the weights for words at both levels. What makes a word tell and what makes a sentence tell are different
-    questions; the sentences have W, b and u of their own, and yours are never used."""
+    """You pool with the weights for words at both levels. The sentences have their own W, b and u, which you never use."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *words, mask.any(-1))
     return PooledDocument(vector, sentence_weights, word_weights)
@@ -76,8 +75,8 @@ def asks_the_same_twice(states, mask, words, sentences):
 
 @wrong
 def weighs_empty_sentences(states, mask, words, sentences):
-    """You pool the sentences without a mask. The empty ones that pad a short document are vectors of zeros, but they are
-    given weight, and take it from the real ones."""
+    """You pool the sentences without a mask. The empty ones that pad a short document are vectors of zeros, but they get
+    weight, and the real ones get less."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences)
     return PooledDocument(vector, sentence_weights, word_weights)
@@ -85,8 +84,8 @@ def weighs_empty_sentences(states, mask, words, sentences):
 
 @wrong
 def wants_full_sentences(states, mask, words, sentences):
-    """You count a sentence as real only where *all* of its places hold a word. Any sentence shorter than the longest is thrown
-    away with its words; a single real word makes a sentence."""
+    """You count a sentence as real only where *all* of its positions hold a word. Any shorter sentence is then left out; a
+    sentence is real if it has at least one word."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.all(-1))
     return PooledDocument(vector, sentence_weights, word_weights)
@@ -94,8 +93,8 @@ def wants_full_sentences(states, mask, words, sentences):
 
 @wrong
 def reads_the_padding(states, mask, words, sentences):
-    """You use the mask for the sentences and not for the words. The padding behind a short sentence then gets weight, and is
-    mixed into the sentence's vector."""
+    """You use the mask for the sentences and not for the words. The padding after a short sentence then gets weight in the
+    sentence's vector."""
     of_sentences, word_weights = pool(states, *words)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
     return PooledDocument(vector, sentence_weights, word_weights)
@@ -103,8 +102,8 @@ def reads_the_padding(states, mask, words, sentences):
 
 @wrong
 def takes_the_mean_of_the_words(states, mask, words, sentences):
-    """You make each sentence the plain mean of its words, all of the same weight, and attend only to sentences. The words have
-    a query too: pool them by it."""
+    """You take the plain mean of the words of each sentence, and attend only to sentences. Pool the words by their query
+    too."""
     word_weights = mask / mask.sum(-1, keepdim=True).clamp(min=1)
     vector, sentence_weights = pool((word_weights[..., None] * states).sum(2), *sentences, mask.any(-1))
     return PooledDocument(vector, sentence_weights, word_weights)
@@ -112,8 +111,8 @@ def takes_the_mean_of_the_words(states, mask, words, sentences):
 
 @wrong
 def takes_the_mean_of_the_sentences(states, mask, words, sentences):
-    """You attend to the words and then take the plain mean of the real sentences. Each then weighs the same, whatever it says;
-    the sentences have a query too: pool them by it."""
+    """You attend to the words and then take the plain mean of the real sentences. Each sentence then has the same weight; pool
+    the sentences by their query too."""
     of_sentences, word_weights = pool(states, *words, mask)
     real = mask.any(-1)
     weights = real / real.sum(-1, keepdim=True).clamp(min=1)
@@ -122,8 +121,8 @@ def takes_the_mean_of_the_sentences(states, mask, words, sentences):
 
 @wrong
 def multiplies_the_weights(states, mask, words, sentences):
-    """You return the product of both weights for the words. That is the share of a word in the whole document, good to look at;
-    asked for is its weight within its sentence, which sums to 1 there."""
+    """You return the product of both weights for the words. That is the weight of a word in the whole document; asked for is
+    its weight within its sentence, where the weights sum to 1."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
     return PooledDocument(vector, sentence_weights, sentence_weights[..., None] * word_weights)
@@ -131,8 +130,8 @@ def multiplies_the_weights(states, mask, words, sentences):
 
 @wrong
 def returns_words_before_sentences(states, mask, words, sentences):
-    """You return the weights of the words second and those of the sentences third, in the order in which you made them. Asked
-    for is the vector, then the sentences (B, S), then the words (B, S, T)."""
+    """You return the weights of the words second and those of the sentences third, in the order of computation. Asked for is
+    the vector, then the sentences (B, S), then the words (B, S, T)."""
     of_sentences, word_weights = pool(states, *words, mask)
     vector, sentence_weights = pool(of_sentences, *sentences, mask.any(-1))
     return vector, word_weights, sentence_weights
@@ -214,7 +213,7 @@ def _padded(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="03.4",
-    title="Words, sentences, a document",
+    title="Hierarchical attention: words, sentences, a document",
     reference=compose_document,
     properties=(
         runs_on(_texts(2)),
@@ -226,7 +225,7 @@ exercise = Exercise(
         ),
         Property(
             "words",
-            "The words of each sentence share a weight of 1, by the query for words.",
+            "The weights of the words of each sentence sum to 1, by the query for words.",
             _texts(1, full=True),
             right_result(2),
             points=2,
@@ -234,15 +233,15 @@ exercise = Exercise(
         ),
         Property(
             "sentences",
-            "The sentences share a weight of 1, by a query of their own.",
+            "The weights of the sentences sum to 1, by their own query.",
             _texts(1, 1, full=True),
             points=2,
             needs=("words",),
         ),
-        Property("short", "Sentences differ in length, and padding weighs nothing.", _texts(1, 1), needs=("sentences",)),
-        Property("no sentence", "A sentence without a word is no sentence.", _padded, points=2, needs=("short",)),
+        Property("short", "Sentences differ in length, and padding has weight 0.", _texts(1, 1), needs=("sentences",)),
+        Property("no sentence", "A sentence without a word has weight 0.", _padded, points=2, needs=("short",)),
         Property("no document", "A document without a sentence gives zeros.", _empty, needs=("no sentence",)),
-        Property("batch", "Each document is its own.", _texts(3, 2), needs=("short",)),
+        Property("batch", "Each document is computed independently.", _texts(3, 2), needs=("short",)),
         has_gradient(lambda draw: [*_texts(2)(draw), *_padded(draw), *_empty(draw)], needs=("no document", "batch")),
         leaves_inputs(_texts(2)),
     ),

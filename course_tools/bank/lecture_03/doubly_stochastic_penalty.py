@@ -22,78 +22,79 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw the weights of one caption as a table, a row for each word and a column for each region. The softmax has seen to "
-        "the sums of the rows; which sums are left to ask something of, and what should they be?"
+        "Draw the weights of one caption as a table, a row for each word and a column for each region. The softmax makes "
+        "each row sum to 1; which other sums can be penalised, and what should they be?"
     ),
     (
-        "Three steps, on three axes: over T add up what each region got in the whole caption; over L add the squared distances "
-        "of these sums from 1; over B take the mean. Mind the order: the square comes between the first and the second."
+        "Three steps, on three axes: over T sum the weights of each region over the caption; over L add the squared "
+        "distances of these sums from 1; over B take the mean. Mind the order: the square comes between the first and the "
+        "second."
     ),
-    "`weights.sum(1)` is (B, L). Take it from 1, square it, sum over the last axis, and give back the mean of what is left.",
+    "`weights.sum(1)` is (B, L). Subtract it from 1, square, sum over the last axis, and return the mean of the result.",
 )
 
 
 @wrong
 def looks_at_the_words(weights):
     """You sum over the regions, the last axis. The softmax has made each of those sums 1, so your penalty is 0 whatever the
-    model looks at; it is over the *words* that a region's weights must sum to 1."""
+    model attends to; it is over the *words* that a region's weights must sum to 1."""
     return (1 - weights.sum(2)).square().sum(-1).mean()
 
 
 @wrong
 def averages_over_the_regions(weights):
-    """You take the mean over the regions as well. The penalty sums over them: yours is smaller by the factor L, and weaker
-    the finer the grid of the picture is."""
+    """You take the mean over the regions as well. The penalty sums over them: yours is smaller by the factor L, and weaker the
+    finer the grid of regions is."""
     return (1 - weights.sum(1)).square().mean()
 
 
 @wrong
 def sums_over_the_batch(weights):
-    """You sum over the captions of the batch. Your penalty then grows with the batch and drowns the loss of the words, which
-    is a mean; over the captions the mean is asked for."""
+    """You sum over the captions of the batch. Your penalty then grows with the batch while the loss of the words is a mean;
+    take the mean over the captions."""
     return (1 - weights.sum(1)).square().sum()
 
 
 @wrong
 def takes_the_distance(weights):
-    """You take the absolute distance from 1 and not its square. Then one region missed altogether costs as much as ten missed
-    by a tenth, and the gradient does not shrink as a region comes near 1."""
+    """You take the absolute distance from 1 and not its square. Then one region with sum 0 costs as much as ten with sum 0.9,
+    and the gradient does not shrink as a sum comes near 1."""
     return (1 - weights.sum(1)).abs().sum(-1).mean()
 
 
 @wrong
 def squares_before_adding_up(weights):
-    """You take each single weight from 1 and square before you sum over the words. That asks every word to give every region
-    the weight 1; it is the sum over the whole caption that should be 1."""
+    """You subtract each single weight from 1 and square before you sum over the words. That asks every word to give every
+    region the weight 1; it is the sum over the whole caption that should be 1."""
     return (1 - weights).square().sum((1, 2)).mean()
 
 
 @wrong
 def averages_over_the_words(weights):
-    """You take the mean over the words and ask it to be 1. No region can have a mean of 1 unless every word looks at nothing
-    else; it is the sum of its weights that should be 1."""
+    """You take the mean over the words and ask it to be 1. A region has a mean of 1 only if every word attends to it alone;
+    its weights should sum to 1."""
     return (1 - weights.mean(1)).square().sum(-1).mean()
 
 
 @wrong
 def shares_the_words_out(weights):
-    """You ask each region's sum to be T/L, its fair share of the words. The paper asks for 1, however many words and regions
-    there are; the two are the same only where the caption has as many words as the picture has regions."""
+    """You ask each region's sum to be T/L, its average. The paper asks for 1, however many words and regions there are; the
+    two are the same only where there are as many words as regions."""
     T, L = weights.shape[1:]
     return (T / L - weights.sum(1)).square().sum(-1).mean()
 
 
 @wrong
 def squares_the_total(weights):
-    """You sum over the regions first and square what comes out. Regions looked at too much and too little cancel, and what is
-    left is (L - T)² for every caption; each region's own distance must be squared."""
+    """You sum over the regions first and square the total. Sums above and below 1 cancel, and the result is (L - T)² for every
+    caption; each region's own distance must be squared."""
     return (1 - weights.sum(1)).sum(-1).square().mean()
 
 
 @wrong
 def averages_the_captions_first(weights):
-    """You take the mean over the batch before the square. Then a region that one caption stares at and another never sees
-    counts as looked at once; each caption has a picture of its own and a penalty of its own."""
+    """You take the mean over the batch before the square. Then a region with sum 2 in one caption and 0 in another counts as
+    1; each caption has its own image and its own penalty."""
     return (1 - weights.sum(1).mean(0)).square().sum()
 
 
@@ -106,16 +107,23 @@ def gives_one_for_each_caption(weights):
 
 @wrong
 def punishes_the_excess_alone(weights):
-    """You count only the regions whose weights sum to more than 1. Those that are never looked at are then free, and it was
-    they for whom the penalty was made; distances to both sides count."""
+    """You count only the regions whose weights sum to more than 1. Regions that are never attended to then cost nothing;
+    deviations in both directions count."""
     return (weights.sum(1) - 1).relu().square().sum(-1).mean()
 
 
 @wrong
 def stops_the_gradient(weights):
-    """You cut the weights off from the graph, with `detach`, `no_grad`, `.item()` or a new tensor. The number is right and
-    teaches nothing: no gradient reaches the weights."""
+    """You cut the weights off from the graph, with `detach`, `no_grad`, `.item()` or a new tensor. The number is right, but no
+    gradient reaches the weights."""
     return (1 - weights.detach().sum(1)).square().sum(-1).mean()
+
+
+@wrong
+def forgets_the_square(weights):
+    """You add up 1 - Σ_t α_ti without squaring it: a region attended to twice makes up for one never attended to, and the
+    penalty can be negative."""
+    return (1 - weights.sum(1)).sum(-1).mean()
 
 
 @right
@@ -186,7 +194,7 @@ exercise = Exercise(
     properties=(
         runs_on(_captions(2)),
         has_shape("One number for the batch.", _captions(2, 1)),
-        Property("once each", "Where each region is looked at once in all, the penalty is 0.", _evenly),
+        Property("once each", "Where the weights of each region sum to 1, the penalty is 0.", _evenly),
         Property(
             "one caption",
             "One caption: the squared distances from 1, summed over the regions.",
@@ -194,8 +202,8 @@ exercise = Exercise(
             points=2,
             needs=("once each",),
         ),
-        Property("batch", "The mean over captions, each with a penalty of its own.", _captions(3, 5), needs=("one caption",)),
-        Property("padding", "Words that are padding look nowhere, and count for nothing.", _padded, needs=("batch",)),
+        Property("batch", "The mean over captions, each with its own penalty.", _captions(3, 5), needs=("one caption",)),
+        Property("padding", "Padding has weights of 0 and no effect.", _padded, needs=("batch",)),
         has_gradient(_captions(1, 3), needs=("batch",)),
         leaves_inputs(_captions(2)),
     ),

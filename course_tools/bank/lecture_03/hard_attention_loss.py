@@ -23,12 +23,14 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Two things learn from one caption: the words, which should make it likelier, and the looks, which cannot be "
-        "differentiated. What tells a drawn look that it was a good one? And should *that* number pull at the words too?"
+        "Two parts learn from one caption: the word probabilities, by differentiation, and the attention, whose sampled "
+        "regions cannot be differentiated. Which number tells whether a sampled region was a good choice? Should a "
+        "gradient flow through *that* number?"
     ),
     (
-        "From (B, T, L) and (B, T), fetch for each word the weight of the region that was drawn; sum the logs over the words. "
-        "Their factor is log p - b, cut off from the graph; the other log p stays in it. An optimiser descends: mind the sign."
+        "From (B, T, L) and (B, T), gather for each word the weight of the sampled region; sum the logs over the words. "
+        "Their factor is log p - b, detached from the graph; the other log p stays in it. An optimiser minimises: mind "
+        "the sign."
     ),
     (
         "`weights.gather(-1, looks[..., None]).log()` summed over axes 1, 2, times `log_p.detach() - baseline`, plus `log_p`, "
@@ -49,92 +51,96 @@ def _entropy(weights):
 
 @wrong
 def lets_the_reward_flow(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You leave the reward log p - b in the graph. The number is right, but its gradient also reaches the words, as if unlikely
-    looks were a reason to say them less; the reward is a mere number that weighs the looks."""
+    """You leave the reward log p - b in the graph. The value is right, but its gradient also reaches log p through the reward;
+    the reward is a constant factor of the log-probabilities of the sampled regions."""
     return -(log_p + (log_p - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def teaches_no_words(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You cut log p off from the graph in both places. Then no gradient reaches the words at all; only the factor of the looks
-    is a mere number, the first log p is what the words learn from."""
+    """You detach log p in both terms. Then no gradient reaches the word model at all; only the reward is detached, the first
+    log p is not."""
     log_p = log_p.detach()
     return -(log_p + (log_p - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def teaches_no_looks(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You cut the logs of the drawn weights off from the graph. It is through them that the attention learns where to look; cut
-    off the reward that multiplies them, and leave the weights in."""
+    """You detach the logs of the sampled weights. The attention learns through them; detach the reward that multiplies them
+    instead."""
     log_looks = _log_looks(weights, looks).detach()
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def forgets_the_words(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You return the part of the looks alone. The attention then learns to look at what helps, and nobody learns to say it:
-    log p itself stands in front of the sum."""
+    """You return the attention term alone. The word model then learns nothing: log p itself is the first term of the sum."""
     return -((log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def forgets_the_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You reward the looks with log p itself, without the baseline. As log p is never above 0, every look that was drawn is
-    made rarer, good or bad; against b, those better than usual are made likelier."""
+    """You take log p as the reward, without the baseline. As log p is never above 0, every sampled region becomes less likely,
+    good or bad; with log p - b, those better than the baseline become likelier."""
     return -(log_p + log_p.detach() * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def adds_the_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You add the baseline to log p. Both are below 0, so every look is punished, good or bad, and twice as hard; the reward is
-    how much *better* than usual the caption is, log p - b."""
+    """You add the baseline to log p. Both are below 0, so every sampled region becomes less likely, good or bad; the reward is
+    how much *better* than the baseline the caption is, log p - b."""
     return -(log_p + (log_p.detach() + baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def compares_within_the_batch(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You take the mean of this batch's log p for the baseline, and not the one handed to you. In a batch of one your reward is
-    always 0; b is what log p is usually, over many batches."""
+    """You take the mean of this batch's log p for the baseline, and not the one passed in. In a batch of one your reward is
+    always 0; b is an average of log p over many batches."""
     reward = log_p.detach() - log_p.detach().mean()
     return -(log_p + reward * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def climbs(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You return what should grow, without the minus. An optimiser makes your result smaller: it unlearns the captions, and
-    looks where it helps least."""
+    """You return the objective without the minus. An optimiser minimises your result, and so makes the captions less likely."""
     return (log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def rewards_a_narrow_look(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You give the entropy the wrong sign: Σ α log α is below 0, and H has a minus in front of it. Your λ rewards those who
-    stare at one region, where it was to keep them looking about."""
+    """You give the entropy the wrong sign: Σ α log α is below 0, and H has a minus in front of it. Your λ rewards weights
+    concentrated on one region, where it should reward spread-out ones."""
     return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) - entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def takes_the_likeliest_look(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You take the largest weight of each word, and not that of the region that was drawn. The caption was said behind the
-    looks that are handed to you; it is they who earned the reward."""
+    """You take the largest weight of each word, and not that of the sampled region. The reward belongs to the regions in
+    `looks`, from which the caption was computed."""
     log_looks = weights.amax(-1).log().sum(-1)
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def takes_the_log_of_the_sum(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You add the drawn weights up and take the log of the sum. The looks were drawn one after the other, so their
-    probabilities multiply: the logs are what is summed over the words."""
+    """You add the sampled weights and take the log of the sum. The regions are sampled independently, so their probabilities
+    multiply: sum the logs over the words."""
     log_looks = weights.gather(-1, looks[..., None]).sum((1, 2)).log()
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
 @wrong
 def averages_over_the_words(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """You take the mean over the words where a sum is asked for, in the looks and in the entropy. A long caption's looks then
-    learn more slowly, each by the factor T; the mean is over the batch only."""
+    """You take the mean over the words where a sum is asked for, in the log-probabilities and in the entropy. Both are then
+    too small by the factor T; the mean is over the batch only."""
     T = weights.shape[1]
     return -(log_p + ((log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)) / T).mean()
+
+
+@wrong
+def forgets_the_entropy(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You never use entropy_weight: the term λ Σ_t H(α_t), which rewards spread-out attention, is missing."""
+    return hard_attention_loss(log_p, weights, looks, baseline)
 
 
 @right
@@ -194,32 +200,39 @@ def _curious(*B: int) -> Callable[[Draw], list[Call]]:
 
 exercise = Exercise(
     id="03.6",
-    title="What hard attention descends",
+    title="The loss of hard attention",
     reference=hard_attention_loss,
     properties=(
         runs_on(_captions(2)),
         has_shape("One number for the batch.", _captions(2, 1)),
-        Property("as usual", "Where the caption is as likely as usual, only log p counts.", _usual),
+        Property("baseline", "Where log p equals the baseline, only log p counts.", _usual),
         Property(
-            "one look",
-            "A caption of one word: what is better than usual makes its look likelier.",
+            "one word",
+            "A caption of one word: a reward above 0 makes the sampled region likelier.",
             _captions(1, 1, T=1),
-            needs=("as usual",),
+            needs=("baseline",),
         ),
-        Property("looks", "The logs of all looks add up.", _captions(1, 1), points=2, needs=("one look",)),
-        Property("batch", "The mean over the captions.", _captions(3, 2), needs=("looks",)),
+        Property(
+            "sampled regions",
+            "The log-probabilities of all sampled regions add up.",
+            _captions(1, 1),
+            points=2,
+            needs=("one word",),
+        ),
+        Property("batch", "The mean over the captions.", _captions(3, 2), needs=("sampled regions",)),
         Property(
             "entropy", "The entropy of every word's weights is rewarded by λ.", _curious(1, 1, 3), points=2, needs=("batch",)
         ),
         Property(
-            "two teachers",
-            "Words learn from log p, looks from the reward, and no gradient flows through the reward.",
+            "gradient paths",
+            "log p gets a gradient from its own term, the weights from the reward term, and no gradient flows through the "
+            "reward.",
             _captions(1, 3),
             same_gradients,
             points=2,
             needs=("batch",),
         ),
-        has_gradient(_curious(1, 3), needs=("entropy", "two teachers")),
+        has_gradient(_curious(1, 3), needs=("entropy", "gradient paths")),
         leaves_inputs(_curious(2)),
     ),
     wrong=wrong,

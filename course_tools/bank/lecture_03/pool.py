@@ -23,12 +23,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Each token earns one number, whatever the others are: what do W, b and the tanh make of it, and what turns those "
-        "d_a numbers into one? Then think of a sequence that is padding from end to end. What do its weights sum to?"
+        "Each token gets one score, independent of the other tokens: what do W, b and the tanh make of it, and what turns "
+        "those d_a numbers into one? Then consider a sequence that is all padding. What do its weights sum to?"
     ),
     (
-        "Scores first, of shape (*batch, T): W and b, then tanh, then a product with u. Padding must be out *before* the "
-        "softmax shares the weight out, so its scores become -inf; a row of -inf alone gives NaN, and needs care of its own."
+        "Scores first, of shape (*batch, T): W and b, then tanh, then a product with u. Padding must be masked *before* "
+        "the softmax, so its scores become -inf; a row that is all -inf gives NaN and needs separate treatment."
     ),
     (
         "`scores = torch.tanh(values @ W.mT + b) @ u`, with `masked_fill(~mask, -torch.inf)` before `softmax(-1)`. Where "
@@ -53,30 +53,30 @@ def _mix(weights, values):
 
 @wrong
 def forgets_the_mask(values, W, b, u, mask=None):
-    """You never use the mask. The padding behind a short sequence gets weight like any token, and the same sentence has
-    another vector in a batch with longer ones."""
+    """You never use the mask. The padding after a short sequence gets weight like any token, and the vector of a sentence
+    depends on how far it is padded."""
     return _pool(_scores(values, W, b, u), values, None)
 
 
 @wrong
 def masks_after_the_softmax(values, W, b, u, mask=None):
-    """You take the softmax over all tokens and set the weights of the padding to 0 afterwards. What the padding got is lost, so
-    the rest sums to less than 1; take the padding out before the weight is shared."""
+    """You take the softmax over all tokens and set the weights of the padding to 0 afterwards. The other weights then sum to
+    less than 1; mask the padding before the softmax."""
     weights = _scores(values, W, b, u).softmax(-1)
     return _mix(weights if mask is None else weights * mask, values)
 
 
 @wrong
 def turns_the_mask_round(values, W, b, u, mask=None):
-    """You take out the tokens at which the mask is True. Here True marks a real token: you pool the padding and throw the
-    sentence away."""
+    """You mask the tokens at which the mask is True. Here True marks a real token: you pool the padding and leave out the
+    sentence."""
     return _pool(_scores(values, W, b, u), values, None if mask is None else ~mask)
 
 
 @wrong
 def gives_padding_a_score_of_zero(values, W, b, u, mask=None):
-    """You set the scores of the padding to 0. A score of 0 still weighs exp(0) = 1 before normalising, more than any token
-    whose score is negative; only -inf weighs nothing."""
+    """You set the scores of the padding to 0. exp(0) = 1, more than any token whose score is negative; only -inf has weight
+    0."""
     scores = _scores(values, W, b, u)
     return _mix((scores if mask is None else scores * mask).softmax(-1), values)
 
@@ -84,51 +84,51 @@ def gives_padding_a_score_of_zero(values, W, b, u, mask=None):
 @wrong
 def gives_nan_for_nothing(values, W, b, u, mask=None):
     """You give every score of an empty sequence -inf, and the softmax then divides 0 by 0: its weights and its vector are NaN,
-    and so is every loss they reach. A sequence without a real token should give zeros."""
+    and so is every loss computed from them. A sequence without a real token should give zeros."""
     scores = _scores(values, W, b, u)
     return _mix((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1), values)
 
 
 @wrong
 def spreads_over_nothing(values, W, b, u, mask=None):
-    """You push the scores of the padding down to -10⁹. In an empty sequence all of them are equally low, so the softmax spreads
-    the weight over the padding; there both weights and vector should be 0."""
+    """You set the scores of the padding to -10⁹. In an empty sequence all of them are equally low, so the softmax spreads the
+    weight over the padding; there both weights and vector should be 0."""
     scores = _scores(values, W, b, u)
     return _mix((scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1), values)
 
 
 @wrong
 def leaves_the_tanh_out(values, W, b, u, mask=None):
-    """You compare W h + b with the query as it is. Without the tanh, W and u are nothing but one vector, and the bias adds the
-    same to all; the hidden layer is there so that a token can be judged by more than one direction."""
+    """You multiply W h + b by the query without the tanh. Without it, W and u are equivalent to one vector, and the bias adds
+    the same to all scores."""
     return _pool((values @ W.mT + b) @ u, values, mask)
 
 
 @wrong
 def lets_the_bias_cancel(values, W, b, u, mask=None):
-    """You leave b without an effect: it is left out, or added behind the tanh, where it gives every token's score the same
-    amount and the softmax takes it out. It must be added to W h, inside the tanh."""
+    """Your b has no effect: it is left out, or added after the tanh, where it adds the same to every token's score and cancels
+    in the softmax. It must be added to W h, inside the tanh."""
     return _pool((torch.tanh(values @ W.mT) + b) @ u, values, mask)
 
 
 @wrong
 def asks_nothing(values, W, b, u, mask=None):
-    """You add up the hidden units and never use u. That is a query of ones, which nobody has learned; the product with u says
-    which hidden units speak for a token and which against it."""
+    """You add up the hidden units and never use u. That is a fixed query of ones; multiply the hidden units by the learned
+    query u."""
     return _pool(torch.tanh(values @ W.mT + b).sum(-1), values, mask)
 
 
 @wrong
 def pools_the_hidden_units(values, W, b, u, mask=None):
-    """You mix the hidden units tanh(W h + b) and not the tokens. They are for comparing with the query only; the result has
-    the features of a token, d_v, and you return d_a of them."""
+    """You mix the hidden units tanh(W h + b) and not the tokens. They only serve to compute scores; the result has the d_v
+    features of a token, and yours has d_a."""
     return _pool(_scores(values, W, b, u), torch.tanh(values @ W.mT + b), mask)
 
 
 @wrong
 def shares_the_weight_among_sequences(values, W, b, u, mask=None):
-    """You take the softmax over the first axis. Where that is the batch, the sequences compete with each other, token by token,
-    and their own weights sum to anything; the weight is shared along T, the last axis of the scores."""
+    """You take the softmax over the first axis. Where that is the batch, the sequences compete with each other, and the
+    weights of one sequence do not sum to 1; normalise over T, the last axis of the scores."""
     scores = _scores(values, W, b, u)
     scores = scores if mask is None else scores.masked_fill(~mask, -1e9)
     weights = scores.softmax(0)
@@ -137,8 +137,8 @@ def shares_the_weight_among_sequences(values, W, b, u, mask=None):
 
 @wrong
 def scales_like_a_dot_product(values, W, b, u, mask=None):
-    """You divide the scores by √d_a, as in scaled dot products. There is no such factor here: u is learned and finds its own
-    size, and your weights come out too even."""
+    """You divide the scores by √d_a, as in scaled dot products. There is no such factor here: u is learned together with its
+    scale, and your weights are too even."""
     return _pool(_scores(values, W, b, u) / u.shape[0] ** 0.5, values, mask)
 
 
@@ -209,21 +209,25 @@ exercise = Exercise(
     properties=(
         runs_on(_plain((2,))),
         has_shape("A vector for each sequence, and a weight for each of its tokens.", _plain((2,), (1,))),
-        Property("mean", "A query of 0 weighs all tokens alike: the vector is their mean.", _plain((1,), (2,), asks=0.0)),
+        Property(
+            "mean", "A query of 0 gives all tokens equal weights: the vector is their mean.", _plain((1,), (2,), asks=0.0)
+        ),
         Property(
             "query",
-            "Tokens weigh by how well tanh(W h + b) fits the query.",
+            "The weights are the softmax of the products of tanh(W h + b) with the query.",
             _plain((1,), (1,)),
             right_result(1),
             points=2,
             needs=("mean",),
         ),
         Property("context", "The vector mixes the tokens themselves by these weights.", _plain((1,)), needs=("query",)),
-        Property("mask", "Padding weighs nothing, and the real tokens share the whole.", _MASKED, points=2, needs=("context",)),
+        Property(
+            "mask", "Padding has weight 0, and the weights of the real tokens sum to 1.", _MASKED, points=2, needs=("context",)
+        ),
         Property("empty", "A sequence without a real token gives zeros, and no NaN.", _empty, points=2, needs=("mask",)),
         Property(
             "batch",
-            "Each sequence is its own, with any number of batch axes, or none.",
+            "Each sequence is computed independently, with any number of batch axes, or none.",
             lambda draw: [*_plain((3,), (2, 3), ())(draw), _sequences(draw, 2, 3, masked=True)],
             needs=("context",),
         ),

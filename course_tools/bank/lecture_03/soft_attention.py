@@ -24,12 +24,13 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A picture of five regions and one state: how many numbers must come out before the softmax, and over what do they "
-        "sum to 1? Write the shapes of W_a a_i, of W_h h and of v down. What has to meet *inside* the tanh?"
+        "An image of five regions and one state: how many numbers must come out before the softmax, and over what do they "
+        "sum to 1? Write the shapes of W_a a_i, of W_h h and of v down. What has to be added *inside* the tanh?"
     ),
     (
-        "Take all regions to size m at once, (B, L, m), and the state too, (B, m); give the state an axis of length 1 so that "
-        "it is added to every region of its own picture. Then tanh, then v, then a softmax over L, which mixes the regions."
+        "Project all regions to size m at once, (B, L, m), and the state too, (B, m); give the state an axis of length 1 "
+        "so that it is added to every region of its own image. Then tanh, then v, then a softmax over L, which mixes the "
+        "regions."
     ),
     (
         "`hidden = torch.tanh(regions @ W_a.mT + (h @ W_h.mT)[:, None])`; the weights are the softmax of `hidden @ v` over the "
@@ -50,15 +51,15 @@ def _mix(weights, regions):
 @wrong
 def has_no_tanh(regions, h, W_a, W_h, v):
     """You add the two parts and go straight to v. Without the tanh the state adds the same number to every region's score, the
-    softmax takes it out again, and you look at the same place whatever was said before."""
+    softmax takes it out again, and the weights are independent of the state."""
     weights = ((regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).softmax(-1)
     return (weights[..., None] * regions).sum(1), weights
 
 
 @wrong
 def keeps_the_state_apart(regions, h, W_a, W_h, v):
-    """You give the state no say in the weights: it is left out, or has a tanh of its own and is added afterwards. Then it adds
-    the same to every region of a picture, and the softmax takes it out; it must be added *inside* the one tanh."""
+    """The state has no effect on your weights: it is left out, or has its own tanh and is added afterwards. Then it adds the
+    same to every region of an image and cancels in the softmax; it must be added *inside* the one tanh."""
     return _mix(((regions @ W_a.mT).tanh() @ v + (h @ W_h.mT).tanh() @ v[:, None]).softmax(-1), regions)
 
 
@@ -71,43 +72,42 @@ def squashes_the_score(regions, h, W_a, W_h, v):
 
 @wrong
 def normalises_over_the_batch(regions, h, W_a, W_h, v):
-    """You take the softmax over axis 0. There the pictures of the batch share their weight with each other, region by region,
-    and a picture that is alone weighs all of its regions 1; the weights of *one* picture must sum to 1."""
+    """You take the softmax over axis 0. There the images of the batch compete with each other, and in a batch of one all
+    weights are 1; the weights of *one* image must sum to 1."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(0), regions)
 
 
 @wrong
 def decides_region_by_region(regions, h, W_a, W_h, v):
-    """You take a sigmoid of each score. Every region is then judged for itself and the weights of a picture sum to anything;
-    attention shares one unit of weight among the regions, so more here means less there."""
+    """You take a sigmoid of each score. The weights of an image then do not sum to 1; the softmax makes the regions compete."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).sigmoid(), regions)
 
 
 @wrong
 def never_normalises(regions, h, W_a, W_h, v):
-    """You mix with the bare scores. They may be negative and sum to anything, so regions are even subtracted from each other;
-    a softmax over the regions makes weights of them."""
+    """You mix with the raw scores. They may be negative and do not sum to 1; a softmax over the regions turns them into
+    weights."""
     return _mix(_hidden(regions, h, W_a, W_h) @ v, regions)
 
 
 @wrong
 def uses_one_state_for_all(regions, h, W_a, W_h, v):
-    """You use the first state of the batch for every picture. Each picture has a caption of its own, and its own state says
-    what has been said of it; with a single picture you cannot see the mistake."""
+    """You use the first state of the batch for every image. Each image has its own caption and state; in a batch of one the
+    mistake has no effect."""
     return _mix((_hidden(regions, h[:1], W_a, W_h) @ v).softmax(-1), regions)
 
 
 @wrong
 def mixes_the_hidden_units(regions, h, W_a, W_h, v):
-    """You mix W_a a_i, the regions in the attention space. Those are for comparing only, and of size m; the decoder is to see
-    the regions themselves, of size d_a."""
+    """You mix W_a a_i, the regions in the attention space. Those only serve to compute scores, and have size m; the context
+    mixes the regions themselves, of size d_a."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(-1), regions @ W_a.mT)
 
 
 @wrong
 def looks_everywhere_alike(regions, h, W_a, W_h, v):
-    """You work out the weights, and then take the plain mean of the regions. It is the same before every word, wherever
-    the weights point; each region must count by its weight."""
+    """You compute the weights, and then take the plain mean of the regions. It is the same before every word; each region must
+    be multiplied by its weight."""
     return Attended(regions.mean(1), (_hidden(regions, h, W_a, W_h) @ v).softmax(-1))
 
 
@@ -121,17 +121,25 @@ def picks_one_region(regions, h, W_a, W_h, v):
 
 @wrong
 def scales_like_a_dot_product(regions, h, W_a, W_h, v):
-    """You divide the scores by √m, as in scaled dot products. Additive scores have no such factor: v is learned and finds its
-    own size, and your weights come out too even."""
+    """You divide the scores by √m, as in scaled dot products. Additive scores have no such factor: v is learned together with
+    its scale, and your weights are too even."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v / v.shape[0] ** 0.5).softmax(-1), regions)
 
 
 @wrong
 def returns_weights_first(regions, h, W_a, W_h, v):
-    """You return the weights first and the context second. Whoever calls takes the first for what was seen, (B, d_a), and the
-    second for where it was looked, (B, L)."""
+    """You return the weights first and the context second. The caller expects the context (B, d_a) first, then the weights (B,
+    L)."""
     context, weights = _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(-1), regions)
     return weights, context
+
+
+@wrong
+def takes_relu_for_tanh(regions, h, W_a, W_h, v):
+    """You use ReLU where the attention network has tanh: hidden units whose sum is negative drop out of the score."""
+    hidden = (regions @ W_a.mT + (h @ W_h.mT)[:, None]).relu()
+    weights = (hidden @ v).softmax(-1)
+    return (weights[:, None] @ regions)[:, 0], weights
 
 
 @right
@@ -188,11 +196,11 @@ exercise = Exercise(
     reference=soft_attention,
     properties=(
         runs_on(_looks(2)),
-        has_shape("A context for each picture, and a weight for each of its regions.", _looks(2, 1)),
+        has_shape("A context for each image, and a weight for each of its regions.", _looks(2, 1)),
         Property("mean", "Where v is 0, the context is the mean of the regions.", _looks(2, fits=0.0)),
         Property(
             "regions alone",
-            "A state with nothing to say: the regions' own scores, normalised over the regions.",
+            "A state without effect: the scores of the regions alone, normalised over the regions.",
             _looks(1, says=0.0),
             right_result(1),
             points=2,
@@ -200,7 +208,7 @@ exercise = Exercise(
         ),
         Property(
             "state",
-            "The state has its say inside the tanh, region by region.",
+            "The state is added inside the tanh, to every region.",
             _looks(1, 1),
             right_result(1),
             points=2,
@@ -208,7 +216,7 @@ exercise = Exercise(
         ),
         Property("context", "The context mixes the regions by these weights.", _looks(1, 1), needs=("state",)),
         Property("sharp", "Large scores do not overflow.", _looks(1, fits=100.0), needs=("context",)),
-        Property("batch", "Each picture has a state of its own.", _looks(3, 2), needs=("context",)),
+        Property("batch", "Each image has its own state.", _looks(3, 2), needs=("context",)),
         has_gradient(_looks(2), needs=("batch",)),
         leaves_inputs(_looks(2)),
     ),

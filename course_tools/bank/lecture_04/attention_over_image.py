@@ -42,8 +42,8 @@ HINTS = (
 
 @wrong
 def forgets_the_scale(x, W_q, W_k, W_v):
-    """Your scores are not divided by √d_k: they grow with the size of the vectors, until each pixel looks at hardly
-    more than one other."""
+    """Your scores are not divided by √d_k: they grow with the size of the vectors, until nearly all the weight of each
+    pixel is on one other."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
     context, _ = attend(pixels @ W_q.mT @ (pixels @ W_k.mT).mT, pixels @ W_v.mT)
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
@@ -51,8 +51,8 @@ def forgets_the_scale(x, W_q, W_k, W_v):
 
 @wrong
 def scales_by_the_number_of_channels(x, W_q, W_k, W_v):
-    """You scale by √C, the channels of the image. The dot products run over projected pixels, so the scale is that of
-    the keys, whatever the image had."""
+    """You scale by √C, the channels of the image. The dot products are of projected pixels, so the scale is √d_k, the size
+    of a key."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
     context, _ = attend(pixels @ W_q.mT @ (pixels @ W_k.mT).mT / math.sqrt(x.shape[1]), pixels @ W_v.mT)
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
@@ -60,8 +60,7 @@ def scales_by_the_number_of_channels(x, W_q, W_k, W_v):
 
 @wrong
 def flattens_column_by_column(x, W_q, W_k, W_v):
-    """You lay the pixels out column by column, but put them back row by row: the right contexts come back at the wrong
-    places."""
+    """You lay the pixels out column by column, but put them back row by row: the right contexts end up at the wrong pixels."""
     pixels = rearrange(x, "B C H W -> B (W H) C")
     context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
@@ -80,7 +79,7 @@ def reshapes_without_permuting(x, W_q, W_k, W_v):
 @wrong
 def reshapes_without_permuting_back(x, W_q, W_k, W_v):
     """Your attention is right, but you reshape its result straight to (B, d_v, H, W). The features of a pixel stand
-    together in memory, so they get spread over several places of the image."""
+    together in memory, so they are spread over several pixels."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
     context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
     return context.reshape(x.shape[0], -1, *x.shape[-2:])
@@ -88,8 +87,8 @@ def reshapes_without_permuting_back(x, W_q, W_k, W_v):
 
 @wrong
 def looks_at_the_whole_batch(x, W_q, W_k, W_v):
-    """Your pixels look at the pixels of every image in the batch. An image must come out the same whatever images
-    stand beside it."""
+    """Your pixels attend to the pixels of every image in the batch. The result of an image must be independent of the other
+    images."""
     B, _, H, _ = x.shape
     pixels = rearrange(x, "B C H W -> (B H W) C")
     context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
@@ -98,8 +97,8 @@ def looks_at_the_whole_batch(x, W_q, W_k, W_v):
 
 @wrong
 def stays_within_the_row(x, W_q, W_k, W_v):
-    """You keep the rows of the image as a batch axis, so a pixel sees only the pixels of its own row. Each pixel looks
-    at the whole image: H and W must become one axis of tokens."""
+    """You keep the rows of the image as a batch axis, so a pixel attends only to its own row. Each pixel attends to the
+    whole image: H and W must become one axis of tokens."""
     pixels = rearrange(x, "B C H W -> B H W C")
     context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
     return rearrange(context, "B H W d_v -> B d_v H W")
@@ -107,8 +106,8 @@ def stays_within_the_row(x, W_q, W_k, W_v):
 
 @wrong
 def attends_over_the_channels(x, W_q, W_k, W_v):
-    """Your tokens are the channels, each with H·W features: you mix feature maps and never move anything from one
-    place to another. Here the pixels are the tokens, and channels are their features."""
+    """Your tokens are the channels, each with H·W features: you mix feature maps and no information moves between pixels.
+    Here the pixels are the tokens, and the channels their features."""
     channels = rearrange(x, "B C H W -> B C (H W)")
     context, _ = scaled_dot_product_attention(W_q @ channels, W_k @ channels, W_v @ channels)
     return rearrange(context, "B d_v (H W) -> B d_v H W", H=x.shape[-2])
@@ -116,8 +115,8 @@ def attends_over_the_channels(x, W_q, W_k, W_v):
 
 @wrong
 def normalises_over_the_queries(x, W_q, W_k, W_v):
-    """Your softmax runs over the pixels that ask. It must run over those that are looked at, so that the context of
-    each pixel is an average with weights that sum to 1."""
+    """Your softmax runs over the queries. It must run over the keys, so that the context of each pixel is an average with
+    weights that sum to 1."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
     scores = pixels @ W_q.mT @ (pixels @ W_k.mT).mT / math.sqrt(W_k.shape[0])
     return rearrange(scores.softmax(1) @ pixels @ W_v.mT, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
@@ -125,8 +124,7 @@ def normalises_over_the_queries(x, W_q, W_k, W_v):
 
 @wrong
 def swaps_the_matrices_of_queries_and_keys(x, W_q, W_k, W_v):
-    """You make the queries with W_k and the keys with W_q. That transposes every score: pixel j asks i what i should
-    have asked j."""
+    """You make the queries with W_k and the keys with W_q. That transposes the matrix of scores."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
     context, _ = scaled_dot_product_attention(pixels @ W_k.mT, pixels @ W_q.mT, pixels @ W_v.mT)
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
@@ -134,11 +132,17 @@ def swaps_the_matrices_of_queries_and_keys(x, W_q, W_k, W_v):
 
 @wrong
 def mixes_the_pixels_themselves(x, W_q, W_k, W_v):
-    """You average the pixels as they came and never use W_v. What is mixed are the values, so the result has d_v
-    channels and not those of the image."""
+    """You average the input pixels and never use W_v. What is mixed are the values W_v x, so the result has d_v channels."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
     context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels)
     return rearrange(context, "B (H W) C -> B C H W", H=x.shape[-2])
+
+
+@wrong
+def adds_its_input(x, W_q, W_k, W_v):
+    """You add the input image to the result. That residual belongs to a block around the attention; here the context of each
+    pixel is asked for, and it has d_v channels, not C."""
+    return x + attention_over_image(x, W_q, W_k, W_v)
 
 
 @right
@@ -194,7 +198,7 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_image(draw, 2, 3, 5)]),
         has_shape("An image of d_v channels, as high and as wide as before.", lambda draw: [_image(draw, 2, 3, 5)]),
-        Property("one pixel", "One pixel looks at itself: W_v x.", lambda draw: [_image(draw, 1, 1, 1)]),
+        Property("one pixel", "A single pixel attends to itself: the result is W_v x.", lambda draw: [_image(draw, 1, 1, 1)]),
         Property(
             "row",
             "The pixels of one row attend to each other.",
@@ -204,7 +208,7 @@ exercise = Exercise(
         ),
         Property(
             "image",
-            "Every pixel attends to every other, and stays in its place.",
+            "Every pixel attends to every other, and its context is at its own position.",
             lambda draw: [_image(draw, 1, 2, 3), _image(draw, 1, 3, 3, square=True)],
             points=2,
             needs=("row",),

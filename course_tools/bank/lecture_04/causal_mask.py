@@ -3,18 +3,19 @@
 import torch
 
 from course_lib.primitives import causal_mask
+from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
 wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw the mask for three queries and three keys: row i is query i, column j is key j, and True says that this "
-        "query may look at this key. What does the first row look like, and what the last?"
+        "Draw the mask for three queries and three keys: row i is query i, column j is key j, and True means that this "
+        "query may attend to this key. What is the first row, and what the last?"
     ),
     (
-        "You need the position of each key and the position of each query. With more keys than queries, the queries stand "
-        "at the *end* of the keys: the last query must see every key. By how much does that move query i?"
+        "You need the position of each key and the position of each query. With more keys than queries, the queries are "
+        "the *last* positions of the keys: the last query may attend to every key. By how much does that shift query i?"
     ),
     (
         "Compare two ranges of integers by broadcasting, the keys' positions along the columns and the queries' positions, "
@@ -26,48 +27,47 @@ HINTS = (
 
 @wrong
 def forbids_the_own_position(T_q, T_k=None, device=None):
-    """Your queries see only what is strictly before them. A position may look at itself as well; in yours the first
-    one may look nowhere at all."""
+    """Your queries attend only to strictly earlier positions. A position may attend to itself as well; in yours the first
+    one may attend to nothing."""
     T_k = T_q if T_k is None else T_k
     return torch.arange(T_k, device=device) < torch.arange(T_q, device=device)[:, None] + T_k - T_q
 
 
 @wrong
 def lets_the_next_token_in(T_q, T_k=None, device=None):
-    """Your diagonal is one step too far to the right: each query also sees the token after it, which is just the one
-    a language model must predict."""
+    """Your diagonal is one step too far to the right: each query also attends to the next token, which is the one a
+    language model must predict."""
     T_k = T_q if T_k is None else T_k
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q + 1)
 
 
 @wrong
 def looks_into_the_future(T_q, T_k=None, device=None):
-    """You kept the upper triangle: each query sees itself and what comes *later*. Rows are queries and columns are
-    keys, so the past lies on the left of the diagonal."""
+    """You kept the upper triangle: each query attends to itself and to *later* positions. Rows are queries and columns are
+    keys, so earlier positions are to the left of the diagonal."""
     T_k = T_q if T_k is None else T_k
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q)
 
 
 @wrong
 def marks_the_forbidden_keys(T_q, T_k=None, device=None):
-    """Your True marks the keys that are hidden, as some of torch's modules have it. In this course True means
-    "may look"."""
+    """Your True marks the forbidden keys, as in some of torch's modules. In this course True = may attend."""
     T_k = T_q if T_k is None else T_k
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q + 1)
 
 
 @wrong
 def aligns_the_first_query_with_the_first_key(T_q, T_k=None, device=None):
-    """You let query i stand at position i even when there are more keys than queries. In cached decoding the queries
-    are the last positions, so the last query must see every key."""
+    """You put query i at position i even when there are more keys than queries. In cached decoding the queries are the last
+    positions, so the last query must be allowed every key."""
     T_k = T_q if T_k is None else T_k
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril()
 
 
 @wrong
 def shifts_the_wrong_way(T_q, T_k=None, device=None):
-    """With more keys than queries, you move the diagonal to the left. The extra keys come before the queries, so each
-    query sees more keys than in the square mask and not fewer."""
+    """With more keys than queries, you move the diagonal to the left. The extra keys come before the queries, so each query
+    may attend to more keys than in the square mask, not to fewer."""
     T_k = T_q if T_k is None else T_k
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_q - T_k)
 
@@ -81,8 +81,8 @@ def forgets_the_number_of_keys(T_q, T_k=None, device=None):
 
 @wrong
 def puts_the_keys_in_the_rows(T_q, T_k=None, device=None):
-    """Your mask has a row for each key and a column for each query. Scores are (T_q, T_k), so queries belong in the
-    rows; turned around, a square mask shows the future and hides the past."""
+    """Your mask has a row for each key and a column for each query. Scores are (T_q, T_k), so queries belong in the rows;
+    transposed, a square mask allows the future and forbids the past."""
     T_k = T_q if T_k is None else T_k
     return torch.arange(T_k, device=device)[:, None] <= torch.arange(T_q, device=device) + T_k - T_q
 
@@ -97,10 +97,31 @@ def returns_ones_and_zeros(T_q, T_k=None, device=None):
 
 @wrong
 def returns_what_to_add_to_the_scores(T_q, T_k=None, device=None):
-    """Your mask is made to be added to the scores, 0 where the query may look and -∞ where not. Here a mask is bool
-    with True = may look, and turning it into -∞ is the work of attention."""
+    """Your mask is additive, 0 where the query may attend and -∞ elsewhere. Here a mask is bool with True = may attend, and
+    `attend` turns it into -∞."""
     T_k = T_q if T_k is None else T_k
     return torch.full((T_q, T_k), -torch.inf, device=device).triu(T_k - T_q + 1)
+
+
+@wrong
+def allows_everything(T_q, T_k=None, device=None):
+    """Your mask allows every key to every query, so it masks nothing: later keys, j > i + T_k - T_q, must be False."""
+    return torch.ones(T_q, T_q if T_k is None else T_k, dtype=torch.bool, device=device)
+
+
+@wrong
+def takes_the_upper_triangle(T_q, T_k=None, device=None):
+    """You take the upper triangle (`triu`): each query attends to its own and to later positions. Earlier ones are the lower
+    triangle (`tril`), with the diagonal shifted by T_k - T_q."""
+    return torch.ones(T_q, T_q if T_k is None else T_k, dtype=torch.bool, device=device).triu()
+
+
+@wrong
+def ignores_the_device(T_q, T_k=None, device=None):
+    """You create the mask on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device` to
+    every tensor that you create."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, dtype=torch.bool).tril(T_k - T_q)
 
 
 @right
@@ -154,9 +175,16 @@ exercise = Exercise(
     properties=(
         runs_on(_square),
         has_shape("A bool for each pair of query and key.", _square),
-        Property("one", "The first token may look at itself.", lambda draw: [(1,)]),
-        Property("past", "Each token may look at itself and at what came before.", _square, points=2),
-        Property("cached", "Fewer queries than keys stand at the end of the keys.", _longer, points=2, needs=("past",)),
+        Property("one", "The first token may attend to itself.", lambda draw: [(1,)]),
+        Property("past", "Each token may attend to itself and to earlier tokens.", _square, points=2),
+        Property("cached", "Fewer queries than keys are the last positions of the keys.", _longer, points=2, needs=("past",)),
+        Property(
+            "device",
+            "The mask is created on the device that is passed in.",
+            lambda draw: [(5, None, "meta"), (2, 5, "meta")],
+            same_shapes,
+            needs=("past",),
+        ),
     ),
     wrong=wrong,
     right=right,

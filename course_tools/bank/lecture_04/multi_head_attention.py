@@ -26,11 +26,11 @@ from course_tools.checks.exercise import (
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Project, split into heads, attend, merge, project: write the shape behind each step before you write the step.",
+    "Project, split into heads, attend, merge, project: write down the shape after each step before you write the step.",
     (
-        "The matrices are stored (out, in), as `nn.Linear` stores them, and those of all heads stand below each other, so "
-        "one product projects for every head at once. The heads become one more batch axis; what does a mask "
-        "(*batch, T_q, T_k) lack against scores (*batch, n_heads, T_q, T_k)?"
+        "The matrices are stored (out, in), as `nn.Linear` stores them, and those of all heads are stacked row-wise, so "
+        "one product projects for every head at once. The heads become one more batch axis; what does a mask (*batch, "
+        "T_q, T_k) lack against scores (*batch, n_heads, T_q, T_k)?"
     ),
     (
         "`split_heads` the three projected inputs; attend with a mask that got an axis of size 1 before its last two; "
@@ -49,8 +49,8 @@ def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v,
 
 @wrong
 def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
-    """You multiply by the matrices as they are stored, (out, in). A product from the right needs them as (in, out);
-    with square matrices nothing complains, and every projection is the wrong one."""
+    """You multiply by the matrices as they are stored, (out, in). A product from the right needs them as (in, out); with
+    square matrices there is no error, and every projection is wrong."""
     q, k, v = (split_heads(x @ W, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
     context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
     return merge_heads(context) @ W_o, weights
@@ -58,8 +58,8 @@ def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n
 
 @wrong
 def forgets_the_output_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
-    """You stop after laying the heads side by side and never use W_o. Without it the heads' findings are not mixed,
-    and the result need not have the size d_model."""
+    """You stop after laying the heads side by side and never use W_o. Without it the heads are not mixed, and the result
+    need not have the size d_model."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
     context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
     return merge_heads(context), weights
@@ -76,8 +76,8 @@ def merges_without_transposing(queries, keys, values, W_q, W_k, W_v, W_o, n_head
 
 @wrong
 def views_instead_of_splitting(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
-    """You reshape the projections straight to (n_heads, T, d). That cuts the sequence into pieces: a head of yours
-    sees all the features of some positions instead of its own features of every position."""
+    """You reshape the projections straight to (n_heads, T, d). That cuts the sequence into pieces: a head of yours gets all
+    the features of some positions instead of its own features of every position."""
     projected = (queries @ W_q.mT, keys @ W_k.mT, values @ W_v.mT)
     q, k, v = (x.reshape(*x.shape[:-2], n_heads, x.shape[-2], -1) for x in projected)
     context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
@@ -104,7 +104,7 @@ def scales_by_d_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=N
 
 @wrong
 def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
-    """Your mask never reaches the heads: every query looks at every key, the forbidden ones included."""
+    """You do not pass the mask on to the heads: every query attends to every key, the forbidden ones included."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
     context, weights = scaled_dot_product_attention(q, k, v)
     return merge_heads(context) @ W_o.mT, weights
@@ -112,8 +112,8 @@ def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_
 
 @wrong
 def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
-    """You give the mask (B, T_q, T_k) as it is to scores (B, n_heads, T_q, T_k): its batch axis meets the heads. Most
-    often that fails; where B = n_heads it runs, and head b is masked as sequence b should be."""
+    """You give the mask (B, T_q, T_k) as it is to scores (B, n_heads, T_q, T_k): its batch axis is broadcast against the
+    heads. Usually that fails; where B = n_heads it runs, and head b gets the mask of sequence b."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
     context, weights = scaled_dot_product_attention(q, k, v, mask)
     return merge_heads(context) @ W_o.mT, weights
@@ -121,8 +121,8 @@ def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o,
 
 @wrong
 def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
-    """You attend with the heads in front of the batch, and then count the results off as if each sequence's heads
-    stood together: a sequence gets the contexts and weights of others."""
+    """You attend with the heads in front of the batch, and then reshape the result as if each sequence's heads were
+    adjacent: a sequence gets the contexts and weights of others."""
     inputs = ((queries, W_q), (keys, W_k), (values, W_v))
     attended = scaled_dot_product_attention(*(torch.stack((x @ W.mT).chunk(n_heads, -1)) for x, W in inputs), mask)
     context, weights = (x.reshape(*queries.shape[:-2], n_heads, *x.shape[-2:]) for x in attended)
@@ -131,11 +131,26 @@ def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o
 
 @wrong
 def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
-    """You give back the mean of the weights over the heads, as torch's module does by default. Here every head's
-    weights are asked for: heads look at different things, and the mean hides it."""
+    """You give back the mean of the weights over the heads, as torch's module does by default. Here every head's weights
+    are asked for: heads attend to different keys, and the mean hides it."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
     context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
     return merge_heads(context) @ W_o.mT, weights.mean(-3)
+
+
+@wrong
+def forgets_the_scale(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You do not divide the scores by √d_k, where d_k is the number of features of one head."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = attend(q @ k.mT, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong
+def returns_the_weights_first(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """Both of your results are right, but you return the weights first. The order is (context, weights)."""
+    context, weights = multi_head_attention(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask)
+    return weights, context
 
 
 @right
@@ -219,21 +234,29 @@ exercise = Exercise(
             "A context of size d_model for each query, and weights for each head.",
             lambda draw: [_self(draw, 3, 2), _cross(draw, 2)],
         ),
-        Property("one head", "One head is attention between two products.", lambda draw: [_self(draw, 1, 1)], points=2),
+        Property(
+            "one head",
+            "One head is scaled dot-product attention of projected inputs, followed by W_o.",
+            lambda draw: [_self(draw, 1, 1)],
+            points=2,
+        ),
         Property(
             "weights",
-            "Each head weighs by its own part of the queries and keys.",
+            "The weights of each head come from its own part of the queries and keys.",
             lambda draw: [_self(draw, 2, 1), _self(draw, 3, 1)],
             right_result(1),
         ),
         Property(
             "heads",
-            "Each head mixes its own values, and the heads come out side by side.",
+            "Each head mixes its own values, and the heads are concatenated.",
             lambda draw: [_self(draw, 2, 1), _self(draw, 3, 1)],
             needs=("one head", "weights"),
         ),
         Property(
-            "sizes", "Every size may differ, and keys may come from elsewhere.", lambda draw: [_cross(draw)], needs=("heads",)
+            "sizes",
+            "Every size may differ, and keys may come from another sequence.",
+            lambda draw: [_cross(draw)],
+            needs=("heads",),
         ),
         Property(
             "mask",

@@ -26,8 +26,8 @@ HINTS = (
 
 @wrong
 def counts_one_too_many(lengths, T_k):
-    """You let one padding token through: positions are counted from 0, so the position that equals the length is
-    already the first one of the padding."""
+    """You allow one padding token: positions are counted from 0, so the position that equals the length is already the
+    first one of the padding."""
     return (torch.arange(T_k, device=lengths.device) <= lengths[:, None])[:, None, :]
 
 
@@ -40,15 +40,15 @@ def drops_the_last_token(lengths, T_k):
 
 @wrong
 def marks_the_padding(lengths, T_k):
-    """Your True marks the padding, as torch's `key_padding_mask` has it. In this course True means "may look", so it
-    belongs to the real tokens."""
+    """Your True marks the padding, as in torch's `key_padding_mask`. In this course True = may attend, so it belongs to the
+    real tokens."""
     return (torch.arange(T_k, device=lengths.device) >= lengths[:, None])[:, None, :]
 
 
 @wrong
 def pads_on_the_left(lengths, T_k):
-    """You take the last tokens of each row for the real ones. The padding stands behind the sequence, so the real
-    tokens are the first ones."""
+    """You take the last tokens of each row for the real ones. The padding follows the sequence, so the real tokens come
+    first."""
     return (torch.arange(T_k, device=lengths.device) >= T_k - lengths[:, None])[:, None, :]
 
 
@@ -61,15 +61,15 @@ def forgets_the_query_axis(lengths, T_k):
 
 @wrong
 def masks_the_queries(lengths, T_k):
-    """Your mask is (B, T_k, 1): it silences the padded *queries* and leaves the padding among the keys in full view.
-    What must not be looked at are keys, and keys are the last axis."""
+    """Your mask is (B, T_k, 1): it masks the padded *queries* and allows the padding among the keys. The mask is over keys,
+    the last axis."""
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, :, None]
 
 
 @wrong
 def hides_the_padded_queries_too(lengths, T_k):
-    """You also forbid the padded queries to look anywhere. The mask is about keys only: there may be another number of
-    queries than keys, and every query sees the real tokens."""
+    """You also forbid every key to the padded queries. The mask is over keys only: the number of queries may differ, and
+    every query may attend to the real tokens."""
     real = torch.arange(T_k, device=lengths.device) < lengths[:, None]
     return real[:, :, None] & real[:, None, :]
 
@@ -97,9 +97,15 @@ def stops_at_the_longest_sequence(lengths, T_k):
 
 @wrong
 def lets_an_empty_sequence_see_one_token(lengths, T_k):
-    """You treat an empty sequence as if it had one token, perhaps to keep the softmax from an empty row. A length of
-    0 means that nothing is real; attention takes care of rows that may look nowhere."""
+    """You treat an empty sequence as if it had one token, perhaps to keep the softmax from an empty row. A length of 0
+    means that nothing is real; `attend` gives weights of 0 to a row in which every key is forbidden."""
     return (torch.arange(T_k, device=lengths.device) < lengths.clamp(min=1)[:, None])[:, None, :]
+
+
+@wrong
+def allows_everything(lengths, T_k):
+    """Your mask allows every position, padding included: it must be False from lengths[b] on."""
+    return torch.ones(len(lengths), 1, T_k, dtype=torch.bool)
 
 
 @right
@@ -145,9 +151,9 @@ exercise = Exercise(
     properties=(
         runs_on(_lengths),
         has_shape("A bool for each key, with an axis of 1 for the queries.", _lengths),
-        Property("real tokens", "Real tokens may be looked at, padding may not.", _lengths, points=2),
-        Property("whole", "A sentence that fills its row hides nothing.", lambda draw: [(torch.tensor([5, 5]), 5)]),
-        Property("empty", "A sentence without tokens hides everything.", lambda draw: [(torch.tensor([0, 3]), 3)]),
+        Property("real tokens", "Real tokens are True, padding is False.", _lengths, points=2),
+        Property("whole", "A sequence that fills its row is all True.", lambda draw: [(torch.tensor([5, 5]), 5)]),
+        Property("empty", "An empty sequence is all False.", lambda draw: [(torch.tensor([0, 3]), 3)]),
         leaves_inputs(_lengths),
     ),
     wrong=wrong,

@@ -53,8 +53,8 @@ def divides_by_d_k(q, k, v, mask=None):
 
 @wrong
 def scales_by_the_size_of_the_values(q, k, v, mask=None):
-    """You scale by √d_v. The values take no part in the dot products, so their size says nothing about how far the
-    scores spread; it goes unnoticed only while d_v = d_k."""
+    """You scale by √d_v. The values are not part of the dot products, so their size is unrelated to the spread of the
+    scores; where d_v = d_k the mistake has no effect."""
     return attend(q @ k.mT / math.sqrt(v.shape[-1]), v, mask)
 
 
@@ -83,8 +83,8 @@ def scales_after_the_softmax(q, k, v, mask=None):
 
 @wrong
 def normalises_over_the_queries(q, k, v, mask=None):
-    """Your softmax runs over the queries: for each key the weights sum to 1. It is each query that shares out its
-    attention, so a query's weights must sum to 1 over the keys."""
+    """Your softmax runs over the queries: for each key the weights sum to 1. The weights of each query must sum to 1 over
+    the keys."""
     scores = q @ k.mT / math.sqrt(k.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
@@ -94,21 +94,21 @@ def normalises_over_the_queries(q, k, v, mask=None):
 
 @wrong
 def inverts_the_mask(q, k, v, mask=None):
-    """You take True in the mask for "hidden". In this course True means "may look", so your queries see exactly the
-    keys they must not see."""
+    """You read True in the mask as "forbidden". In this course True = may attend, so your queries attend to exactly the
+    forbidden keys."""
     return attend(q @ k.mT / math.sqrt(k.shape[-1]), v, None if mask is None else ~mask)
 
 
 @wrong
 def ignores_the_mask(q, k, v, mask=None):
-    """You never use the mask: every query looks at every key, the forbidden ones included."""
+    """You never use the mask: every query attends to every key, the forbidden ones included."""
     return attend(q @ k.mT / math.sqrt(k.shape[-1]), v)
 
 
 @wrong
 def masks_after_the_softmax(q, k, v, mask=None):
-    """You set the forbidden weights to 0 after the softmax. The forbidden keys have then already taken their share,
-    and what is left of a row no longer sums to 1."""
+    """You set the forbidden weights to 0 after the softmax. The forbidden keys are then part of the denominator, and the
+    other weights of a row no longer sum to 1."""
     weights = (q @ k.mT / math.sqrt(k.shape[-1])).softmax(-1)
     if mask is not None:
         weights = weights.masked_fill(~mask, 0.0)
@@ -117,12 +117,59 @@ def masks_after_the_softmax(q, k, v, mask=None):
 
 @wrong
 def masks_with_a_score_of_zero(q, k, v, mask=None):
-    """You give the forbidden keys a score of 0. That is a score like any other, and the softmax gives it a positive
-    weight because exp(0) = 1; the forbidden keys still take part."""
+    """You give the forbidden keys a score of 0. That is a score like any other, and the softmax gives it a positive weight
+    because exp(0) = 1; the forbidden keys still get weight."""
     scores = q @ k.mT / math.sqrt(k.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, 0.0)
     weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+@wrong
+def masks_with_a_large_negative_number(q, k, v, mask=None):
+    """You give forbidden keys a score of -1e9. Where a row forbids every key, all its scores are equal and the softmax spreads
+    the weight evenly over forbidden keys; such a row must have weights 0 and context 0."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+@wrong
+def gives_nan_for_a_row_masked_whole(q, k, v, mask=None):
+    """Where the mask forbids every key of a query, your softmax divides 0 by 0 and gives NaN; such a row must have weights 0
+    and context 0."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+@wrong
+def returns_the_weights_first(q, k, v, mask=None):
+    """Both of your results are right, but you return the weights first. The order is (context, weights)."""
+    context, weights = attend(q @ k.mT / math.sqrt(k.shape[-1]), v, mask)
+    return weights, context
+
+
+@wrong
+def counts_on_one_batch_axis(q, k, v, mask=None):
+    """You count on exactly one batch axis, as torch.bmm does or an exchange of axes 1 and 2. There may be none or several, as
+    with heads: count the axes from the back."""
+    scores = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(k.shape[-1])
+    return attend(scores, v, mask)
+
+
+@wrong
+def takes_a_sigmoid(q, k, v, mask=None):
+    """You apply a sigmoid to each score. Your weights of a query do not sum to 1; the softmax makes the keys compete."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    weights = scores.sigmoid()
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
     return weights @ v, weights
 
 
@@ -219,14 +266,14 @@ exercise = Exercise(
         ),
         Property(
             "mask",
-            "A key that may not be looked at gets weight 0, and the others share the whole.",
+            "A forbidden key gets weight 0, and the weights of the others sum to 1.",
             lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw)],
             points=2,
             needs=("average",),
         ),
         Property(
-            "blind row",
-            "A query that may look nowhere has weights 0 and context 0.",
+            "masked row",
+            "A query that may attend to no key has weights 0 and context 0.",
             lambda draw: [_blind(draw, d_k=1)],
             needs=("mask",),
         ),
@@ -238,7 +285,7 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each sentence, and each head, is its own.",
+            "Each sequence and each head is computed independently.",
             lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3)],
             needs=("scale",),
         ),

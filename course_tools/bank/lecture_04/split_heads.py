@@ -20,8 +20,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Nothing is computed here: every number only gets a new address. Take T = 2, n_heads = 2 and d = 3, write the "
-        "features of each position as 0 … 5, and say which of them head 0 owns, and which head 1."
+        "Nothing is computed here: every number only gets a new index. Take T = 2, n_heads = 2 and d = 3, write the "
+        "features of each position as 0 … 5, and say which of them belong to head 0, and which to head 1."
     ),
     (
         "Two steps: first cut the *last* axis, and only that one, into heads and features of a head; then exchange two "
@@ -45,14 +45,14 @@ def views_instead_of_transposing(x, n_heads):
 @wrong
 def transposes_before_cutting(x, n_heads):
     """You exchange positions and features before you reshape. Each head gets the right numbers, but inside a head the
-    features of one position no longer stand together."""
+    features of one position are no longer adjacent."""
     return x.mT.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
 
 @wrong
 def takes_every_nth_feature(x, n_heads):
-    """Your head i owns the features i, i + n_heads, i + 2·n_heads, …. The features of a head stand side by side: it
-    owns a block of d neighbours."""
+    """Your head i gets the features i, i + n_heads, i + 2·n_heads, …. The features of a head are contiguous: a block of d
+    neighbours."""
     return rearrange(x, "... T (d h) -> ... h T d", h=n_heads)
 
 
@@ -72,15 +72,14 @@ def leaves_the_heads_behind_the_positions(x, n_heads):
 
 @wrong
 def puts_the_features_before_the_positions(x, n_heads):
-    """Your heads are (d, T): positions and features of each head are exchanged. Attention expects a head to look as
-    any other sequence, positions first."""
+    """Your heads are (d, T): positions and features of each head are exchanged. Attention expects (T, d), positions first."""
     return rearrange(x, "... T (h d) -> ... h d T", h=n_heads)
 
 
 @wrong
 def puts_the_heads_before_the_batch(x, n_heads):
-    """Your head axis stands in front of the batch. It belongs between batch and positions, or the masks and sizes of
-    the batch meet the wrong axis."""
+    """Your head axis stands in front of the batch. It belongs between batch and positions, or masks and batch axes are
+    broadcast against the wrong axis."""
     return torch.stack(x.chunk(n_heads, -1))
 
 
@@ -94,8 +93,8 @@ def folds_the_heads_into_the_batch(x, n_heads):
 
 @wrong
 def deals_the_heads_to_other_sequences(x, n_heads):
-    """You lay all first heads of the batch behind each other, then all second heads, and then count them off as if
-    each sequence's heads stood together: a sequence gets heads that belong to others."""
+    """You order the heads before the batch, and then reshape as if each sequence's heads were adjacent: a sequence gets
+    heads that belong to others."""
     folded = torch.stack(x.chunk(n_heads, -1))
     return folded.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
@@ -109,8 +108,8 @@ def counts_the_axes_from_the_front(x, n_heads):
 
 @wrong
 def gives_every_head_all_features(x, n_heads):
-    """You copied all features to each head. The heads share the features out among themselves: each gets its own part,
-    n_heads times smaller."""
+    """You copied all features to each head. The features are divided among the heads: each gets its own part, n_heads times
+    smaller."""
     return torch.stack([x] * n_heads, -3)
 
 

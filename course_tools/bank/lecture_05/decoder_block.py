@@ -24,16 +24,18 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A translator has written three words and looks for the fourth. What may each written word look at, where does it look "
-        "next, and which of the two is asking a question of the other?"
+        "A translator has written three tokens and computes the fourth. What may each of them attend to in the first "
+        "attention, what in the second, and where do the queries of the second come from?"
     ),
     (
-        "Three steps of add and norm: over the own words (which mask?), over the memory (which mask?), and the network. The "
-        "result has a row for each word, so the queries of the second step come from the words, and keys and values do not."
+        "Three steps of add and norm: over the target tokens (which mask?), over the memory (which mask?), and the "
+        "network. The result has a row for each word, so the queries of the second step come from the words, and keys and "
+        "values do not."
     ),
     (
-        "x looks at x with `*own` under `causal_mask(T)`; what comes of it looks at `memory, memory` with `*cross` under "
-        "`memory_mask`; then the network. Behind each: add the step's own input and `layer_norm` with the next pair of norms."
+        "x attends to x with `*own` under `causal_mask(T)`; the result attends to `memory, memory` with `*cross` under "
+        "`memory_mask`; then the network. After each: add the step's own input and `layer_norm` with the next pair of "
+        "norms."
     ),
 )
 
@@ -46,8 +48,8 @@ def _looked_back(x, own, n_heads, norm):
 
 @wrong
 def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You take queries and keys from the encoder and only the values from the decoder. Your result has a row for each word of
-    the *source*; it is the words being written that ask, and the memory that is looked at, as keys and as values."""
+    """You take queries and keys from the encoder and only the values from the decoder. Your result has a row for each word
+    of the *source*; the queries come from the target tokens, keys and values from the memory."""
     x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(memory, memory, x, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -55,8 +57,8 @@ def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_
 
 @wrong
 def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You compare the words with the memory and then mix the words themselves. Nothing of the source ever reaches the result
-    but the weights; the values stand beside the keys, one for each, and come from the memory too."""
+    """You take the values of the cross-attention from the target tokens. Only its weights then depend on the source; keys
+    and values both come from the memory."""
     x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, x, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -64,8 +66,8 @@ def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_hea
 
 @wrong
 def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You let every word look at all the words, also at later ones. While training, the block of yours reads the word that it
-    should guess; when it writes, the later words are not there."""
+    """Your self-attention has no causal mask. In training each position then attends to the token that it should predict;
+    in generation the later tokens do not exist."""
     x = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads).context, *norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -73,8 +75,8 @@ def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory
 
 @wrong
 def adds_the_first_input_again(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You add what comes from the memory to the block's own input. What the words learned of each other is then only in the
-    question and not in the sum; each step adds its output to what it was given."""
+    """You add what comes from the memory to the block's own input. The result of the self-attention is then only in the
+    queries and not in the sum; each step adds its output to what it was given."""
     h = _looked_back(x, own, n_heads, norms[0])
     m = layer_norm(x + multi_head_attention(h, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(m + feed_forward(m, *network), *norms[2])
@@ -82,8 +84,7 @@ def adds_the_first_input_again(x, memory, own, cross, network, norms, n_heads, m
 
 @wrong
 def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You never use the memory's mask. Your words look at the padding behind a short source as if it were part of the
-    sentence."""
+    """You never use the memory's mask. The target tokens then attend to the padding of a short source."""
     x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -91,8 +92,8 @@ def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memo
 
 @wrong
 def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You join the memory's mask to the causal one and leave the memory itself in full view. It says which places of the
-    *source* are real: it belongs to the second attention, and has as many columns as the source has places."""
+    """You join the memory's mask to the causal one and do not mask the memory. It marks the real tokens of the *source*: it
+    belongs to the cross-attention."""
     mask = causal_mask(x.shape[1], device=x.device)
     mask = mask if memory_mask is None else mask & memory_mask
     x = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, mask).context, *norms[0])
@@ -102,8 +103,8 @@ def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads
 
 @wrong
 def exchanges_the_attentions_weights(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You look at the own words with the matrices of `cross`, and at the memory with those of `own`. They have the same
-    sizes, so nothing complains, and each was learned for the other place."""
+    """You use the matrices of `cross` for the self-attention and those of `own` for the cross-attention. They have the same
+    sizes, so there is no error, but each was learned for the other attention."""
     x = _looked_back(x, cross, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, memory, *own, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -111,8 +112,8 @@ def exchanges_the_attentions_weights(x, memory, own, cross, network, norms, n_he
 
 @wrong
 def looks_at_the_memory_first(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You look at the memory before the own words. The question that a word puts to the source should depend on what has been
-    written before it, so its own past comes first."""
+    """Your cross-attention comes before the self-attention. The queries to the source should depend on the tokens before
+    them, so the self-attention comes first."""
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[0])
     x = _looked_back(x, own, n_heads, norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -120,8 +121,7 @@ def looks_at_the_memory_first(x, memory, own, cross, network, norms, n_heads, me
 
 @wrong
 def adds_nothing_to_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You normalise what came from the memory alone, without the words that asked. What has been written so far is then lost
-    in the middle of the block; each of the three steps adds its own input."""
+    """The residual around the cross-attention is missing. Each of the three steps adds its own input before the norm."""
     x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -129,8 +129,8 @@ def adds_nothing_to_the_memory(x, memory, own, cross, network, norms, n_heads, m
 
 @wrong
 def forgets_the_first_norm(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You normalise behind the memory and behind the network, and not behind the own words. There are three steps and three
-    norms; your first gain and bias are never used."""
+    """You normalise after the cross-attention and after the network, but not after the self-attention. There are three
+    steps and three norms; your first gain and bias are never used."""
     x = x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])
@@ -138,13 +138,30 @@ def forgets_the_first_norm(x, memory, own, cross, network, norms, n_heads, memor
 
 @wrong
 def normalises_before_each_step(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You normalise what goes into each step and add its output to the bare sum. That is the pre-norm block of later models;
-    here each norm stands behind its sum."""
+    """You normalise what goes into each step and add its output to the bare sum. That is the pre-norm block of later
+    models; here each norm follows its sum."""
     seen = layer_norm(x, *norms[0])
     x = x + multi_head_attention(seen, seen, seen, *own, n_heads, causal_mask(x.shape[1], device=x.device)).context
     seen = layer_norm(x, *norms[1])
     x = x + multi_head_attention(seen, memory, memory, *cross, n_heads, memory_mask).context
     return x + feed_forward(layer_norm(x, *norms[2]), *network)
+
+
+@wrong
+def forgets_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """Your block never attends to the memory: without cross-attention the output is independent of the source sentence."""
+    causal = causal_mask(x.shape[1], device=x.device)
+    x = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal).context, *norms[0])
+    return layer_norm(x + feed_forward(x, *network), *norms[2])
+
+
+@wrong
+def adds_nothing_to_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """The first residual is missing: the input x is added to the result of the self-attention before the norm."""
+    causal = causal_mask(x.shape[1], device=x.device)
+    x = layer_norm(multi_head_attention(x, x, x, *own, n_heads, causal).context, *norms[0])
+    x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
+    return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
 @right
@@ -236,17 +253,21 @@ def _masked(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="05.6",
-    title="A decoder block",
+    title="A decoder block, post-norm",
     reference=decoder_block,
     properties=(
         runs_on(_whole),
-        has_shape("A vector for each word of the decoder.", _whole),
-        Property("silent", "Where all three parts say nothing, the input is normalised three times.", _parts(0.0, 0.0, 0.0)),
-        Property("own words", "A word looks at none that comes later.", _parts(0.5, 0.0, 0.0), points=2, needs=("silent",)),
-        Property("memory", "Words ask; the memory has keys and values.", _cross, points=2, needs=("silent",)),
-        Property("network", "The network comes last, with a norm of its own.", _parts(0.0, 0.0, 0.5), needs=("silent",)),
-        Property("order", "Own words, then memory, then network.", _whole, needs=("own words", "memory", "network")),
-        Property("mask", "The memory's mask hides parts of the memory, and nothing else.", _masked, points=2, needs=("order",)),
+        has_shape("A vector for each target token.", _whole),
+        Property("norms", "Where all three layers return 0, the input is normalised three times.", _parts(0.0, 0.0, 0.0)),
+        Property("causal", "A token attends to no later token.", _parts(0.5, 0.0, 0.0), points=2, needs=("norms",)),
+        Property(
+            "memory", "Queries come from the target, keys and values from the memory.", _cross, points=2, needs=("norms",)
+        ),
+        Property("network", "The network comes last, with a norm of its own.", _parts(0.0, 0.0, 0.5), needs=("norms",)),
+        Property(
+            "order", "Self-attention, then cross-attention, then the network.", _whole, needs=("causal", "memory", "network")
+        ),
+        Property("mask", "memory_mask masks the memory, and nothing else.", _masked, points=2, needs=("order",)),
         has_gradient(lambda draw: [*_whole(draw), *_masked(draw)[:1]], needs=("order",)),
         leaves_inputs(_whole),
     ),

@@ -22,12 +22,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw the block as two boxes, one below the other. What goes into each box, what is added to what comes out of it, and "
-        "where does the norm stand?"
+        "Draw the block as two boxes, one above the other. What goes into each box, what is added to its output, and "
+        "where is the norm?"
     ),
     (
-        "Both halves have one pattern: the norm of (input + what the layer made of it). The second half knows nothing of x; "
-        "its input, and what it adds to, is the result of the first."
+        "Both halves have one pattern: the norm of (input + output of the layer). The second half does not use x; its "
+        "input, and what it adds to, is the result of the first."
     ),
     (
         "First half: `layer_norm` of x plus the `.context` of `multi_head_attention(x, x, x, …)` under the mask, with "
@@ -38,8 +38,8 @@ HINTS = (
 
 @wrong
 def normalises_before_each_half(x, attention, network, norms, n_heads, mask=None):
-    """You normalise what goes into each layer and add its output to the bare input. That is the pre-norm block; here the norm
-    stands behind the sum."""
+    """You normalise what goes into each layer and add its output to the bare input. That is the pre-norm block; here the
+    norm follows the sum."""
     seen = layer_norm(x, *norms[0])
     x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
@@ -47,8 +47,8 @@ def normalises_before_each_half(x, attention, network, norms, n_heads, mask=None
 
 @wrong
 def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=None):
-    """You normalise the attention's output alone. Without x in the sum a word keeps nothing of itself but what attention
-    happens to bring back, and the gradient has no direct way down."""
+    """You normalise the attention's output alone. Without x in the sum there is no residual connection, and the gradient
+    has no direct path back."""
     h = layer_norm(multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
@@ -63,8 +63,8 @@ def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None
 
 @wrong
 def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None):
-    """You add the block's own input in the second half too. What attention gathered then reaches the output only through the
-    network; each half adds its own input, and that of the second is the result of the first."""
+    """You add the block's own input in the second half too. The result of the attention then reaches the output only
+    through the network; each half adds its own input, and that of the second is the result of the first."""
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
     return layer_norm(x + feed_forward(h, *network), *norms[1])
 
@@ -72,7 +72,7 @@ def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None)
 @wrong
 def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
     """You use the second norm behind the attention and the first behind the network. The pairs come in the order of their
-    use; it goes unnoticed only while all gains are 1 and all biases 0."""
+    use; the mistake has no effect only while all gains are 1 and all biases 0."""
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[1])
     return layer_norm(h + feed_forward(h, *network), *norms[0])
 
@@ -95,43 +95,49 @@ def normalises_before_it_adds(x, attention, network, norms, n_heads, mask=None):
 
 @wrong
 def normalises_only_at_the_end(x, attention, network, norms, n_heads, mask=None):
-    """You add both layers and normalise once, at the end. There is a norm behind each half: the network of yours sees a sum
-    that was never normalised, and the first gain and bias are never used."""
+    """You add both layers and normalise once, at the end. There is a norm after each half: the input of your network is
+    never normalised, and the first gain and bias are never used."""
     h = x + multi_head_attention(x, x, x, *attention, n_heads, mask).context
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
 @wrong
 def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
-    """You do not hand the mask on to the attention. Every word then looks at the padding as if it were part of the
-    sentence."""
+    """You do not pass the mask on to the attention. Every token then attends to the padding."""
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads).context, *norms[0])
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
 @wrong
 def mixes_the_channels_first(x, attention, network, norms, n_heads, mask=None):
-    """You run the network first and attend afterwards. Here attention stands first: the network is to work on what the word
-    has already heard from the others."""
+    """You run the network first and attend afterwards. Here attention comes first: the network is applied to its result."""
     h = layer_norm(x + feed_forward(x, *network), *norms[0])
     return layer_norm(h + multi_head_attention(h, h, h, *attention, n_heads, mask).context, *norms[1])
 
 
 @wrong
 def lets_the_network_see_the_first_input(x, attention, network, norms, n_heads, mask=None):
-    """You feed the network the block's input, beside the attention and not behind it. What a word has just heard then never
-    passes through the network of this block."""
+    """The input of your network is that of the block, in parallel to the attention and not after it. The network must be
+    applied to the result of the attention."""
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
     return layer_norm(h + feed_forward(x, *network), *norms[1])
 
 
 @wrong
 def takes_true_for_hidden(x, attention, network, norms, n_heads, mask=None):
-    """You turn the mask round before you hand it on, as torch's own encoder would need it. In this course True means "may
-    look", and your words see exactly what they must not see."""
+    """You invert the mask, as torch's own encoder needs it. In this course True = may attend, so your tokens attend to
+    exactly the forbidden positions."""
     hidden = None if mask is None else ~mask
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, hidden).context, *norms[0])
     return layer_norm(h + feed_forward(h, *network), *norms[1])
+
+
+@wrong
+def forgets_the_activation(x, attention, network, norms, n_heads, mask=None):
+    """Your network has no ReLU between its two layers: without it both are one linear map."""
+    W_1, b_1, W_2, b_2 = network
+    x = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
+    return layer_norm(x + (x @ W_1.mT + b_1) @ W_2.mT + b_2, *norms[1])
 
 
 @right
@@ -221,8 +227,8 @@ exercise = Exercise(
         runs_on(_whole),
         has_shape("A vector for each vector.", _whole),
         Property(
-            "silent",
-            "Where both halves say nothing, the input is normalised twice.",
+            "norms",
+            "Where both layers return 0, the input is normalised twice.",
             lambda draw: [_block(draw, 1, attends=0.0, thinks=0.0)],
             points=2,
         ),
@@ -231,22 +237,22 @@ exercise = Exercise(
             "The attention alone: its sum with the input is normalised.",
             lambda draw: [_block(draw, 1, thinks=0.0), _block(draw, 2, thinks=0.0)],
             points=2,
-            needs=("silent",),
+            needs=("norms",),
         ),
         Property(
             "channels",
             "The network alone, with its own norm and its own sum.",
             lambda draw: [_block(draw, 1, attends=0.0), _block(draw, 2, attends=0.0)],
             points=2,
-            needs=("silent",),
+            needs=("norms",),
         ),
         Property(
             "order",
-            "Each sum is normalised, and nothing else. The network sees what the attention added.",
+            "Each sum is normalised, and nothing else. The input of the network contains the attention.",
             _whole,
             needs=("tokens", "channels"),
         ),
-        Property("mask", "The mask says who may look.", _masked, needs=("order",)),
+        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, needs=("order",)),
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),

@@ -12,16 +12,17 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "With a beam of 2 and 3 words, how many candidates are there for one sentence? Write them all down; then let one of "
-        "the two beginnings have ended, and count again."
+        "With a beam of 2 and 3 tokens in the vocabulary, how many candidates are there for one source? Write them all "
+        "down; then let one of the two hypotheses have ended, and count again."
     ),
     (
-        "Make a table (B, width, n_tokens) of log p: that of the beginning plus that of the word behind it. In the rows of "
-        "ended sentences only padding is possible, and it costs nothing: 0, all else -inf. What ranks is this table, divided."
+        "Make a table (B, width, n_tokens) of log p: that of the hypothesis plus that of the next token. In the rows of "
+        "ended hypotheses only padding is possible, with log p of 0; all else is -inf. The ranking uses this table, "
+        "divided by the length penalty."
     ),
     (
-        "Flatten width and n_tokens of the divided table and take `topk` of `width`. An index there is beginning · n_tokens + "
-        "word; with the same indices, fetch log p from the table that was not divided."
+        "Flatten width and n_tokens of the divided table and take `topk` of `width`. An index there is hypothesis · "
+        "n_tokens + token; with the same indices, gather log p from the table that was not divided."
     ),
 )
 
@@ -42,8 +43,8 @@ def _best_of_all(scores, total):
 
 @wrong
 def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, penalty=0.0):
-    """You give every beginning its own best word. Your sentences never compete: a poor beginning keeps its place, and two
-    good words behind one beginning cannot both be kept."""
+    """You extend every hypothesis by its own best token. Your hypotheses never compete: an unlikely one stays on the beam,
+    and two good continuations of one hypothesis cannot both be kept."""
     total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
     new, word = total.max(-1)
     scores, parent = (new / ((5 + length) / 6) ** penalty).sort(descending=True)
@@ -52,24 +53,23 @@ def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, p
 
 @wrong
 def adds_the_logits_themselves(log_p, logits, going, length, padding, penalty=0.0):
-    """You add the logits as they come. They are log p only up to a constant, another one behind each beginning, so sums of
-    them cannot be compared; the log-softmax takes that constant away."""
+    """You add the logits as they come. They are log p only up to a constant that differs for each hypothesis, so sums of
+    them cannot be compared; the log-softmax removes that constant."""
     total = log_p[..., None] + _behind(logits, going, padding)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
 @wrong
 def normalises_over_the_beam(log_p, logits, going, length, padding, penalty=0.0):
-    """Your log-softmax runs over the beginnings: the beam has become axis 1, and the words have moved to the last. Behind each
-    beginning, the probabilities of all words must sum to 1."""
+    """Your log-softmax runs over the beam. For each hypothesis, the probabilities of all tokens must sum to 1."""
     total = log_p[..., None] + _behind(logits.log_softmax(1), going, padding)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
 @wrong
 def exchanges_parent_and_word(log_p, logits, going, length, padding, penalty=0.0):
-    """You return the word as the parent and the parent as the word. All words of one beginning stand together in the flat
-    list, so whole rows passed tell the beginning, and the rest within the row tells the word."""
+    """You exchange parent and token. The flat index is parent · n_tokens + token, so the quotient by n_tokens is the
+    parent, and the remainder the token."""
     total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
     return scores, total.flatten(1).gather(1, best), best % logits.shape[-1], best // logits.shape[-1]
@@ -77,8 +77,8 @@ def exchanges_parent_and_word(log_p, logits, going, length, padding, penalty=0.0
 
 @wrong
 def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=0.0):
-    """You divide the flat index by the width of the beam. A row of the table is as long as there are words, so both parent and
-    word come from quotient and rest by n_tokens."""
+    """You divide the flat index by the width of the beam. A row of the table has n_tokens entries, so parent and token are
+    quotient and remainder by n_tokens."""
     width = log_p.shape[1]
     total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(width)
@@ -87,32 +87,32 @@ def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=
 
 @wrong
 def forgets_what_went_before(log_p, logits, going, length, padding, penalty=0.0):
-    """You rank by the new word's log p alone. A sentence is as likely as all its words together: without log p of the
-    beginning, an absurd one wins by one sure word, and a place with no beginning at all is taken up again."""
+    """You rank by log p of the new token alone. The log p of a hypothesis is the sum over all its tokens: without that of
+    the beginning, an unlikely hypothesis wins by one likely token."""
     total = _behind(logits.log_softmax(-1), going, padding)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
 @wrong
 def lets_ended_sentences_go_on(log_p, logits, going, length, padding, penalty=0.0):
-    """You never look at `going`. Your ended sentences are continued by whatever the model says behind an end; nothing but
-    padding may follow there."""
+    """You never use `going`. Your ended hypotheses are continued by whatever the model predicts; only padding may follow an
+    end."""
     total = log_p[..., None] + logits.log_softmax(-1)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
 @wrong
 def drops_ended_sentences(log_p, logits, going, length, padding, penalty=0.0):
-    """You let nothing follow an ended sentence, not even padding, and so it falls off the beam. It should stay and compete
-    as it is, since it may well be the best of all."""
+    """You allow no continuation of an ended hypothesis, not even padding, so it drops out of the beam. It should stay and
+    compete as it is, since it may be the best of all."""
     total = log_p[..., None] + logits.log_softmax(-1).masked_fill(~going[..., None], -torch.inf)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
 @wrong
 def makes_ended_sentences_pay_for_padding(log_p, logits, going, length, padding, penalty=0.0):
-    """You allow an ended sentence only padding, but charge it what the model says about padding. It then becomes less likely
-    with every step in which it only waits for the others; padding costs nothing."""
+    """You extend an ended hypothesis by padding only, but add the model's log p of padding. It then becomes less likely
+    with every further step; padding adds 0."""
     is_padding = torch.arange(logits.shape[-1], device=logits.device) == padding
     total = log_p[..., None] + logits.log_softmax(-1).masked_fill(~(going[..., None] | is_padding), -torch.inf)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
@@ -120,8 +120,8 @@ def makes_ended_sentences_pay_for_padding(log_p, logits, going, length, padding,
 
 @wrong
 def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
-    """You multiply log p by the penalty of its length. Both log p and the number of words work against long sentences, and
-    multiplying makes it worse; log p is negative, so dividing is what raises it."""
+    """You multiply log p by the penalty of its length. log p is negative, so multiplying makes long hypotheses worse still;
+    dividing raises it."""
     total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
     return _best_of_all(total * ((5 + length[..., None]) / 6) ** penalty, total)
 
@@ -129,7 +129,7 @@ def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0
 @wrong
 def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
     """You return the divided scores as log p too. In the next step they are added to and divided once more, so that early
-    words count less and less; what is carried on must be the undivided sum."""
+    tokens count less and less; log p must be the undivided sum."""
     total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
     return scores, scores.clone(), best // logits.shape[-1], best % logits.shape[-1]
@@ -137,10 +137,16 @@ def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
 
 @wrong
 def counts_the_new_word_twice(log_p, logits, going, length, padding, penalty=0.0):
-    """You add 1 to the length of every sentence that goes on. The `length` that comes in counts the new word already, so yours
-    favours the going sentences over the ended ones."""
+    """You add 1 to the length of every hypothesis that goes on. `length` already counts the new token, so yours favours
+    unfinished hypotheses over ended ones."""
     total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
     return _best_of_all(total / ((5 + (length + going)[..., None]) / 6) ** penalty, total)
+
+
+@wrong
+def forgets_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
+    """You rank by log p alone and never use `penalty`: long hypotheses then lose, because each token lowers log p."""
+    return extend_beam(log_p, logits, going, length, padding)
 
 
 @right
@@ -232,14 +238,14 @@ exercise = Exercise(
     reference=extend_beam,
     properties=(
         runs_on(_GOING),
-        has_shape("Scores, log p, parent and word, one of each for each place on the beam.", _GOING),
-        Property("greedy", "A beam of one takes the likeliest word.", _beams((1, 1, 5), (3, 1, 7))),
-        Property("first step", "At the first step all come from the one beginning.", _first, needs=("greedy",)),
-        Property("best of all", "The best of all beginnings with all words, best first.", _GOING, points=2, needs=("greedy",)),
-        Property("log p", "What is carried on is log p.", _GOING, right_result(1), needs=("greedy",)),
-        Property("ended", "A sentence that has ended stays as it is, and competes.", _ENDED, points=2, needs=("best of all",)),
-        Property("penalty", "The penalty for length ranks, and is not carried on.", _penalised, points=2, needs=("ended",)),
-        Property("batch", "Each source has a beam of its own.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),
+        has_shape("Scores, log p, parent and token for each entry of the beam.", _GOING),
+        Property("greedy", "A beam of one takes the likeliest token.", _beams((1, 1, 5), (3, 1, 7))),
+        Property("first step", "At the first step all continue the only hypothesis.", _first, needs=("greedy",)),
+        Property("best of all", "The best continuations of all hypotheses, best first.", _GOING, points=2, needs=("greedy",)),
+        Property("log p", "The second result is log p, not the score.", _GOING, right_result(1), needs=("greedy",)),
+        Property("ended", "An ended hypothesis stays as it is, and competes.", _ENDED, points=2, needs=("best of all",)),
+        Property("penalty", "The length penalty changes the ranking, and not log p.", _penalised, points=2, needs=("ended",)),
+        Property("batch", "Each source has its own beam.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),
         leaves_inputs(lambda draw: [*_GOING(draw), *_ENDED(draw)]),
     ),
     wrong=wrong,

@@ -20,35 +20,35 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Follow the shape of one position: d_model numbers come in, d_ff stand in the middle, d_model go out. Which axis of "
-        "`W_1` must meet the features of `x`?"
+        "Follow the shape of one position: d_model numbers come in, d_ff stand in the middle, d_model go out. Which axis "
+        "of `W_1` is contracted with the features of `x`?"
     ),
     (
         "Two linear layers, each with its own bias, and one function between them that turns what is negative into 0. The "
         "matrices are stored (out, in), so a product from the right needs them transposed."
     ),
-    "`x @ W_1.mT` plus the first bias, its `relu()`, then the same with `W_2` and the second bias, and nothing behind it.",
+    "`x @ W_1.mT` plus the first bias, its `relu()`, then the same with `W_2` and the second bias, and nothing after it.",
 )
 
 
 @wrong
 def forgets_the_relu(x, W_1, b_1, W_2, b_2):
-    """You put nothing between the two layers. Two linear maps in a row are one linear map, and the wide middle gains you
-    nothing."""
+    """You put nothing between the two layers. Two linear maps in a row are one linear map, however wide the hidden layer
+    is."""
     return (x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
 @wrong
 def cuts_off_at_the_end(x, W_1, b_1, W_2, b_2):
-    """You apply the ReLU behind the second layer and not between the two. The two layers then collapse into one, and nothing
-    negative can ever leave your network."""
+    """You apply the ReLU after the second layer and not between the two. The two layers are then one linear map, and your
+    output is never negative."""
     return ((x @ W_1.mT + b_1) @ W_2.mT + b_2).relu()
 
 
 @wrong
 def cuts_off_twice(x, W_1, b_1, W_2, b_2):
-    """You apply a second ReLU behind the second layer. What this network says is added to its input, and yours could only
-    ever make features larger."""
+    """You apply a second ReLU after the second layer. The output is added to the input, and yours could only increase
+    features."""
     return ((x @ W_1.mT + b_1).relu() @ W_2.mT + b_2).relu()
 
 
@@ -68,43 +68,42 @@ def uses_gelu(x, W_1, b_1, W_2, b_2):
 
 @wrong
 def takes_the_maximum_over_the_positions(x, W_1, b_1, W_2, b_2):
-    """You take max(0, ·) for a maximum over the positions. It compares each single number with 0; yours melts the sentence
-    into one vector, and here no position may see another."""
+    """You take max(0, ·) for a maximum over the positions. It compares each single number with 0; yours reduces the
+    sequence to one vector, and here each position is independent of the others."""
     inner = x @ W_1.mT + b_1
     return inner.amax(-2, keepdim=True).clamp(min=0) @ W_2.mT + b_2
 
 
 @wrong
 def does_not_transpose_the_matrices(x, W_1, b_1, W_2, b_2):
-    """You multiply by the matrices as they are stored, (out, in). From the right they are needed as (in, out): the sizes
-    clash, and where d_ff = d_model nothing complains and both products are wrong."""
+    """You multiply by the matrices as they are stored, (out, in). From the right they are needed as (in, out): the sizes do
+    not fit, and where d_ff = d_model there is no error and both products are wrong."""
     return (x @ W_1 + b_1).relu() @ W_2 + b_2
 
 
 @wrong
 def takes_each_matrix_for_the_other(x, W_1, b_1, W_2, b_2):
-    """You widen with `W_2` and narrow with `W_1`, because untransposed they fit that way round. The sizes are right and the
-    weights are not: each matrix was learned for the other place."""
+    """You widen with `W_2` and narrow with `W_1`, because untransposed they fit in that order. The sizes are right, but
+    each matrix was learned for the other layer."""
     return (x @ W_2 + b_1).relu() @ W_1 + b_2
 
 
 @wrong
 def forgets_the_first_bias(x, W_1, b_1, W_2, b_2):
-    """You leave out b₁. It moves the point at which each unit in the middle switches on; without it every unit switches where
-    its sum crosses 0."""
+    """You leave out b₁. It shifts the threshold of each hidden unit."""
     return (x @ W_1.mT).relu() @ W_2.mT + b_2
 
 
 @wrong
 def forgets_the_second_bias(x, W_1, b_1, W_2, b_2):
-    """You leave out b₂. Where all units in the middle are silent, your network can say nothing but 0."""
+    """You leave out b₂. Where all hidden units are 0, your output is always 0."""
     return (x @ W_1.mT + b_1).relu() @ W_2.mT
 
 
 @wrong
 def adds_the_first_bias_too_late(x, W_1, b_1, W_2, b_2):
-    """You add b₁ behind the ReLU. There it can no longer decide which units switch on; it only adds the same constant at
-    every position, as b₂ does already."""
+    """You add b₁ after the ReLU. There it does not shift the thresholds; it only adds a constant to the output, as b₂ does
+    already."""
     return ((x @ W_1.mT).relu() + b_1) @ W_2.mT + b_2
 
 
@@ -113,6 +112,12 @@ def adds_its_input(x, W_1, b_1, W_2, b_2):
     """You add the input to the result. That residual connection belongs to the block around the network, which would then
     add it a second time."""
     return x + (x @ W_1.mT + b_1).relu() @ W_2.mT + b_2
+
+
+@wrong
+def uses_the_sigmoid(x, W_1, b_1, W_2, b_2):
+    """You use the sigmoid between the two layers. The position-wise network has ReLU, max(0, ·), there."""
+    return (x @ W_1.mT + b_1).sigmoid() @ W_2.mT + b_2
 
 
 @right
@@ -175,7 +180,7 @@ exercise = Exercise(
     properties=(
         runs_on(_sentences),
         has_shape("As many features as came in.", _sentences),
-        Property("activation", "Between the two layers, what is negative becomes 0.", _lined_up, points=2),
+        Property("activation", "Between the two layers, negative values become 0.", _lined_up, points=2),
         Property(
             "matrices",
             "Both matrices, stored as (out, in).",
@@ -185,7 +190,7 @@ exercise = Exercise(
         Property("biases", "Each layer has its bias, the first before the activation.", _sentences, needs=("matrices",)),
         Property(
             "batch",
-            "Every position by itself, with any number of axes before it.",
+            "Each position is computed independently, with any number of batch axes.",
             lambda draw: [_network(draw, 3), _network(draw, 2, 2, 3)],
             needs=("biases",),
         ),

@@ -43,16 +43,16 @@ def estimates_the_variance_of_a_sample(x, gain, bias, epsilon=1e-5):
 
 @wrong
 def normalises_each_feature_over_the_batch(x, gain, bias, epsilon=1e-5):
-    """You average each feature over all the vectors: that is batch normalisation. A vector's result then depends on which
-    others stand beside it, and layer normalisation looks at one vector alone."""
+    """You average each feature over all the vectors: that is batch normalisation. A vector's result then depends on the
+    others of the batch; layer normalisation uses one vector alone."""
     rows = x.reshape(-1, x.shape[-1])
     return (x - rows.mean(0)) / (rows.var(0, correction=0) + epsilon).sqrt() * gain + bias
 
 
 @wrong
 def averages_over_everything(x, gain, bias, epsilon=1e-5):
-    """You take one mean and one variance of the whole tensor. Each vector needs its own, or a long sentence elsewhere in the
-    batch changes all the others."""
+    """You take one mean and one variance of the whole tensor. Each vector needs its own, or it depends on the rest of the
+    batch."""
     return (x - x.mean()) / (x.var(correction=0) + epsilon).sqrt() * gain + bias
 
 
@@ -67,8 +67,8 @@ def averages_over_the_positions_too(x, gain, bias, epsilon=1e-5):
 
 @wrong
 def adds_epsilon_to_the_deviation(x, gain, bias, epsilon=1e-5):
-    """You add ε behind the root, to the standard deviation. It belongs to the variance, inside the root: for vectors that
-    hardly vary, your results are far too large."""
+    """You add ε after the root, to the standard deviation. It belongs to the variance, inside the root: the two differ for
+    vectors of small variance."""
     centred = x - x.mean(-1, keepdim=True)
     return centred / (x.std(-1, correction=0, keepdim=True) + epsilon) * gain + bias
 
@@ -83,15 +83,15 @@ def divides_by_the_variance(x, gain, bias, epsilon=1e-5):
 
 @wrong
 def does_not_centre(x, gain, bias, epsilon=1e-5):
-    """You divide by the root of the mean square and never subtract the mean. That is RMS normalisation: what all features
-    have in common stays, and your result does not have mean 0."""
+    """You divide by the root of the mean square and never subtract the mean. That is RMS normalisation: your result does
+    not have mean 0."""
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
 @wrong
 def scales_before_normalising(x, gain, bias, epsilon=1e-5):
-    """You multiply by the gain first and normalise then. The normalisation takes back much of what the gain did: doubling all
-    gains would change next to nothing."""
+    """You multiply by the gain first and normalise then. The normalisation then cancels most of the gain: doubling all
+    gains has almost no effect."""
     x = x * gain
     centred = x - x.mean(-1, keepdim=True)
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() + bias
@@ -99,8 +99,8 @@ def scales_before_normalising(x, gain, bias, epsilon=1e-5):
 
 @wrong
 def exchanges_gain_and_bias(x, gain, bias, epsilon=1e-5):
-    """You multiply by the bias and add the gain. With the values they start from, a bias of 0 and a gain of 1, every input of
-    yours becomes the same vector of ones."""
+    """You multiply by the bias and add the gain. With the initial values, a bias of 0 and a gain of 1, your result is a
+    vector of ones for every input."""
     centred = x - x.mean(-1, keepdim=True)
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() * bias + gain
 
@@ -108,24 +108,36 @@ def exchanges_gain_and_bias(x, gain, bias, epsilon=1e-5):
 @wrong
 def centres_the_input_in_place(x, gain, bias, epsilon=1e-5):
     """You subtract the mean from the input itself. The caller's x is changed too, and the residual connection around the
-    layer then adds something that is no longer there; a tensor that gathers gradients refuses it."""
+    layer then adds the wrong tensor; for a leaf tensor with requires_grad autograd raises an error."""
     x -= x.mean(-1, keepdim=True)
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
 @wrong
 def uses_an_epsilon_of_its_own(x, gain, bias, epsilon=1e-5):
-    """You leave ε at its usual value and ignore the one that was passed. It goes unnoticed until somebody asks for another,
-    as they do where variances are small or the precision is low."""
+    """You leave ε at its usual value and ignore the one that was passed. The mistake has no effect until another one is
+    passed in."""
     return F.layer_norm(x, x.shape[-1:], gain, bias)
 
 
 @wrong
 def forgets_epsilon(x, gain, bias, epsilon=1e-5):
-    """You never use ε. A vector whose features are all equal has variance 0, and yours comes out as 0 / 0, which is NaN and
-    spreads through everything behind it."""
+    """You never use ε. A vector whose features are all equal has variance 0, and yours comes out as 0 / 0, which is NaN,
+    and so is everything computed from it."""
     centred = x - x.mean(-1, keepdim=True)
     return centred / centred.square().mean(-1, keepdim=True).sqrt() * gain + bias
+
+
+@wrong
+def forgets_the_bias(x, gain, bias, epsilon=1e-5):
+    """You never add the bias: after the gain, each feature is shifted by its own b."""
+    return layer_norm(x, gain, torch.zeros_like(bias), epsilon)
+
+
+@wrong
+def forgets_the_gain(x, gain, bias, epsilon=1e-5):
+    """You never multiply by the gain: each normalised feature is scaled by its own g."""
+    return layer_norm(x, torch.ones_like(gain), bias, epsilon)
 
 
 @right
@@ -190,16 +202,16 @@ exercise = Exercise(
     properties=(
         runs_on(_batches),
         has_shape("A vector for each vector.", _batches),
-        Property("one vector", "A vector alone: mean 0, variance 1.", lambda draw: [_plain(draw), _plain(draw, 1)], points=2),
+        Property("one vector", "A single vector: mean 0, variance 1.", lambda draw: [_plain(draw), _plain(draw, 1)], points=2),
         Property(
             "each alone",
-            "Each vector has a mean and a variance of its own, whatever stands beside it.",
+            "Each vector has its own mean and variance, independent of the others.",
             lambda draw: [_plain(draw, 3), _plain(draw, 2, 3), _plain(draw, 2, 1, 3)],
             points=2,
             needs=("one vector",),
         ),
         Property("gain and bias", "Then the gain multiplies and the bias is added.", _batches, needs=("one vector",)),
-        Property("epsilon", "ε stands beside the variance, under the root.", _tiny, needs=("gain and bias",)),
+        Property("epsilon", "ε is added to the variance, under the root.", _tiny, needs=("gain and bias",)),
         Property(
             "constant",
             "A vector of equal numbers becomes the bias.",

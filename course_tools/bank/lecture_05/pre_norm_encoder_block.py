@@ -22,32 +22,32 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "If attention and network both gave 0, what should leave the block? Follow x from top to bottom: does anything but an "
-        "addition ever happen to it?"
+        "If attention and network both gave 0, what should leave the block? Follow x through the block: is it ever "
+        "changed other than by an addition?"
     ),
     (
-        "Each half: normalise a copy, let the layer work on the copy, add what it says to the original. The second norm acts "
-        "on the sum as it stands by then, with the attention's part in it."
+        "Each half: normalise a copy, apply the layer to the copy, add its output to the original. The second norm acts "
+        "on the sum, which contains the output of the attention."
     ),
     (
-        "Give queries, keys and values all as `layer_norm(x, *norms[0])`, and add the context to x itself. Then add to that "
-        "sum what `feed_forward` makes of its `layer_norm(…, *norms[1])`; nothing stands behind it."
+        "Give queries, keys and values all as `layer_norm(x, *norms[0])`, and add the context to x itself. Then add to "
+        "that sum `feed_forward` of its `layer_norm(…, *norms[1])`; nothing follows."
     ),
 )
 
 
 @wrong
 def normalises_behind_each_sum(x, attention, network, norms, n_heads, mask=None):
-    """You normalise the sums, as in the original Transformer. In a pre-norm block the norms stand before the layers, and what
-    is added up is never normalised."""
+    """You normalise the sums, as in the original Transformer. In a pre-norm block the norms come before the layers, and the
+    residual sum is never normalised."""
     x = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
     return layer_norm(x + feed_forward(x, *network), *norms[1])
 
 
 @wrong
 def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=None):
-    """You overwrite x by its normalised form before each layer, and add to that. The input as it came is lost, and the path
-    of plain sums from the last layer to the first is cut by two norms in each block."""
+    """You overwrite x by its normalised form before each layer, and add to that. The residual path is then no longer a
+    plain sum: it contains two norms in each block."""
     x = layer_norm(x, *norms[0])
     x = x + multi_head_attention(x, x, x, *attention, n_heads, mask).context
     x = layer_norm(x, *norms[1])
@@ -56,8 +56,8 @@ def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=Non
 
 @wrong
 def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_heads, mask=None):
-    """Your first half is right, but the second adds the network's output to what the network saw, the normalised sum. It is
-    added to the sum as it stood before that norm."""
+    """Your first half is right, but the second adds the network's output to the input of the network, the normalised sum.
+    It is added to the sum before that norm."""
     seen = layer_norm(x, *norms[0])
     x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     seen = layer_norm(x, *norms[1])
@@ -67,15 +67,15 @@ def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_hea
 @wrong
 def normalises_only_the_queries(x, attention, network, norms, n_heads, mask=None):
     """You give the attention normalised queries and raw keys and values. All three are the same sequence here, and the norm
-    stands before the whole layer."""
+    comes before the whole layer."""
     x = x + multi_head_attention(layer_norm(x, *norms[0]), x, x, *attention, n_heads, mask).context
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
 @wrong
 def shows_the_network_the_first_input(x, attention, network, norms, n_heads, mask=None):
-    """Your network sees the norm of the block's input, to which no attention was added yet. It then works on a word that has
-    not heard anything from the others."""
+    """Your network gets the norm of the block's input, without the attention. Its input is the norm of the sum after the
+    attention."""
     seen = layer_norm(x, *norms[0])
     h = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     return h + feed_forward(layer_norm(x, *norms[1]), *network)
@@ -83,8 +83,8 @@ def shows_the_network_the_first_input(x, attention, network, norms, n_heads, mas
 
 @wrong
 def normalises_the_result_too(x, attention, network, norms, n_heads, mask=None):
-    """You put one more norm behind the last sum. That one closes the whole stack, once, and has weights of its own; inside a
-    block it cuts the path of plain sums."""
+    """You add one more norm after the last sum. The final norm belongs to the whole stack and has its own weights; inside a
+    block there is none."""
     seen = layer_norm(x, *norms[0])
     x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     x = x + feed_forward(layer_norm(x, *norms[1]), *network)
@@ -93,8 +93,7 @@ def normalises_the_result_too(x, attention, network, norms, n_heads, mask=None):
 
 @wrong
 def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
-    """You do not hand the mask on to the attention. Every word then looks at the padding as if it were part of the
-    sentence."""
+    """You do not pass the mask on to the attention. Every token then attends to the padding."""
     seen = layer_norm(x, *norms[0])
     x = x + multi_head_attention(seen, seen, seen, *attention, n_heads).context
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
@@ -111,8 +110,8 @@ def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
 
 @wrong
 def forgets_the_norm_before_the_network(x, attention, network, norms, n_heads, mask=None):
-    """You normalise before the attention only; your network sees the bare sum. That sum grows from block to block, and each
-    half needs its own norm in front."""
+    """You normalise before the attention only; your network gets the sum as it is. That sum grows from block to block, and
+    each half needs its own norm before it."""
     seen = layer_norm(x, *norms[0])
     x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     return x + feed_forward(x, *network)
@@ -120,8 +119,7 @@ def forgets_the_norm_before_the_network(x, attention, network, norms, n_heads, m
 
 @wrong
 def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=None):
-    """You go on with the attention's output alone and never add x to it. A word then keeps nothing of itself, and the path of
-    plain sums ends at this block."""
+    """You go on with the attention's output alone and never add x to it: the first residual connection is missing."""
     seen = layer_norm(x, *norms[0])
     h = multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     return h + feed_forward(layer_norm(h, *norms[1]), *network)
@@ -129,19 +127,36 @@ def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=No
 
 @wrong
 def normalises_what_each_layer_says(x, attention, network, norms, n_heads, mask=None):
-    """You normalise the output of each layer before it is added. The norm stands in front of the layer: it is the layer's
-    input that must not grow, and its output may be as small or as large as it likes."""
+    """You normalise the output of each layer before it is added. The norm is applied to the input of the layer, not to its
+    output."""
     x = x + layer_norm(multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
     return x + layer_norm(feed_forward(x, *network), *norms[1])
 
 
 @wrong
 def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None):
-    """You add the network's output to the block's own input instead of to the sum so far. What attention gathered then
+    """You add the network's output to the block's own input instead of to the sum so far. The result of the attention then
     reaches the output only through the network."""
     seen = layer_norm(x, *norms[0])
     h = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     return x + feed_forward(layer_norm(h, *norms[1]), *network)
+
+
+@wrong
+def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None):
+    """You return the output of the network alone. Its input is added to it, as it was before the norm: x + FFN(LN(x))."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+@wrong
+def forgets_the_activation(x, attention, network, norms, n_heads, mask=None):
+    """Your network has no ReLU between its two layers: without it both are one linear map."""
+    W_1, b_1, W_2, b_2 = network
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return x + (layer_norm(x, *norms[1]) @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
 @right
@@ -220,8 +235,8 @@ exercise = Exercise(
         runs_on(_whole),
         has_shape("A vector for each vector.", _whole),
         Property(
-            "silent",
-            "Where both halves say nothing, the input comes out as it was.",
+            "residual",
+            "Where both layers return 0, the output equals the input.",
             lambda draw: [_block(draw, 1, attends=0.0, thinks=0.0)],
             points=2,
         ),
@@ -230,22 +245,23 @@ exercise = Exercise(
             "The attention alone: a normalised input, and the sum as it is.",
             lambda draw: [_block(draw, 1, thinks=0.0), _block(draw, 2, thinks=0.0)],
             points=2,
-            needs=("silent",),
+            needs=("residual",),
         ),
         Property(
             "channels",
             "The network alone, with its own norm and its own sum.",
             lambda draw: [_block(draw, 1, attends=0.0), _block(draw, 2, attends=0.0)],
             points=2,
-            needs=("silent",),
+            needs=("residual",),
         ),
         Property(
             "order",
-            "Each half sees a normalised input; what is added up is not normalised. The network sees what the attention added.",
+            "Each half gets a normalised input; the residual sum is not normalised. The input of the network contains the "
+            "attention.",
             _whole,
             needs=("tokens", "channels"),
         ),
-        Property("mask", "The mask says who may look.", _masked, needs=("order",)),
+        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, needs=("order",)),
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),

@@ -5,6 +5,7 @@ import math
 import torch
 
 from course_lib.primitives import sinusoidal_positions
+from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
 wrong, right = Answers(), Answers()
@@ -27,8 +28,8 @@ HINTS = (
 
 @wrong
 def gives_the_cosine_its_own_exponent(T, d_model, device=None):
-    """You put each feature's own index into the exponent, so the cosine beside a sine turns at another speed. The two share
-    one angle: only then is a step in position the same rotation everywhere."""
+    """You put each feature's own index into the exponent, so a cosine has another frequency than its sine. The two share
+    one angle: only then is a shift in position the same rotation everywhere."""
     t = torch.arange(T, device=device)[:, None]
     angle = t / 10_000 ** (torch.arange(d_model, device=device) / d_model)
     encoding = torch.empty(T, d_model, device=device)
@@ -39,8 +40,8 @@ def gives_the_cosine_its_own_exponent(T, d_model, device=None):
 
 @wrong
 def lists_the_sines_before_the_cosines(T, d_model, device=None):
-    """Your first half of the features holds all sines and the second half all cosines. In the formula they take turns: a
-    sine stands at 2i, and its cosine right behind it at 2i + 1."""
+    """Your first half of the features holds all sines and the second half all cosines. In the formula they alternate: a
+    sine at 2i, and its cosine at 2i + 1."""
     t = torch.arange(T, device=device)[:, None]
     angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
     return torch.cat([angle.sin(), angle.cos()[:, : d_model // 2]], dim=1)
@@ -57,8 +58,8 @@ def counts_positions_from_one(T, d_model, device=None):
 
 @wrong
 def halves_the_exponent(T, d_model, device=None):
-    """You put the number of the pair into the exponent, i, where 2i belongs. Your exponents end near 1/2
-    instead of 1, so the slowest feature turns about a hundred times too fast."""
+    """You put the number of the pair into the exponent, i, where 2i belongs. Your exponents end near 1/2 instead of 1, so
+    the lowest frequency is about a hundred times too high."""
     t = torch.arange(T, device=device)[:, None]
     pair = torch.arange((d_model + 1) // 2, device=device)
     angle = t / 10_000 ** (pair / d_model)
@@ -67,8 +68,8 @@ def halves_the_exponent(T, d_model, device=None):
 
 @wrong
 def doubles_the_exponent_twice(T, d_model, device=None):
-    """You count the features in steps of 2 and then multiply by 2 once more. What you count is 2i already; your exponents run
-    to 2, and the later features hardly move at all."""
+    """You count the features in steps of 2 and then multiply by 2 once more. What you count is 2i already; your exponents
+    run to 2, and the later features are nearly constant."""
     t = torch.arange(T, device=device)[:, None]
     even = torch.arange(0, d_model, 2, device=device)
     angle = t / 10_000 ** (2 * even / d_model)
@@ -77,8 +78,8 @@ def doubles_the_exponent_twice(T, d_model, device=None):
 
 @wrong
 def speeds_up_along_the_features(T, d_model, device=None):
-    """You multiply the position by the power of 10000 instead of dividing by it. Your later features jump by many turns from
-    one position to the next, where they should change slowly."""
+    """You multiply the position by the power of 10000 instead of dividing by it. The frequencies of your later features are
+    far too high; they should be low."""
     t = torch.arange(T, device=device)[:, None]
     angle = t * 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
@@ -100,7 +101,7 @@ def lays_the_positions_along_the_columns(T, d_model, device=None):
 @wrong
 def exchanges_sine_and_cosine(T, d_model, device=None):
     """Your even features are cosines and your odd ones sines. Features are counted from 0, so the first of each pair is the
-    sine; position 0 begins with a 0."""
+    sine: position 0 begins with 0."""
     t = torch.arange(T, device=device)[:, None]
     angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
     return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)[:, :d_model]
@@ -108,8 +109,8 @@ def exchanges_sine_and_cosine(T, d_model, device=None):
 
 @wrong
 def wants_a_cosine_for_every_sine(T, d_model, device=None):
-    """You write as many cosines as sines. With an odd number of features the last sine has no column beside it, and your
-    cosines do not fit into the columns that are left."""
+    """You write as many cosines as sines. With an odd number of features the last sine has no cosine, and your cosines do
+    not fit into the remaining columns."""
     t = torch.arange(T, device=device)[:, None]
     angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
     encoding = torch.zeros(T, d_model, device=device)
@@ -121,7 +122,7 @@ def wants_a_cosine_for_every_sine(T, d_model, device=None):
 @wrong
 def rounds_the_exponent_down(T, d_model, device=None):
     """You divide 2i by d_model in whole numbers. 2i is always the smaller of the two, so all your exponents are 0, and all
-    features turn at the speed of the first."""
+    features have the frequency of the first."""
     t = torch.arange(T, device=device)[:, None]
     angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) // d_model)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
@@ -134,6 +135,33 @@ def adds_a_batch_axis(T, d_model, device=None):
     t = torch.arange(T, device=device)[:, None]
     angle = t / 10_000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[None, :, :d_model]
+
+
+@wrong
+def takes_1000_for_10000(T, d_model, device=None):
+    """Your wavelengths end at 1000 · 2π. The base of the powers is 10000."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 1000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    encoding = torch.empty(T, d_model, device=device)
+    encoding[:, 0::2], encoding[:, 1::2] = angle.sin(), angle.cos()[:, : d_model // 2]
+    return encoding
+
+
+@wrong
+def forgets_the_cosines(T, d_model, device=None):
+    """All of your features are sines. Odd features are cosines, of the same frequency as the sine before them."""
+    t = torch.arange(T, device=device)[:, None]
+    angle = t / 10000 ** (torch.arange(0, d_model, 2, device=device) / d_model)
+    encoding = torch.empty(T, d_model, device=device)
+    encoding[:, 0::2], encoding[:, 1::2] = angle.sin(), angle.sin()[:, : d_model // 2]
+    return encoding
+
+
+@wrong
+def ignores_the_device(T, d_model, device=None):
+    """You create the encoding on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device`
+    to every tensor that you create."""
+    return sinusoidal_positions(T, d_model)
 
 
 @right
@@ -195,16 +223,23 @@ exercise = Exercise(
         runs_on(_sizes),
         has_shape("One vector of d_model features for each position.", _sizes),
         Property("origin", "Position 0 comes first: all its sines are 0, all its cosines 1.", lambda draw: [(1, 4), (1, 10)]),
-        Property("one hand", "With two features, position t is (sin t, cos t).", lambda draw: [(2, 2), (5, 2)], points=2),
+        Property("one pair", "With two features, position t is (sin t, cos t).", lambda draw: [(2, 2), (5, 2)], points=2),
         Property(
             "frequencies",
             "Sine and cosine of a pair share a frequency, which falls from 1 towards 1/10000.",
             lambda draw: [(2, 4), (3, 6), *_sizes(draw)],
             points=3,
-            needs=("one hand",),
+            needs=("one pair",),
         ),
-        Property("far", "A position far away is like any other.", lambda draw: [(500, 8)], needs=("frequencies",)),
+        Property("far", "A large position follows the same formula.", lambda draw: [(500, 8)], needs=("frequencies",)),
         Property("odd", "With an odd number of features, the last sine has no cosine.", lambda draw: [(3, 5), (4, 1)]),
+        Property(
+            "device",
+            "The encoding is created on the device that is passed in.",
+            lambda draw: [(5, 6, "meta")],
+            same_shapes,
+            needs=("frequencies",),
+        ),
     ),
     wrong=wrong,
     right=right,

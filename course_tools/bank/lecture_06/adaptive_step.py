@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Three words have the past probabilities (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them takes a "
-        "step now, and what are the states of the others behind it? What if there is no past yet?"
+        "Three words have the past probabilities (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them "
+        "takes a step now, and what are the states of the others after it? What if there are no previous steps?"
     ),
     (
-        "First the decision, from the sum of the h so far; then the states, y or x for each word by itself; then the halting "
-        "unit, which reads the states *behind* the step and adds one column to h, for all words."
+        "First the decision, from the sum of the h so far; then the states, y or x for each word by itself; then the "
+        "halting unit, whose input is the states *after* the step and which appends one column to h, for all positions."
     ),
     (
         "`h.sum(-1, keepdim=True) < 1 - epsilon` is (B, T, 1), and a sum of nothing is 0. `torch.where` chooses "
@@ -49,43 +49,43 @@ def _asked(states, halt, h, seen=None):
 
 @wrong
 def lets_everyone_think_on(x, y, halt, h, epsilon=0.01):
-    """You take y for every word. Who has halted must stand still: its state stays what it was, so that the others can go on
-    looking at it."""
+    """You take y for every word. The state of a halted position must stay as it was, so that the others can go on attending
+    to it."""
     return _asked(y, halt, h)
 
 
 @wrong
 def lets_the_halted_think(x, y, halt, h, epsilon=0.01):
-    """You give y to those who have halted, and the others stand still. A word thinks while its sum is *below* 1 - ε."""
+    """You update the halted positions and keep the others. A position goes on while its sum is *below* 1 - ε."""
     return _asked(torch.where(_thinks(h, epsilon), x, y), halt, h)
 
 
 @wrong
 def looks_at_the_last_probability(x, y, halt, h, epsilon=0.01):
-    """You compare only the newest h with 1 - ε. Halting adds up: a word that is half sure twice has halted too. It is the sum
-    over all steps so far that counts."""
+    """You compare only the newest h with 1 - ε. Halting adds up: a position with h of 0.5 twice has halted too. It is the
+    sum over all steps so far that counts."""
     last = F.pad(h, (1, 0))[..., -1:]
     return _asked(torch.where(last < 1 - epsilon, y, x), halt, h)
 
 
 @wrong
 def averages_the_probabilities(x, y, halt, h, epsilon=0.01):
-    """You take the mean of the h so far. It hardly ever reaches 1 - ε, and your words think on and on; at the first step it is
-    a mean of nothing. Take the sum."""
+    """You take the mean of the h so far. It rarely reaches 1 - ε, so your positions take too many steps; at the first step
+    it is a mean of no numbers. Take the sum."""
     return _asked(torch.where(h.mean(-1, keepdim=True) < 1 - epsilon, y, x), halt, h)
 
 
 @wrong
 def forgets_epsilon(x, y, halt, h, epsilon=0.01):
-    """You let a word think until its sum reaches 1 itself. It has halted from 1 - ε on; without the ε even a word that is sure
-    would take another step."""
+    """You let a position go on until its sum reaches 1. It halts at 1 - ε; without ε even a position with h near 1 takes
+    another step."""
     return _asked(torch.where(_thinks(h, 0.0), y, x), halt, h)
 
 
 @wrong
 def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
-    """You let all words of a sentence think as long as one of them does. Each word halts for itself: that is what makes the
-    depth adaptive."""
+    """You let all positions of a sequence go on as long as one of them does. Each position halts independently: that makes
+    the depth adaptive."""
     thinks = (h.sum(-1, keepdim=True) < 1 - epsilon).any(1, keepdim=True)
     states, (w, b) = torch.where(thinks, y, x), halt
     return states, torch.cat([h, torch.sigmoid(states @ w + b)[..., None]], dim=-1)
@@ -93,55 +93,58 @@ def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
 
 @wrong
 def wipes_out_the_halted(x, y, halt, h, epsilon=0.01):
-    """You write zeros into the states of words that have halted. Then the others find nothing where they look at them; who has
-    halted stands still and keeps its x."""
+    """You set the states of halted positions to 0. A halted position keeps its x, and the others go on attending to it."""
     return _asked(torch.where(_thinks(h, epsilon), y, 0.0), halt, h)
 
 
 @wrong
 def asks_before_the_step(x, y, halt, h, epsilon=0.01):
-    """You let the halting unit read x, the states before the step. It should judge what thinking has made of a word: it reads
-    the new states."""
+    """You let the halting unit read x, the states before the step. Its input is the new states."""
     return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=x)
 
 
 @wrong
 def asks_what_was_not_taken(x, y, halt, h, epsilon=0.01):
-    """You let the halting unit read y for every word. Who stands still has not become y; the unit reads the state that the word
-    really has behind the step."""
+    """The input of your halting unit is y for every position. A halted position keeps x; the input is the state after the
+    step."""
     return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=y)
 
 
 @wrong
 def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
-    """You add the new h to the sum before you decide who thinks. Who passes 1 - ε by it then loses the very step behind which
-    it was asked; decide by the steps before."""
+    """You add the new h to the sum before you decide which positions go on. The decision depends on the previous steps
+    alone."""
     _, longer = _asked(y, halt, h)
     return _asked(torch.where(_thinks(longer, epsilon), y, x), halt, h)
 
 
 @wrong
 def forgets_the_sigmoid(x, y, halt, h, epsilon=0.01):
-    """You put w · state + b behind h as it is. That is any number, and not a probability: the sum may fall, and nobody knows
-    when it is enough."""
+    """You append w · state + b without the sigmoid. That is any real number, not a probability."""
     states = torch.where(_thinks(h, epsilon), y, x)
     return states, torch.cat([h, (states @ halt[0] + halt[1])[..., None]], dim=-1)
 
 
 @wrong
 def returns_the_new_probability_only(x, y, halt, h, epsilon=0.01):
-    """You return the newest h alone. The next step needs the sum of all, so the new one goes behind those that are there."""
+    """You return the newest h alone. The next step needs the sum of all, so append it to the previous ones."""
     states, longer = _asked(torch.where(_thinks(h, epsilon), y, x), halt, h)
     return states, longer[..., -1:]
 
 
 @wrong
 def silences_the_halted(x, y, halt, h, epsilon=0.01):
-    """You write h = 0 for words that have halted. The unit is asked for every word, and what stands behind the halting step
-    does no harm: the distribution cuts it off."""
+    """You write h = 0 for halted positions. The probability is computed for every position; `halting_distribution` ignores
+    what follows the halt."""
     thinks = _thinks(h, epsilon)
     states, longer = _asked(torch.where(thinks, y, x), halt, h)
     return states, torch.cat([h, torch.where(thinks, longer[..., -1:], 0.0)], dim=-1)
+
+
+@wrong
+def forgets_the_bias(x, y, halt, h, epsilon=0.01):
+    """You never add the bias b of the halting unit: the probability is σ(w · state + b)."""
+    return adaptive_step(x, y, (halt[0], torch.zeros_like(halt[1])), h, epsilon)
 
 
 @right
@@ -217,25 +220,25 @@ def _epsilon(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="06.5",
-    title="A step for those who still think",
+    title="One step of adaptive computation",
     reference=adaptive_step,
     properties=(
         runs_on(_later),
         has_shape("A state for each position, and one probability more.", lambda draw: [*_first(draw), *_later(draw)]),
-        Property("first step", "At the first step everyone takes y.", _first, right_result(0)),
-        Property("who moves", "Who still thinks takes y; who has halted stands still.", _later, right_result(0), points=2),
-        Property("sure", "Within ε of 1 is halted.", _sure, right_result(0), needs=("who moves",)),
+        Property("first step", "At the first step every position takes y.", _first, right_result(0)),
+        Property("who steps", "A position that goes on takes y; a halted one keeps x.", _later, right_result(0), points=2),
+        Property("halted", "A sum within ε of 1 counts as halted.", _sure, right_result(0), needs=("who steps",)),
         Property(
-            "epsilon", "ε says how near to 1 is near enough; 1 - ε itself is.", _epsilon, right_result(0), needs=("who moves",)
+            "epsilon", "A position halts where the sum is 1 - ε or more.", _epsilon, right_result(0), needs=("who steps",)
         ),
         Property(
-            "asked",
-            "Each is asked behind the step, by the state it then has; the answer is put behind the others.",
+            "halting unit",
+            "The probability is computed from the state after the step and appended to the others.",
             lambda draw: [*_first(draw), *_later(draw)],
             points=2,
-            needs=("first step", "who moves"),
+            needs=("first step", "who steps"),
         ),
-        has_gradient(lambda draw: [*_first(draw), *_later(draw)], needs=("asked",)),
+        has_gradient(lambda draw: [*_first(draw), *_later(draw)], needs=("halting unit",)),
         leaves_inputs(_later),
     ),
     wrong=wrong,

@@ -24,12 +24,12 @@ HINTS = (
         "before that step? Write the four p down. What changes if the third h is 0.1 and the fourth 0?"
     ),
     (
-        "Everything follows from the sum of all h *before* each step. A step is still taken where this sum is below 1 - ε; the "
-        "last step that is taken is N. Before N the share is h, at N it is 1 minus that sum, behind it is 0."
+        "Everything follows from the sum of all h *before* each step. A step is taken where this sum is below 1 - ε; the "
+        "last step that is taken is N. Before N the weight p is h, at N it is 1 minus that sum, after it 0."
     ),
     (
-        "`before = h.cumsum(-1) - h` and `thinks = before < 1 - epsilon`. A step is N where it is taken and the next one is "
-        "not; the last column has no next one, so there nobody goes on. Two nested `torch.where` do the rest."
+        "`before = h.cumsum(-1) - h` and `thinks = before < 1 - epsilon`. A step is N where it is taken and the next one "
+        "is not; the last column has no next one, so no position goes on there. Two nested `torch.where` do the rest."
     ),
 )
 
@@ -47,68 +47,68 @@ def _shares(h, thinks, last, before=None):
 
 @wrong
 def forgets_the_remainder(h, epsilon=0.01):
-    """You leave h at the step at which the position halts. Your shares then do not sum to 1; that step gets what is missing,
-    1 - Σ h of the steps before."""
+    """You leave h at the step at which the position halts. Your p then do not sum to 1; that step gets the remainder, 1 - Σ
+    h of the steps before."""
     return torch.where(_before(h) < 1 - epsilon, h, 0.0)
 
 
 @wrong
 def never_halts(h, epsilon=0.01):
     """You go on to the end: every step keeps its h, and the last gets the rest, which may be negative. As soon as the sum
-    reaches 1 - ε the position halts, and all steps behind get 0."""
+    reaches 1 - ε the position halts, and all later steps get 0."""
     return torch.cat([h[..., :-1], 1 - h[..., :-1].sum(-1, keepdim=True)], dim=-1)
 
 
 @wrong
 def forgets_epsilon(h, epsilon=0.01):
-    """You wait until the sum reaches 1 itself. A sigmoid hardly ever gets there, so your positions take one step more than they
-    need; with 1 - ε, one sure step is enough."""
+    """You wait until the sum reaches 1. A sigmoid never does, so your positions take one step too many; with 1 - ε, one
+    step with h near 1 is enough."""
     before = _before(h)
     return _shares(h, before < 1, 1 - before)
 
 
 @wrong
 def types_epsilon_in(h, epsilon=0.01):
-    """You write 0.99 instead of 1 - ε. That is the default only: whoever asks for another ε is not heard."""
+    """You write 0.99 instead of 1 - ε. That is only the default; another epsilon has no effect in yours."""
     before = _before(h)
     return _shares(h, before < 0.99, 1 - before)
 
 
 @wrong
 def breaks_a_stick(h, epsilon=0.01):
-    """You take h as the chance to halt *given* that the position has not halted before: h_n times all 1 - h before. That is
-    another model of halting; here the h themselves are the shares, until they fill up 1."""
+    """You take h as the probability to halt *given* that the position has not halted before: h_n times all 1 - h before.
+    That is another model of halting; here p is h itself, until the sum reaches 1 - ε."""
     going_on = F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
     return torch.cat([(h * going_on)[..., :-1], going_on[..., -1:]], dim=-1)
 
 
 @wrong
 def breaks_a_stick_and_keeps_the_rest(h, epsilon=0.01):
-    """You multiply each h by all 1 - h before it: the chance that a position halts just here. That is another model of halting,
-    and something is left over behind the last step; here h itself is the share, until the h fill up 1."""
+    """You multiply each h by all 1 - h before it: the probability of halting at this step. That is another model of
+    halting, and its p need not sum to 1; here p is h itself, until the sum reaches 1 - ε."""
     return h * F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
 
 
 @wrong
 def stops_when_the_stick_is_short(h, epsilon=0.01):
-    """You take h_n times all 1 - h before as the share, and halt where these shares reach 1 - ε. With your product a position
-    halts much later than it should; it is the h themselves that are added up, and that are the shares before N."""
+    """You take h_n times all 1 - h before as p, and halt where these reach 1 - ε. A position then halts too late; add up
+    the h themselves, which are p before N."""
     going_on = F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
     return _shares(h * going_on, going_on > epsilon, going_on)
 
 
 @wrong
 def divides_by_the_sum(h, epsilon=0.01):
-    """You cut off what is behind N and divide by the sum. The shares sum to 1, but those before N are no longer h; only the
-    last step changes."""
+    """You set p to 0 after N and divide by the sum. Your p sum to 1, but before N they are no longer h; only the last step
+    changes."""
     p = torch.where(_before(h) < 1 - epsilon, h, 0.0)
     return p / p.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
 @wrong
 def gives_the_rest_to_the_very_end(h, epsilon=0.01):
-    """You give what is missing to 1 to the last of all steps, though the position has halted long before. The rest belongs to
-    N, the last step that is taken."""
+    """You add the remainder at the last of all steps, though the position has halted before. It belongs to N, the last step
+    that is taken."""
     goes_on = F.pad((_before(h) < 1 - epsilon)[..., 1:], (0, 1))
     p = torch.where(goes_on, h, 0.0)
     return torch.cat([p[..., :-1], 1 - p[..., :-1].sum(-1, keepdim=True)], dim=-1)
@@ -116,16 +116,15 @@ def gives_the_rest_to_the_very_end(h, epsilon=0.01):
 
 @wrong
 def adds_the_remainder_to_h(h, epsilon=0.01):
-    """You give the halting step its h and the remainder besides. The remainder alone fills up to 1; with you the shares sum to
-    more."""
+    """You give the halting step its h plus the remainder. It gets the remainder alone; your p sum to more than 1."""
     before = _before(h)
     return _shares(h, before < 1 - epsilon, 1 - before + h)
 
 
 @wrong
 def halts_one_step_too_late(h, epsilon=0.01):
-    """You let the step that passes 1 - ε keep its h and give the rest to the one behind it. The sum is over 1 by then, and your
-    rest negative; the step that passes 1 - ε is N itself."""
+    """You give the remainder to the step after the one that reaches 1 - ε. The sum may exceed 1 by then, and your remainder
+    is negative; the step that reaches 1 - ε is N itself."""
     reached = h.cumsum(-1)
     thinks = F.pad((_before(h) < 1 - epsilon)[..., :-1], (1, 0), value=True)
     return _shares(h, thinks, 1 - reached + h)
@@ -133,8 +132,8 @@ def halts_one_step_too_late(h, epsilon=0.01):
 
 @wrong
 def halts_all_at_once(h, epsilon=0.01):
-    """You stop only when every position of the batch has reached 1 - ε. Each halts for itself; with you the quick ones go on
-    thinking, and their last share is negative."""
+    """You stop only when every position of the batch has reached 1 - ε. Each position halts independently; in yours the
+    early ones go on, and their last p is negative."""
     before = _before(h)
     thinks = (before < 1 - epsilon).reshape(-1, h.shape[-1]).any(0).expand_as(h)
     return _shares(h, thinks, 1 - before)
@@ -142,8 +141,8 @@ def halts_all_at_once(h, epsilon=0.01):
 
 @wrong
 def leaves_the_undecided_open(h, epsilon=0.01):
-    """You look for a step at which the sum reaches 1 - ε, and where there is none you keep all h as they are. At the last step
-    everyone halts: it gets the rest."""
+    """Where the sum never reaches 1 - ε you keep all h as they are. At the last step every position halts: it gets the
+    remainder."""
     before = _before(h)
     halts = (before < 1 - epsilon) & (before + h >= 1 - epsilon)
     return torch.where(halts, 1 - before, torch.where(before < 1 - epsilon, h, 0.0))
@@ -151,8 +150,8 @@ def leaves_the_undecided_open(h, epsilon=0.01):
 
 @wrong
 def chooses_one_step(h, epsilon=0.01):
-    """You give everything to the step at which the position halts. The states of the steps before count too, by their h; and
-    your 0s and 1s pass no gradient on to the halting unit."""
+    """You give everything to the step at which the position halts. The steps before keep p = h; and your 0s and 1s pass no
+    gradient to the halting unit."""
     thinks = _before(h) < 1 - epsilon
     return F.one_hot(thinks.sum(-1) - 1, h.shape[-1]).to(h.dtype)
 
@@ -210,35 +209,35 @@ def _reached(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="06.2",
-    title="When to halt",
+    title="The halting distribution",
     reference=halting_distribution,
     properties=(
         runs_on(_batches),
-        has_shape("A share for each step.", _batches),
-        Property("one halt", "h before the halt, the rest at it, 0 behind it.", _reached, points=2),
+        has_shape("A p for each step.", _batches),
+        Property("one halt", "h before the halt, the remainder at it, 0 after it.", _reached, points=2),
         Property(
-            "never sure",
-            "Who never reaches 1 - ε halts at the last step, which gets the rest.",
+            "no early halt",
+            "A position that never reaches 1 - ε halts at the last step, which gets the remainder.",
             lambda draw: [(_chances(draw, 5, most=3),), (torch.full((3,), 0.125),)],
             points=2,
         ),
         Property(
-            "sure at once",
-            "A first h within ε of 1 is enough: all the share is there. So it is with a single step.",
+            "one step",
+            "Where the first h is within ε of 1, p is 1 at the first step. The same with a single step.",
             lambda _: _sums_of((1.0, 0.5, 0.5), (0.995, 0.25, 0.5, 0.25), (0.5,)),
             needs=("one halt",),
         ),
         Property(
             "epsilon",
-            "ε says how near to 1 is near enough; 1 - ε itself is.",
+            "A position halts where the sum is 1 - ε or more.",
             lambda draw: [(*_batches(draw)[0], 0.3), (torch.tensor([0.25, 0.25, 0.125, 0.5]), 0.5)],
-            needs=("one halt", "never sure"),
+            needs=("one halt", "no early halt"),
         ),
         Property(
             "each alone",
-            "Each position halts for itself, however many axes stand before the steps.",
+            "Each position halts independently, with any number of batch axes.",
             lambda draw: [*_batches(draw), (_chances(draw, 2, 3, 2, 5),)],
-            needs=("one halt", "never sure"),
+            needs=("one halt", "no early halt"),
         ),
         has_gradient(_batches, needs=("each alone",)),
         leaves_inputs(_batches),

@@ -20,12 +20,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A word halts at its second of three steps, with h = (0.3, 0.9, 0.5). How much of each of its three states is in the "
-        "result? Who would otherwise tell the halting unit that it was better to think on?"
+        "A word halts at its second of three steps, with h = (0.3, 0.9, 0.5). With which weight is each of its three "
+        "states in the result? Through what does the halting unit get a gradient from the loss?"
     ),
     (
-        "The shares come from `halting_distribution`, one for each step, and sum to 1. Each state is multiplied by its share, "
-        "and the axis of the steps, the last but one of the states, is summed away."
+        "The weights p come from `halting_distribution`, one for each step, and sum to 1. Each state is multiplied by its "
+        "p and summed over the axis of the steps, the last but one of the states."
     ),
     (
         "`p = halting_distribution(h, epsilon)` has the shape of h; `p[..., None]` broadcasts over the features. "
@@ -41,15 +41,15 @@ def _mixed(p, states):
 
 @wrong
 def takes_the_last_state(states, h, epsilon=0.01):
-    """You return the state behind the last of all steps. Who halts earlier has its answer from the steps it took, and the
-    halting unit gets no gradient from yours."""
+    """You return the state after the last of all steps. A position that halts earlier mixes the states of the steps it
+    took, and the halting unit gets no gradient from yours."""
     return states[..., -1, :]
 
 
 @wrong
 def takes_the_state_at_the_halt(states, h, epsilon=0.01):
-    """You return the state of step N alone. The states before it count too, by their h; a choice of one step has no gradient
-    with respect to h."""
+    """You return the state of step N alone. The states before it have weight h; a choice of one step has no gradient with
+    respect to h."""
     N = (halting_distribution(h, epsilon) > 0).sum(-1)
     last = F.one_hot(N - 1, h.shape[-1]).to(h.dtype)
     return _mixed(last, states)
@@ -57,57 +57,56 @@ def takes_the_state_at_the_halt(states, h, epsilon=0.01):
 
 @wrong
 def weighs_by_h(states, h, epsilon=0.01):
-    """You weigh the states by h itself. These do not sum to 1, and steps behind the halt count with you; h is first turned into
-    shares."""
+    """You weigh the states by h itself. These do not sum to 1, and steps after the halt get weight; first turn h into p by
+    `halting_distribution`."""
     return _mixed(h, states)
 
 
 @wrong
 def divides_by_the_sum_of_h(states, h, epsilon=0.01):
-    """You divide h by its sum and weigh by that. The states behind the halt are still in your mixture, and the last step that
-    is taken does not get what is left of 1."""
+    """You divide h by its sum and weigh by that. States after the halt are still in your mixture, and the last step that is
+    taken does not get the remainder."""
     return _mixed(h / h.sum(-1, keepdim=True), states)
 
 
 @wrong
 def averages_all_states(states, h, epsilon=0.01):
-    """You average over all steps alike and never look at h. The word itself decides by h how much each step counts."""
+    """You average over all steps and never use h. The weights of the steps depend on h."""
     return states.mean(-2)
 
 
 @wrong
 def averages_until_the_halt(states, h, epsilon=0.01):
-    """You average over the steps that were taken. You cut in the right place, but the states before the halt count by h, and
-    the last by what is left."""
+    """You average over the steps that were taken. The set of steps is right, but the states before the halt have weight h,
+    and the last one the remainder."""
     taken = (halting_distribution(h, epsilon) > 0).to(h.dtype)
     return _mixed(taken / taken.sum(-1, keepdim=True), states)
 
 
 @wrong
 def takes_a_softmax(states, h, epsilon=0.01):
-    """You take the softmax of h. It sums to 1, but no step ever gets 0, not even those behind the halt; and h are
+    """You take the softmax of h. It sums to 1, but no step ever gets 0, not even those after the halt; and h are
     probabilities, not logits."""
     return _mixed(h.softmax(-1), states)
 
 
 @wrong
 def types_epsilon_in(states, h, epsilon=0.01):
-    """You do not hand epsilon on, so the halting distribution takes its default, 0.01. Whoever asks for another ε is not
-    heard."""
+    """You do not pass epsilon on, so the halting distribution uses its default, 0.01."""
     return _mixed(halting_distribution(h), states)
 
 
 @wrong
 def takes_the_shares_from_the_graph(states, h, epsilon=0.01):
-    """You detach the shares. Your result is right, but the halting unit never learns from a wrong answer that it should have
-    thought longer; only the cost of thinking reaches it."""
+    """You detach p. Your result is right, but the halting unit gets no gradient from the loss; only the ponder cost reaches
+    it."""
     return _mixed(halting_distribution(h, epsilon).detach(), states)
 
 
 @wrong
 def mixes_as_it_goes(states, h, epsilon=0.01):
-    """You mix as you go: at each step p of the new state and 1 - p of what was there. Each later step then shrinks the earlier
-    ones once more; a plain sum needs no 1 - p, for the shares sum to 1 already."""
+    """You mix recursively: at each step p of the new state and 1 - p of the previous mixture. That shrinks earlier states
+    again; a plain weighted sum needs no 1 - p, since p sums to 1."""
     mixed = torch.zeros_like(states[..., 0, :])
     for p, state in zip(halting_distribution(h, epsilon).unbind(-1), states.unbind(-2), strict=True):
         mixed = p[..., None] * state + (1 - p[..., None]) * mixed
@@ -116,17 +115,24 @@ def mixes_as_it_goes(states, h, epsilon=0.01):
 
 @wrong
 def keeps_the_axis_of_steps(states, h, epsilon=0.01):
-    """You leave an axis of size 1 where the steps were, (…, 1, d). The product of a row with a matrix has it; squeeze it away,
-    for the result is one state a word."""
+    """You leave an axis of size 1 where the steps were, (…, 1, d). The product of a row with a matrix has it; squeeze it,
+    since the result is one state for each position."""
     return halting_distribution(h, epsilon)[..., None, :] @ states
 
 
 @wrong
 def chooses_the_largest_share(states, h, epsilon=0.01):
-    """You take the state with the largest share. A hard choice throws the others away and passes no gradient to h; they are
-    all added up, each by its share."""
+    """You take the state with the largest share. A hard choice drops the others and passes no gradient to h; sum all
+    states, each with its weight."""
     best = halting_distribution(h, epsilon).argmax(-1)
     return _mixed(F.one_hot(best, h.shape[-1]).to(h.dtype), states)
+
+
+@wrong
+def takes_the_first_state(states, h, epsilon=0.01):
+    """You return the state after the first step. It is the result only for a position that halts at once; otherwise all steps
+    up to the halt count."""
+    return states[..., 0, :]
 
 
 @right
@@ -182,31 +188,31 @@ def _batches(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="06.6",
-    title="What comes out",
+    title="Mix the states of all steps",
     reference=mix_states,
     properties=(
         runs_on(_batches),
         has_shape("One state for each position.", _batches),
         Property(
-            "sure at once",
-            "Who halts at the first step gets the first state. So it is with a single step.",
+            "one step",
+            "A position that halts at the first step gets the first state. The same with a single step.",
             lambda draw: [(draw.normal(3, 5), torch.tensor([1.0, 0.5, 0.5])), (draw.normal(1, 5), torch.tensor([0.25]))],
         ),
         Property(
             "one position",
-            "The states of the steps that were taken, each by its share.",
+            "The states of the steps that were taken, each with its weight p.",
             lambda draw: [_thought(draw), _thought(draw, most=2)],
             points=2,
         ),
         Property(
             "epsilon",
-            "ε says how near to 1 is near enough.",
+            "epsilon is passed on to the halting distribution.",
             lambda draw: [(draw.normal(4, 5), torch.tensor([0.25, 0.5, 0.125, 0.5]), 0.3), (*_thought(draw, 3), 0.3)],
             needs=("one position",),
         ),
         Property(
             "each alone",
-            "Each position has its own mixture, however many axes stand before the steps.",
+            "Each position has its own mixture, with any number of batch axes.",
             lambda draw: [*_batches(draw), _thought(draw, 2, 3, 2), _thought(draw, 1)],
             needs=("one position",),
         ),

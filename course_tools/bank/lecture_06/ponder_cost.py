@@ -51,84 +51,81 @@ def _R(h, N):
 
 @wrong
 def counts_the_steps_only(h, epsilon=0.01):
-    """You return N alone. A count does not move when h moves a little, so no gradient comes from it and nobody learns to halt;
-    the remainder is added for that."""
+    """You return N alone. A count has no gradient, so the halting unit learns nothing from it; the remainder is added for
+    its gradient."""
     return _N(h, epsilon).to(h.dtype)
 
 
 @wrong
 def takes_the_remainder_only(h, epsilon=0.01):
-    """You return R alone. Its gradient is right, but it says nothing of how long a position thought: the cost is the number of
-    steps and the remainder."""
+    """You return R alone. Its gradient is right, but the cost is the number of steps plus the remainder."""
     return _R(h, _N(h, epsilon))
 
 
 @wrong
 def counts_from_zero(h, epsilon=0.01):
-    """You take the index of the halting step for the number of steps. Indices begin at 0, so you count one too few: who halts
-    at once has taken one step."""
+    """You take the index of the halting step for the number of steps. Indices begin at 0, so you count one too few: a
+    position that halts at once has taken one step."""
     N = _N(h, epsilon)
     return N - 1 + _R(h, N)
 
 
 @wrong
 def expects_the_number_of_steps(h, epsilon=0.01):
-    """You weigh the number of each step by its share, Σ n · p. That is the mean of the steps that are mixed; the position has
-    computed all N of them, and pays for all."""
+    """You return Σ n · p, the expected step. The position has computed all N steps, and the cost counts all of them."""
     return halting_distribution(h, epsilon) @ torch.arange(1.0, h.shape[-1] + 1)
 
 
 @wrong
 def adds_up_all_h(h, epsilon=0.01):
-    """You put the sum of all h in place of the remainder. Steps behind N are never taken, and R falls where h grows; yours
+    """You use the sum of all h instead of the remainder. Steps after N are never taken, and R falls where h grows; yours
     grows."""
     return _N(h, epsilon) + h.sum(-1)
 
 
 @wrong
 def subtracts_the_last_step_too(h, epsilon=0.01):
-    """You subtract the h of step N from 1 as well. What is left for N is reckoned before it: 1 - Σ h of the steps up to N - 1;
-    yours is near 0, and may be below."""
+    """You subtract the h of step N from 1 as well. The remainder is 1 - Σ h of the steps up to N - 1; yours is near 0, and
+    may be negative."""
     N = _N(h, epsilon)
     return N + _R(h, N) - h.gather(-1, N[..., None] - 1)[..., 0]
 
 
 @wrong
 def takes_the_remainder_from_the_graph(h, epsilon=0.01):
-    """You cut the remainder out of the graph. The number is right, but R is the only part with a gradient: with yours, thinking
-    costs something and nobody learns to think less."""
+    """You detach the remainder. The value is right, but R is the only part with a gradient: yours has none."""
     N = _N(h, epsilon)
     return N + _R(h.detach(), N)
 
 
 @wrong
 def subtracts_the_remainder(h, epsilon=0.01):
-    """You subtract R. Gradients then turn round, and who makes your cost smaller makes h smaller in the early steps and the
-    thinking longer."""
+    """You subtract R. The gradient then has the wrong sign: minimising your cost makes h smaller in the early steps, and
+    the number of steps larger."""
     N = _N(h, epsilon)
     return N - _R(h, N)
 
 
 @wrong
 def averages_over_the_batch(h, epsilon=0.01):
-    """You return one mean for the whole batch. Each position has a cost of its own; whoever trains averages them later, and
-    leaves out the padding."""
+    """You return one mean for the whole batch. Each position has its own cost; they are averaged later, without the
+    padding."""
     N = _N(h, epsilon)
     return (N + _R(h, N)).mean()
 
 
 @wrong
 def forgets_epsilon(h, epsilon=0.01):
-    """You wait until the sum reaches 1 itself. Halting begins at 1 - ε; otherwise a position that is sure at its first step
-    would still pay for two."""
+    """You wait until the sum reaches 1. A position halts at 1 - ε; otherwise one with a first h near 1 would still take two
+    steps."""
     N = _N(h, 0.0)
     return N + _R(h, N)
 
 
 @wrong
 def lets_all_take_every_step(h, epsilon=0.01):
-    """You take n_steps for N, and what is missing to 1 before the last of them for R. That is the cost of someone who never
-    halts early; each position stops where its own sum reaches 1 - ε."""
+    """You take n_steps for N, and what is missing to 1 before the last of them for R. That is the cost of a position that
+    never halts early; each one stops where its own sum reaches 1 - ε."""
     return h.shape[-1] + 1 - h[..., :-1].sum(-1)
 
 
@@ -208,28 +205,28 @@ exercise = Exercise(
         runs_on(_batches),
         has_shape("One number for each position.", _batches),
         Property(
-            "sure at once",
-            "One step, and nothing before it: the cost is 2. So it is with a single step.",
+            "one step",
+            "With one step, R = 1 and the cost is 2. The same where n_steps is 1.",
             lambda _: [(torch.tensor([1.0, 0.5, 0.5]),), (torch.tensor([0.995, 0.25, 0.5, 0.25]),), (torch.tensor([0.5]),)],
         ),
         Property("one halt", "The number of steps, and what is left of 1 for the last of them.", _reached, points=2),
         Property(
-            "never sure",
-            "Who never reaches 1 - ε has taken all the steps.",
+            "no early halt",
+            "A position that never reaches 1 - ε takes all the steps.",
             lambda draw: [(_chances(draw, 5, most=3),), (torch.full((3,), 0.125),)],
             needs=("one halt",),
         ),
         Property(
             "epsilon",
-            "ε says how near to 1 is near enough; 1 - ε itself is.",
+            "A position halts where the sum is 1 - ε or more.",
             lambda draw: [(*_batches(draw)[0], 0.3), (torch.tensor([0.25, 0.25, 0.125, 0.5]), 0.5)],
-            needs=("one halt", "never sure"),
+            needs=("one halt", "no early halt"),
         ),
         Property(
             "each alone",
-            "Each position pays for itself, however many axes stand before the steps.",
+            "Each position has its own cost, with any number of batch axes.",
             lambda draw: [*_batches(draw), (_chances(draw, 2, 3, 2, 5),), (_chances(draw, 3, 1, 5),)],
-            needs=("one halt", "never sure"),
+            needs=("one halt", "no early halt"),
         ),
         has_gradient(_batches, points=2, needs=("each alone",)),
         leaves_inputs(_batches),

@@ -47,8 +47,8 @@ def _encoding(x, step):
 
 @wrong
 def encodes_once(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You add the encoding before the first step only. In a Universal Transformer every step is told anew where each token
-    stands and which step it is; your later steps cannot tell."""
+    """You add the encoding before the first step only. In a Universal Transformer the encodings of position and step are
+    added before every step; your later steps have none."""
     for step in range(1, n_steps + 1):
         x = encoder_block(x + _encoding(x, 1) if step == 1 else x, attention, network, norms, n_heads, mask)
     return x
@@ -56,7 +56,8 @@ def encodes_once(x, attention, network, norms, n_heads, n_steps, mask=None):
 
 @wrong
 def never_encodes(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You apply the block n_steps times and tell it nothing. It knows neither the order of the words nor which step it is."""
+    """You apply the block n_steps times without any encoding, so it is independent of the order of the tokens and of the
+    step."""
     for _ in range(n_steps):
         x = encoder_block(x, attention, network, norms, n_heads, mask)
     return x
@@ -64,8 +65,8 @@ def never_encodes(x, attention, network, norms, n_heads, n_steps, mask=None):
 
 @wrong
 def tells_the_place_only(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You add the sinusoids of the positions before each step, but not those of the step. Your block is the same function each
-    time and cannot know how far it has come."""
+    """You add the sinusoids of the positions before each step, but not those of the step. Your block is then the same
+    function at every step."""
     for _ in range(n_steps):
         x = encoder_block(x + sinusoidal_positions(*x.shape[1:]), attention, network, norms, n_heads, mask)
     return x
@@ -82,8 +83,8 @@ def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=
 
 @wrong
 def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You add the encoding to what the block returns. The first step then works without one, and the last encoding stands in
-    the result; it is added before the block."""
+    """You add the encoding to what the block returns. The first step then has none, and the last encoding is in the result;
+    add it before the block."""
     for step in range(1, n_steps + 1):
         x = encoder_block(x, attention, network, norms, n_heads, mask) + _encoding(x, step)
     return x
@@ -91,8 +92,8 @@ def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mas
 
 @wrong
 def begins_anew_each_time(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You give the block the first states at every step, only with another encoding. What the steps before have made is lost,
-    and only the last one counts; go on with what came out."""
+    """You apply the block to the initial states at every step. The results of the earlier steps are lost; each step
+    continues from the output of the one before."""
     y = x
     for step in range(1, n_steps + 1):
         y = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask)
@@ -101,7 +102,7 @@ def begins_anew_each_time(x, attention, network, norms, n_heads, n_steps, mask=N
 
 @wrong
 def adds_a_second_residual(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You add what the block returns to the states. The block has its residual connections inside; the states behind a step
+    """You add what the block returns to the states. The block has its residual connections inside; the states after a step
     are its output alone."""
     for step in range(1, n_steps + 1):
         x = x + encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask)
@@ -110,8 +111,7 @@ def adds_a_second_residual(x, attention, network, norms, n_heads, n_steps, mask=
 
 @wrong
 def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You do not hand the mask on to the block. At every step each word looks at the padding as if it were part of the
-    sentence."""
+    """You do not pass the mask on to the block. At every step each token attends to the padding."""
     for step in range(1, n_steps + 1):
         x = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads)
     return x
@@ -135,6 +135,18 @@ def overwrites_the_states(x, attention, network, norms, n_heads, n_steps, mask=N
         x += _encoding(x, step)
         x = encoder_block(x, attention, network, norms, n_heads, mask)
     return x
+
+
+@wrong
+def takes_one_step_only(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You apply the block once and never use n_steps."""
+    return shared_encoder(x, attention, network, norms, n_heads, 1, mask)
+
+
+@wrong
+def takes_one_step_too_few(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """Your loop ends one step too early: range(1, n_steps) leaves out the step n_steps."""
+    return shared_encoder(x, attention, network, norms, n_heads, max(n_steps - 1, 0), mask)
 
 
 @right
@@ -205,12 +217,12 @@ def _masked(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="06.4",
-    title="Again and again",
+    title="The encoder of a Universal Transformer",
     reference=shared_encoder,
     properties=(
         runs_on(_MANY),
         has_shape("A vector for each vector.", _MANY),
-        Property("no step", "No step at all gives back what came in.", _stacks(0)),
+        Property("no step", "Zero steps return the input.", _stacks(0)),
         Property("one step", "One step: the encoding of step 1 is added, then comes the block.", _stacks(1, 1), points=2),
         Property(
             "two steps",
@@ -219,8 +231,8 @@ exercise = Exercise(
             points=2,
             needs=("one step",),
         ),
-        Property("many", "So it goes on, as often as asked for.", _MANY, needs=("two steps",)),
-        Property("mask", "The mask says at every step who may look.", _masked, needs=("two steps",)),
+        Property("many", "n_steps may be any number.", _MANY, needs=("two steps",)),
+        Property("mask", "The mask is passed on at every step.", _masked, needs=("two steps",)),
         has_gradient(_stacks(3, 2), needs=("two steps",)),
         leaves_inputs(_stacks(2, 1)),
     ),

@@ -6,14 +6,15 @@ import torch
 
 from course_lib.models import step_encoding
 from course_lib.primitives import sinusoidal_positions
+from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
 wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Write down the first two features of place 0 at step 1, and of place 1 at step 1. How much of each comes from the "
-        "place, and how much from the step? Which of the two is the same for every row?"
+        "Write down the first two features of place 0 at step 1, and of place 1 at step 1. Which part of each comes from "
+        "the position, and which from the step? Which of the two is the same for every row?"
     ),
     (
         "The step is put into the same sines and cosines as a position, which gives one row of d_model numbers. This row is "
@@ -33,15 +34,15 @@ def _row(step, d_model, device=None):
 
 @wrong
 def knows_no_step(T, d_model, step, device=None):
-    """You encode the position only. The weights are shared by all steps, so with your encoding a step cannot tell which one it
-    is."""
+    """You encode the position only. The weights are shared by all steps, so with your encoding all steps are the same
+    function."""
     return sinusoidal_positions(T, d_model, device=device)
 
 
 @wrong
 def knows_no_position(T, d_model, step, device=None):
-    """You encode the step only, the same row for every position. Attention knows no order, so your words are a bag at every
-    step."""
+    """You encode the step only, the same row for every position. Attention is independent of the order, so yours treats the
+    tokens as a set."""
     return _row(step, d_model, device).expand(T, d_model)
 
 
@@ -60,8 +61,8 @@ def counts_one_step_too_far(T, d_model, step, device=None):
 
 @wrong
 def encodes_the_sum(T, d_model, step, device=None):
-    """You add the step to the position and take the sinusoids of the sum. Place 3 at step 1 then looks just like place 2 at
-    step 2; encode both for themselves, and add the encodings."""
+    """You add the step to the position and take the sinusoids of the sum. Position 3 at step 1 is then equal to position 2
+    at step 2; encode both separately, and add the encodings."""
     return sinusoidal_positions(T + step, d_model, device=device)[step:]
 
 
@@ -94,24 +95,38 @@ def joins_the_two(T, d_model, step, device=None):
 
 @wrong
 def moves_the_step_along_the_places(T, d_model, step, device=None):
-    """You take another step for each place: `step` for the first, the next for the second, and so on. All places are at the
-    same step at the same time; one row is added to all."""
+    """You take another step for each place: `step` for the first, the next for the second, and so on. All positions are at
+    the same step; one row is added to all."""
     return sinusoidal_positions(T, d_model, device=device) + sinusoidal_positions(T + step, d_model, device=device)[step:]
 
 
 @wrong
 def lists_the_sines_before_the_cosines(T, d_model, step, device=None):
-    """Your first half of the features holds all sines and the second half all cosines. As in lecture 05 they take turns: a
-    sine at 2i, its cosine right behind it at 2i + 1."""
+    """Your first half of the features holds all sines and the second half all cosines. As in lecture 05 they alternate: a
+    sine at 2i, its cosine at 2i + 1."""
     right = sinusoidal_positions(T, d_model, device=device) + _row(step, d_model, device)
     return torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
 
 
 @wrong
 def adds_the_bare_step(T, d_model, step, device=None):
-    """You add the number of the step itself to every feature. It grows without end and drowns the words; the step goes through
-    the same sines and cosines as a position."""
+    """You add the number of the step itself to every feature. It grows without bound; the step is encoded by the same sines
+    and cosines as a position."""
     return sinusoidal_positions(T, d_model, device=device) + step
+
+
+@wrong
+def counts_positions_from_one(T, d_model, step, device=None):
+    """You count positions from 1. Positions count from 0; only steps count from 1."""
+    of_step = sinusoidal_positions(step + 1, d_model, device=device)[step]
+    return sinusoidal_positions(T + 1, d_model, device=device)[1:] + of_step
+
+
+@wrong
+def ignores_the_device(T, d_model, step, device=None):
+    """You create the encoding on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device`
+    on to every tensor that you create."""
+    return step_encoding(T, d_model, step)
 
 
 @right
@@ -163,25 +178,34 @@ def _steps(T: int, d_model: int) -> list[Call]:
 
 exercise = Exercise(
     id="06.1",
-    title="Where and when",
+    title="Encode position and step",
     reference=step_encoding,
     properties=(
         runs_on(_sizes),
         has_shape("One vector of d_model features for each position.", _sizes),
         Property(
             "first place",
-            "At place 0 the step alone speaks: its sinusoids, and 1 more in every cosine.",
+            "At position 0 the encoding is that of the step, plus 1 in every cosine.",
             lambda _: _steps(1, 6),
         ),
         Property(
-            "one hand",
+            "one pair",
             "With two features, place i at step t is (sin i + sin t, cos i + cos t).",
             lambda _: _steps(5, 2),
             points=2,
             needs=("first place",),
         ),
-        Property("all features", "So it is at every frequency.", _sizes, points=2, needs=("one hand",)),
-        Property("far", "A place and a step far away are like any other.", lambda _: [(300, 8, 40)], needs=("all features",)),
+        Property("all features", "The same at every frequency.", _sizes, points=2, needs=("one pair",)),
+        Property(
+            "far", "Large positions and steps follow the same formula.", lambda _: [(300, 8, 40)], needs=("all features",)
+        ),
+        Property(
+            "device",
+            "The encoding is created on the device that is passed in.",
+            lambda _: [(5, 6, 3, "meta")],
+            same_shapes,
+            needs=("all features",),
+        ),
     ),
     wrong=wrong,
     right=right,

@@ -25,12 +25,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A text has T tokens behind it and one new one. Which rows of the queries, keys and values would change if you "
-        "computed everything anew? How many queries must then be made, and how many keys does that one look at?"
+        "A text has T previous tokens and one new one. Which rows of the queries, keys and values would change if you "
+        "computed everything anew? How many queries are needed, and how many keys does that query attend to?"
     ),
     (
-        "Project the new token three times and part each result into heads, every one with a time axis of 1 like the cache. "
-        "Put its key and value behind the past first; then attend, join the heads and apply W_o."
+        "Project the new token three times and split each result into heads, with a time axis of size 1 like the cache. "
+        "Append its key and value to the cache first; then attend, merge the heads and apply W_o."
     ),
     (
         "Each projection is `x @ W.mT`, rearranged from B (h d) to B h 1 d; `torch.cat` along axis 2 makes the new cache. The "
@@ -61,16 +61,16 @@ def _out(q, keys, values, W_o, scale=None, mask=None):
 
 @wrong
 def looks_only_at_the_past(x, keys, values, W_q, W_k, W_v, W_o):
-    """You attend first and append afterwards. Your new token sees the past and not itself, and the very first token sees
-    nothing at all; in causal attention each token looks at itself too."""
+    """You attend first and append afterwards. Your new token attends to the past and not to itself, and the very first
+    token attends to nothing; in causal attention each token attends to itself too."""
     q, *cache = _grown(x, keys, values, W_q, W_k, W_v)
     return CachedStep(_out(q, keys, values, W_o), *cache)
 
 
 @wrong
 def puts_the_new_token_in_front(x, keys, values, W_q, W_k, W_v, W_o):
-    """You put the new key and value in front of the past. Attention does not notice, for it knows no order; but your cache now
-    runs backwards, and whoever reads it takes the newest token for the oldest."""
+    """You put the new key and value in front of the past. The context is the same, since attention is independent of the
+    order of the keys; but your cache is now reversed."""
     q, k, v = _of_the_token(x, W_q, W_k, W_v, keys.shape[1])
     keys, values = torch.cat([k, keys], dim=2), torch.cat([v, values], dim=2)
     return CachedStep(_out(q, keys, values, W_o), keys, values)
@@ -78,24 +78,23 @@ def puts_the_new_token_in_front(x, keys, values, W_q, W_k, W_v, W_o):
 
 @wrong
 def forgets_the_scale(x, keys, values, W_q, W_k, W_v, W_o):
-    """You do not divide the scores by √d_k. Your weights are then sharper than those the model was trained with, and one step
-    no longer gives what attention over the whole text gives."""
+    """You do not divide the scores by √d_k. One step then differs from attention over the whole text."""
     q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
     return CachedStep(_out(q, keys, values, W_o, scale=1.0), keys, values)
 
 
 @wrong
 def scales_by_all_heads_together(x, keys, values, W_q, W_k, W_v, W_o):
-    """You divide by the root of h · d_k, the width of all heads together. Each head's dot product has only d_k terms, so your
-    scores are too small and your weights too even; a single head hides this."""
+    """You divide by the root of h · d_k, the width of all heads together. Each head's dot product has only d_k terms, so
+    your scores are too small and your weights too even; with one head the mistake has no effect."""
     q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
     return CachedStep(_out(q, keys, values, W_o, scale=math.sqrt(W_k.shape[0])), keys, values)
 
 
 @wrong
 def parts_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
-    """You part the projections as if the features of all heads lay interleaved. Each head owns rows that stand next to each
-    other; yours takes one from every head, and its query does not fit the keys in the cache."""
+    """You split the projections as if the features of the heads were interleaved. The features of a head are contiguous; a
+    head of yours mixes features of several."""
     interleaved = (rearrange(W, "(d h) d_in -> (h d) d_in", h=keys.shape[1]) for W in (W_q, W_k, W_v))
     q, keys, values = _grown(x, keys, values, *interleaved)
     return CachedStep(_out(q, keys, values, W_o), keys, values)
@@ -103,8 +102,8 @@ def parts_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
 
 @wrong
 def joins_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
-    """You join the heads feature by feature, the first of every head, then the second. W_o expects one head behind the other,
-    so its columns meet features that are not theirs."""
+    """You merge the heads feature by feature, the first of every head, then the second. W_o expects the heads one after the
+    other."""
     q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
     context = _heads(q, keys, values)
     return CachedStep(rearrange(context, "B h 1 d_v -> B (d_v h)") @ W_o.mT, keys, values)
@@ -112,23 +111,23 @@ def joins_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
 
 @wrong
 def returns_the_old_cache(x, keys, values, W_q, W_k, W_v, W_o):
-    """You give the cache back as it came in. Your output is right this once, but the next token will not find this one: the
-    new key and value must stand in what you return."""
+    """You return the cache as it came in. Your output is right, but the next token cannot attend to this one: the returned
+    cache must contain the new key and value."""
     return CachedStep(_out(*_grown(x, keys, values, W_q, W_k, W_v), W_o), keys, values)
 
 
 @wrong
 def stores_the_query_as_key(x, keys, values, W_q, W_k, W_v, W_o):
-    """You put the new token's query into the cache, where its key belongs. Both have the same size, so nothing fails; but what
-    a token looks for is not what it offers to others."""
+    """You put the new token's query into the cache, where its key belongs. Both have the same size, so there is no error,
+    but later tokens need its key."""
     q, keys, values = _grown(x, keys, values, W_q, W_q, W_v)
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
 @wrong
 def overwrites_the_last_place(x, keys, values, W_q, W_k, W_v, W_o):
-    """You write the new key and value over the newest ones of the past, in the caller's own tensors. A token is lost with each
-    step and the cache never grows; at the start it has no place to write to."""
+    """You write the new key and value over the newest ones of the past, in the caller's own tensors. A token is lost with
+    each step and the cache never grows; at T = 0 there is nothing to overwrite."""
     q, k, v = _of_the_token(x, W_q, W_k, W_v, keys.shape[1])
     with torch.no_grad():
         keys[:, :, -1:], values[:, :, -1:] = k, v
@@ -137,11 +136,20 @@ def overwrites_the_last_place(x, keys, values, W_q, W_k, W_v, W_o):
 
 @wrong
 def masks_as_if_it_stood_first(x, keys, values, W_q, W_k, W_v, W_o):
-    """You add a causal mask of one row, the first of the triangle: it lets your query see the oldest key alone. The new token
-    is the last one; all keys are in its past, and no mask is needed."""
+    """You add a causal mask of one row, the first of the triangle: it allows only the oldest key. The new token is the last
+    one and may attend to all keys, so no mask is needed."""
     q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
     causal = torch.ones(1, keys.shape[2], dtype=torch.bool).tril()
     return CachedStep(_out(q, keys, values, W_o, mask=causal), keys, values)
+
+
+@wrong
+def forgets_the_output_projection(x, keys, values, W_q, W_k, W_v, W_o):
+    """You return the merged heads without W_o: the last step of multi-head attention is the output projection."""
+    _, keys, values = cached_step(x, keys, values, W_q, W_k, W_v, W_o)
+    q = (x @ W_q.mT).unflatten(-1, (keys.shape[1], -1)).unsqueeze(-2)
+    context, _ = attend(q @ keys.mT / math.sqrt(keys.shape[-1]), values)
+    return context.flatten(1), keys, values
 
 
 @right
@@ -196,12 +204,12 @@ exercise = Exercise(
         runs_on(lambda draw: [_step(draw, 2, 5)]),
         has_shape("An output, and caches one token longer.", lambda draw: [_step(draw, 2, 5), _step(draw, 1, 0)]),
         Property(
-            "keys", "The new key stands behind the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(1), points=2
+            "keys", "The new key is appended to the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(1), points=2
         ),
-        Property("values", "The new value stands behind the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(2)),
+        Property("values", "The new value is appended to the old ones.", lambda draw: [_step(draw, 2, 5)], right_result(2)),
         Property(
             "first",
-            "The first token of a text sees itself alone.",
+            "The first token of a text attends to itself alone.",
             lambda draw: [_step(draw, 2, 0)],
             right_result(0),
         ),
@@ -221,9 +229,7 @@ exercise = Exercise(
             points=2,
             needs=("one head",),
         ),
-        Property(
-            "batch", "Each text has a past of its own.", lambda draw: [_step(draw, 3, 5)], needs=("keys", "values", "output")
-        ),
+        Property("batch", "Each text has its own cache.", lambda draw: [_step(draw, 3, 5)], needs=("keys", "values", "output")),
         has_gradient(lambda draw: [_step(draw, 2, 5), _step(draw, 2, 0)], needs=("batch",)),
         leaves_inputs(lambda draw: [_step(draw, 2, 5)]),
     ),

@@ -10,7 +10,8 @@ from course_tools.checks.outcome import Outcome
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Write the prompt of the example out and mark every space and line break. What stands last? And first, without a task?",
+    "Write the prompt of the example out and mark every space and line break. What is at its end? And at its start, "
+    "without a task?",
     "Make three parts: the task and its line break, or nothing; each shot as two lines; the question. Only shots are left out.",
     "While there are shots and the prompt is longer than `room`, drop the first (`solved[1:]`); 0 is a limit too, None is not.",
 )
@@ -31,22 +32,23 @@ def _shortened(before, solved, behind, room, left=slice(1, None)):
 
 @wrong
 def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="", room=None):
-    """Your prompt ends with a space behind the last colon. Most vocabularies hold words with the space before them, so the
-    model must now go on from a lone space, which no text has at this place; end with the colon."""
+    """Your prompt ends with a space after the last colon. Most vocabularies have tokens with a leading space, so a lone
+    space at the end is a sequence that training texts hardly contain; end with the colon."""
     before, solved, behind = _parts(shots, question, names, task)
     return _shortened(before, solved, behind + " ", room)
 
 
 @wrong
 def ends_with_a_line_break(shots, question, names=("Input", "Output"), task="", room=None):
-    """You close the last line too, but the answer belongs on it, behind the colon, as in the examples: end with the colon."""
+    """You end the last line with a line break, but the answer belongs on it, after the colon, as in the examples: end with
+    the colon."""
     before, solved, behind = _parts(shots, question, names, task)
     return _shortened(before, solved, behind + "\n", room)
 
 
 @wrong
 def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output"), task="", room=None):
-    """You write what is given and the answers right behind their colons. A space stands between, everywhere but at the end."""
+    """You write inputs and answers directly after their colons. A space follows each colon except the last."""
     whole = [(f"{names[0]}:{given}\n", f"{names[1]}:{answer}\n") for given, answer in shots]
     return _shortened(f"{task}\n" if task else "", [*map("".join, whole)], f"{names[0]}:{question}\n{names[1]}:", room)
 
@@ -54,52 +56,49 @@ def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output")
 @wrong
 def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="", room=None):
     """You write the line break of the task even where there is no task. Your prompt then begins with an empty line, which
-    says nothing and takes up room."""
+    uses up room."""
     _, solved, behind = _parts(shots, question, names, task)
     return _shortened(f"{task}\n", solved, behind, room)
 
 
 @wrong
 def parts_the_shots_by_empty_lines(shots, question, names=("Input", "Output"), task="", room=None):
-    """You put an empty line behind each shot. It may look tidy, but the form that was asked for has none: each shot is two
-    lines, and the next follows at once."""
+    """You put an empty line after each shot. The format has none: each shot is two lines, and the next follows directly."""
     before, solved, behind = _parts(shots, question, names, task)
     return _shortened(before, [shot + "\n" for shot in solved], behind, room)
 
 
 @wrong
 def always_says_input_and_output(shots, question, names=("Input", "Output"), task="", room=None):
-    """You write "Input" and "Output" whatever `names` says. These two only stand there by default: words such as "English" and
-    "French" tell the model a good deal."""
+    """You write "Input" and "Output" and never use `names`. These two are only the default."""
     return _shortened(*_parts(shots, question, ("Input", "Output"), task), room)
 
 
 @wrong
 def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", room=None):
-    """You make room by leaving out the last shots. Those stand nearest to the question and stay; it is the oldest, at the
-    front of the list, that go first."""
+    """You make room by leaving out the last shots. The oldest, at the front of the list, are left out first."""
     return _shortened(*_parts(shots, question, names, task), room, slice(-1))
 
 
 @wrong
 def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
-    """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the limit
-    is for the whole prompt, its open end included."""
+    """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the
+    limit is for the whole prompt, its open last line included."""
     before, solved, behind = _parts(shots, question, names, task)
     return _shortened(before, solved, "", room) + behind
 
 
 @wrong
 def never_fills_the_room(shots, question, names=("Input", "Output"), task="", room=None):
-    """You leave out a shot even where the prompt is exactly `room` characters long. That many it may have: a prompt that fills
-    the room still fits."""
+    """You leave out a shot even where the prompt is exactly `room` characters long. A prompt of exactly `room` characters
+    still fits."""
     return _shortened(*_parts(shots, question, names, task), None if room is None else room - 1)
 
 
 @wrong
 def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", room=None):
-    """You cut the finished prompt off at the front. The task goes first, then a shot is cut in two, and at last the question;
-    shots are left out whole, and task and question stay in any case."""
+    """You cut the finished prompt off at the front. That removes the task and cuts a shot in two; shots are left out whole,
+    and task and question always stay."""
     before, solved, behind = _parts(shots, question, names, task)
     prompt = before + "".join(solved) + behind
     return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
@@ -107,8 +106,7 @@ def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", roo
 
 @wrong
 def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
-    """You pass over a shot that does not fit and go on with older ones that do. Your shots then have a gap among them; if one
-    does not fit, all that are older than it go too."""
+    """You skip a shot that does not fit and keep older ones that do. If one does not fit, all older ones are left out too."""
     before, solved, behind = _parts(shots, question, names, task)
     middle = ""
     for shot in reversed(solved):
@@ -119,18 +117,34 @@ def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", 
 
 @wrong
 def takes_no_room_for_no_limit(shots, question, names=("Input", "Output"), task="", room=None):
-    """You ask whether `room` is true. None is not, but neither is 0: with no room at all your prompt has every shot, where it
-    should have none."""
+    """You test `if room`. None is falsy, but so is 0: with room = 0 your prompt has every shot, where it should have none."""
     return _shortened(*_parts(shots, question, names, task), room or None)
 
 
 @wrong
 def takes_shots_off_the_list(shots, question, names=("Input", "Output"), task="", room=None):
-    """You remove the oldest shots from the list that was handed to you. It belongs to whoever called, and has fewer shots for
-    the next question; a tuple cannot be shortened at all."""
+    """You remove the oldest shots from the caller's list, which then has fewer shots for the next question; a tuple cannot
+    be shortened at all."""
     while shots and room is not None and len("".join(map("".join, _parts(shots, question, names, task)))) > room:
         shots.pop(0)
     return "".join(map("".join, _parts(shots, question, names, task)))
+
+
+@wrong
+def reverses_the_shots(shots, question, names=("Input", "Output"), task="", room=None):
+    """You write the newest shot first. The shots keep their order: the oldest first, the newest just before the question."""
+    before = f"{task}\n" if task else ""
+    solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
+    behind = f"{names[0]}: {question}\n{names[1]}:"
+    while solved and room is not None and len(before + "".join(solved) + behind) > room:
+        solved = solved[1:]
+    return before + "".join(reversed(solved)) + behind
+
+
+@wrong
+def forgets_the_task(shots, question, names=("Input", "Output"), task="", room=None):
+    """Your prompt never states the task: where `task` is not empty, it is the first line."""
+    return few_shot_prompt(shots, question, names, room=room)
 
 
 @right
@@ -199,24 +213,28 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_shots(draw, 2)]),
         has_shape("One text.", lambda draw: [_shots(draw, 2)]),
-        Property("zero-shot", "Without examples, the question stands alone, and open.", lambda draw: [([], "3"), ((), "tea")]),
+        Property(
+            "zero-shot",
+            "Without examples, the prompt is the question and the open answer.",
+            lambda draw: [([], "3"), ((), "tea")],
+        ),
         Property(
             "few-shot",
-            "Each example is two lines; the next one follows at once, in the order given.",
+            "Each example is two lines; the next one follows directly, in the order given.",
             lambda draw: [_shots(draw, 1), _shots(draw, 3)],
             _same_but_for_the_ends,
             points=2,
         ),
         Property(
             "names",
-            "What is given and what is answered go by their names.",
+            "`names` gives the words before input and answer.",
             lambda draw: [(*_shots(draw, 2), ("English", "French"))],
             _same_but_for_the_ends,
             needs=("few-shot",),
         ),
         Property(
             "task",
-            "A task stands first, on a line of its own.",
+            "A task is the first line.",
             lambda draw: [(*_shots(draw, 2), ("Input", "Output"), "Translate."), ([], "tea", ("Input", "Output"), "Answer.")],
             _same_but_for_the_ends,
             needs=("few-shot",),
@@ -238,7 +256,7 @@ exercise = Exercise(
         ),
         Property(
             "stays",
-            "Task and question stay in any case.",
+            "Task and question always stay.",
             lambda draw: [*_rooms(draw, 5, task="Translate."), (*_shots(draw, 2), ("Q", "A"), "Answer.", 0)],
             needs=("zero-shot", "task", "newest"),
         ),

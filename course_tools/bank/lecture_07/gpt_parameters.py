@@ -13,12 +13,14 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw one block and write its shape beside each matrix and vector. How many matrices does attention have, and how many "
-        "the network? Which have a bias, and how long is it? What lies before the first block, and what behind the last?"
+        "Draw one block and write its shape beside each matrix and vector. How many matrices does attention have, and how "
+        "many the network? Which have a bias, and how long is it? What comes before the first block, and what after the "
+        "last?"
     ),
     (
-        "Four groups: two tables of vectors, one a token and one a position; in every block four d × d matrices and two of the "
-        "network, d → 4d → d, each with a bias as long as its output; two norms of 2 d each; what closes. Heads share the d."
+        "Four groups: two tables of vectors, one a token and one a position; in every block four d × d matrices and two "
+        "of the network, d → 4d → d, each with a bias as long as its output; two norms of 2 d each; the norms at the end. "
+        "The heads divide the d features."
     ),
     (
         "A block has 4 (d² + d) for attention, 8 d² + 4 d + d for the network and 2 · 2 d for its norms. Take it n_layers "
@@ -34,16 +36,15 @@ def _block(d):
 
 @wrong
 def counts_the_last_matrix_again(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You count a matrix from d_model back to the vocabulary. In GPT-2 that is the embedding itself, used a second time: it is
-    one and the same matrix, and its numbers are learnt and stored once."""
+    """You count a matrix from d_model back to the vocabulary. In GPT-2 that is the embedding itself, used a second time:
+    the matrix is shared, and counted once."""
     ends = (n_tokens + T_max) * d_model + n_norms_at_the_end * 2 * d_model
     return ends + n_layers * _block(d_model) + n_tokens * d_model
 
 
 @wrong
 def forgets_the_biases(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You count the matrices of a block and not the biases that are added behind them. All six have one: four of attention and
-    two of the network."""
+    """You count the matrices of a block and not the biases. All six have one: four of attention and two of the network."""
     block = 4 * d_model**2 + 8 * d_model**2 + 4 * d_model
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
@@ -57,8 +58,7 @@ def forgets_the_positions(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end
 
 @wrong
 def forgets_the_norms(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You count no norm, neither in the blocks nor at the end. A norm does divide by what it measures, but a gain and a shift
-    for each feature are learnt behind that."""
+    """You count no norm, neither in the blocks nor at the end. Each norm has a learned gain and shift for each feature."""
     return (n_tokens + T_max) * d_model + n_layers * (_block(d_model) - 4 * d_model)
 
 
@@ -71,8 +71,7 @@ def gives_a_norm_no_shift(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end
 
 @wrong
 def stops_at_queries_keys_and_values(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You count three projections: queries, keys, values. When the heads have done their work, a fourth matrix with its bias
-    joins them."""
+    """You count three projections: queries, keys, values. A fourth matrix with its bias projects the merged heads."""
     block = _block(d_model) - (d_model**2 + d_model)
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
@@ -87,16 +86,16 @@ def keeps_the_network_narrow(n_tokens, T_max, d_model, n_layers, n_norms_at_the_
 
 @wrong
 def forgets_the_way_back(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You count only the first layer of the network, from d to 4d. A second one leads back from 4d to d, as large a matrix
-    with a bias of its own; without it the sum with the token could not be formed."""
+    """You count only the first layer of the network, from d to 4d. The second one maps back from 4d to d, a matrix of the
+    same size with its own bias."""
     block = 4 * (d_model**2 + d_model) + (4 * d_model**2 + 4 * d_model) + 4 * d_model
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
 @wrong
 def gives_both_layers_the_same_bias(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You give both layers of the network a bias of length d. A bias is as long as what its layer puts out, and the first one
-    puts out 4d features."""
+    """You give both layers of the network a bias of length d. A bias has the size of its layer's output, and the first
+    layer has 4d outputs."""
     block = _block(d_model) - 3 * d_model
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
@@ -111,17 +110,23 @@ def gives_a_block_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_en
 
 @wrong
 def always_closes_with_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You always add one norm at the end, whatever `n_norms_at_the_end` says. GPT-1 has none there, so your count for it is
+    """You always add one norm at the end, and never use `n_norms_at_the_end`. GPT-1 has none there, so your count for it is
     2 · d_model too high."""
     return (n_tokens + T_max) * d_model + n_layers * _block(d_model) + 2 * d_model
 
 
 @wrong
 def adds_a_look_at_an_encoder(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You count a second attention with its norm in each block, as in the decoder of a translator. GPT has no encoder to look
-    at; its blocks attend to their own text and to nothing else."""
+    """You count a second attention with its norm in each block, as in the decoder of a translator. GPT has no encoder; its
+    blocks have self-attention only."""
     block = _block(d_model) + 4 * (d_model**2 + d_model) + 2 * d_model
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
+
+
+@wrong
+def counts_one_block(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    """You count one block, whatever n_layers is. Each block has parameters of its own."""
+    return gpt_parameters(n_tokens, T_max, d_model, 1, n_norms_at_the_end)
 
 
 @right
@@ -175,30 +180,28 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_sizes(draw, 2)]),
         has_shape("One number.", lambda draw: [_sizes(draw, 2)]),
-        Property(
-            "tables", "Without a block, two tables are left, for tokens and positions.", lambda draw: [_sizes(draw, 0, 0)]
-        ),
+        Property("tables", "Without blocks there are two tables, for tokens and positions.", lambda draw: [_sizes(draw, 0, 0)]),
         Property(
             "end",
-            "What closes the stack is a gain and a shift for each norm at the end.",
+            "Each norm at the end has a gain and a shift.",
             lambda draw: [_sizes(draw, 0, 1), _sizes(draw, 0, 3), _sizes(draw, 0)],
             needs=("tables",),
         ),
         Property(
             "matrices",
-            "To a percent, a wide block is its matrices: four projections, and two of the network.",
+            "Up to a percent, a wide block is its matrices: four projections, and two of the network.",
             lambda draw: [(0, 0, 1_000 * draw.sizes(1)[0], 1)],
             _same_to_a_percent,
             points=2,
         ),
         Property(
             "block",
-            "To the last number, six biases and two norms stand beside them, and one norm at the end.",
+            "Exactly: the matrices, six biases and two norms, and one norm at the end.",
             lambda draw: [_block_alone(draw, 1)],
             points=2,
             needs=("matrices",),
         ),
-        Property("layers", "Every block has weights of its own.", lambda draw: [_block_alone(draw, 5)], needs=("block",)),
+        Property("layers", "Every block has its own weights.", lambda draw: [_block_alone(draw, 5)], needs=("block",)),
         Property(
             "published",
             "GPT-1, and GPT-2 in its four sizes.",

@@ -1,5 +1,7 @@
 """Exercise 07.1, next_token_loss: what students answer, wrong and right."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -20,15 +22,15 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Write down a text of four tokens, and below each token what the model has read there and which token it is asked "
-        "for. Which logits speak about nothing? Which token is never asked for? And which of the two does `counts` mark?"
+        "Write down a text of four tokens, and below each token what the model has read there and which token it should "
+        "predict. Which logits have no target? Which token is never a target? And does `counts` mark inputs or targets?"
     ),
     (
-        "Cut the last position off the logits and the first off the tokens and off `counts`, before anything is flattened. "
-        "Then throw away the places that are not asked for, and average over all that are left in the batch at once."
+        "Cut the last position off the logits and the first off the tokens and off `counts`, before anything is "
+        "flattened. Then select the positions whose target counts, and average over all of them in the batch at once."
     ),
     (
-        "A bool tensor (B, T - 1) as an index picks logits (N, n_tokens) and tokens (N,) at the same N places; "
+        "A bool tensor (B, T - 1) as an index selects logits (N, n_tokens) and tokens (N,) at the same N positions; "
         "`F.cross_entropy` of these two is the mean. Without `counts`, flatten the first two axes instead."
     ),
 )
@@ -36,8 +38,8 @@ HINTS = (
 
 @wrong
 def asks_for_the_token_just_read(logits, tokens, counts=None):
-    """You compare each position with the token that stands there. The model has just read it and need only repeat it: your
-    loss falls quickly, and nothing is learnt about what comes next."""
+    """You compare each position with the token at that position. The model has just read it and need only copy it: your
+    loss falls quickly, and nothing is learned about the next token."""
     if counts is None:
         return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
     return F.cross_entropy(logits[counts], tokens[counts])
@@ -45,8 +47,8 @@ def asks_for_the_token_just_read(logits, tokens, counts=None):
 
 @wrong
 def asks_for_the_token_before(logits, tokens, counts=None):
-    """You shift by one to the wrong side: each position is asked for the token before the one it has just read. That token
-    is in the model's past; it is the next one that it should foretell."""
+    """You shift by one to the wrong side: the target of each position is the token before the one it has just read. The
+    target must be the next token."""
     predictions, targets = logits[:, 1:], tokens[:, :-1]
     if counts is None:
         return F.cross_entropy(predictions.mT, targets)
@@ -55,8 +57,8 @@ def asks_for_the_token_before(logits, tokens, counts=None):
 
 @wrong
 def shifts_after_flattening(logits, tokens, counts=None):
-    """You join all rows of the batch into one long text and shift then. The end of each text is now asked for the first token
-    of the next one, which has nothing to do with it; one text alone hides this."""
+    """You join all rows of the batch into one long text and shift then. The target at the end of each text is then the
+    first token of the next one; with one text the mistake has no effect."""
     predictions, targets = logits.flatten(0, 1)[:-1], tokens.flatten()[1:]
     if counts is not None:
         asked = counts.flatten()[1:]
@@ -66,8 +68,8 @@ def shifts_after_flattening(logits, tokens, counts=None):
 
 @wrong
 def takes_counts_from_the_reader(logits, tokens, counts=None):
-    """You look up `counts` at the token that is read, one place too early. It says of each token whether *it* is asked for:
-    yours leaves out the first word behind a prompt, and still asks for the first padding."""
+    """You use `counts` at the token that is read, one position too early. It marks the tokens that are targets: yours
+    leaves out the first token after a prompt, and counts the first padding."""
     predictions, targets = logits[:, :-1], tokens[:, 1:]
     if counts is None:
         return F.cross_entropy(predictions.mT, targets)
@@ -76,15 +78,15 @@ def takes_counts_from_the_reader(logits, tokens, counts=None):
 
 @wrong
 def asks_for_every_token(logits, tokens, counts=None):
-    """You never use `counts`. Padding and prompt are asked for like everything else, so the model is paid for saying padding
-    after padding, and the loss depends on how far the batch is padded."""
+    """You never use `counts`. Padding and prompt then count like everything else, the model is rewarded for predicting
+    padding, and the loss depends on how far the batch is padded."""
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:])
 
 
 @wrong
 def takes_counts_for_padding(logits, tokens, counts=None):
     """You leave out the tokens at which `counts` is True, as if it marked the padding. True means that a token counts; you
-    average over just those that do not."""
+    average over exactly those that do not."""
     predictions, targets = logits[:, :-1], tokens[:, 1:]
     if counts is None:
         return F.cross_entropy(predictions.mT, targets)
@@ -93,16 +95,16 @@ def takes_counts_for_padding(logits, tokens, counts=None):
 
 @wrong
 def divides_by_all_places(logits, tokens, counts=None):
-    """You set the loss of a token that does not count to 0 and divide by the number of all places. Nothing is added there,
-    but it is still counted: the more padding a batch has, the better it looks."""
+    """You set the loss of a token that does not count to 0 and divide by the number of all positions. The more padding a
+    batch has, the smaller your loss is."""
     losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
     return losses.mean() if counts is None else losses.where(counts[:, 1:], 0.0).mean()
 
 
 @wrong
 def averages_the_averages(logits, tokens, counts=None):
-    """You average each text first, and then these averages. A token of a text in which few are asked for weighs more than
-    one of a text in which many are; every token asked for should weigh the same."""
+    """You average each text first, and then these averages. A target in a text with few targets then has more weight than
+    one in a text with many; every target should have the same weight."""
     losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
     asked = torch.ones_like(tokens[:, 1:]) if counts is None else counts[:, 1:]
     return ((losses * asked).sum(1) / asked.sum(1)).mean()
@@ -110,16 +112,16 @@ def averages_the_averages(logits, tokens, counts=None):
 
 @wrong
 def adds_the_losses_up(logits, tokens, counts=None):
-    """You add the losses of all tokens and do not divide. Your number grows with the batch and with the length of its texts,
-    and so does each step of training; asked for is the loss of one token."""
+    """You add the losses of all tokens and do not divide. Your number grows with the batch and with the length of its
+    texts, and so does each training step; asked for is the mean over tokens."""
     losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
     return losses.sum() if counts is None else losses[counts[:, 1:]].sum()
 
 
 @wrong
 def takes_the_softmax_twice(logits, tokens, counts=None):
-    """You make probabilities of the logits before the cross-entropy, which begins with a softmax of its own. Its second
-    softmax sees only numbers from 0 to 1, so that even a perfect model keeps a large loss."""
+    """You take a softmax before the cross-entropy, which takes a softmax itself. The second one gets only numbers from 0 to
+    1, so even a perfect model has a large loss."""
     predictions, targets = logits[:, :-1].softmax(-1), tokens[:, 1:]
     if counts is None:
         return F.cross_entropy(predictions.flatten(0, 1), targets.flatten())
@@ -128,8 +130,8 @@ def takes_the_softmax_twice(logits, tokens, counts=None):
 
 @wrong
 def reshapes_to_move_the_classes(logits, tokens, counts=None):
-    """You bring the vocabulary to axis 1 by a reshape. That keeps the numbers in their order and cuts them up anew, so that
-    logits of different words and positions are mixed; to exchange two axes, transpose."""
+    """You bring the vocabulary to axis 1 by a reshape. That keeps the order of the numbers in memory, so that logits of
+    different tokens and positions are mixed; to exchange two axes, transpose."""
     predictions = logits[:, :-1]
     B, T, n_tokens = predictions.shape
     losses = F.cross_entropy(predictions.reshape(B, n_tokens, T), tokens[:, 1:], reduction="none")
@@ -138,11 +140,24 @@ def reshapes_to_move_the_classes(logits, tokens, counts=None):
 
 @wrong
 def calls_nothing_perfect(logits, tokens, counts=None):
-    """You return 0 where no token is asked for, perhaps to avoid a division by 0. A loss of 0 says that the model foretold
-    everything; a mean of nothing is not known, and NaN says so."""
+    """You return 0 where no token counts. A loss of 0 would mean a perfect prediction; the mean of no numbers is undefined,
+    hence NaN."""
     losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
     asked = torch.ones_like(losses, dtype=torch.bool) if counts is None else counts[:, 1:]
     return losses[asked].sum() / asked.sum().clamp(min=1)
+
+
+@wrong
+def measures_in_bits(logits, tokens, counts=None):
+    """Your loss is in bits: you divide by ln 2. Asked for are nats, the natural logarithm."""
+    return next_token_loss(logits, tokens, counts) / math.log(2)
+
+
+@wrong
+def forgets_the_minus(logits, tokens, counts=None):
+    """Your loss has the wrong sign: it is the mean of -log p, which is never negative; yours would be minimised by making
+    the true token unlikely."""
+    return -next_token_loss(logits, tokens, counts)
 
 
 @right
@@ -205,10 +220,12 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])]),
         has_shape("One number.", lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])]),
-        Property("one token", "One prediction costs minus the log of its probability.", lambda draw: [_texts(draw, 1, 2)]),
+        Property(
+            "one token", "The loss of one prediction is minus the log of its probability.", lambda draw: [_texts(draw, 1, 2)]
+        ),
         Property(
             "shift",
-            "The logits at t are about the token at t + 1.",
+            "The logits at t predict the token at t + 1.",
             lambda draw: [_texts(draw, 1, 5)],
             points=2,
             needs=("one token",),
@@ -216,19 +233,19 @@ exercise = Exercise(
         Property("mean", "The loss is the mean over the batch's tokens.", lambda draw: [_texts(draw, 3, 5)], needs=("shift",)),
         Property(
             "counts",
-            "A token that does not count is not asked for, and the others are.",
+            "Only tokens that count are targets.",
             lambda draw: [_asked(draw, ["..xx."]), _asked(draw, ["x...x"])],
             points=2,
             needs=("shift",),
         ),
         Property(
             "same weight",
-            "Every token asked for weighs the same, whichever text it stands in.",
+            "Every target has the same weight, in whichever text it is.",
             lambda draw: [_asked(draw, ["xxxxxxx", "..x....", ".xx...x"])],
             needs=("mean", "counts"),
         ),
-        Property("nothing", "The mean of nothing is NaN.", lambda draw: [_asked(draw, ["x...", "...."])], needs=("counts",)),
-        Property("sure", "A model that is sure and wrong pays a large, finite price.", _sure, needs=("mean",)),
+        Property("nothing", "The mean of no numbers is NaN.", lambda draw: [_asked(draw, ["x...", "...."])], needs=("counts",)),
+        Property("confident", "A confident wrong prediction has a large, finite loss.", _sure, needs=("mean",)),
         has_gradient(lambda draw: [_texts(draw, 2, 5), _asked(draw, ["x.xx.", "..xx."])], needs=("same weight",)),
         leaves_inputs(lambda draw: [_asked(draw, ["x.xx.", "..xx."])]),
     ),

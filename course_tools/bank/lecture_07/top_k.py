@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Take the logits 2, 5, 1, 3 and k = 2 and write the result down by hand. Which number must stand at the words that "
-        "are out, so that a softmax gives them exactly 0? And what should happen when k is 9?"
+        "Take the logits 2, 5, 1, 3 and k = 2 and write the result down by hand. Which logit must the removed tokens get, "
+        "so that a softmax gives them exactly 0? And what should happen when k is 9?"
     ),
     (
-        "`torch.topk` over the last axis gives, row by row, the k largest values and the places they came from; k must not be "
-        "more than there are words. Begin with a tensor in which every word is out, and let the k back in at their places."
+        "`torch.topk` over the last axis gives, row by row, the k largest values and their indices; k must not exceed the "
+        "number of tokens. Begin with a tensor of -inf, and write the k values at their indices."
     ),
     (
         "With the values and indices of `logits.topk(min(k, n), dim=-1)`, take a `full_like` of -inf and `scatter` the values "
@@ -43,83 +43,82 @@ def _kept(logits, n):
 
 @wrong
 def gives_probabilities(logits, k):
-    """You finish with a softmax. Asked for are logits, so that a temperature or the nucleus can still come behind; who then
-    takes the softmax once more gets probabilities that are much too even."""
+    """You finish with a softmax. Asked for are logits, so that a temperature or the nucleus can follow; a second softmax
+    makes the probabilities much too even."""
     return _kept(logits, min(k, logits.shape[-1])).softmax(-1)
 
 
 @wrong
 def normalises_what_is_left(logits, k):
-    """You take the log-softmax of what is left, so that the kept words sum to 1. The k largest logits should stay just as they
-    are: the softmax of whoever draws a word will do this."""
+    """You take the log-softmax of what is left, so that the kept probabilities sum to 1. The k largest logits should stay
+    as they are: the softmax of the sampling normalises."""
     return _kept(logits, min(k, logits.shape[-1])).log_softmax(-1)
 
 
 @wrong
 def sets_the_others_to_zero(logits, k):
-    """You set the other logits to 0. A logit of 0 is a word like any other, with exp(0) = 1 before normalising; where the
-    kept logits are negative, your forbidden words are even the likeliest. Only -inf has probability 0."""
+    """You set the other logits to 0. exp(0) = 1, so the removed tokens keep a positive probability; where the kept logits
+    are negative they are even the likeliest. Only -inf has probability 0."""
     best = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.zeros_like(logits).scatter(-1, best.indices, best.values)
 
 
 @wrong
 def takes_a_very_small_logit(logits, k):
-    """You push the others down to -10⁹. That is still a finite logit: they are not taken out, as -inf would do, and who counts
-    the words that are left finds all of them."""
+    """You set the others to -10⁹. That is still a finite logit: they are not removed, as by -inf."""
     best = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -1e9).scatter(-1, best.indices, best.values)
 
 
 @wrong
 def keeps_the_unlikely(logits, k):
-    """You keep the k smallest logits, those of the least likely words, because your order is a rising one. The likeliest words
-    are those with the largest logits."""
+    """You keep the k smallest logits, because your order is ascending. The likeliest tokens are those with the largest
+    logits."""
     return logits.masked_fill(logits.argsort(-1).argsort(-1) >= k, -torch.inf)
 
 
 @wrong
 def keeps_one_too_few(logits, k):
-    """You keep only what lies strictly above the k-th largest logit. That leaves k - 1 words, and with k = 1 none at all: the
-    k-th belongs to those that stay."""
+    """You keep only what lies strictly above the k-th largest logit. That leaves k - 1 tokens, and with k = 1 none at all:
+    the k-th is kept too."""
     border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
     return logits.masked_fill(logits <= border, -torch.inf)
 
 
 @wrong
 def keeps_one_too_many(logits, k):
-    """You compare with the logit at index k of the sorted row. Indices begin at 0, so this is already the first word that
-    should be out, and you keep k + 1."""
+    """You compare with the logit at index k of the sorted row. Indices begin at 0, so this is already the first token that
+    should be removed, and you keep k + 1."""
     border = logits.sort(dim=-1, descending=True).values[..., min(k, logits.shape[-1] - 1), None]
     return logits.masked_fill(logits < border, -torch.inf)
 
 
 @wrong
 def keeps_all_that_are_equal(logits, k):
-    """You keep every logit that is no smaller than the k-th. Where several are equal to it, more than k stay, and with k = 1
-    the choice is no longer greedy; exactly k are asked for, whichever of the equal ones."""
+    """You keep every logit that is no smaller than the k-th. Where several are equal to it, more than k stay, and with k =
+    1 the choice is no longer greedy; keep exactly k, whichever of the equal ones."""
     border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
     return logits.masked_fill(logits < border, -torch.inf)
 
 
 @wrong
 def ranks_the_whole_batch(logits, k):
-    """You look for the k largest logits of the whole batch. Then one row keeps several words and another none, and each row
-    depends on its neighbours; every row should keep k of its own."""
+    """You look for the k largest logits of the whole batch. Then one row keeps several tokens and another none; every row
+    should keep its own k."""
     return _kept(logits.flatten(), min(k, logits.numel())).view_as(logits)
 
 
 @wrong
 def gives_the_k_alone(logits, k):
-    """You return the k largest logits and nothing else. Your row is sorted and k long, so nobody can tell which words these
-    were; the result has a place for every word of the vocabulary."""
+    """You return the k largest logits and nothing else. Your row has k entries, and their indices are lost; the result has
+    an entry for every token of the vocabulary."""
     return logits.topk(min(k, logits.shape[-1]), dim=-1).values
 
 
 @wrong
 def moves_them_to_the_front(logits, k):
-    """You put the k largest logits on the first k places, in falling order. The place of a logit says which word it belongs
-    to, so you have given them to the first words of the vocabulary; they must stay where they were."""
+    """You put the k largest logits into the first k entries, in descending order. The index of a logit is that of its
+    token, so you assign them to the first tokens of the vocabulary; they must stay at their indices."""
     k = min(k, logits.shape[-1])
     out = torch.full_like(logits, -torch.inf)
     out[..., :k] = logits.topk(k, dim=-1).values
@@ -128,18 +127,25 @@ def moves_them_to_the_front(logits, k):
 
 @wrong
 def asks_for_more_than_there_are(logits, k):
-    """You hand k to the search as it is, and that fails where k is larger than the vocabulary. Who asks for more words than
-    there are gets all of them."""
+    """You pass k to `topk` as it is, and that fails where k is larger than the vocabulary. Then all tokens are kept."""
     return _kept(logits, k)
 
 
 @wrong
 def overwrites_the_logits(logits, k):
-    """You write -inf into the logits that were handed to you. Whoever called still needs them, to draw again with another k or
-    to compute a loss, and finds them spoilt; fill a new tensor."""
+    """You write -inf into the caller's logits, which may still be needed, to sample again or to compute a loss; fill a new
+    tensor."""
     ranks = logits.argsort(-1, descending=True).argsort(-1)
     with torch.no_grad():
         return logits.masked_fill_(ranks >= k, -torch.inf)
+
+
+@wrong
+def keeps_the_first_k(logits, k):
+    """You keep the first k classes, not the k largest logits: sort, or use `topk`, to find which they are."""
+    kept = torch.full_like(logits, -torch.inf)
+    kept[..., :k] = logits[..., :k]
+    return kept
 
 
 @right
@@ -202,7 +208,7 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_logits(draw, 3, 5)]),
         has_shape("A logit for each word.", lambda draw: [_logits(draw, 3, 5), _logits(draw, 2)]),
-        Property("greedy", "With k = 1 the likeliest word alone is left.", lambda draw: [_logits(draw, 1)]),
+        Property("greedy", "With k = 1 only the likeliest token is kept.", lambda draw: [_logits(draw, 1)]),
         Property(
             "kept",
             "The k largest logits stay as they are, the others are -inf.",
@@ -212,20 +218,20 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each row keeps its own k.",
+            "Each row is computed independently.",
             lambda draw: [_logits(draw, 3, 5), _logits(draw, 2, 2, 3)],
             points=2,
             needs=("kept",),
         ),
         Property(
             "all",
-            "All words stay where k is as large as the vocabulary, or larger.",
+            "All tokens are kept where k is as large as the vocabulary, or larger.",
             lambda draw: [_logits(draw, 7, 2), _logits(draw, 9, 2)],
             needs=("kept",),
         ),
         Property(
             "equal",
-            "Of equal logits at the border as many stay as make k; which of them is free.",
+            "Of equal logits at the border as many are kept as make k; which of them is free.",
             lambda draw: [_equal(draw, 2), _equal(draw, 4)],
             _as_many_of_each,
             needs=("batch",),

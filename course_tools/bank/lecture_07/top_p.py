@@ -19,12 +19,14 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Take four words with probabilities 0.1, 0.5, 0.3, 0.1 and p = 0.6. Walk from the likeliest word down and stop as soon "
-        "as you hold 0.6: which words are in? What did you already hold just before you took the last one? And with p = 0.2?"
+        "Take four words with probabilities 0.1, 0.5, 0.3, 0.1 and p = 0.6. Add the probabilities in descending order and "
+        "stop as soon as the sum is 0.6 or more: which tokens are in the nucleus? What was the sum before the last one? "
+        "And with p = 0.2?"
     ),
     (
-        "Sort each row downwards, and add up its probabilities. A word stays where the sum of all words *before* it is still "
-        "less than p; for the likeliest this sum is 0. Then every logit must go back to its own word."
+        "Sort each row in descending order, and take the cumulative sum of its probabilities. A token is kept where the "
+        "sum of all tokens *before* it is less than p; for the likeliest this sum is 0. Then every logit must go back to "
+        "its own index."
     ),
     (
         "`cumsum` over the sorted softmax, minus that softmax itself, is the sum before each word; fill the sorted logits with "
@@ -45,8 +47,8 @@ def _put_back(kept, order):
 
 @wrong
 def leaves_out_the_word_that_crosses(logits, p):
-    """You stop before the word that takes the sum to p, and save only the likeliest. Your set then falls short of p, although
-    the nucleus is to hold p or more: the word that crosses the border belongs to it."""
+    """You stop before the token with which the sum reaches p. Your set then sums to less than p; the token that crosses the
+    threshold belongs to the nucleus."""
     ordered, probabilities, order = _sorted(logits)
     first = torch.arange(logits.shape[-1]) == 0
     return _put_back(ordered.masked_fill((probabilities.cumsum(-1) > p) & ~first, -torch.inf), order)
@@ -54,16 +56,15 @@ def leaves_out_the_word_that_crosses(logits, p):
 
 @wrong
 def loses_the_likeliest(logits, p):
-    """You keep a word only while the sum up to it, itself included, is at most p. If the likeliest word alone has more than p,
-    nothing is left and no word can be drawn; what counts is the sum before a word."""
+    """You keep a word only while the sum up to it, itself included, is at most p. If the likeliest token alone has more
+    than p, nothing is kept; compare the sum before a token."""
     ordered, probabilities, order = _sorted(logits)
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) > p, -torch.inf), order)
 
 
 @wrong
 def takes_one_too_many(logits, p):
-    """You take one more word after p is reached. Once the words in hand sum to p the set is complete, and the nucleus is the
-    smallest such set."""
+    """You take one more token after p is reached. The nucleus is the smallest set whose probabilities sum to p or more."""
     ordered, probabilities, order = _sorted(logits)
     needed = (probabilities.cumsum(-1) < p).sum(-1, keepdim=True) + 1
     return _put_back(ordered.masked_fill(torch.arange(logits.shape[-1]) > needed, -torch.inf), order)
@@ -71,8 +72,7 @@ def takes_one_too_many(logits, p):
 
 @wrong
 def keeps_the_tail(logits, p):
-    """You begin to add up at the least likely word. Yours is the long tail of words that are hardly possible, which the
-    nucleus is there to cut off; begin at the likeliest."""
+    """You begin the sum at the least likely token and keep the tail, which the nucleus removes; begin at the likeliest."""
     ordered, order = logits.sort(dim=-1)
     probabilities = ordered.softmax(-1)
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf), order)
@@ -80,67 +80,73 @@ def keeps_the_tail(logits, p):
 
 @wrong
 def leaves_them_sorted(logits, p):
-    """You return the logits in sorted order. The place of a logit says which word it belongs to; after sorting, each must go
-    back to where it came from, or the first words of the vocabulary always win."""
+    """You return the logits in sorted order. The index of a logit is that of its token; after sorting, each must go back to
+    its own index."""
     ordered, probabilities, _ = _sorted(logits)
     return ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf)
 
 
 @wrong
 def puts_them_back_the_wrong_way(logits, p):
-    """You put the sorted logits back by picking with the sorting order once more. That sorts a second time instead of undoing
-    the first: the order says where each logit came from, so it must say where they are written to."""
+    """You put the sorted logits back by `gather` with the sorting order. That permutes a second time instead of undoing the
+    first: use `scatter` with the order."""
     ordered, probabilities, order = _sorted(logits)
     return ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf).gather(-1, order)
 
 
 @wrong
 def does_not_sort(logits, p):
-    """You add up in the order of the vocabulary, without sorting. Which words you keep then depends on how they happen to be
-    numbered; the nucleus begins with the likeliest."""
+    """You add up in the order of the vocabulary, without sorting. Which tokens you keep then depends on their indices; the
+    nucleus begins with the likeliest."""
     probabilities = logits.softmax(-1)
     return logits.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf)
 
 
 @wrong
 def adds_up_the_logits(logits, p):
-    """You add up logits where p is a share of the probability. Logits may be negative and sum to anything, and a constant added
-    to all of them changes your set; first make probabilities of them."""
+    """You add up logits where p is a probability. Logits may be negative, and a constant added to all of them changes your
+    set; take a softmax first."""
     ordered, _, order = _sorted(logits)
     return _put_back(ordered.masked_fill(ordered.cumsum(-1) - ordered >= p, -torch.inf), order)
 
 
 @wrong
 def compares_single_probabilities(logits, p):
-    """You hold the probability of each single word against p, and nothing is added up. With p = 0.9 you keep a word only if it
-    alone has so much; the nucleus needs so much from all of its words together."""
+    """You compare the probability of each single token with p. The nucleus is defined by the cumulative sum."""
     return logits.masked_fill(logits.softmax(-1) < p, -torch.inf)
 
 
 @wrong
 def adds_up_over_the_first_axis(logits, p):
-    """Your sum runs over the first axis. For a batch that is from row to row, so that the set of one text depends on the texts
-    before it; the words of one row are on the last axis."""
+    """Your sum runs over the first axis. For a batch that is from row to row, so the set of one text depends on the texts
+    before it; the tokens are on the last axis."""
     ordered, probabilities, order = _sorted(logits)
     return _put_back(ordered.masked_fill(probabilities.cumsum(0) - probabilities >= p, -torch.inf), order)
 
 
 @wrong
 def sets_the_others_to_zero(logits, p):
-    """You set the words outside the nucleus to 0. A logit of 0 is an ordinary one, and often larger than those you keep: the
-    words are not out. Only -inf becomes probability 0."""
+    """You set the words outside the nucleus to 0. A logit of 0 is an ordinary one, and often larger than those you keep.
+    Only -inf becomes probability 0."""
     ordered, probabilities, order = _sorted(logits)
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, 0.0), order)
 
 
 @wrong
 def overwrites_the_logits(logits, p):
-    """You write -inf into the logits that were handed to you. They still belong to whoever called, who may want to draw again
-    with another p; give a new tensor back."""
+    """You write -inf into the caller's logits, which may still be needed, to sample again with another p; return a new
+    tensor."""
     _, probabilities, order = _sorted(logits.detach())
     out = (probabilities.cumsum(-1) - probabilities >= p).gather(-1, order.argsort(-1))
     with torch.no_grad():
         return logits.masked_fill_(out, -torch.inf)
+
+
+@wrong
+def normalises_what_is_left(logits, p):
+    """You renormalise the logits that you keep. They stay as they are: sampling takes a softmax of them, which normalises
+    anyway."""
+    return top_p(logits, p).log_softmax(-1)
 
 
 @right
@@ -206,24 +212,24 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_logits(draw, 0.7, 5)]),
         has_shape("A logit for each word.", lambda draw: [_logits(draw, 0.7, 5), _logits(draw, 0.5)]),
-        Property("certain", "The likeliest word stays, even where it alone has more than p.", _certain),
+        Property("certain", "The likeliest token is kept, even where it alone has more than p.", _certain),
         Property(
             "nucleus",
-            "The fewest of the likeliest words whose probabilities sum to p or more stay as they are, the others are -inf.",
+            "The fewest of the likeliest tokens whose probabilities sum to p or more stay as they are, the others are -inf.",
             lambda draw: [_logits(draw, 0.7), _logits(draw, 0.5, n=11), _logits(draw, 0.9, n=11)],
             points=3,
             needs=("certain",),
         ),
         Property(
             "batch",
-            "Each row has a nucleus of its own.",
+            "Each row has its own nucleus.",
             lambda draw: [_logits(draw, 0.6, 5), _logits(draw, 0.8, 2, 3)],
             points=2,
             needs=("nucleus",),
         ),
         Property(
             "shift",
-            "A constant added to all logits changes no choice.",
+            "A constant added to all logits changes nothing.",
             lambda draw: [(logits + shift, p) for logits, p in [_logits(draw, 0.6, 5)] for shift in (-20.0, 20.0)],
             needs=("nucleus",),
         ),

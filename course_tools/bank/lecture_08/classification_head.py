@@ -20,12 +20,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "The model gives one state for each token, and one answer is wanted for the whole sequence. Which token stands there "
-        "for nothing but this purpose, and where?"
+        "The model gives one state for each token, and one answer is wanted for the whole sequence. Which token is there "
+        "for this purpose, and at which position?"
     ),
     (
-        "Take the states of the first tokens, (B, d_model). A layer of W_p and b_p with tanh makes (B, d_p) of them; a second "
-        "layer, without any function behind it, gives the logits."
+        "Take the states of the first tokens, (B, d_model). A layer of W_p and b_p with tanh gives (B, d_p); a second "
+        "layer, without a nonlinearity, gives the logits."
     ),
     (
         "`states[:, 0]` are the states of [CLS]. Linear layers store their weights with the output features first, so it is "
@@ -41,8 +41,8 @@ def _head(pooled, W_p, b_p, W, b, f=torch.tanh):
 
 @wrong
 def averages_the_tokens(states, W_p, b_p, W, b):
-    """You average the states of all tokens. It is a fair way to pool, but BERT asks [CLS], which can look at every token
-    itself and has been trained to."""
+    """You average the states of all tokens. BERT uses the state of [CLS], which attends to every token and is trained for
+    this."""
     return _head(states.mean(1), W_p, b_p, W, b)
 
 
@@ -55,22 +55,20 @@ def takes_the_last_token(states, W_p, b_p, W, b):
 
 @wrong
 def takes_the_largest_of_each_feature(states, W_p, b_p, W, b):
-    """You take the maximum of each feature over the tokens. The pooled vector is then no token's state; the head reads that of
-    [CLS] alone."""
+    """You take the maximum of each feature over the tokens. BERT uses the state of [CLS] alone."""
     return _head(states.amax(1), W_p, b_p, W, b)
 
 
 @wrong
 def averages_the_answers(states, W_p, b_p, W, b):
-    """You classify every token and average their logits. Only [CLS] is there to answer for the whole sequence; the others say
-    what stands at their own places."""
+    """You classify every token and average their logits. The whole sequence is classified from the state of [CLS] alone."""
     return _head(states, W_p, b_p, W, b).mean(1)
 
 
 @wrong
 def answers_for_every_token(states, W_p, b_p, W, b):
-    """You give logits for every token, (B, T, n_classes). That is a head for tokens; a sequence has one answer, that of its
-    [CLS]."""
+    """You give logits for every token, (B, T, n_classes). That is a head for token classification; a sequence has one set
+    of logits, from its [CLS]."""
     return _head(states, W_p, b_p, W, b)
 
 
@@ -83,21 +81,21 @@ def takes_the_first_example(states, W_p, b_p, W, b):
 
 @wrong
 def forgets_the_tanh(states, W_p, b_p, W, b):
-    """You put the two layers behind each other with no function between them. Together they are then a single linear layer,
-    and the pooler adds nothing; it needs its tanh."""
+    """You apply the two layers with no nonlinearity between them. Together they are then a single linear layer, and the
+    pooler adds nothing; it needs its tanh."""
     return _head(states[:, 0], W_p, b_p, W, b, f=lambda x: x)
 
 
 @wrong
 def takes_a_relu(states, W_p, b_p, W, b):
-    """You put a ReLU behind the pooler, as is usual between layers. BERT's pooler has a tanh, and its weights were trained
+    """You apply a ReLU after the pooler, as is usual between layers. BERT's pooler has a tanh, and its weights were trained
     with it: negative features count too, and none grows beyond 1."""
     return _head(states[:, 0], W_p, b_p, W, b, f=F.relu)
 
 
 @wrong
 def squashes_the_logits_too(states, W_p, b_p, W, b):
-    """You put a second tanh behind the logits. They then lie between -1 and 1, and no class can get a probability near 1;
+    """You apply a second tanh to the logits. They then lie between -1 and 1, and no class can get a probability near 1;
     logits are not bounded."""
     return torch.tanh(_head(states[:, 0], W_p, b_p, W, b))
 
@@ -105,14 +103,13 @@ def squashes_the_logits_too(states, W_p, b_p, W, b):
 @wrong
 def gives_probabilities(states, W_p, b_p, W, b):
     """You finish with a softmax. Asked for are logits: the cross-entropy takes the softmax itself, and a second one makes
-    everything too even."""
+    the probabilities too even."""
     return _head(states[:, 0], W_p, b_p, W, b).softmax(-1)
 
 
 @wrong
 def adds_the_bias_behind_the_tanh(states, W_p, b_p, W, b):
-    """You add b_p to what the tanh gives. A bias belongs to its linear layer and moves the point at which the tanh bends;
-    yours only shifts the result."""
+    """You add b_p after the tanh. The bias belongs to the linear layer, inside the tanh; yours only shifts the result."""
     return F.linear(torch.tanh(F.linear(states[:, 0], W_p)) + b_p, W, b)
 
 
@@ -121,6 +118,12 @@ def forgets_the_biases(states, W_p, b_p, W, b):
     """You multiply by both matrices and never use b_p and b. With a state of 0 your logits are 0 for every class; the biases
     are part of the two layers."""
     return torch.tanh(states[:, 0] @ W_p.mT) @ W.mT
+
+
+@wrong
+def squashes_with_the_sigmoid(states, W_p, b_p, W, b):
+    """Your pooler uses the sigmoid. BERT's pooler has tanh."""
+    return torch.sigmoid(states[:, 0] @ W_p.mT + b_p) @ W.mT + b
 
 
 @right
@@ -185,7 +188,7 @@ def _without_biases(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="08.6",
-    title="A head for sentences",
+    title="A classification head for sequences",
     reference=classification_head,
     properties=(
         runs_on(_batches),
@@ -194,12 +197,12 @@ exercise = Exercise(
         Property("biases", "b_p comes before the tanh, b at the end.", _silent_pool),
         Property(
             "[CLS]",
-            "Only the first token of each sequence is read.",
+            "Only the state of the first token is used.",
             lambda draw: [_call(draw, 1, 3, 2, 5, 3), _call(draw, 1, 7, 5, 3, 2)],
             points=2,
             needs=("pooler", "biases"),
         ),
-        Property("batch", "Every sequence has its own answer.", _batches, needs=("[CLS]",)),
+        Property("batch", "Each sequence is classified independently.", _batches, needs=("[CLS]",)),
         Property(
             "bounded",
             "However large a state is, the pooler's features stay within -1…1.",

@@ -1,5 +1,7 @@
 """Exercise 08.7, head_statistics: what students answer, wrong and right."""
 
+import math
+
 import torch
 
 from course_lib.analysis import HeadStatistics, head_statistics
@@ -10,17 +12,19 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw the weights of one head for a sentence of three tokens in a batch of five columns. Which squares lie on the "
-        "token before, which on the one behind? Which rows count for each of the five numbers, and by how many do you divide?"
+        "Draw the weights of one head for a sentence of three tokens in a batch of five columns. Which entries are "
+        "weights on the previous token, which on the next? Which rows count for each of the five numbers, and by how many "
+        "do you divide?"
     ),
     (
-        "First make a number for each head and each query, (B, h, T): a diagonal for the neighbours, a sum over keys for "
-        "delimiters and entropy. Then average over the queries that are real, and for the neighbours over those that have one."
+        "First make a number for each head and each query, (B, h, T): a diagonal for the previous and next token, a sum "
+        "over keys for delimiters and entropy. Then average over the real queries, and for previous and next over those "
+        "that have one."
     ),
     (
-        "`weights.diagonal(-1, -2, -1)` is the weight on the token before, for queries 1, 2, …; it counts where `real[:, 1:]`. "
-        "`torch.special.entr` is -p log p with 0 at 0. Replace what does not count by 0 with `where`, sum over batch and "
-        "queries at once, and divide by how many count."
+        "`weights.diagonal(-1, -2, -1)` is the weight on the previous token, for queries 1, 2, …; it counts where "
+        "`real[:, 1:]`. `torch.special.entr` is -p log p with 0 at 0. Replace what does not count by 0 with `where`, sum "
+        "over batch and queries at once, and divide by how many count."
     ),
 )
 
@@ -53,23 +57,22 @@ def _statistics(weights, delimiters, lengths, mean=_mean, rows=None):
 
 @wrong
 def exchanges_before_and_behind(weights, delimiters, lengths):
-    """You take the diagonal above the main one for the token before. Rows are queries and columns keys, so the key before
-    query i lies to the left, in column i - 1: below the diagonal."""
+    """You take the diagonal above the main one for the previous token. Rows are queries and columns keys, so the key before
+    query i is in column i - 1: below the diagonal."""
     right = _statistics(weights, delimiters, lengths)
     return right._replace(previous=right.following, following=right.previous)
 
 
 @wrong
 def counts_the_padding(weights, delimiters, lengths):
-    """You average over all T rows. Those of padding hold whatever is left there; only the rows of real tokens say something
-    about the head."""
+    """You average over all T rows. Rows of padding are meaningless; average over the rows of real tokens."""
     return _statistics(weights, delimiters, torch.full_like(lengths, weights.shape[-1]))
 
 
 @wrong
 def averages_sentence_by_sentence(weights, delimiters, lengths):
-    """You average within each sentence and then over the sentences. A token of a short sentence counts more with you than one
-    of a long sentence; all real tokens of the batch count alike."""
+    """You average within each sentence and then over the sentences. A token of a short sentence then has more weight than
+    one of a long sentence; all real tokens of the batch have the same weight."""
 
     def mean(values, counts):
         n = counts.sum(1)
@@ -81,8 +84,8 @@ def averages_sentence_by_sentence(weights, delimiters, lengths):
 
 @wrong
 def divides_the_neighbours_by_all_tokens(weights, delimiters, lengths):
-    """You divide the weights on the neighbours by the number of all real tokens. The first has none before it and the last
-    none behind; a head that looks at nothing but the token before would not get 1."""
+    """You divide the weights on the neighbours by the number of all real tokens. The first has no previous and the last no
+    next token; a head that attends only to the previous token would not get 1."""
     right, n = _statistics(weights, delimiters, lengths), _real(weights, lengths).sum()
     share = _real(weights, lengths)[:, 1:].sum() / n
     return right._replace(previous=right.previous * share, following=right.following * share)
@@ -90,16 +93,16 @@ def divides_the_neighbours_by_all_tokens(weights, delimiters, lengths):
 
 @wrong
 def lets_the_last_token_look_into_the_padding(weights, delimiters, lengths):
-    """You average the weight on the token behind over every real token with a column behind it. The last real token of a
-    shorter sentence has only padding there, and no neighbour: it must not count."""
+    """You average the weight on the next token over every real token with a next column. The last real token of a shorter
+    sentence has only padding there: it must not count."""
     following = _mean(weights.diagonal(1, -2, -1), _real(weights, lengths)[:, :-1])
     return _statistics(weights, delimiters, lengths)._replace(following=following)
 
 
 @wrong
 def looks_from_the_delimiters(weights, delimiters, lengths):
-    """You take the rows of the delimiters instead of their columns. That is what the delimiters look at; asked for is how much
-    each token looks at them."""
+    """You take the rows of the delimiters instead of their columns. That is what the delimiters attend to; asked for is the
+    weight that each token gives to them."""
     rows = list(_rows(weights, delimiters))
     rows[3] = (weights * delimiters[:, None, :, None]).sum(-2)
     return _statistics(weights, delimiters, lengths, rows=rows)
@@ -107,8 +110,8 @@ def looks_from_the_delimiters(weights, delimiters, lengths):
 
 @wrong
 def averages_over_the_delimiters(weights, delimiters, lengths):
-    """You divide the weight on delimiters by how many the sentence has. It is the share of attention that all of them get
-    together; with two of them you report half."""
+    """You divide the weight on delimiters by how many the sentence has. Asked for is the total weight on delimiters; with
+    two of them you report half."""
     rows = list(_rows(weights, delimiters))
     rows[3] = rows[3] / delimiters.sum(-1).clamp(min=1)[:, None, None]
     return _statistics(weights, delimiters, lengths, rows=rows)
@@ -116,19 +119,33 @@ def averages_over_the_delimiters(weights, delimiters, lengths):
 
 @wrong
 def takes_the_logarithm_of_zero(weights, delimiters, lengths):
-    """You multiply p by log p as it is. Where a weight is exactly 0 this is 0 · -∞, not a number, and so is the mean; such
-    a key adds nothing to the entropy."""
+    """You multiply p by log p as it is. Where a weight is exactly 0 this is 0 · -∞ = NaN, and so is the mean; such a key
+    adds 0 to the entropy."""
     rows = [*_rows(weights, delimiters)[:4], -(weights * weights.log()).sum(-1)]
     return _statistics(weights, delimiters, lengths, rows=rows)
 
 
 @wrong
 def takes_the_entropy_of_the_mean(weights, delimiters, lengths):
-    """You average the rows first and take the entropy of the mean row. A head whose every token looks firmly at another key
-    then seems to look everywhere; take the entropy of each row, and then the mean."""
+    """You average the rows first and take the entropy of the mean row. Rows that are concentrated on different keys then
+    have a large entropy; take the entropy of each row, and then the mean."""
     real = _real(weights, lengths)
     row = torch.where(real[:, None, :, None], weights, 0.0).sum((0, 2)) / real.sum()
     return _statistics(weights, delimiters, lengths)._replace(entropy=torch.special.entr(row).sum(-1))
+
+
+@wrong
+def forgets_the_minus_of_the_entropy(weights, delimiters, lengths):
+    """Your entropy is negative: it is -Σ w log w, and log w ≤ 0."""
+    found = head_statistics(weights, delimiters, lengths)
+    return (*found[:-1], -found[-1])
+
+
+@wrong
+def measures_the_entropy_in_bits(weights, delimiters, lengths):
+    """Your entropy is in bits: you use log₂. Asked for are nats, the natural logarithm, so that it lies in 0…log T."""
+    found = head_statistics(weights, delimiters, lengths)
+    return (*found[:-1], found[-1] / math.log(2))
 
 
 @right
@@ -207,15 +224,15 @@ _PREVIOUS, _CURRENT, _FOLLOWING, _DELIMITERS, _ENTROPY = map(right_result, range
 
 exercise = Exercise(
     id="08.7",
-    title="What a head looks at",
+    title="Statistics of attention heads",
     reference=head_statistics,
     properties=(
         runs_on(lambda draw: [*_whole(draw), *_padded(draw)]),
         has_shape("Five numbers, one of each for each head.", lambda draw: [*_whole(draw), *_padded(draw)]),
         Property("current", "The weight on itself.", _whole, _CURRENT),
-        Property("previous", "The weight on the token before, over those that have one.", _whole, _PREVIOUS),
-        Property("following", "The weight on the token behind, over those that have one.", _whole, _FOLLOWING),
-        Property("delimiters", "The weight that delimiters get, all of them together.", _whole, _DELIMITERS, points=2),
+        Property("previous", "The weight on the previous token, over the tokens that have one.", _whole, _PREVIOUS),
+        Property("following", "The weight on the next token, over the tokens that have one.", _whole, _FOLLOWING),
+        Property("delimiters", "The total weight on delimiters.", _whole, _DELIMITERS, points=2),
         Property("entropy", "The mean entropy of the rows, in nats.", _whole, _ENTROPY, points=2),
         Property(
             "padding",
@@ -226,12 +243,12 @@ exercise = Exercise(
         ),
         Property(
             "neighbours",
-            "Neighbours are real tokens: there is none before the first, and none behind the last.",
+            "Previous and next are real tokens: none before the first, none after the last.",
             _padded,
             right_result(0, 2),
             needs=("previous", "following"),
         ),
-        Property("pooled", "Every token of the batch counts the same.", _uneven, needs=("padding", "neighbours")),
+        Property("pooled", "Every token of the batch has the same weight.", _uneven, needs=("padding", "neighbours")),
         Property("zero", "A weight of exactly 0 adds nothing to the entropy.", _silent, _ENTROPY, needs=("entropy",)),
         leaves_inputs(lambda draw: [*_whole(draw), *_padded(draw)]),
     ),

@@ -10,16 +10,16 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Follow one word: first it is chosen or not, then a chosen one meets one of three fates. Which of the three tensors of "
-        "chance decides what? And of a chosen word that stays as it is: is the model asked for it?"
+        "Follow one token: first it is chosen or not, then a chosen one has one of three fates. Which tensor decides "
+        "what? And is a chosen token that stays as it is a target of the loss?"
     ),
     (
-        "`chosen` needs two conditions at once, eligible and `choice` below the rate. Then write down what the text would be "
-        "if every word were chosen, and let it in only where one is."
+        "`chosen` needs two conditions at once, eligible and `choice` below the rate. Then compute the text as if every "
+        "token were chosen, and use it only where one is."
     ),
     (
-        "`torch.where(condition, a, b)` nests: where fate < 0.8 take `mask`, else where fate < 0.9 the replacement, else the "
-        "word. A last `where` with `chosen` puts this beside the untouched words."
+        "`torch.where(condition, a, b)` nests: where fate < 0.8 take `mask`, else where fate < 0.9 the replacement, else "
+        "the word. A last `where` with `chosen` selects between this and the unchanged tokens."
     ),
 )
 
@@ -31,71 +31,66 @@ def _fates(tokens, mask, fate, replacements):
 
 @wrong
 def always_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You turn every chosen word into [MASK]. Later tasks hold no [MASK], so the model would learn to work only where it sees
-    one; that is why a tenth become another word and a tenth stay."""
+    """You turn every chosen word into [MASK]. Later tasks have no [MASK], so a tenth are replaced by another token and a
+    tenth stay."""
     chosen = eligible & (choice < rate)
     return Masked(torch.where(chosen, mask, tokens), chosen)
 
 
 @wrong
 def does_not_ask_for_the_words_that_stay(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You take the words that stay out of `chosen`. Your text is right, but the model is asked for these words too: otherwise
-    it would learn that a word it can see is never in question."""
+    """You remove the tokens that stay from `chosen`. Your text is right, but they are targets of the loss too."""
     chosen = eligible & (choice < rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.9))
 
 
 @wrong
 def asks_only_for_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You call a word chosen only where [MASK] stands. The words that were exchanged or stayed count too: the model shall
-    doubt every word it reads."""
+    """You mark a token as chosen only where it became [MASK]. Those that were replaced or stayed are chosen too."""
     chosen = eligible & (choice < rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.8))
 
 
 @wrong
 def takes_out_special_tokens_too(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You never look at `eligible`. Now and then a [CLS], a [SEP] or padding is chosen, which the model can guess without
-    reading; these must stay."""
+    """You never use `eligible`: sometimes a [CLS], a [SEP] or padding is chosen; these must stay."""
     chosen = choice < rate
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
 @wrong
 def reads_eligible_the_other_way(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You choose among the words that are not eligible. True says that a word may be chosen; yours are just those that must
-    stay."""
+    """You choose among the tokens that are not eligible. True means that a token may be chosen; you choose exactly those
+    that must stay."""
     chosen = ~eligible & (choice < rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
 @wrong
 def corrupts_the_whole_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You let fate fall on every word, chosen or not. Nine tenths of your text are gone; the 80, 10 and 10 percent are shares
-    of the chosen words only."""
+    """You apply `fate` to every token, chosen or not. The 80, 10 and 10 percent are of the chosen tokens only."""
     chosen = eligible & (choice < rate)
     return Masked(_fates(tokens, mask, fate, replacements), chosen)
 
 
 @wrong
 def chooses_above_the_rate(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You choose where `choice` lies above the rate. That is most of the text; the share that lies below a rate of 0.15 is
-    15 %."""
+    """You choose where `choice` is above the rate. That is most of the text; 15 % are below a rate of 0.15."""
     chosen = eligible & (choice > rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
 @wrong
 def types_the_rate_in(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You write 0.15 instead of `rate`. It is only the default: whoever asks for another share still gets 15 %."""
+    """You write 0.15 instead of `rate`. It is only the default; another rate has no effect in yours."""
     chosen = eligible & (choice < 0.15)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
 @wrong
 def exchanges_replaced_and_kept(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """Your words stay for a fate in 0.8…0.9 and are replaced from 0.9 on. The shares are right, but the two are exchanged: the
-    replacement comes first."""
+    """Your tokens stay for a fate in 0.8…0.9 and are replaced from 0.9 on. The two are exchanged: the replacement comes
+    first."""
     chosen = eligible & (choice < rate)
     corrupted = torch.where(fate < 0.8, mask, torch.where(fate < 0.9, tokens, replacements))
     return Masked(torch.where(chosen, corrupted, tokens), chosen)
@@ -103,8 +98,8 @@ def exchanges_replaced_and_kept(tokens, eligible, mask, choice, fate, replacemen
 
 @wrong
 def replaces_over_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You write the masks first and then a replacement wherever fate < 0.9. That condition holds for the masked words too, so
-    no [MASK] is left; ask for 0.8 ≤ fate as well."""
+    """You write the masks first and then a replacement wherever fate < 0.9. That condition holds for the masked tokens too,
+    so no [MASK] is left; require 0.8 ≤ fate as well."""
     chosen = eligible & (choice < rate)
     corrupted = torch.where(chosen & (fate < 0.8), mask, tokens)
     return Masked(torch.where(chosen & (fate < 0.9), replacements, corrupted), chosen)
@@ -112,19 +107,33 @@ def replaces_over_the_masks(tokens, eligible, mask, choice, fate, replacements, 
 
 @wrong
 def uses_one_draw_for_both(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You look at `choice` again for the fate. A chosen word has a choice below the rate, hence below 0.8, and always becomes
-    [MASK]. The fate needs a draw of its own, which does not depend on the first."""
+    """You use `choice` again for the fate. A chosen token has a choice below the rate, hence below 0.8, and always becomes
+    [MASK]. The fate is an independent draw."""
     chosen = eligible & (choice < rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, choice, replacements), tokens), chosen)
 
 
 @wrong
 def overwrites_the_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You write into the text that was handed to you. The true words are gone then, and the loss has nothing left to compare
-    with; make a new tensor."""
+    """You write into the caller's text. The true tokens, the targets of the loss, are then lost; make a new tensor."""
     chosen = eligible & (choice < rate)
     tokens[chosen] = _fates(tokens, mask, fate, replacements)[chosen]
     return Masked(tokens, chosen)
+
+
+@wrong
+def keeps_no_chosen_token(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You replace every chosen token that does not become [MASK]: 80/20/0. Of those chosen, the ones with fate ≥ 0.9 stay
+    as they are: 80/10/10."""
+    chosen = eligible & (choice < rate)
+    return torch.where(chosen, torch.where(fate < 0.8, mask, replacements), tokens), chosen
+
+
+@wrong
+def replaces_none(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You never use `replacements`: 80/0/20. Of those chosen, the ones with fate from 0.8 to 0.9 become their replacement."""
+    chosen = eligible & (choice < rate)
+    return torch.where(chosen & (fate < 0.8), mask, tokens), chosen
 
 
 @right
@@ -201,10 +210,11 @@ def _none_chosen(draw: Draw) -> list[Call]:
 
 
 def _borders(draw: Draw) -> list[Call]:
-    """Draws that lie exactly at the rate, and fates exactly at 0.8."""
+    """Draws that lie exactly at the rate, and fates exactly at 0.8 and 0.9, in float64: float32 has neither number."""
     *text, _, fate, other = _called(draw, "m", 2, 3)
     at_rate = torch.tensor([[0.25, 0.1, 0.25], [0.2, 0.25, 0.3]], dtype=fate.dtype)
-    return [(*text, at_rate, fate, other, 0.25), (*text, at_rate, torch.full_like(fate, 0.8), other, 0.5)]
+    at_borders = torch.tensor([[0.8, 0.9, 0.8], [0.9, 0.8, 0.9]], dtype=torch.float64)
+    return [(*text, at_rate, fate, other, 0.25), (*text, at_rate, at_borders, other, 0.5)]
 
 
 exercise = Exercise(
@@ -213,15 +223,31 @@ exercise = Exercise(
     reference=corrupt,
     properties=(
         runs_on(_every_fate),
-        has_shape("A text and, in True and False, which words were chosen, (B, T) each.", _every_fate),
-        Property("stays", "A word that is not chosen stays as it is.", _none_chosen),
-        Property("chosen", "A word is chosen where its draw lies below the rate.", _every_fate, right_result(1), points=2),
-        Property("masked", "Below 0.8 a chosen word becomes [MASK].", lambda draw: _all_chosen(draw, "m"), right_result(0)),
-        Property("replaced", "From 0.8 to 0.9 it is replaced.", lambda draw: _all_chosen(draw, "r"), right_result(0), 2),
-        Property("kept", "From 0.9 on it stays, and is asked for.", lambda draw: _all_chosen(draw, "s"), needs=("masked",)),
+        has_shape("A text, and a bool for each token, True where it was chosen, (B, T) each.", _every_fate),
+        Property("stays", "A token that is not chosen stays as it is.", _none_chosen),
+        Property("chosen", "A token is chosen where its draw is below the rate.", _every_fate, right_result(1), points=2),
+        Property(
+            "masked",
+            "With a fate below 0.8 a chosen token becomes [MASK].",
+            lambda draw: _all_chosen(draw, "m"),
+            right_result(0),
+        ),
+        Property(
+            "replaced",
+            "With a fate from 0.8 to below 0.9 it is replaced.",
+            lambda draw: _all_chosen(draw, "r"),
+            right_result(0),
+            2,
+        ),
+        Property(
+            "kept",
+            "With a fate from 0.9 on it stays, and still counts as chosen.",
+            lambda draw: _all_chosen(draw, "s"),
+            needs=("masked",),
+        ),
         Property(
             "text",
-            "Chosen words meet their fates, all others stay.",
+            "Chosen tokens change by their fate, all others stay.",
             _every_fate,
             right_result(0),
             points=3,
@@ -229,19 +255,24 @@ exercise = Exercise(
         ),
         Property(
             "eligible",
-            "A word that is not eligible stays and is never chosen.",
+            "A token that is not eligible stays and is never chosen.",
             lambda draw: [_called(draw, "m", 2, 5, 0.9, some=True), _called(draw, "m", 3, 7, 0.5, some=True)],
             points=2,
             needs=("masked",),
         ),
         Property(
             "rate",
-            "The rate says how many are chosen; 0.15 is what it is by default.",
+            "The rate decides how many are chosen; the default is 0.15.",
             lambda draw: [_called(draw, "?", 2, 11, 0.5), _called(draw, "?", 2, 11, 0.02), _called(draw, "m", 3, 13, 1.0)],
             right_result(1),
             needs=("chosen",),
         ),
-        Property("borders", "Exactly at the rate is not chosen; exactly 0.8 is replaced.", _borders, needs=("text",)),
+        Property(
+            "borders",
+            "A draw exactly at the rate is not chosen; a fate of exactly 0.8 is replaced, of exactly 0.9 kept.",
+            _borders,
+            needs=("text",),
+        ),
         leaves_inputs(lambda draw: [*_every_fate(draw), *_all_chosen(draw, "m")]),
     ),
     wrong=wrong,

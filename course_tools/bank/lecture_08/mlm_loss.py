@@ -21,16 +21,16 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Two sentences, one with a single chosen word and one with three: by how many losses do you divide? And what has the "
-        "model's opinion about the words that were not chosen to do with it?"
+        "Two sentences, one with a single chosen token and one with three: by how many losses do you divide? And what is "
+        "the effect of the logits at positions that were not chosen?"
     ),
     (
-        "Take the chosen places out first, logits and true words alike. Indexing with a mask of shape (B, T) makes one long "
-        "row of all chosen places of the batch, and what is left is an ordinary cross-entropy."
+        "Select the chosen positions first, of logits and true tokens alike. Indexing with a mask of shape (B, T) gives "
+        "one long row of all chosen positions of the batch; the rest is an ordinary cross-entropy."
     ),
     (
-        "`logits[chosen]` has shape (n_chosen, n_tokens) and `tokens[chosen]` (n_chosen,); `F.cross_entropy` takes just these "
-        "two, does the log-softmax itself and averages. Nothing is shifted: place t is asked for word t."
+        "`logits[chosen]` has shape (n_chosen, n_tokens) and `tokens[chosen]` (n_chosen,); `F.cross_entropy` takes just "
+        "these two, does the log-softmax itself and averages. Nothing is shifted: position t predicts token t."
     ),
 )
 
@@ -42,29 +42,28 @@ def _losses(logits, tokens):
 
 @wrong
 def averages_over_all_places(logits, tokens, chosen):
-    """You average over every place and never look at `chosen`. At most places the model sees the word it is asked for and need
-    only copy it; those easy losses drown the few that teach something."""
+    """You average over every position and never use `chosen`. At most positions the model reads its target and need only
+    copy it."""
     return _losses(logits, tokens).mean()
 
 
 @wrong
 def asks_for_the_others(logits, tokens, chosen):
-    """You average over the places that were not chosen. True says that a word counts; the others the model could see as they
-    are."""
+    """You average over the positions that were not chosen. True means that a token counts."""
     return _losses(logits, tokens)[~chosen].mean()
 
 
 @wrong
 def divides_by_all_places(logits, tokens, chosen):
-    """You set the losses of the other places to 0 and take the mean over all B · T. The sum is right, but you divide by too
-    much: your loss is smaller by the share of the chosen."""
+    """You set the losses of the other positions to 0 and take the mean over all B · T. The sum is right, but you must
+    divide by the number of chosen positions."""
     return (_losses(logits, tokens) * chosen).mean()
 
 
 @wrong
 def averages_sentence_by_sentence(logits, tokens, chosen):
-    """You average within each sentence first and then over the sentences. A word in a sentence with few chosen ones then counts
-    more than another; all chosen words of the batch count alike."""
+    """You average within each sentence first and then over the sentences. A token in a sentence with few chosen ones then
+    has more weight; all chosen tokens of the batch have the same weight."""
     n = chosen.sum(1)
     return ((_losses(logits, tokens) * chosen).sum(1) / n.clamp(min=1))[n > 0].mean()
 
@@ -77,28 +76,27 @@ def adds_up(logits, tokens, chosen):
 
 @wrong
 def shifts_by_one(logits, tokens, chosen):
-    """You ask each place for the next word, as a language model does that reads from left to right. BERT sees both sides, and
-    place t is asked for the word that stood at t itself."""
+    """You take the next token as the target, as in a left-to-right language model. In BERT, the target of position t is the
+    original token at t."""
     return _losses(logits[:, :-1], tokens[:, 1:])[chosen[:, 1:]].mean()
 
 
 @wrong
 def takes_the_softmax_twice(logits, tokens, chosen):
-    """You take the softmax yourself, and the cross-entropy takes it once more. Probabilities lie in 0…1, so the second softmax
-    is nearly even and your loss hardly moves; hand over the logits."""
+    """You take the softmax yourself, and the cross-entropy takes it once more. Probabilities lie in 0…1, so the second
+    softmax is nearly uniform; pass the logits."""
     return F.cross_entropy(logits.softmax(-1)[chosen], tokens[chosen])
 
 
 @wrong
 def forgets_the_logarithm(logits, tokens, chosen):
-    """You average 1 - p of the true words, without a logarithm. A word that is held for impossible then costs hardly more than
-    a doubtful one; cross-entropy is -log p."""
+    """You average 1 - p of the true words, without a logarithm. The cross-entropy is -log p."""
     return 1 - logits.softmax(-1).gather(-1, tokens[..., None])[..., 0][chosen].mean()
 
 
 @wrong
 def forgets_the_sign(logits, tokens, chosen):
-    """You average log p, without the minus. Your loss is below 0, and who makes it smaller makes the true words less likely."""
+    """You average log p, without the minus. Your loss is negative, and minimising it makes the true tokens less likely."""
     return -_losses(logits, tokens)[chosen].mean()
 
 
@@ -110,15 +108,14 @@ def measures_in_bits(logits, tokens, chosen):
 
 @wrong
 def silences_the_other_logits(logits, tokens, chosen):
-    """You set the logits of the other places to 0 and average over all. Logits of 0 are an even guess, not silence: each of
-    these places costs log n_tokens. They must be left out."""
+    """You set the logits of the other positions to 0 and average over all. Logits of 0 are a uniform prediction with a loss
+    of log n_tokens; these positions must be left out."""
     return _losses(logits * chosen[..., None], tokens).mean()
 
 
 @wrong
 def cuts_the_graph(logits, tokens, chosen):
-    """You take the logits out of the graph before you compute. Your number is right, but no gradient comes back, and nothing
-    learns from it."""
+    """You detach the logits. Your value is right, but no gradient reaches the model."""
     return F.cross_entropy(logits.detach()[chosen], tokens[chosen])
 
 
@@ -165,44 +162,47 @@ def _texts(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="08.3",
-    title="The loss of masked words",
+    title="The loss of masked language modelling",
     reference=mlm_loss,
     properties=(
         runs_on(_texts),
         has_shape("One number.", _texts),
         Property(
-            "one word", "A single word costs minus the log of its probability.", lambda draw: [_asked(draw, "x")], points=2
+            "one token",
+            "The loss of a single token is minus the log of its probability.",
+            lambda draw: [_asked(draw, "x")],
+            points=2,
         ),
         Property(
             "its own place",
-            "Each place is asked for the word that stood there.",
+            "The target of each position is the original token there.",
             lambda draw: [_asked(draw, "..x.."), _asked(draw, "....x"), _asked(draw, "x....")],
             points=2,
-            needs=("one word",),
+            needs=("one token",),
         ),
         Property(
             "mean",
-            "The loss is the mean over the chosen places.",
+            "The loss is the mean over the chosen positions.",
             lambda draw: [_asked(draw, "xxx"), _asked(draw, "x.xx.")],
             points=2,
             needs=("its own place",),
         ),
         Property(
             "same weight",
-            "Every chosen word weighs the same, whichever text it stands in.",
+            "Every chosen token has the same weight, in whichever text it is.",
             lambda draw: [_asked(draw, "xxxxxxx", "..x....", ".xx...x")],
             needs=("mean",),
         ),
         Property(
             "empty text",
-            "A text of which nothing is asked adds nothing and does not count.",
+            "A text without chosen tokens has no effect.",
             lambda draw: [_asked(draw, "x.x", "..."), _asked(draw, ".....", "xxx.x", ".....")],
             needs=("mean",),
         ),
-        Property("nothing", "The mean of nothing is NaN.", lambda draw: [_asked(draw, "...", "...")], needs=("mean",)),
+        Property("nothing", "The mean of no numbers is NaN.", lambda draw: [_asked(draw, "...", "...")], needs=("mean",)),
         Property(
-            "sure",
-            "A model that is sure and wrong pays a large, finite price.",
+            "confident",
+            "A confident wrong prediction has a large, finite loss.",
             lambda draw: [_asked(draw, "x.xx.", scale=200.0)],
             needs=("mean",),
         ),

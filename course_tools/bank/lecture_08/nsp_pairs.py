@@ -10,17 +10,17 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Take the documents (7, 7, 7, 4, 9, 9) and write down which sentences have one behind them. For the pair that begins "
-        "with sentence 4, which sentences may be the stranger, and which of them is number 3?"
+        "Take the documents (7, 7, 7, 4, 9, 9) and write down which sentences have a next sentence in their document. For "
+        "the pair that begins with sentence 4, which sentences may be drawn as a negative, and which of them is number 3?"
     ),
     (
-        "First find all `first`, so that coins and picks have a pair each. Of a document with `own` sentences of n, there are "
-        "M = n - own strangers. Those before the document keep their number as their index; what about those behind?"
+        "First find all `first`, so that coins and picks have a pair each. For a document with `own` of the n sentences, "
+        "there are M = n - own negatives. The number of one before the document is its index; what about those after it?"
     ),
     (
-        "Per pair, `others = (document != document[i]).nonzero()[:, 0]` lists the strangers in order, so the wanted one is "
-        "`others[min(int(pick * len(others)), len(others) - 1)]`. Without a loop: add `own` to numbers from the start of the "
-        "document on."
+        "Per pair, `others = (document != document[i]).nonzero()[:, 0]` lists the negatives in order, so the wanted one "
+        "is `others[min(int(pick * len(others)), len(others) - 1)]`. Without a loop: add `own` to numbers from the start "
+        "of the document on."
     ),
 )
 
@@ -55,22 +55,21 @@ def _right(document, rounded=int):
 
 @wrong
 def takes_strangers_from_the_whole_text(document, coins, picks):
-    """You draw the stranger from all sentences. Now and then it comes from the same document, or is the very sentence that
-    follows, and the pair is called false all the same."""
+    """You draw the negative from all sentences. It may then come from the same document, or even be the next sentence."""
     return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(document)))
 
 
 @wrong
 def takes_the_number_for_the_index(document, coins, picks):
-    """You count M strangers rightly and then use the number as an index into the text. From the pair's own document on, the
-    two differ: its sentences must be stepped over."""
+    """You count M negatives correctly and then use the number as an index into the text. From the pair's own document on,
+    the two differ: its sentences must be skipped."""
     return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(_others(document, i))))
 
 
 @wrong
 def always_steps_over_the_document(document, coins, picks):
-    """You add the size of the own document to every number. Only the strangers behind the document move by that much; those
-    before it keep their number, and with you they are never drawn."""
+    """You add the size of the own document to every number. Only the sentences after the document are shifted by that much;
+    those before it are not, and yours never draws them."""
 
     def stranger(i, pick):
         M = len(_others(document, i))
@@ -81,49 +80,47 @@ def always_steps_over_the_document(document, coins, picks):
 
 @wrong
 def pairs_across_documents(document, coins, picks):
-    """You begin a pair with every sentence from the start on, one for each coin. The last sentence of a document has nothing
-    of its own behind it; your pair reaches into the next one, and the pairs at the end are missing."""
+    """You begin a pair with every sentence from the start on, one for each coin. The last sentence of a document begins no
+    pair; yours pairs it with the next document, and the pairs at the end are missing."""
     return _pairs(document, coins, picks, _right(document), first=torch.arange(len(coins)))
 
 
 @wrong
 def turns_the_coin_round(document, coins, picks):
-    """You take the next sentence where the coin is ½ or more. It is below ½ that the pair is a true one."""
+    """You take the next sentence where the coin is ½ or more. The pair is a true one where the coin is below ½."""
     return _pairs(document, coins, picks, _right(document), coins >= 0.5)
 
 
 @wrong
 def names_the_false_pairs(document, coins, picks):
-    """You make the right pairs and return True for those with a stranger. `follows` is True where the second sentence really
-    follows the first."""
+    """You make the right pairs and return True for the negatives. `follows` is True where the second sentence follows the
+    first."""
     pairs = _pairs(document, coins, picks, _right(document))
     return pairs._replace(follows=~pairs.follows)
 
 
 @wrong
 def makes_true_pairs_only(document, coins, picks):
-    """You pair every sentence with the next one, whatever the coin says. Without strangers there is nothing to tell apart."""
+    """You pair every sentence with the next one and never use the coins: there are no negatives."""
     return _pairs(document, coins, picks, lambda i, pick: i + 1)
 
 
 @wrong
 def rounds_to_the_nearest(document, coins, picks):
-    """You round pick · M to the nearest number. The first stranger then has half the chance of the others and the last one
-    more; ⌊ ⌋ rounds down."""
+    """You round pick · M to the nearest number. The first negative then has half the probability of the others; ⌊ ⌋ rounds
+    down."""
     return _pairs(document, coins, picks, _right(document, round))
 
 
 @wrong
 def runs_past_the_last_stranger(document, coins, picks):
-    """You take ⌊pick · M⌋ as it is. Where pick is 1 this is M, and the last stranger is number M - 1: there is none of your
-    number."""
+    """You take ⌊pick · M⌋ as it is. Where pick is 1 this is M, and the last negative is number M - 1."""
     return _pairs(document, coins, picks, lambda i, pick: _others(document, i)[int(pick * len(_others(document, i)))])
 
 
 @wrong
 def exchanges_the_first_sentence(document, coins, picks):
-    """You put the stranger in front of the pair, in the place of the first sentence. The first one stays; it is what comes
-    second that may be a stranger."""
+    """You replace the first sentence by the negative. The first one stays; the second is replaced."""
     first, stranger, _ = _pairs(document, coins, picks, _right(document), coins < 0)
     return SentencePairs(torch.where(coins < 0.5, first, stranger), first + 1, coins < 0.5)
 
@@ -203,28 +200,28 @@ exercise = Exercise(
         runs_on(_texts),
         has_shape("One number for each pair: first, second, and whether it follows.", _texts),
         Property(
-            "first", "Every sentence with one of its document behind it begins a pair.", _texts, right_result(0), points=2
+            "first", "Every sentence with a next sentence in its document begins a pair.", _texts, right_result(0), points=2
         ),
-        Property("coin", "A pair is true where its coin lies below ½.", _texts, right_result(2)),
+        Property("coin", "A pair is true where its coin is below ½.", _texts, right_result(2)),
         Property(
             "true pairs", "The second of a true pair is the next sentence.", lambda draw: _texts(draw, "t"), needs=("first",)
         ),
         Property(
-            "strangers",
+            "negatives",
             "The second of a false pair is number ⌊pick · M⌋ of the sentences of all other documents.",
             lambda draw: _texts(draw, "f"),
             right_result(1),
             points=3,
             needs=("first",),
         ),
-        Property("mixed", "Each pair has its own coin and its own pick.", _texts, needs=("coin", "true pairs", "strangers")),
-        Property("last", "Where the pick is 1, the last stranger comes.", _lasts, needs=("strangers",)),
-        Property("half", "A coin of exactly ½ asks for a stranger.", _coin_at_half, needs=("strangers", "true pairs")),
+        Property("mixed", "Each pair has its own coin and its own pick.", _texts, needs=("coin", "true pairs", "negatives")),
+        Property("last", "Where the pick is 1, the last negative is drawn.", _lasts, needs=("negatives",)),
+        Property("half", "A coin of exactly ½ gives a negative.", _coin_at_half, needs=("negatives", "true pairs")),
         Property(
             "lone",
-            "A document of one sentence begins no pair, and can be a stranger.",
+            "A document of one sentence begins no pair, and can be drawn as a negative.",
             lambda draw: [_text(draw, [1, 3, 1, 1], "f"), _text(draw, [1, 1, 1])],
-            needs=("strangers",),
+            needs=("negatives",),
         ),
         leaves_inputs(_texts),
     ),

@@ -20,12 +20,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Take two layers of one word, (1, 0) and (0, 4), with w = (0, 0) and γ = 3, and work the result out by hand. How many "
-        "numbers does it have, and how much of each layer is in it?"
+        "Take two layers of one word, (1, 0) and (0, 4), with w = (0, 0) and γ = 3, and work the result out by hand. How "
+        "many numbers does it have, and what is the weight of each layer?"
     ),
     (
-        "There is one weight for each layer, the same for all words and all features, and the weights sum to 1 before γ comes "
-        "in. Count the axes from the end: of the layers' axes, the last but one must go."
+        "There is one weight for each layer, the same for all words and all features, and the weights sum to 1 before the "
+        "multiplication by γ. Count the axes from the end: of the layers' axes, the last but one must go."
     ),
     (
         "`w.softmax(0)` is a row of n_layers numbers; `@ layers` multiplies it with the last two axes, (n_layers, d), and "
@@ -36,70 +36,65 @@ HINTS = (
 
 @wrong
 def takes_the_weights_as_they_are(layers, w, gamma):
-    """You weigh the layers by w itself. These numbers may be negative and sum to anything; only their softmax is a mixture,
-    with shares above 0 that sum to 1."""
+    """You weigh the layers by w itself. These numbers may be negative and need not sum to 1; the weights are their softmax."""
     return gamma * (w @ layers)
 
 
 @wrong
 def normalises_without_exp(layers, w, gamma):
-    """You divide w by its sum. Where some w are negative your shares are too, and where they nearly cancel your result
-    explodes; the softmax takes exp first, and no share can leave 0…1."""
+    """You divide w by its sum. Where some w are negative your weights are too, and where their sum is near 0 your result is
+    very large; the softmax takes exp first."""
     return gamma * (w / w.sum() @ layers)
 
 
 @wrong
 def takes_a_sigmoid(layers, w, gamma):
-    """You put each weight through a sigmoid of its own. Your shares lie in 0…1, but they do not sum to 1: the layers do not
-    compete, and the sum grows with their number."""
+    """You apply a sigmoid to each weight. Your weights lie in 0…1, but do not sum to 1."""
     return gamma * (w.sigmoid() @ layers)
 
 
 @wrong
 def forgets_gamma(layers, w, gamma):
-    """You leave γ out. The mixture is then never longer than the longest layer; γ lets the task scale it to what its own
-    network expects."""
+    """You leave γ out. γ scales the mixture to the size that the task needs."""
     return w.softmax(0) @ layers
 
 
 @wrong
 def puts_gamma_into_the_softmax(layers, w, gamma):
-    """You multiply w by γ before the softmax. There it works as a temperature, which makes the choice of layers sharper or
-    softer; γ should scale the vector that comes out."""
+    """You multiply w by γ before the softmax. There it acts as an inverse temperature; γ scales the mixture."""
     return (gamma * w).softmax(0) @ layers
 
 
 @wrong
 def averages_the_layers(layers, w, gamma):
-    """You give every layer the same share and never look at w. Which layers are worth more differs from task to task, and w
-    is how the task learns it."""
+    """You give every layer the same weight and never use w, which is learned for each task."""
     return gamma * layers.mean(-2)
 
 
 @wrong
 def takes_the_top_layer(layers, w, gamma):
-    """You take the last layer alone. That was done before ELMo; here the lower layers count too, each with its own share."""
+    """You take the last layer alone. Here all layers count, each with its own weight."""
     return gamma * layers[..., -1, :]
 
 
 @wrong
 def takes_the_favourite_layer(layers, w, gamma):
-    """You take only the layer with the largest weight. A hard choice throws the others away and passes no gradient to w; the
-    softmax lets every layer in by its share."""
+    """You take only the layer with the largest weight. A hard choice drops the others and passes no gradient to w; the
+    softmax mixes all layers."""
     return gamma * layers[..., int(w.argmax()), :]
 
 
 @wrong
 def turns_the_features_into_shares(layers, w, gamma):
-    """You take the softmax of the layers, over the features, and not of w. What the layers say must be mixed unchanged; it is
-    the weights w that are normalised."""
+    """You take the softmax of the layers, over the features, and not of w. The layers are mixed unchanged; the weights w
+    are normalised."""
     return gamma * (w @ layers.softmax(-1))
 
 
 @wrong
 def averages_after_weighing(layers, w, gamma):
-    """You take the mean of the weighed layers. The shares sum to 1 already, so the weighed sum is an average; yours is smaller
-    by a factor of n_layers."""
+    """You take the mean of the weighted layers. The weights sum to 1 already, so the sum is an average; yours is smaller by
+    a factor of n_layers."""
     return gamma * (w.softmax(0)[:, None] * layers).mean(-2)
 
 
@@ -112,9 +107,15 @@ def adds_up_the_features(layers, w, gamma):
 
 @wrong
 def lays_the_layers_side_by_side(layers, w, gamma):
-    """You weigh the layers and join them end to end, n_layers · d features long. The sum in the formula adds them up, and the
+    """You weight the layers and concatenate them, n_layers · d features long. The sum in the formula adds them up, and the
     result is as wide as one layer."""
     return gamma * (w.softmax(0)[:, None] * layers).flatten(-2)
+
+
+@wrong
+def adds_gamma(layers, w, gamma):
+    """You add γ to the mixture. It is a factor that scales the whole."""
+    return gamma + w.softmax(0) @ layers
 
 
 @right
@@ -183,12 +184,12 @@ exercise = Exercise(
     reference=scalar_mix,
     properties=(
         runs_on(_one_word),
-        has_shape("One vector of d features for each word.", lambda draw: [*_one_word(draw), *_words(draw)]),
-        Property("even", "Weights that are all the same make the plain mean.", _plain),
-        Property("shares", "The layers weigh softmax(w).", _unequal, points=2, needs=("even",)),
-        Property("scale", "γ multiplies the mixture.", _scaled, needs=("even",)),
-        Property("mixture", "γ times the mixture by softmax(w).", _one_word, points=2, needs=("shares", "scale")),
-        Property("batch", "Every word is mixed for itself, by the same shares.", _words, needs=("mixture",)),
+        has_shape("One vector of d features for each token.", lambda draw: [*_one_word(draw), *_words(draw)]),
+        Property("uniform", "Where all w are equal, the mixture is the plain mean.", _plain),
+        Property("weights", "The weights of the layers are softmax(w).", _unequal, points=2, needs=("uniform",)),
+        Property("scale", "γ multiplies the mixture.", _scaled, needs=("uniform",)),
+        Property("mixture", "γ times the mixture by softmax(w).", _one_word, points=2, needs=("weights", "scale")),
+        Property("batch", "Every token is mixed independently, with the same weights.", _words, needs=("mixture",)),
         has_gradient(_words, needs=("batch",)),
         leaves_inputs(lambda draw: [*_one_word(draw), *_words(draw)]),
     ),

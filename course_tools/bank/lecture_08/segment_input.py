@@ -13,13 +13,14 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Write tokens and segments of the sentences (7, 8) and (9) below each other, with [CLS] = 1 and [SEP] = 2. To which "
-        "sentence does each [SEP] belong? And what is there if the second sentence is there but has no words?"
+        "Write tokens and segments of the sentences (7, 8) and (9) one above the other, with [CLS] = 1 and [SEP] = 2. To "
+        "which sentence does each [SEP] belong? And what is the result if the second sentence is empty?"
     ),
-    "Build it from two stretches: [CLS] first [SEP] with segment 0, and second [SEP] with segment 1, but not where it is None.",
+    "Build it from two parts: [CLS] first [SEP] with segment 0, and second [SEP] with segment 1, but not where it is None.",
     (
-        "`torch.cat` joins `first.new_tensor([begin])`, `first`, `first.new_tensor([separate])`. The segments come from the "
-        "lengths of the two stretches, never from looking for a [SEP] among the tokens: `zeros_like` and `ones_like` of each."
+        "`torch.cat` joins `first.new_tensor([begin])`, `first`, `first.new_tensor([separate])`. The segments come from "
+        "the lengths of the two parts, never from a search for [SEP] among the tokens: `zeros_like` and `ones_like` of "
+        "each."
     ),
 )
 
@@ -38,8 +39,8 @@ def _laid_out(head, tail):
 
 @wrong
 def leaves_the_end_open(first, second, begin, separate):
-    """You put a [SEP] between two sentences and none at the end. Every sentence has one behind it, the last one too, and a
-    lone sentence as well."""
+    """You put a [SEP] between two sentences and none at the end. Every sentence is followed by one, the last one too, and a
+    single sentence as well."""
     if second is None:
         return _laid_out(_tokens(begin, first), None)
     return _laid_out(_tokens(begin, first, separate), _tokens(second))
@@ -56,15 +57,13 @@ def runs_the_sentences_together(first, second, begin, separate):
 
 @wrong
 def begins_twice(first, second, begin, separate):
-    """You put a [CLS] before each sentence. There is one for the whole input, at its very beginning: there the model gathers
-    what it says about both."""
+    """You put a [CLS] before each sentence. There is one for the whole input, at its start."""
     return _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(begin, second, separate))
 
 
 @wrong
 def forgets_the_beginning(first, second, begin, separate):
-    """You leave [CLS] out. Whoever classifies the input reads its first token, and with you that is the first word of the
-    sentence, or a [SEP]."""
+    """You leave [CLS] out. The classification head uses the state of the first token, which must be [CLS]."""
     return _laid_out(_tokens(first, separate), None if second is None else _tokens(second, separate))
 
 
@@ -89,8 +88,8 @@ def gives_every_separator_to_the_first(first, second, begin, separate):
 
 @wrong
 def looks_for_the_separator(first, second, begin, separate):
-    """You look for the first [SEP] among the tokens and let segment 1 begin behind it. Where the first sentence itself holds
-    this token, that is too early; the length of the first sentence says where it ends."""
+    """You search for the first [SEP] among the tokens and let segment 1 begin after it. Where the first sentence itself
+    holds this token, that is too early; the length of the first sentence says where it ends."""
     marks = first.new_tensor([begin]), first.new_tensor([separate])
     tokens = torch.cat([marks[0], first, marks[1], *(() if second is None else (second, marks[1]))])
     end = (tokens == separate).nonzero()[0]
@@ -99,8 +98,8 @@ def looks_for_the_separator(first, second, begin, separate):
 
 @wrong
 def counts_the_separators(first, second, begin, separate):
-    """You number the segments by how many [SEP] stand before each token. A sentence that holds this token itself is then cut
-    in two, and a third segment turns up; the model knows only 0 and 1."""
+    """You number the segments by how many [SEP] precede each token. A sentence that holds this token itself is then cut in
+    two, and there is a third segment; only 0 and 1 exist."""
     tokens, _ = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     is_separator = (tokens == separate).long()
     return tokens, is_separator.cumsum(0) - is_separator
@@ -108,43 +107,43 @@ def counts_the_separators(first, second, begin, separate):
 
 @wrong
 def counts_segments_from_one(first, second, begin, separate):
-    """You call the segments 1 and 2. They are the rows of a table of two, which are counted from 0."""
+    """You number the segments 1 and 2. They are indices into a table of two rows, so 0 and 1."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, segments + 1
 
 
 @wrong
 def knows_one_segment_only(first, second, begin, separate):
-    """You give every token segment 0. The second sentence and its [SEP] have segment 1: it is how the model tells the two
-    sentences apart."""
+    """You give every token segment 0. The second sentence and its [SEP] have segment 1: that distinguishes the two
+    sentences."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, torch.zeros_like(segments)
 
 
 @wrong
 def closes_a_sentence_that_is_not_there(first, second, begin, separate):
-    """You take None for a sentence without words, and close it with a [SEP] of segment 1. Without a second sentence the input
-    ends behind the first [SEP]."""
+    """You treat None as an empty sentence, and close it with a [SEP] of segment 1. Without a second sentence the input ends
+    after the first [SEP]."""
     return _laid_out(_tokens(begin, first, separate), _tokens([] if second is None else second, separate))
 
 
 @wrong
 def makes_segments_of_floats(first, second, begin, separate):
-    """Your segments are floating-point numbers. Only integers pick rows of a table: take `zeros_like` of the tokens."""
+    """Your segments are floating-point numbers. Only integers are indices: take `zeros_like` of the tokens."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, segments.float()
 
 
 @wrong
 def asks_whether_a_sentence_is_true(first, second, begin, separate):
-    """You ask `if second`. A tensor of several words is neither true nor false, so this fails; ask `second is None`."""
+    """You test `if second`. The truth value of a tensor of several entries is an error; test `second is None`."""
     return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if second else None)
 
 
 @wrong
 def drops_an_empty_sentence(first, second, begin, separate):
-    """You treat an empty second sentence as if there were none. It is there, only without words: its [SEP] of segment 1 still
-    follows. Ask for `second is None`."""
+    """You treat an empty second sentence as if there were none. Its [SEP] of segment 1 still follows. Test `second is
+    None`."""
     there = second is not None and len(second) > 0
     return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if there else None)
 
@@ -221,24 +220,24 @@ def _same_tokens(expected: Outcome, got: Outcome, but_marks: bool = False) -> Mi
 
 exercise = Exercise(
     id="08.4",
-    title="One sentence or two, as BERT reads them",
+    title="The input of BERT: one sentence or two",
     reference=segment_input,
     properties=(
         runs_on(lambda draw: [*_lone(draw), *_pairs(draw)]),
-        has_shape("Tokens and segments, integers, as many of one as of the other.", _pairs),
+        has_shape("Tokens and segments: integers, of the same length.", _pairs),
         Property("words", "All words of both, in order.", _pairs, partial(_same_tokens, but_marks=True), needs=("runs",)),
         Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, _same_tokens, 2, needs=("words",)),
-        Property("segments", "0 from [CLS] to the first [SEP], 1 behind it to the end.", _pairs, right_result(1), points=4),
-        Property("alone", "A sentence alone: [CLS] first [SEP], all of segment 0.", _lone, points=2, needs=("runs",)),
+        Property("segments", "0 from [CLS] to the first [SEP], 1 after it to the end.", _pairs, right_result(1), points=4),
+        Property("alone", "A single sentence: [CLS] first [SEP], all of segment 0.", _lone, points=2, needs=("runs",)),
         Property(
-            "marks",
-            "The marks may occur inside the sentences too.",
+            "special tokens",
+            "The tokens [CLS] and [SEP] may occur inside the sentences too.",
             lambda draw: [_marked(draw, 3, 2), _marked(draw, 5, None), _marked(draw, 5, 7)],
             needs=("tokens", "segments"),
         ),
         Property(
             "empty",
-            "A sentence without words is still a sentence.",
+            "An empty second sentence still has its [SEP].",
             lambda draw: [_call(draw, 0, None), _call(draw, 2, 0), _call(draw, 0, 3), _call(draw, 0, 0)],
             needs=("tokens", "segments", "alone"),
         ),

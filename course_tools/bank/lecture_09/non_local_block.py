@@ -161,6 +161,21 @@ def overwrites_the_input(x, *weights):
     return x.add_(_map(_seen(_tokens(x), *weights), x))
 
 
+@wrong
+def exchanges_theta_and_phi(x, W_theta, W_phi, W_g, W_z):
+    """You make the queries by W_φ and the keys by W_θ: each pair of positions is scored the other way round."""
+    return non_local_block(x, W_phi, W_theta, W_g, W_z)
+
+
+@wrong
+def forgets_the_output_projection(x, W_theta, W_phi, W_g, W_z):
+    """You add the context without W_z. It has d features and the input C: W_z maps the context back to C features before
+    the sum."""
+    tokens = x.flatten(2).mT
+    y = non_local_embedded_gaussian(tokens, W_theta, W_phi, W_g).context
+    return x + y.mT.unflatten(2, x.shape[2:])
+
+
 @right
 def features_first(x, W_theta, W_phi, W_g, W_z):
     """The features stay in front throughout: all products by einsum, softmax over the last letter."""

@@ -140,6 +140,14 @@ def returns_the_scores(theta, phi, g, w_f):
     return Attended(scores.relu() @ g / phi.shape[-2], scores)
 
 
+@wrong
+def takes_leaky_relu(theta, phi, g, w_f):
+    """You use LeakyReLU: your weights can be negative. The score of the concatenation is a ReLU, which sets them to 0."""
+    w_theta, w_phi = w_f.unsqueeze(-1).chunk(2)
+    weights = F.leaky_relu(theta @ w_theta + (phi @ w_phi).mT) / phi.shape[-2]
+    return weights @ g, weights
+
+
 @right
 def with_all_pairs(theta, phi, g, w_f):
     """All pairs side by side, as the equation has it, and one product with w_f."""

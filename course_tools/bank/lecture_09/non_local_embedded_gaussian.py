@@ -133,6 +133,13 @@ def compares_directions(x, W_theta, W_phi, W_g):
     return attend(F.normalize(theta, dim=-1) @ F.normalize(phi, dim=-1).mT, g)
 
 
+@wrong
+def takes_a_sigmoid(x, W_theta, W_phi, W_g):
+    """You apply a sigmoid to each score. Your weights of a query do not sum to 1; the softmax makes the positions compete."""
+    weights = ((x @ W_theta.mT) @ (x @ W_phi.mT).mT).sigmoid()
+    return weights @ (x @ W_g.mT), weights
+
+
 @right
 def in_einsum(x, W_theta, W_phi, W_g):
     """Sums over named axes, the exponential and its sum written out."""

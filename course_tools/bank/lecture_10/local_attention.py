@@ -145,6 +145,13 @@ def returns_the_scores(q, k, v, rows, columns, stride=1):
     return Attended(_inside(scores, k, v, rows, stride).context, scores)
 
 
+@wrong
+def scales_by_the_window(q, k, v, rows, columns, stride=1):
+    """You divide the scores by the size of the window, √size². This layer does not scale its scores at all."""
+    size = rows.shape[-2]
+    return local_attention(q / size, k, v, rows, columns, stride)
+
+
 @right
 def shift_by_shift(q, k, v, rows, columns, stride=1):
     """The padded picture cut out for each offset: its scores, and its part of the context. No windows are built."""

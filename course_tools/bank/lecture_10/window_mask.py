@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import local_windows, window_mask
+from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
 wrong, right = Answers(), Answers()
@@ -37,35 +38,35 @@ def _inside(n, size, stride):
 
 
 @wrong
-def says_what_is_outside(H, W, size, stride=1):
+def says_what_is_outside(H, W, size, stride=1, device=None):
     """You say True where the window leaves the picture. In this course True means "may be looked at", so your pixels attend to
     the padding and to nothing else."""
-    return ~_both(_inside(H, size, stride), _inside(W, size, stride))
+    return (~_both(_inside(H, size, stride), _inside(W, size, stride))).to(device=device)
 
 
 @wrong
-def gives_numbers(H, W, size, stride=1):
+def gives_numbers(H, W, size, stride=1, device=None):
     """You return zeros and ones. A mask is of type bool: `~mask` and `masked_fill` would do something else with numbers, or
     refuse."""
-    return _both(_inside(H, size, stride), _inside(W, size, stride)).float()
+    return _both(_inside(H, size, stride), _inside(W, size, stride)).float().to(device=device)
 
 
 @wrong
-def exchanges_height_and_width(H, W, size, stride=1):
+def exchanges_height_and_width(H, W, size, stride=1, device=None):
     """You take W for the number of rows and H for that of columns. A mask of a square picture does not show it."""
-    return _both(_inside(W, size, stride), _inside(H, size, stride))
+    return _both(_inside(W, size, stride), _inside(H, size, stride)).to(device=device)
 
 
 @wrong
-def counts_column_by_column(H, W, size, stride=1):
+def counts_column_by_column(H, W, size, stride=1, device=None):
     """You number the places of a window column by column. `local_windows` goes row by row, and the mask must follow, or it
     forbids places at the right border where those below are meant."""
     down, across = _inside(H, size, stride), _inside(W, size, stride)
-    return (down[:, None, None, :] & across[:, :, None]).flatten(2)
+    return ((down[:, None, None, :] & across[:, :, None]).flatten(2)).to(device=device)
 
 
 @wrong
-def reaches_one_place(H, W, size, stride=1):
+def reaches_one_place(H, W, size, stride=1, device=None):
     """You look at the outermost pixels only, as if every window reached one place beyond them. A window of size × size reaches
     size // 2, so larger ones leave the picture from further inside, and by more places."""
 
@@ -73,91 +74,98 @@ def reaches_one_place(H, W, size, stride=1):
         at, offset = torch.arange(0, n, stride)[:, None], torch.arange(size) - size // 2
         return ~((at == 0) & (offset < 0)) & ~((at == n - 1) & (offset > 0))
 
-    return _both(inside(H), inside(W))
+    return _both(inside(H), inside(W)).to(device=device)
 
 
 @wrong
-def shuts_off_the_border(H, W, size, stride=1):
+def shuts_off_the_border(H, W, size, stride=1, device=None):
     """You forbid the whole window of a pixel near the border. Such a pixel would see nothing at all; only those of its
     neighbours that do not exist are to be left out."""
     down, across = (_inside(n, size, stride).all(-1, keepdim=True).expand(-1, size) for n in (H, W))
-    return _both(down, across)
+    return _both(down, across).to(device=device)
 
 
 @wrong
-def watches_one_corner(H, W, size, stride=1):
+def watches_one_corner(H, W, size, stride=1, device=None):
     """You check that row and column are not negative, and no more. At the lower and the right border windows leave the picture
     too."""
-    return _both(_places(H, size, stride) >= 0, _places(W, size, stride) >= 0)
+    return _both(_places(H, size, stride) >= 0, _places(W, size, stride) >= 0).to(device=device)
 
 
 @wrong
-def lets_one_more_in(H, W, size, stride=1):
+def lets_one_more_in(H, W, size, stride=1, device=None):
     """You allow row H and column W. Counted from 0, the last ones are H - 1 and W - 1: compare with <, not ≤."""
     places = ((_places(n, size, stride), n) for n in (H, W))
-    return _both(*((at >= 0) & (at <= n) for at, n in places))
+    return _both(*((at >= 0) & (at <= n) for at, n in places)).to(device=device)
 
 
 @wrong
-def leaves_the_border_out(H, W, size, stride=1):
+def leaves_the_border_out(H, W, size, stride=1, device=None):
     """You allow only what lies strictly between the edges, > 0. Row 0 and column 0 belong to the picture."""
     places = ((_places(n, size, stride), n) for n in (H, W))
-    return _both(*((at > 0) & (at < n) for at, n in places))
+    return _both(*((at > 0) & (at < n) for at, n in places)).to(device=device)
 
 
 @wrong
-def counts_through_the_rows(H, W, size, stride=1):
+def counts_through_the_rows(H, W, size, stride=1, device=None):
     """You check that the number of a place, row · W + column, lies between 0 and H · W. A step over the right edge then lands
     in the next row and seems to be inside; rows and columns must be checked each for itself."""
     number = _places(H, size, stride)[:, None, :, None] * W + _places(W, size, stride)[:, None, :]
-    return ((number >= 0) & (number < H * W)).flatten(2)
+    return (((number >= 0) & (number < H * W)).flatten(2)).to(device=device)
 
 
 @wrong
-def ignores_the_stride(H, W, size, stride=1):
+def ignores_the_stride(H, W, size, stride=1, device=None):
     """You make a window for every pixel. With a stride only every stride-th row and column asks, and the mask has to be of
     their shape."""
-    return _both(_inside(H, size, 1), _inside(W, size, 1))
+    return _both(_inside(H, size, 1), _inside(W, size, 1)).to(device=device)
 
 
 @wrong
-def makes_a_list_of_windows(H, W, size, stride=1):
+def makes_a_list_of_windows(H, W, size, stride=1, device=None):
     """You put all windows in one list, (H_q · W_q, size²). They stand on a grid as the pixels do: (H_q, W_q, size²)."""
-    return _both(_inside(H, size, stride), _inside(W, size, stride)).flatten(0, 1)
+    return _both(_inside(H, size, stride), _inside(W, size, stride)).flatten(0, 1).to(device=device)
+
+
+@wrong
+def ignores_the_device(H, W, size, stride=1, device=None):
+    """You create the mask on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device` to
+    every tensor that you create."""
+    return window_mask(H, W, size, stride)
 
 
 @right
-def of_a_picture_of_ones(H, W, size, stride=1):
+def of_a_picture_of_ones(H, W, size, stride=1, device=None):
     """The windows of a picture that is 1 everywhere, which hold 0 outside."""
-    return local_windows(torch.ones((H, W, 1)), size, stride)[..., 0].bool()
+    return local_windows(torch.ones((H, W, 1), device=device), size, stride)[..., 0].bool()
 
 
 @right
-def by_torchs_unfold(H, W, size, stride=1):
+def by_torchs_unfold(H, W, size, stride=1, device=None):
     """Padding that says False, and two views of it."""
     reach = size // 2
-    padded = F.pad(torch.ones(H, W, dtype=torch.bool), (reach, reach, reach, reach), value=False)
+    padded = F.pad(torch.ones(H, W, dtype=torch.bool, device=device), (reach, reach, reach, reach), value=False)
     return padded.unfold(0, size, stride).unfold(1, size, stride).reshape(-(-H // stride), -(-W // stride), size * size)
 
 
 @right
-def by_distance(H, W, size, stride=1):
+def by_distance(H, W, size, stride=1, device=None):
     """A place is inside where it is no further than half the picture from the picture's middle, down and across."""
-    number = torch.arange(size * size)
-    y = torch.arange(0, H, stride)[:, None, None] + number.div(size, rounding_mode="floor") - size // 2
-    x = torch.arange(0, W, stride)[None, :, None] + number.remainder(size) - size // 2
+    number = torch.arange(size * size, device=device)
+    y = torch.arange(0, H, stride, device=device)[:, None, None] + number.div(size, rounding_mode="floor") - size // 2
+    x = torch.arange(0, W, stride, device=device)[None, :, None] + number.remainder(size) - size // 2
     return ((2 * y - H + 1).abs() < H) & ((2 * x - W + 1).abs() < W)
 
 
 @right
-def one_by_one(H, W, size, stride=1):
+def one_by_one(H, W, size, stride=1, device=None):
     """Four loops, and two ranges that know what they hold."""
     reach = range(-(size // 2), size // 2 + 1)
     rows = [
         [[i + a in range(H) and j + b in range(W) for a in reach for b in reach] for j in range(0, W, stride)]
         for i in range(0, H, stride)
     ]
-    return torch.tensor(rows)
+    return torch.tensor(rows, device=device)
 
 
 def _drawn(draw: Draw, sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Call]:
@@ -195,6 +203,13 @@ exercise = Exercise(
             "With a stride there is a window for every stride-th row and column, beginning with the first.",
             lambda draw: [(5, 7, 3, 2), (11, 7, 5, 3), (7, 5, 1, 4), *_drawn(draw, (5,), (2, 3))],
             points=2,
+            needs=("border",),
+        ),
+        Property(
+            "device",
+            "The mask is created on the device that is passed in.",
+            lambda draw: [(5, 7, 3, 2, "meta")],
+            same_shapes,
             needs=("border",),
         ),
     ),

@@ -139,6 +139,13 @@ def takes_logs_of_probabilities(student, teacher, labels, temperature, share):
     return _loss(student, teacher, labels, temperature, share, divergence)
 
 
+@wrong
+def forgets_the_temperature(student, teacher, labels, temperature, share):
+    """You never use the temperature: it divides the logits of student and teacher inside the KL divergence, whose result is
+    multiplied by its square."""
+    return distillation_loss(student, teacher, labels, 1.0, share)
+
+
 @right
 def by_torchs_own(student, teacher, labels, temperature, share):
     """Both losses from torch, example by example, then averaged together."""

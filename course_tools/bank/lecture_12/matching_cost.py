@@ -130,6 +130,18 @@ def forgets_the_class(logits, boxes, classes, targets, weights=WEIGHTS):
     return _cost(torch.zeros_like(logits), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
+@wrong
+def forgets_the_distance(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
+    """The L1 distance of the boxes is missing from your cost."""
+    return matching_cost(logits, boxes, classes, targets, (weights[0], 0.0, weights[2]))
+
+
+@wrong
+def forgets_giou(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
+    """The GIoU of the boxes is missing from your cost."""
+    return matching_cost(logits, boxes, classes, targets, (weights[0], weights[1], 0.0))
+
+
 @right
 def by_one_hot_classes(logits, boxes, classes, targets, weights=WEIGHTS):
     """The probabilities by a product with one-hot classes, whose padding is 0 by itself; the distances by cdist."""

@@ -119,6 +119,39 @@ def works_on_the_input_itself(x):
     return F.elu(x, inplace=True) + 1
 
 
+@wrong
+def takes_relu_alone(x):
+    """You take relu(x): every negative entry becomes 0. The feature map is elu(x) + 1, which is x + 1 or e^x, and positive
+    everywhere."""
+    return x.relu()
+
+
+@wrong
+def takes_the_absolute_value(x):
+    """You take |x|, which is 0 at 0 and grows again for negative entries. elu(x) + 1 increases everywhere, and is e^x below
+    0."""
+    return x.abs()
+
+
+@wrong
+def takes_leaky_relu(x):
+    """You take a leaky ReLU, which is negative below 0. Features must be positive: elu(x) + 1 is e^x there."""
+    return F.leaky_relu(x)
+
+
+@wrong
+def returns_the_input(x):
+    """You return x as it is: negative entries stay negative, and a sum of such products can be 0. The feature map is
+    elu(x) + 1, positive everywhere."""
+    return x.clone()
+
+
+@wrong
+def squares_the_input(x):
+    """You square the entries: x and -x get the same feature. elu(x) + 1 is x + 1 for positive and e^x for other entries."""
+    return x.square()
+
+
 @right
 def chooses_between_safe_branches(x):
     """A choice between two branches, of which the exponential never sees a positive entry."""

@@ -126,6 +126,20 @@ def subtracts_the_largest(x, omega):
     return (exponent - exponent.amax(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong
+def forgets_to_divide(x, omega):
+    """You do not divide by √m: the product of two features then grows with the number m of random directions."""
+    half_square = x.square().sum(-1, keepdim=True) / 2
+    return (x @ omega.mT - half_square).exp()
+
+
+@wrong
+def takes_relu_features(x, omega):
+    """You take ReLU of the projections. Those are features of another kernel; the softmax kernel needs
+    exp(Ω x - ‖x‖²/2) / √m."""
+    return (x @ omega.mT).relu() / omega.shape[0] ** 0.5
+
+
 @right
 def by_completing_the_square(x, omega):
     """ωᵀx - ‖x‖²/2 as (‖ω‖² - ‖x - ω‖²)/2, in float64 and cast back."""

@@ -120,6 +120,28 @@ def divides_by_the_degrees(x, edges):
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))
 
 
+@wrong
+def adds_instead_of_subtracting(x, edges):
+    """You add the features of the two neighbours. The energy measures their difference: it must be 0 where neighbours are
+    equal."""
+    query, key = edges
+    return 0.5 * (x[..., query, :] + x[..., key, :]).square().sum((-2, -1))
+
+
+@wrong
+def takes_the_product(x, edges):
+    """You add up the products of neighbours' features. The energy is built of squared differences: it must be 0 where
+    neighbours are equal."""
+    query, key = edges
+    return 0.5 * (x[..., query, :] * x[..., key, :]).sum((-2, -1))
+
+
+@wrong
+def measures_the_features_alone(x, edges):
+    """You add up the squared lengths of all features and never use the edges. The energy compares the two ends of each edge."""
+    return 0.5 * x.square().sum((-2, -1))
+
+
 @right
 def edge_by_edge(x, edges):
     """A loop over the edges, each with the dot product of its difference with itself."""

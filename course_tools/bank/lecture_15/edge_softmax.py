@@ -152,6 +152,14 @@ def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
+@wrong
+def forgets_to_divide(scores, edges, n_nodes):
+    """You return the exponentials without dividing by their sum: the weights of a node's edges must sum to 1."""
+    query = edges[0].expand(scores.shape)
+    largest = scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, query, scores.detach(), "amax")
+    return (scores - largest.gather(-1, query)).exp()
+
+
 @right
 def node_by_node(scores, edges, n_nodes):
     """A loop over the nodes: the softmax of each node's edges, written to the places where they stand."""

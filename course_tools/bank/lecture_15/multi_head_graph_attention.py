@@ -153,6 +153,18 @@ def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
+@wrong
+def forgets_the_leaky_relu(x, W, a, edges, combine=merge_heads):
+    """Your scores have no LeakyReLU. Without it the query's part of the score cancels in the softmax, and all nodes
+    rank their neighbours in the same way."""
+    z = split_heads(x @ W.mT, len(a))
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    query, key = edges
+    scores = (z @ a_query)[..., query, 0] + (z @ a_key)[..., key, 0]
+    context, weights = attend_edges(scores, z, edges)
+    return combine(context), weights
+
+
 @right
 def head_by_head(x, W, a, edges, combine=merge_heads):
     """A loop over the heads, each with its own rows of W and its own vector."""

@@ -114,6 +114,12 @@ def divides_by_the_bare_length(prediction, target):
     return (2 - 2 * cosine).mean()
 
 
+@wrong
+def takes_the_raw_dot_product(prediction, target):
+    """You take the dot product of the vectors as they are. Only directions count: divide both by their lengths first."""
+    return (2 - 2 * (prediction * target.detach()).sum(-1)).mean()
+
+
 @right
 def as_a_batch_of_products(prediction, target):
     """Each row times its own column, B products of (1, d) and (d, 1); the target under `no_grad`."""

@@ -115,6 +115,18 @@ def fills_slices(target, online, decay):
     return moved
 
 
+@wrong
+def copies_the_online_weights(target, online, decay):
+    """You copy the online weights. The target moves only a small part of the way, by 1 - τ; `decay` has no effect in yours."""
+    return [theta.clone() for theta in online]
+
+
+@wrong
+def never_updates(target, online, decay):
+    """You return the target as it was: the online weights have no effect, so your target network never learns."""
+    return [xi.clone() for xi in target]
+
+
 @right
 def all_lists_at_once(target, online, decay):
     """No loop: torch multiplies and adds whole lists."""

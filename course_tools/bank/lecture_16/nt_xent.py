@@ -150,6 +150,12 @@ def exponentiates_as_written(a, b, temperature):
     return -shares[torch.arange(2 * N), torch.arange(2 * N).roll(N)].log().mean()
 
 
+@wrong
+def forgets_the_temperature(a, b, temperature):
+    """You never divide by the temperature: cosines lie in -1…1, and without τ the softmax over them stays almost flat."""
+    return nt_xent(a, b, 1.0)
+
+
 @right
 def without_the_diagonal(a, b, temperature):
     """The diagonal cut out, 2N - 1 columns left, and the log of the sum minus the partner's cosine."""
