@@ -1,1 +1,3 @@
-"""From RNNs to attention, transformers and self-supervision: a reference implementation of every mechanism of the course."""
+"""Mechanisms of recurrent networks, attention, transformers and self-supervision, as the papers define them, in PyTorch."""
+
+__version__ = "0.2.0"

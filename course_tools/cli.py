@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_tools.publishing import NotACourse, PublishingFailed, UnknownLecture, project_root
+from course_tools.publishing import NotACourse, PublishingFailed, UnknownLecture, lectures_root, project_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; give its exit status: 0 well, 1 failed, 2 asked for what does not exist."""
+    """Run one command; give its exit status: 0 success, 1 failure, 2 for a lecture or folder that does not exist."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -24,6 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except PublishingFailed as error:
         print(f"course: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("course_lib", "course_tools"):
+            raise
+        print(
+            f"course: {options.command} needs the Python package {error.name.partition('.')[0]}, which is missing.",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         print("\ncourse: stopped", file=sys.stderr)
@@ -126,7 +134,7 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.pipeline import Tables, grade
 
     lecture = options.lecture and options.lecture.zfill(2)
-    orders = Orders(Engine, project_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
+    orders = Orders(Engine, lectures_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
     try:
         return grade(options.path, orders, options.out, Tables(options.canvas, options.moodle, options.column))
     except CannotGrade as error:

@@ -1,5 +1,13 @@
-"""Publishing: turns authoring/ into lectures, solutions, docs and tables, and runs them. Light to import: no torch here."""
+"""Build lectures, solutions and documents from authoring/, and run them. Importing this loads no torch."""
 
-from course_tools.publishing.project import Lecture, NotACourse, PublishingFailed, UnknownLecture, lectures, project_root
+from course_tools.publishing.project import (
+    Lecture,
+    NotACourse,
+    PublishingFailed,
+    UnknownLecture,
+    lectures,
+    lectures_root,
+    project_root,
+)
 
-__all__ = ["Lecture", "NotACourse", "PublishingFailed", "UnknownLecture", "lectures", "project_root"]
+__all__ = ["Lecture", "NotACourse", "PublishingFailed", "UnknownLecture", "lectures", "lectures_root", "project_root"]

@@ -1,9 +1,12 @@
 """Where the course lies on disk, and which lectures it has."""
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class NotACourse(Exception):
@@ -47,8 +50,12 @@ class Lecture:
 
     @property
     def title(self) -> str:
-        """Its title, from the first heading of its source, `# 04 · Self-attention`."""
-        heading = re.search(r"^# # \d\d · (.+)$", self.authoring.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        """Its title, from the heading `# 04 · Self-attention` of its source; where that is not installed, of its notebook."""
+        if self.authoring.exists():
+            text = self.authoring.read_text(encoding="utf-8").replace("\n# ", "\n")
+        else:
+            text = "\n".join("".join(cell["source"]) for cell in json.loads(self.unsolved.read_text(encoding="utf-8"))["cells"])
+        heading = re.search(r"^# \d\d · (.+)$", text, flags=re.MULTILINE)
         return heading[1].strip() if heading else self.stem[3:].replace("_", " ")
 
     @property
@@ -67,10 +74,24 @@ def project_root() -> Path:
     Raises:
         NotACourse: none of them has an `authoring` folder.
     """
-    for folder in (Path(__file__).resolve().parents[2], Path.cwd(), *Path.cwd().parents):
+    for folder in (_PACKAGE.parent, Path.cwd(), *Path.cwd().parents):
         if (folder / "authoring").is_dir():
             return folder
-    raise NotACourse("no folder `authoring` here or above: change into the folder of the course, where course.py lies.")
+    raise NotACourse("this command needs the folder of the course, where course.py and authoring/ are: change into it.")
+
+
+def lectures_root() -> Path:
+    """Find the folder whose `lectures/` hold what was handed out: that of the course, else the installed package.
+
+    Raises:
+        NotACourse: neither is there.
+    """
+    try:
+        return project_root()
+    except NotACourse:
+        if (_PACKAGE / "lectures").is_dir():  # setup.py puts them there
+            return _PACKAGE
+        raise
 
 
 def lectures(root: Path, numbers: Iterable[str] = ()) -> list[Lecture]:
@@ -79,7 +100,8 @@ def lectures(root: Path, numbers: Iterable[str] = ()) -> list[Lecture]:
     Raises:
         UnknownLecture: there is no lecture of that number.
     """
-    found = {path.stem[:2]: Lecture(root, path.stem) for path in sorted((root / "authoring").glob("[0-9][0-9]_*.py"))}
+    sources = sorted((root / "authoring").glob("[0-9][0-9]_*.py")) or sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))
+    found = {path.stem[:2]: Lecture(root, path.stem) for path in sources}
     wanted = {number.zfill(2) for number in numbers}
     if unknown := sorted(wanted - set(found)):
         named = ", ".join(f"{lecture.number} {lecture.title}" for lecture in found.values()) or "none"

@@ -16,7 +16,7 @@ from course_tools.checks import Exercise
 from course_tools.grading.extract.dependency_search import At, NotFound, Search
 from course_tools.grading.extract.notebook_reader import Cell, cells_in
 from course_tools.grading.extract.statements import Read, Statement, Unparsable, read_all
-from course_tools.publishing import NotACourse, UnknownLecture, lectures, project_root
+from course_tools.publishing import NotACourse, UnknownLecture, lectures, lectures_root
 
 _LOOKS_LIKE_CODE = re.compile(r"^(def|class|import|from|\w+ *=) ?", re.MULTILINE)
 
@@ -173,7 +173,7 @@ class Notebook:
 def handed_out(lecture: str) -> tuple[Cell, ...]:
     """The cells of a lecture as the course hands it out; none where its notebooks are not installed."""
     try:
-        (found,) = lectures(project_root(), [lecture])
+        (found,) = lectures(lectures_root(), [lecture])
         return tuple(cell for cell in cells_in(found.unsolved.read_bytes()) if cell.type == "code")
     except (NotACourse, UnknownLecture, OSError, ValueError):
         return ()
