@@ -19,28 +19,7 @@
 # through learns it too.
 #
 # **You need** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes. {measured}
-#
-# **Papers.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Werbos 1990 (https://doi.org/10.1109/5.58337) · Bengio, Simard,
-# Frasconi 1994, section 3 (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3
-# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et
-# al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8 (https://arxiv.org/abs/1406.1078).
-#
-# **Decks.** ITMO lecture 7 and RKMVERI; the table leads from their sections to ours.
 
-# %% [markdown] tags=["companion"]
-# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | IT | Long-sequence problem | 1 A reader that forgets | `course_lib.datasets.recall` |
-# | IT | Parameters of RNN | 2 One step, again and again | `course_lib.primitives.rnn_step`, `course_lib.primitives.RNN` |
-# | RK | Transformer: issues with RNNs | 3 Back through time | `course_lib.primitives.bptt_step` |
-# | IT | Problems with "classic" RNN | 4 Too little, too much | `course_lib.primitives.clip_gradients` |
-# | IT | Long Short-Term Memory (LSTM) cell | 5 A cell that keeps | `course_lib.primitives.lstm_step`, `course_lib.primitives.LSTM` |
-# | IT | Long Short-Term Memory (LSTM) cell | 6 The carousel | `course_lib.primitives.carousel_gradient` |
-# | IT | Plane Deep Network | 9 Take one away | `course_lib.primitives.LSTM`, `course_lib.primitives.GRU` |
-#
-# </details>
 
 # %%
 import math
@@ -55,11 +34,10 @@ from torch import Tensor, nn
 
 from course_lib import primitives
 from course_lib.datasets import digits, recall
-from course_tools.notebook import check, predict
 from course_lib.primitives import GRU, LSTM, RNN, StepGradients, fused_gru, fused_lstm, hoisted_rnn
-from course_lib.primitives.recurrent import Input, HiddenState
-from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
+from course_lib.primitives.recurrent import HiddenState, Input
 from course_lib.training import batches, train
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -958,7 +936,7 @@ claim(
 # all of these networks keep what they read in one vector of fixed size, which no gradient can enlarge: that is lecture 02.
 
 
-# %%
+# %% tags=["nbval-check-output"]
 def conforms(left, right):
     """Whether two matrices can be multiplied."""
     try:
@@ -997,7 +975,6 @@ before, known = first_over_last(dense), recall_sets[LONG, SEEDS[0]].train
 for _ in train(dense, batches(one_hot(known.tokens), known.labels, batch_size=32, seed=0), classify, steps=300, lr=1.5e-3):
     pass
 
-# %% tags=["nbval-check-output"]
 claim("01.IT-name", "W_ya a conforms; W_ay a conforms", [conforms(W_ya, a), conforms(W_ay, a)], equals=[True, False])
 claim(
     "01.IT-output",
@@ -1038,6 +1015,30 @@ claim(
     at_least=0.05,
 )
 claim("01.RK", "the longest chain of tanh in a plain network over 64 steps", longest_chain, equals=64)
+
+# %% [markdown] tags=["companion"]
+# ## 12 Papers and decks
+#
+# **Papers.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Werbos 1990 (https://doi.org/10.1109/5.58337) · Bengio, Simard,
+# Frasconi 1994, section 3 (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3
+# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et
+# al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8 (https://arxiv.org/abs/1406.1078).
+#
+# **Decks.** ITMO lecture 7 and RKMVERI.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | IT | Long-sequence problem | 1 A reader that forgets | `course_lib.datasets.recall` |
+# | IT | Parameters of RNN | 2 One step, again and again | `course_lib.primitives.rnn_step`, `course_lib.primitives.RNN` |
+# | RK | Transformer: issues with RNNs | 3 Back through time | `course_lib.primitives.bptt_step` |
+# | IT | Problems with "classic" RNN | 4 Too little, too much | `course_lib.primitives.clip_gradients` |
+# | IT | Long Short-Term Memory (LSTM) cell | 5 A cell that keeps | `course_lib.primitives.lstm_step`, `course_lib.primitives.LSTM` |
+# | IT | Long Short-Term Memory (LSTM) cell | 6 The carousel | `course_lib.primitives.carousel_gradient` |
+# | IT | Plane Deep Network | 9 Take one away | `course_lib.primitives.LSTM`, `course_lib.primitives.GRU` |
+#
+# </details>
 
 # %% tags=["ledger"]
 ledger()

@@ -18,23 +18,7 @@
 # over sentences finds it and the mean drowns it; on real docstrings, where every sentence says a little, it gains nothing: that is measured too.
 #
 # **You need** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 90 minutes. {measured}
-#
-# **Papers.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell*, eqs. 10 to 12 (https://arxiv.org/abs/1411.4555) · Xu et al. 2015, *Show, Attend and Tell*,
-# eqs. 1 to 14 (https://arxiv.org/abs/1502.03044) · Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, eqs. 5 to 10
-# (https://aclanthology.org/N16-1174) · Williams 1992 (https://doi.org/10.1007/BF00992696).
-#
-# **Decks.** ITMO lecture 7; the table leads from its sections to ours.
 
-# %% [markdown] tags=["companion"]
-# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | IT | "Show and tell" (2015) | 1 A picture in one vector | `course_lib.models.ShowAndTell` |
-# | IT | Attention history: hierarchical attention | 5 Words, sentences, a document | `course_lib.models.Hierarchical`, `course_lib.models.compose_document` |
-# | IT | "Show, attend and tell" (2015) | 7 The experiment | `course_lib.models.ShowAttendAndTell` |
-#
-# </details>
 
 # %%
 from statistics import mean
@@ -48,16 +32,22 @@ from course_lib.attention import Attended, Pool, attend, mean_pool
 from course_lib.blocks import ConvNet
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits, docstrings, marked_sentences
 from course_lib.datasets.composed_pictures import NAMES
-from course_tools.notebook import check, predict
-from course_lib.models import PooledDocument, Hierarchical, CaptionStep, ShowAndTell, ShowAttendAndTell, stacked_bidirectional_gru
 from course_lib.generation import greedy
-from course_lib.models.captioner import Regions, HiddenState
-from course_lib.models.hierarchical import PoolWeights
 from course_lib.losses import teacher_forced_loss
+from course_lib.models import (
+    CaptionStep,
+    PooledDocument,
+    Hierarchical,
+    ShowAndTell,
+    ShowAttendAndTell,
+    stacked_bidirectional_gru,
+)
+from course_lib.models.captioner import HiddenState, Regions
+from course_lib.models.hierarchical import PoolWeights
 from course_lib.primitives import lstm_step
 from course_lib.shapes import Values
-from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
 from course_lib.training import batches, train
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -848,6 +838,25 @@ with torch.no_grad():
     ]
 claim("03.IT-1", "Show and Tell, the picture exchanged once it speaks: largest change of a logit", changes[0], equals=0.0)
 claim("03.IT-2", "Show, Attend and Tell, the same: largest change of a logit", changes[1], at_least=1e-4)
+
+# %% [markdown] tags=["companion"]
+# ## 13 Papers and decks
+#
+# **Papers.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell*, eqs. 10 to 12 (https://arxiv.org/abs/1411.4555) · Xu et al. 2015, *Show, Attend and Tell*,
+# eqs. 1 to 14 (https://arxiv.org/abs/1502.03044) · Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, eqs. 5 to 10
+# (https://aclanthology.org/N16-1174) · Williams 1992 (https://doi.org/10.1007/BF00992696).
+#
+# **Decks.** ITMO lecture 7.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | IT | "Show and tell" (2015) | 1 A picture in one vector | `course_lib.models.ShowAndTell` |
+# | IT | Attention history: hierarchical attention | 5 Words, sentences, a document | `course_lib.models.Hierarchical`, `course_lib.models.compose_document` |
+# | IT | "Show, attend and tell" (2015) | 7 The experiment | `course_lib.models.ShowAttendAndTell` |
+#
+# </details>
 
 # %% tags=["ledger"]
 ledger()

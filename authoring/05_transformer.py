@@ -13,54 +13,11 @@
 # %% [markdown] tags=["header"]
 # # 05 · The Transformer
 #
-# **The claim.** An encoder and a decoder of attention alone, with nothing recurrent in them, learn to translate dates; take away the positions, or
-# start the embeddings so large that the positions drown, and the same training fails. On sentences of two dates, at this small scale, they trail the
-# recurrent decoder with attention of lecture 02: that is measured too.
+# A Transformer translates with attention alone: no recurrence, and in training every position in parallel.
 #
-# **You need** lectures 02 (alignment) and 04 (self-attention). **Time:** about 90 minutes. {measured}
-#
-# **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, sections 3.1 to 3.5 (https://arxiv.org/abs/1706.03762) · Ba, Kiros, Hinton 2016,
-# *Layer Normalization*, eq. 3 (https://arxiv.org/abs/1607.06450) · Xiong et al. 2020, *On Layer Normalization in the Transformer Architecture*,
-# table 1 (https://arxiv.org/abs/2002.04745) · Wu et al. 2016, *Google's Neural Machine Translation System*, eq. 14
-# (https://arxiv.org/abs/1609.08144).
-#
-# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8: the table below leads from their sections to ours.
+# You will write its blocks, train it to convert dates to ISO 8601, and find out what happens without positions. **Prerequisites:** lectures 02 (alignment) and 04
+# (self-attention). **Time:** about 90 minutes. {measured}
 
-# %% [markdown] tags=["companion"]
-# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | CS | Making Attention Positional Again | 1 A bag of letters | `course_lib.models.Transformer` |
-# | EE | Positional encoding | 2 Where a token stands | `course_lib.primitives.sinusoidal_positions` |
-# | RK | Positional encoding | 2 Where a token stands | `course_lib.primitives.sinusoidal_positions` |
-# | CS | Manual Positional Encoding | 2 Where a token stands | `course_lib.primitives.sinusoidal_positions` |
-# | CS | Learned Positional Encoding | 2 Where a token stands | `course_lib.primitives.LearnedPositions` |
-# | IT | Positional Encoding | 2 Where a token stands | `course_lib.primitives.sinusoidal_positions` |
-# | GA | Positional embeddings | 2 Where a token stands | `course_lib.primitives.sinusoidal_positions` |
-# | GA | Transformer architecture: layer normalization versus batch normalization | 3 Normalise | `course_lib.primitives.layer_norm`, `course_lib.primitives.batch_norm` |
-# | RK | Position-wise FFN | 4 The same network everywhere | `course_lib.blocks.feed_forward` |
-# | RK | Add & norm | 5 A block | `course_lib.blocks.post_norm`, `course_lib.blocks.pre_norm` |
-# | CS | The Transformer Block | 5 A block | `course_lib.blocks.Block` |
-# | IT | Encoder | 5 A block | `course_lib.blocks.encoder_block` |
-# | IT | Encoder: summary | 5 A block | `course_lib.blocks.encoder_stack` |
-# | GA | Transformer architecture | 5 A block | `course_lib.blocks.encoder_block` |
-# | RK | Multi-head attention layers in Decoder | 6 The decoder | `course_lib.blocks.decoder_block` |
-# | IT | Decoder | 6 The decoder | `course_lib.blocks.decoder_block` |
-# | RK | Attention Is All You Need | 7 The experiment | `course_lib.models.Transformer` |
-# | RK | Transformer Architecture | 7 The experiment | `course_lib.models.Transformer` |
-# | CS | Attention is All You Need | 7 The experiment | `course_lib.models.Transformer` |
-# | CS | The Transformer | 7 The experiment | `course_lib.models.Transformer` |
-# | CS | Why Transformers? | 7 The experiment | `course_lib.models.LuongDecoder` |
-# | CS | How does it do? | 7 The experiment | `course_lib.models.Transformer` |
-# | IT | Basic concepts of Transformer model | 7 The experiment | `course_lib.models.Transformer` |
-# | GA | From RNNs to transformers | 7 The experiment | `course_lib.models.Transformer` |
-# | IT | Key advantages of transformers | 7 The experiment | `course_lib.models.Transformer` |
-# | RK | Flow of information | 8 See it | `course_lib.analysis.record` |
-# | CS | Visualizing Attention | 8 See it | `course_lib.analysis.record` |
-# | GA | Multi-head self-attention layer: visualization of the softmax matrix | 8 See it | `course_tools.notebook.plots` |
-#
-# </details>
 
 # %%
 from functools import partial
@@ -71,58 +28,57 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from course_lib.analysis import record
 from course_lib.attention import GeneralAttention, multi_head_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes, encoder_stack, post_norm, pre_norm
 from course_lib.blocks.block import Four, Pair
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
-from course_tools.notebook import check, predict
-from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stacked_bidirectional_gru
 from course_lib.generation import Extension, beam_search, greedy
 from course_lib.losses import teacher_forced_loss
+from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stacked_bidirectional_gru
 from course_lib.primitives import batch_norm, causal_mask, fused_gru, padding_mask
 from course_lib.shapes import Mask, Memory, TokenFeatures
-from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
-from course_lib.analysis import record
 from course_lib.training import batches, train
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
 
 SEEDS = (0, 1, 2)
 
 # %% [markdown]
-# ## 1 A bag of letters
+# ## 1 Without positions
 #
-# Lecture 04 ended with a warning: self-attention does not know the order of its tokens. Lecture 02 had a recurrent encoder that read from left to right
-# and so knew the order without being told. A Transformer has neither loop nor window. What is left of a date, *12.03.1987*, if all that counts is
-# which letters occur in it?
+# Self-attention does not know the order of its tokens (lecture 04). The recurrent encoder of lecture 02 read from left to right and so knew it. A Transformer has
+# neither recurrence nor windows. What is left of a date such as *12.03.1987* if only the set of its characters counts?
 #
-# The library's `Transformer` is an encoder and a decoder of attention. Here it is with all positions set to zero, trained on dates as in lecture 02.
+# The library's `Transformer` is an encoder and a decoder of attention. Here all position vectors are set to zero, and it is trained on dates as in lecture 02.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The source is a bag of letters; the decoder too sees only *which* signs it has written, not where. Of the new dates, how many come out
-# right, to the last sign?
+# **Predict.** The encoder sees the source as a bag of characters, and so does the decoder the part of the answer that it has written. How many of the new dates are
+# converted exactly?
 #
 # <details><summary>A. None at all.</summary>
 #
-# Some bags have one reading only: in *Mar 3, 2003* the letters leave little choice. And the number of signs that are written says where the decoder stands.</details>
-# <details><summary>B. A few: those whose letters leave no choice.</summary>
+# Some bags have one reading only: in *Mar 3, 2003* the characters leave little choice. And the number of characters written so far tells the decoder its
+# position.</details>
+# <details><summary>B. A few: those whose characters leave no choice.</summary>
 #
-# Yes. Month names survive as a bag; days and years do not, for *12* and *21* are one bag.</details>
+# Yes. The name of a month can be read off a bag; days and years cannot, since *12* and *21* are the same bag.</details>
 # <details><summary>C. Most: the model can infer the order from the words.</summary>
 #
-# From an unordered bag it can infer what letters *must* spell, such as a month. Digits spell anything.</details>
+# From a bag it can infer what the letters *must* spell, such as a month. Digits can be in any order.</details>
 
 # %%
 days = dates(4_000, 300, 500, formats=("medium",), seed=0)
 known = {1: joined(days.train, 1, 3_000, seed=1), 2: joined(days.train, 2, 6_000, seed=2)}
 new = {n: joined(days.test, n, 300, seed=9) for n in (1, 2)}
 letters = Vocabulary.of(pair.source for pair in known[1] + known[2])
-signs = Vocabulary.of(pair.target for pair in known[1] + known[2])
+characters = Vocabulary.of(pair.target for pair in known[1] + known[2])
 sizes = at_scale(cpu=Sizes(64, 4, 128, 1), gpu=Sizes(128, 8, 256, 2))
 print(known[1][0], known[2][0], sep="\n")
 
 
 # %%
 def logits_of(model, source, lengths, target):
-    """What a Transformer, or a recurrent model with attention, says about each next sign."""
+    """The logits of each next character, of a Transformer or of a recurrent model with attention."""
     given = model(source, lengths, target)
     return given if isinstance(given, Tensor) else given.logits
 
@@ -132,7 +88,7 @@ def fit(make, pairs, seed, steps=400, lr=5e-3):
     torch.manual_seed(seed)
     model = make().to(device())
     source, lengths = letters.batch([pair.source for pair in pairs])
-    target, _ = signs.batch([pair.target for pair in pairs], begin=True, end=True)
+    target, _ = characters.batch([pair.target for pair in pairs], begin=True, end=True)
 
     def loss(model, batch):
         return teacher_forced_loss(logits_of(model, batch[0][:, : batch[1].max()], *batch[1:]), batch[2], PADDING)
@@ -144,52 +100,54 @@ def fit(make, pairs, seed, steps=400, lr=5e-3):
 
 
 @torch.no_grad()
-def say(model, texts, most=24):
-    """Translate texts, each sign the likeliest."""
+def translate(model, texts, most=24):
+    """Translate texts by greedy decoding."""
     source, lengths = (t.to(device()) for t in letters.batch(texts))
     if isinstance(model, Seq2Seq):
-        return [signs.decode(row) for row in model.greedy(source, lengths, most).tokens.tolist()]
+        return [characters.decode(row) for row in model.greedy(source, lengths, most).tokens.tolist()]
     first = torch.full_like(lengths, BEGIN)
-    return [signs.decode(row) for row in greedy(model.step, model.start(source, lengths), first, END, PADDING, most).tolist()]
+    return [
+        characters.decode(row) for row in greedy(model.step, model.start(source, lengths), first, END, PADDING, most).tolist()
+    ]
 
 
-def exact(model, pairs):
-    """The share of answers that are right to the last sign."""
-    answers = say(model, [pair.source for pair in pairs])
+def exact_match(model, pairs):
+    """The fraction of answers that are exactly right."""
+    answers = translate(model, [pair.source for pair in pairs])
     return mean(answer == pair.target for answer, pair in zip(answers, pairs, strict=True))
 
 
-def nowhere(T, d_model, device=None):
-    """Positions that say nothing."""
+def no_positions(T, d_model, device=None):
+    """Positions of zeros."""
     return torch.zeros(T, d_model, device=device)
 
 
 # %% tags=["nbval-check-output"]
-lost = fit(lambda: Transformer(len(letters), len(signs), sizes, positions=nowhere), known[1], SEEDS[0])
-in_a_bag = exact(lost, new[1])
-claim("05.a", "without positions, single dates that are right to the last sign: a few", in_a_bag, at_most=0.3)
+without_positions = fit(lambda: Transformer(len(letters), len(characters), sizes, positions=no_positions), known[1], SEEDS[0])
+match_without = exact_match(without_positions, new[1])
+claim("05.a", "exact match without positions, single dates", match_without, at_most=0.3)
 
 source, lengths = (t.to(device()) for t in letters.batch([new[1][0].source]))
 shuffled = source[:, torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(SEEDS[0]))]
-target = signs.batch([new[1][0].target], begin=True)[0].to(device())
-gap = (lost(source, lengths, target) - lost(shuffled, lengths, target)).abs().max().item()
+target = characters.batch([new[1][0].target], begin=True)[0].to(device())
+gap = (without_positions(source, lengths, target) - without_positions(shuffled, lengths, target)).abs().max().item()
 print(f"{new[1][0].source!r} and {letters.decode(shuffled[0].tolist())!r}")
 claim(
     "05.b",
-    "without positions, a source and its letters in any order give the same answer: logits, up to rounding",
+    "without positions, a source and its characters in another order: largest difference of the logits",
     gap,
     at_most=1e-3,
 )
 
 # %% [markdown]
-# ## 2 Where a token stands
+# ## 2 Positional encoding
 #
-# Say it: give every position $t$ a vector of its own and **add** it to the embedding, which is first multiplied by $\sqrt d$. It may be learned, one free vector for each position that occurs in
-# training, or computed for any position (Vaswani et al., section 3.5):
+# Give every position $t$ a vector of its own and **add** it to the embedding, which is first multiplied by $\sqrt d$. The vector may be learned, one for each position
+# that occurs in training, or computed for any position (Vaswani et al., section 3.5):
 #
 # $$PE_{t,\,2i} = \sin\!\left(t / 10000^{2i/d}\right) \qquad PE_{t,\,2i+1} = \cos\!\left(t / 10000^{2i/d}\right)$$
 #
-# A sine and a cosine of **one** frequency make a clock hand; the hands turn fast in the first features and slowly in the last.
+# A sine and a cosine of **one** frequency are the two coordinates of a rotating unit vector; the frequency falls from the first features to the last.
 #
 # | name | shape |
 # | --- | --- |
@@ -211,18 +169,18 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A head may want to look "three to the left", wherever it stands. What is the dot product of $PE_t$ with $PE_{t+3}$?
+# **Predict.** A head may need to attend three positions to the left of any query. What is the dot product of $PE_t$ with $PE_{t+3}$?
 #
-# <details><summary>A. It depends on t, and a head must learn each place by itself.</summary>
+# <details><summary>A. It depends on t, and a head must learn each position separately.</summary>
 #
-# That holds for *learned* vectors: nothing ties place 5 to place 6.</details>
+# That holds for *learned* vectors: nothing ties position 5 to position 6.</details>
 # <details><summary>B. It depends on the distance 3 alone.</summary>
 #
-# Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the hands. More is true: one fixed rotation turns every $PE_t$ into $PE_{t+3}$,
-# so that one matrix in a head can ask for "three to the left" from anywhere.</details>
+# Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the frequencies. More is true: one fixed rotation maps every $PE_t$ to $PE_{t+3}$, so one matrix in a
+# head can express "three to the left" for all positions.</details>
 # <details><summary>C. It is 0: different positions are orthogonal.</summary>
 #
-# Near neighbours are close to each other, as the map above shows.</details>
+# Neighbouring positions are similar, as the map above shows.</details>
 
 # %% tags=["nbval-check-output"]
 pe = sinusoidal_positions(200, 32).double()
@@ -246,10 +204,10 @@ claim(
 )
 
 # %% [markdown]
-# ## 3 Normalise
+# ## 3 Layer normalisation
 #
-# In a deep stack the size of the vectors must not run away. **Layer normalisation** looks at one position alone: it takes away the mean of its $d$
-# features, divides by their standard deviation, and lets the network choose a new gain $g$ and bias $b$ for each feature:
+# In a deep stack the norm of the vectors must stay bounded. **Layer normalisation** acts on each position separately: it subtracts the mean of the $d$ features,
+# divides by their standard deviation, and applies a learned gain $g$ and bias $b$ for each feature:
 #
 # $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot g + b \qquad \mu = \tfrac1d \sum_i x_i \quad \sigma^2 = \tfrac1d \sum_i (x_i - \mu)^2$$
 #
@@ -272,22 +230,26 @@ sentence, other = torch.randn(1, 5, 16, generator=generator), 3 + 5 * torch.rand
 gain, bias = torch.ones(16), torch.zeros(16)
 
 
-def company(norm):
-    """By how much a sentence changes when another one joins its batch."""
+def change_in_a_batch(norm):
+    """By how much the result for a sentence changes when another one joins its batch."""
     return (norm(torch.cat([sentence, other]), gain, bias)[:1] - norm(sentence, gain, bias)).abs().max().item()
 
 
-claim("05.e", "layer norm: what another sentence in the batch changes in mine", company(layer_norm), at_most=1e-5)
-claim("05.f", "batch norm: what another sentence in the batch changes in mine", company(batch_norm), at_least=0.1)
+claim(
+    "05.e", "layer norm: change of a result when another sentence joins the batch", change_in_a_batch(layer_norm), at_most=1e-5
+)
+claim(
+    "05.f", "batch norm: change of a result when another sentence joins the batch", change_in_a_batch(batch_norm), at_least=0.1
+)
 
 # %% [markdown]
-# ## 4 The same network everywhere
+# ## 4 The position-wise feed-forward network
 #
-# Attention mixes *tokens*. Between two attentions a small network mixes the *channels* of each token, the same network at every position (eq. 2):
+# Attention mixes *tokens*. After it, a small network mixes the *channels* of each token, with the same weights at every position (eq. 2):
 #
 # $$\mathrm{FFN}(x) = \mathrm{ReLU}(x W_1 + b_1)\, W_2 + b_2$$
 #
-# It widens to $d_{ff}$ features, four times $d_{model}$ in the paper, and narrows again: twice the weights of the attention before it.
+# It expands to $d_{ff}$ features, four times $d_{model}$ in the paper, and projects back. It has twice as many weights as the attention before it.
 #
 # | name | shape, as `torch.nn.Linear` stores it |
 # | --- | --- |
@@ -312,9 +274,9 @@ gap = ((feed_forward(x, W_1, b_1, W_2, b_2) - as_convolutions).abs().max() / as_
 claim("05.g", "your network is two convolutions with kernels of size 1: relative difference", gap, at_most=1e-5)
 
 # %% [markdown]
-# ## 5 A block
+# ## 5 The encoder block
 #
-# **Add & norm.** Around each half, the input is added to the output, and the sum is normalised; the paper calls this a residual connection followed by
+# **Add & norm.** Around each sublayer, the input is added to the output and the sum is normalised; the paper calls this a residual connection followed by
 # layer normalisation (section 3.1):
 #
 # $$h = \mathrm{LN}(x + \mathrm{MHA}(x, x, x)) \qquad y = \mathrm{LN}(h + \mathrm{FFN}(h))$$
@@ -332,11 +294,11 @@ from course_lib.blocks import encoder_block
 encoder_block = check("05.4", encoder_block)
 
 # %% [markdown]
-# Most models since GPT-2 normalise *before* each half, and leave what is added up alone; one more norm stands at the end of the whole stack:
+# Most models since GPT-2 normalise *before* each sublayer and leave the sum unnormalised; one more norm follows the whole stack:
 #
 # $$n = \mathrm{LN}(x) \quad h = x + \mathrm{MHA}(n, n, n) \qquad y = h + \mathrm{FFN}(\mathrm{LN}(h))$$
 #
-# A plain sum then runs from the first layer to the last, and the gradient runs back along it unhindered.
+# The residual stream is then a plain sum from the first layer to the last, and the gradient has an identity path back.
 
 # %% exercise="05.5" difficulty="●○○" minutes=5
 from course_lib.blocks import pre_norm_encoder_block
@@ -347,7 +309,7 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # %% [markdown]
 # ### Bug hunt
 #
-# It runs, its shapes are right, and it looks like yours. Which property breaks? Say it before you run the check; then mend the one line.
+# It runs, its shapes are right, and it resembles yours. Which property breaks? Decide before you run the check; then correct the one line.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
 from course_tools.bank.lecture_05.pre_norm_encoder_block import normalises_only_the_queries as suspect
@@ -362,24 +324,24 @@ from course_lib.blocks import pre_norm_encoder_block as mended
 mended = check("05.5", mended)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Stacks of 2, 8 and 32 fresh blocks. How large is the gradient at the *last* block, as the stack grows?
+# **Predict.** Stacks of 2, 8 and 32 untrained blocks. How does the gradient at the *last* block change with the depth of the stack?
 #
-# <details><summary>A. The same in both forms: the last block is next to the loss, whatever lies below.</summary>
+# <details><summary>A. Not at all in either form: the last block is next to the loss, whatever is below.</summary>
 #
-# For post-norm it is: it always sees vectors of the same size, and always gets the full gradient. That is the trouble: a deep stack moves as much at its end
-# as a shallow one, before anything below makes sense. Xiong et al. see in this the reason why post-norm needs a warm-up.</details>
-# <details><summary>B. The same for post-norm; for pre-norm it falls with the depth.</summary>
+# For post-norm this is true: its input always has the same norm, and it always gets the full gradient. That is the problem: a deep stack changes as much at its end
+# as a shallow one, before the layers below give useful features. Xiong et al. see in this the reason why post-norm needs a warm-up.</details>
+# <details><summary>B. Not at all for post-norm; for pre-norm it falls with the depth.</summary>
 #
-# Yes, like $1/\sqrt{\text{depth}}$ (Xiong et al., theorem 1): the sum grows with every block, and the norm at the end divides each block's share by its size.
-# No block can shake a deep stack.</details>
+# Yes, like $1/\sqrt{\text{depth}}$ (Xiong et al., theorem 1): the sum grows with every block, and the norm at the end divides each block's contribution by the
+# norm of the sum.</details>
 # <details><summary>C. It grows with the depth in both.</summary>
 #
-# More blocks add more to the sum, but a norm stands behind it.</details>
+# More blocks add more to the sum, but a norm follows it.</details>
 
 
 # %%
 def last_gradient(residual, depth, seed):
-    """The norm of the gradient of the last block's W₂ in a fresh stack, its matrices drawn as in the Transformer."""
+    """The norm of the gradient of the last block's W₂ in an untrained stack, its matrices initialised as in the Transformer."""
     torch.manual_seed(seed)
     stack = encoder_stack(Sizes(64, 4, 128, depth), residual=residual)
     for weights in stack.parameters():
@@ -428,18 +390,18 @@ gap = (encoder_block(x, attention, network, norms, 4) - stack(x)).abs().max().it
 claim("05.j", "the library's encoder with one block is your block with its weights: largest difference", gap, at_most=1e-4)
 
 # %% [markdown]
-# ## 6 The decoder
+# ## 6 The decoder block
 #
-# The decoder writes word by word. Each of its blocks has *three* parts: attention over its own words under the causal mask, attention over the
-# encoder's **memory**, and the network. In the second, **queries come from the decoder, keys and values from the memory**:
+# The decoder generates token by token. Each of its blocks has *three* sublayers: causal self-attention over the target, attention over the encoder's **memory**, and
+# the feed-forward network. In the second, **queries come from the decoder, keys and values from the memory**:
 #
 # $$h = \mathrm{LN}(x + \mathrm{MHA}(x, x, x;\ \text{causal})) \quad m = \mathrm{LN}(h + \mathrm{MHA}(h, \text{memory}, \text{memory})) \quad y = \mathrm{LN}(m + \mathrm{FFN}(m))$$
 #
 # | name | shape |
 # | --- | --- |
 # | `x`, `memory` | (B, T, d_model), (B, T_k, d_model) |
-# | `own`, `cross` | the four matrices of either attention |
-# | `memory_mask` | (B, 1, T_k): where the memory is real |
+# | `own`, `cross` | the four matrices of self-attention and of cross-attention |
+# | `memory_mask` | (B, 1, T_k): True where the memory is not padding |
 
 # %% exercise="05.6" difficulty="●●●" minutes=15
 from course_lib.blocks import decoder_block
@@ -463,59 +425,64 @@ for t in range(6):
     )
     future = max(future, by_word[0, t + 1 :].abs().sum().item())
     padded = max(padded, by_memory[0, 7:].abs().sum().item())
-claim("05.k", "gradient of your decoder's word t by later words, all t together", future, equals=0.0)
-claim("05.l", "gradient of your decoder by the padded end of the memory", padded, equals=0.0)
+claim("05.k", "gradient of your decoder's output t with respect to later tokens, all t together", future, equals=0.0)
+claim("05.l", "gradient of your decoder with respect to the padded end of the memory", padded, equals=0.0)
 
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
 #
-# **Predict.** A Transformer with one block on either side and your positions; the training of section 1, nothing else changed. Of the new single dates, how many
-# are right to the last sign?
+# **Predict.** A Transformer with one encoder block, one decoder block and your positions; otherwise the training of section 1. How many of the new single dates are
+# converted exactly?
 #
 # <details><summary>A. Few: without recurrence it cannot know when to stop.</summary>
 #
-# The end is a sign like any other, and the decoder's positions say how many signs stand there already.</details>
+# The end is a token like any other, and the decoder's positions tell how many characters it has written.</details>
 # <details><summary>B. About half: one block is too shallow.</summary>
 #
-# For one date the path is short: find the letter that the next sign needs, and copy or translate it. One look does.</details>
+# For one date one layer is enough: attend to the character that the next output needs, and copy or translate it.</details>
 # <details><summary>C. Nearly all.</summary>
 #
-# Yes, on every seed. Nothing but the positions was missing.</details>
+# Yes, on every seed. Only the positions were missing.</details>
 
 
 # %% tags=["nbval-check-output"]
 def transformer(**parts):
     """A Transformer for dates with your positions."""
-    return Transformer(len(letters), len(signs), sizes, **{"positions": sinusoidal_positions, **parts})
+    return Transformer(len(letters), len(characters), sizes, **{"positions": sinusoidal_positions, **parts})
 
 
 found = [fit(transformer, known[1], seed) for seed in SEEDS]
-right = [exact(model, new[1]) for model in found]
-claim("05.m", "with positions, single dates right to the last sign: worst of the seeds", min(right), at_least=0.85)
-claim("05.n", "what positions add, worst of the seeds over the bag of letters", min(right) - in_a_bag, at_least=0.4)
+right = [exact_match(model, new[1]) for model in found]
+claim("05.m", "exact match with positions, single dates: worst of the seeds", min(right), at_least=0.85)
+claim(
+    "05.n",
+    "what positions add to the exact match: worst of the seeds, less that without positions",
+    min(right) - match_without,
+    at_least=0.4,
+)
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** And sentences of **two** dates, against the recurrent decoder with attention of lecture 02, at equal width and steps?
+# **Predict.** And sentences of **two** dates, compared with the recurrent decoder with attention of lecture 02, at equal width and steps?
 #
 # <details><summary>A. The Transformer leads, as in the paper.</summary>
 #
-# So it was for the paper, with far more layers, data and training. Here the ranking is another.</details>
+# So it was in the paper, with many more layers, data and steps. Here the ranking is another.</details>
 # <details><summary>B. It trails the recurrent model.</summary>
 #
-# Yes. The recurrent encoder gets "next to" for free, step by step; this one must learn from the sinusoids what neighbourhood is, and one layer of width 64
-# learns it slowly.</details>
-# <details><summary>C. Equal: both look back at everything.</summary>
+# Yes, at this size and number of steps. The recurrent encoder gets adjacency from its recurrence; this one must learn from the sinusoids which positions are
+# adjacent, and one layer of width 64 learns it slowly.</details>
+# <details><summary>C. Equal: both attend to the whole source.</summary>
 #
-# Both do. What differs is how a place knows its neighbours.</details>
+# Both do. What differs is how a position knows its neighbours.</details>
 
 
 # %% tags=["nbval-check-output"]
 def recurrent():
-    """The encoder and decoder of lecture 02, with Luong's attention; about as wide as the Transformer."""
+    """The encoder and decoder of lecture 02 with Luong's attention, as wide as the Transformer."""
     width = sizes.d_model
     mechanism = GeneralAttention(width, width)
-    decoder = LuongDecoder(len(signs), width // 2, width, width, mechanism, fused_gru)
+    decoder = LuongDecoder(len(characters), width // 2, width, width, mechanism, fused_gru)
     return Seq2Seq(Encoder(len(letters), width // 2, width // 2, stacked_bidirectional_gru), decoder)
 
 
@@ -524,48 +491,52 @@ pairs = {
     "Transformer": fit(transformer, known[1] + known[2], SEEDS[0], steps),
     "recurrent": fit(recurrent, known[1] + known[2], SEEDS[0], steps, 8e-3),
 }
-on_pairs = {name: exact(model, new[2]) for name, model in pairs.items()}
+on_pairs = {name: exact_match(model, new[2]) for name, model in pairs.items()}
 claim(
     "05.o",
-    "pairs of dates right to the last sign: the Transformer of one block is well above none",
+    "exact match on pairs of dates, the Transformer",
     on_pairs["Transformer"],
     at_least=0.25,
 )
-claim(
-    "05.p",
-    "on pairs of dates, recurrent attention of equal width and steps, each at its own learning rate, less the Transformer of one block",
-    on_pairs["recurrent"] - on_pairs["Transformer"],
-    at_least=at_scale(cpu=0.02, gpu=-0.1),
-)
+gap = on_pairs["recurrent"] - on_pairs["Transformer"]
+if at_scale(cpu=True, gpu=False):  # at the larger setting both come near 1, and their order is not claimed
+    claim(
+        "05.p",
+        "pairs of dates, one block, 500 steps: exact match of recurrent attention less that of the Transformer",
+        gap,
+        at_least=0.02,
+    )
+else:
+    print(f"recurrent attention less the Transformer on pairs of dates: {gap:.2f}")
 
 # %%
-groups = {"bag of letters, one date": [in_a_bag], "Transformer, one date": right}
+groups = {"no positions, one date": [match_without], "Transformer, one date": right}
 groups |= {f"{name}, two dates": [share] for name, share in on_pairs.items()}
 show(
-    plots.seeds(groups, "share right to the last sign", "new sentences, one point a trained model"),
-    alt="Share of new sentences right to the last sign. "
+    plots.seeds(groups, "exact match", "new sentences, one point a trained model"),
+    alt="Exact match on new sentences. "
     + "; ".join(f"{name} {min(shares):.2f} to {max(shares):.2f}" for name, shares in groups.items())
     + ".",
 )
 
 # %% [markdown]
-# What the small scale does not show: the paper's gain in quality and in training cost. It needs depth, data, and hardware on which a loop over words is
-# dear. Where CUDA is at hand this notebook trains a larger model: two blocks of width 128, three times the steps. That setting was run once by hand, for one
-# seed, on one CPU thread: of the pairs of dates the Transformer had 0.99 right to the last sign, recurrent attention all. So with size and time the gap of 05.p
-# closes; that the Transformer passes is not shown by dates.
+# **What the small scale does not show:** the paper's gain in quality and in training cost. It needs depth, data, and hardware on which sequential computation is
+# expensive. With CUDA, this notebook trains a larger model: two blocks of width 128, three times the steps. That setting was run once by hand, one seed, on
+# one CPU thread: the Transformer converted 0.99 of the pairs exactly, recurrent attention all. So the gap of 05.p closes with size and steps; that the Transformer
+# overtakes is not shown by dates.
 #
-# ## 8 See it
+# ## 8 Attention maps
 #
-# Where does each sign of the answer look? The weights of the decoder's attention over the memory, averaged over the heads.
+# Where does each character of the answer attend? The weights of the decoder's cross-attention, averaged over the heads.
 
 
 # %%
 @torch.no_grad()
 def cross_weights(model, text):
     """The answer to a text, and the weights (T, T_k) of the first decoder block over the source, averaged over the heads."""
-    (answer,) = say(model, [text])
+    (answer,) = translate(model, [text])
     source, lengths = (t.to(device()) for t in letters.batch([text]))
-    target = signs.batch([answer], begin=True)[0].to(device())
+    target = characters.batch([answer], begin=True)[0].to(device())
     with record(model) as seen:
         model(source, lengths, target)
     return answer, seen["decoder.blocks.0.cross.attention"][0].weights[0].mean(0).cpu()
@@ -582,20 +553,20 @@ show(
 # %% tags=["try-it"]
 # Try it: another day, in another language; then two dates, which this model never saw.
 for text in ("14 juil. 1989", "5 mars 1987", "5 mars 1987; 3 Apr 2004"):
-    print(f"{text:<28}{say(found[0], [text])[0]}")
+    print(f"{text:<28}{translate(found[0], [text])[0]}")
 
 # %% [markdown]
 # ### "It"
 #
-# *The animal didn't cross the street because it was too tired* — or *too wide*. The decks show a trained model whose "it" looks at the animal, or at the
-# street. Our model of dates has no such thing to show, so here is the mechanism by hand, with two features of our own choosing, "can be tired" and "can be
-# wide", masks of our own choosing (first only the adjective may be seen, then only the nouns), and nothing learned. **One attention is not enough:** the
-# adjective reaches "it" in the first, the noun is found in the second.
+# *The animal didn't cross the street because it was too tired* — or *too wide*. The decks show a trained model whose "it" attends to the animal, or to the
+# street. Our model of dates has no such example, so here is the mechanism with hand-set weights: two features, "can be tired" and "can be wide", and masks of
+# our own choice (first only the adjective, then only the nouns); nothing is learned. **One attention layer is not enough:** in the first the adjective's
+# features reach "it", in the second "it" finds the noun.
 
 
 # %% tags=["nbval-check-output"]
-def it_looks_at(tired, layers=2):
-    """Weights of "it" on (animal, street), where the last word means `tired` of being tired and the rest of being wide."""
+def weights_of_it(tired, layers=2):
+    """Weights of "it" on (animal, street), where the last word is `tired` parts "tired" and the rest "wide"."""
     tokens = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [tired, 1 - tired]])
     nouns, adjective = torch.tensor([True, True, False, False]), torch.tensor([[False, False, False, True]])
     it = tokens[2:3]
@@ -604,37 +575,37 @@ def it_looks_at(tired, layers=2):
     return scaled_dot_product_attention(8 * it, tokens, tokens, nouns[None]).weights[0, :2]
 
 
-claim("05.q", "by hand: too tired, weight of 'it' on the animal", it_looks_at(1.0)[0].item(), at_least=0.9)
-claim("05.r", "by hand: too wide, weight of 'it' on the street", it_looks_at(0.0)[1].item(), at_least=0.9)
+claim("05.q", "hand-set weights: too tired, weight of 'it' on the animal", weights_of_it(1.0)[0].item(), at_least=0.9)
+claim("05.r", "hand-set weights: too wide, weight of 'it' on the street", weights_of_it(0.0)[1].item(), at_least=0.9)
 claim(
     "05.s",
-    "by hand, one layer alone: weight of 'it' on the animal, too tired and too wide",
-    [it_looks_at(tired, 1)[0].item() for tired in (1.0, 0.0)],
+    "hand-set weights, one layer alone: weight of 'it' on the animal, too tired and too wide",
+    [weights_of_it(tired, 1)[0].item() for tired in (1.0, 0.0)],
     equals=[0.5, 0.5],
 )
 
 
 # %% tags=["interactive"]
 def draw_it(tired=1.0):
-    """Draw where "it" looks while the last word moves from "wide" to "tired"."""
-    animal = [it_looks_at(share / 20)[0].item() for share in range(21)]
+    """Draw the weight of "it" on the animal while the last word moves from "wide" to "tired"."""
+    animal = [weights_of_it(share / 20)[0].item() for share in range(21)]
     figure = plots.curves(
         {"one layer": ([0, 1], [0.5, 0.5]), "two layers": ([share / 20 for share in range(21)], animal)},
-        "how much the adjective says 'tired' rather than 'wide'",
+        "how much the adjective means 'tired' rather than 'wide'",
         "weight of 'it' on the animal",
     )
-    figure.axes[0].plot([tired], [it_looks_at(tired)[0].item()], "o", color="black")
-    show(figure, alt=f"At {tired:.2f} tired, 'it' puts {it_looks_at(tired)[0].item():.2f} of its weight on the animal.")
+    figure.axes[0].plot([tired], [weights_of_it(tired)[0].item()], "o", color="black")
+    show(figure, alt=f"At {tired:.2f} tired, 'it' puts {weights_of_it(tired)[0].item():.2f} of its weight on the animal.")
 
 
 explore(draw_it, tired=(0.0, 1.0, 0.05))
 
 # %% [markdown]
-# ## 9 Write more than one sentence at a time
+# ## 9 Beam search
 #
-# Greedy decoding takes the likeliest *next* word, and cannot take it back. A **beam** keeps the $k$ best beginnings. One step: put every word behind every
-# beginning, add up $\log p$, keep the best $k$ of all. A sentence that has ended stays as it is. Long sentences add up more negative terms, so what
-# *ranks* may be divided by a penalty for length (Wu et al., eq. 14):
+# Greedy decoding takes the likeliest *next* token and cannot revise it. A **beam** keeps the $k$ best prefixes. One step: extend every prefix by every token, add
+# the $\log p$, and keep the best $k$ of all. A finished sequence stays as it is. Longer sequences sum more negative terms, so the *ranking* may divide by a length
+# penalty (Wu et al., eq. 14):
 #
 # $$\text{score} = \log p \,/\, \left(\tfrac{5 + \text{length}}{6}\right)^{\alpha}$$
 #
@@ -651,18 +622,18 @@ from course_lib.generation import extend_beam
 extend_beam = check("05.7", extend_beam)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A language of two words a sentence. First *A* (60 %) or *B* (40 %); after *A* four words, equally likely; after *B* one word with 90 %. What does
-# greedy decoding say, and what a beam of two?
+# **Predict.** A language with sentences of two words. First *A* (60 %) or *B* (40 %); after *A* four words, equally likely; after *B* one word with 90 %. What does
+# greedy decoding output, and what a beam of two?
 #
 # <details><summary>A. Both start with A: it is the likelier word.</summary>
 #
-# The likelier *first* word. A beam of two keeps B as well, and looks one step further before it decides.</details>
+# The likelier *first* word. A beam of two keeps B as well, and decides one step later.</details>
 # <details><summary>B. Greedy starts with A, the beam with B.</summary>
 #
-# Yes: 0.4 · 0.9 beats 0.6 · ¼.</details>
+# Yes: 0.4 · 0.9 is larger than 0.6 · ¼.</details>
 # <details><summary>C. Greedy is right by definition: it multiplies the largest probabilities.</summary>
 #
-# It multiplies the largest at each step; the product need not be the largest.</details>
+# It takes the largest at each step; the product need not be the largest.</details>
 
 # %% tags=["nbval-check-output"]
 first = torch.tensor([0.6, 0.4, 1e-9, 1e-9]).log()
@@ -670,7 +641,7 @@ second = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.1 / 3, 0.9, 0.1 / 3, 0.1 / 3
 
 
 def likeliest(width):
-    """The probability of the best sentence that a beam of this width finds, by your step."""
+    """The probability of the best sentence that a beam of this width finds with your step."""
     log_p, going, length = (
         torch.tensor([[0.0] + [-torch.inf] * (width - 1)]),
         torch.ones(1, width, dtype=torch.bool),
@@ -690,97 +661,104 @@ def searched(model, pairs, width):
     source, lengths = (t.to(device()) for t in letters.batch([pair.source for pair in pairs]))
     with torch.no_grad():
         beam = beam_search(model.step, model.start(source, lengths), torch.full_like(lengths, BEGIN), END, PADDING, 24, width)
-    return [signs.decode(row) for row in beam.tokens[:, 0].tolist()], beam.scores[:, 0]
+    return [characters.decode(row) for row in beam.tokens[:, 0].tolist()], beam.scores[:, 0]
 
 
 some = new[2][:100]
 (alone, log_p), (beamed, log_p_beam) = searched(pairs["Transformer"], some, 1), searched(pairs["Transformer"], some, 4)
 claim(
     "05.v",
-    "a beam of one writes what greedy decoding writes",
-    alone == say(pairs["Transformer"], [p.source for p in some]),
+    "a beam of one gives the answers of greedy decoding",
+    alone == translate(pairs["Transformer"], [p.source for p in some]),
     equals=True,
 )
 better = (log_p_beam >= log_p - 1e-4).float().mean().item()
-claim("05.w", "share of sentences for which a beam of four finds at least the probability of greedy", better, at_least=0.9)
-share = [mean(a == p.target for a, p in zip(answers, some, strict=True)) for answers in (alone, beamed)]
+claim("05.w", "sentences for which a beam of four finds at least the probability of greedy", better, at_least=0.9)
+source, lengths = (t.to(device()) for t in letters.batch([pair.source for pair in some]))
+target = characters.batch([pair.target for pair in some], begin=True, end=True)[0].to(device())
+with torch.no_grad():
+    next_log_p = logits_of(pairs["Transformer"], source, lengths, target)[:, :-1].log_softmax(-1)
+log_p_truth = (next_log_p.gather(-1, target[:, 1:, None])[..., 0] * (target[:, 1:] != PADDING)).sum(-1)
+wrong = torch.tensor([a != p.target for a, p in zip(beamed, some, strict=True)], device=device())
+preferred = (log_p_beam >= log_p_truth - 1e-3)[wrong].float().mean().item() if wrong.any() else 1.0
+print(f"the beam's answer is wrong for {int(wrong.sum())} of {len(some)} sentences")
 claim(
     "05.x",
-    "what the beam adds to the share of pairs that are right: little, the model's errors are not errors of search",
-    share[1] - share[0],
-    between=(-0.1, 0.2),
+    "wrong answers of the beam that the model itself gives at least the probability of the right answer",
+    preferred,
+    at_least=0.9,
 )
 
 # %% [markdown] tags=["predict"]
-# ## 10 Take one away
+# ## 10 Ablation: large embeddings
 #
-# **Predict.** Embeddings start with a spread of $1/\sqrt d$, so that, times $\sqrt d$, a token's vector is about as large as its position's. `torch.nn.Embedding`
-# starts with a spread of 1. Leave it so, and train as before.
+# **Predict.** Our embeddings are initialised with a standard deviation of $1/\sqrt d$, so that, multiplied by $\sqrt d$, a token's vector is about as large as its
+# position's. `torch.nn.Embedding` is initialised with a standard deviation of 1. Keep that, and train as before.
 #
-# <details><summary>A. Nothing changes: the norm behind the first sum evens it out.</summary>
+# <details><summary>A. Nothing changes: the norm after the first sum removes the scale.</summary>
 #
-# It evens out the *sum*. In the sum, the embeddings start many times the size of the positions.</details>
+# It normalises the *sum*. In the sum, the embeddings are many times as large as the positions.</details>
 # <details><summary>B. It learns a little more slowly.</summary>
 #
 # Adam moves each weight by a small step at a time; to shrink the embeddings to the size of the positions takes more steps than there are.</details>
-# <details><summary>C. It fails about as if it had no positions.</summary>
+# <details><summary>C. In these steps it fails about as if it had no positions.</summary>
 #
-# Yes, or worse. This is the commonest reason for a hand-made Transformer that "does not train".</details>
+# Yes, or worse. This is a common reason why a home-made Transformer "does not train".</details>
 
 
 # %% tags=["nbval-check-output"]
-def shouting():
-    """A Transformer whose embeddings start with a spread of 1, as torch's do."""
+def with_large_embeddings():
+    """A Transformer whose embeddings are initialised with a standard deviation of 1, as torch does."""
     model = transformer()
     for words in (model.source_words, model.target_words):
         nn.init.normal_(words.weight)
     return model
 
 
-drowned = [exact(fit(shouting, known[1], seed), new[1]) for seed in SEEDS[:2]]
+large = [exact_match(fit(with_large_embeddings, known[1], seed), new[1]) for seed in SEEDS[:2]]
 claim(
     "05.y",
-    "embeddings that drown the positions, single dates right to the last sign: best of two seeds",
-    max(drowned),
+    "exact match with embeddings much larger than the positions, single dates, at 400 steps: best of two seeds",
+    max(large),
     at_most=0.45,
 )
 
 # %% [markdown] tags=["quiz"]
-# ## 11 Before you go
+# ## 11 Exit quiz
 #
 # **Question 1.** You remove the positions from the *decoder* only. What does its causal mask still tell it?
 #
 # <details><summary>A. Nothing: it is permutation equivariant like the encoder.</summary>
 #
-# It would be without the mask. Under it, word 3 sees three words and word 4 sees four.</details>
-# <details><summary>B. How many words there are so far.</summary>
+# It would be without the mask. With it, token 3 attends to three tokens and token 4 to four.</details>
+# <details><summary>B. How many tokens there are so far.</summary>
 #
-# Right, in principle: the number of keys in the average changes with the place. It says nothing of *which* came first among them.</details>
-# <details><summary>C. The exact order of all words.</summary>
+# Right, in principle: the number of keys in the average changes with the position. It does not tell *which* of them came first.</details>
+# <details><summary>C. The exact order of all tokens.</summary>
 #
-# A single layer sees its past as a bag. Several layers can do more, as each word's own past differs.</details>
+# A single layer sees its past as a bag. Several layers can do more, because each token has another past.</details>
 #
-# **Question 2.** Where do most weights of a base Transformer's encoder block stand ($d_{ff} = 4\, d_{model}$)?
+# **Question 2.** Where are most weights of a base Transformer's encoder block ($d_{ff} = 4\, d_{model}$)?
 #
 # <details><summary>A. In the attention: four matrices.</summary>
 #
 # Four of size d × d.</details>
-# <details><summary>B. In the network: two matrices.</summary>
+# <details><summary>B. In the feed-forward network: two matrices.</summary>
 #
 # Right: two of size 4d × d are eight d², against four d².</details>
 # <details><summary>C. In the normalisation.</summary>
 #
 # Two vectors each, hardly anything.</details>
 #
-# **Question 3.** Why may the whole target be trained in one pass, although it is written word by word?
+# **Question 3.** Why can the whole target be trained in one pass, although it is generated token by token?
 #
-# <details><summary>A. The causal mask hides from each word what follows it.</summary>
+# <details><summary>A. The causal mask hides from each token what follows it.</summary>
 #
-# Right: with the true words as input, all positions are separate questions, asked at once.</details>
-# <details><summary>B. The positions tell the words apart.</summary>
+# Right: with the true tokens as input, all positions are separate predictions, made at once.</details>
+# <details><summary>B. The positions tell the tokens apart.</summary>
 #
-# They do, and it does not keep the future out.</details>
-# <details><summary>C. It may not: that is the error called exposure bias.</summary>
+# They do, but they do not hide the future.</details>
+# <details><summary>C. It cannot: that is the error called exposure bias.</summary>
 #
 # Exposure bias is real: in training the model never sees its own mistakes. It does not forbid the single pass.</details>
 
@@ -790,25 +768,25 @@ claim(
 #
 # | points | what earns them |
 # | --- | --- |
-# | 1 | shuffles the source: if nothing changes, positions are missing or drowned |
-# | 1 | compares the sizes of embeddings and positions in the sum |
-# | 1 | checks the masks by a gradient: to later words, to padding |
-# | 1 | looks at the gradient of every layer before blaming the data |
+# | 1 | shuffles the source: if nothing changes, positions are missing or too small |
+# | 1 | compares the norms of embeddings and positions in the sum |
+# | 1 | checks the masks by a gradient: to later tokens, to padding |
+# | 1 | inspects the gradient of every layer before blaming the data |
 # | 1 | orders the checks by cost, and is clear and short |
 
 # %% [markdown]
 # ## 12 Ledger
 #
-# **Where the decks and the code part ways.** All but the last by a claim in the next cell:
+# **Errata of the decks**, each with a number in the next cell:
 #
-# - *EE* writes the cosine with the exponent $(2i+1)/d$. The paper has $2i/d$ for both. With EE's, sine and cosine are no longer one hand, and the product of
-#   two positions depends on where they stand, not on their distance alone.
+# - *EE* writes the cosine with the exponent $(2i+1)/d$. The paper has $2i/d$ for both. With EE's, sine and cosine have different frequencies, and the product of
+#   two positions depends on the positions, not on their distance alone.
 # - *CS* calls the input a *concatenation* of embedding and position. It is a sum; a concatenation would have twice the features.
-# - *CS* gives Vaswani's model as 12 blocks, $d = 512$, 6 heads. 512 does not divide by 6; the paper has 6 + 6 layers and 8 heads.
-# - *IT*: "decoder takes Q and K from encoder, and V from candidate embedding." Then there would be one result for each *source* word; and the weights would
+# - *CS* gives Vaswani's model as 12 blocks, $d = 512$, 6 heads. 512 is not divisible by 6; the paper has 6 + 6 layers and 8 heads.
+# - *IT*: "decoder takes Q and K from encoder, and V from candidate embedding." Then there would be one result for each *source* token, and the weights would
 #   not match the number of values. Queries come from the decoder, as RK says.
-# - *GA* and *CS* say that self-attention *solves* coreference. A trained model shows such maps; section 8 shows by hand how one *can* come about. Nothing here
-#   measures how often a model gets it right.
+#
+# **Limits of this lecture.** Section 8 shows by hand how "it" *can* find its noun in two layers; it does not measure how often a trained model resolves coreference.
 
 # %% tags=["nbval-check-output"]
 t, even = torch.arange(200.0)[:, None], torch.arange(0, 32, 2)
@@ -838,6 +816,51 @@ claim(
     [list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]],
     equals=[[9, 9], False],
 )
+
+# %% [markdown] tags=["companion"]
+# ## 13 Papers and decks
+#
+# **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, sections 3.1 to 3.5 (https://arxiv.org/abs/1706.03762) · Ba, Kiros, Hinton 2016,
+# *Layer Normalization*, eq. 3 (https://arxiv.org/abs/1607.06450) · Xiong et al. 2020, *On Layer Normalization in the Transformer Architecture*,
+# table 1 (https://arxiv.org/abs/2002.04745) · Wu et al. 2016, *Google's Neural Machine Translation System*, eq. 14
+# (https://arxiv.org/abs/1609.08144).
+#
+# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | CS | Making Attention Positional Again | 1 Without positions | `course_lib.models.Transformer` |
+# | EE | Positional encoding | 2 Positional encoding | `course_lib.primitives.sinusoidal_positions` |
+# | RK | Positional encoding | 2 Positional encoding | `course_lib.primitives.sinusoidal_positions` |
+# | CS | Manual Positional Encoding | 2 Positional encoding | `course_lib.primitives.sinusoidal_positions` |
+# | CS | Learned Positional Encoding | 2 Positional encoding | `course_lib.primitives.LearnedPositions` |
+# | IT | Positional Encoding | 2 Positional encoding | `course_lib.primitives.sinusoidal_positions` |
+# | GA | Positional embeddings | 2 Positional encoding | `course_lib.primitives.sinusoidal_positions` |
+# | GA | Transformer architecture: layer normalization versus batch normalization | 3 Layer normalisation | `course_lib.primitives.layer_norm`, `course_lib.primitives.batch_norm` |
+# | RK | Position-wise FFN | 4 The position-wise feed-forward network | `course_lib.blocks.feed_forward` |
+# | RK | Add & norm | 5 The encoder block | `course_lib.blocks.post_norm`, `course_lib.blocks.pre_norm` |
+# | CS | The Transformer Block | 5 The encoder block | `course_lib.blocks.Block` |
+# | IT | Encoder | 5 The encoder block | `course_lib.blocks.encoder_block` |
+# | IT | Encoder: summary | 5 The encoder block | `course_lib.blocks.encoder_stack` |
+# | GA | Transformer architecture | 5 The encoder block | `course_lib.blocks.encoder_block` |
+# | RK | Multi-head attention layers in Decoder | 6 The decoder block | `course_lib.blocks.decoder_block` |
+# | IT | Decoder | 6 The decoder block | `course_lib.blocks.decoder_block` |
+# | RK | Attention Is All You Need | 7 The experiment | `course_lib.models.Transformer` |
+# | RK | Transformer Architecture | 7 The experiment | `course_lib.models.Transformer` |
+# | CS | Attention is All You Need | 7 The experiment | `course_lib.models.Transformer` |
+# | CS | The Transformer | 7 The experiment | `course_lib.models.Transformer` |
+# | CS | Why Transformers? | 7 The experiment | `course_lib.models.LuongDecoder` |
+# | CS | How does it do? | 7 The experiment | `course_lib.models.Transformer` |
+# | IT | Basic concepts of Transformer model | 7 The experiment | `course_lib.models.Transformer` |
+# | GA | From RNNs to transformers | 7 The experiment | `course_lib.models.Transformer` |
+# | IT | Key advantages of transformers | 7 The experiment | `course_lib.models.Transformer` |
+# | RK | Flow of information | 8 Attention maps | `course_lib.analysis.record` |
+# | CS | Visualizing Attention | 8 Attention maps | `course_lib.analysis.record` |
+# | GA | Multi-head self-attention layer: visualization of the softmax matrix | 8 Attention maps | `course_tools.notebook.plots` |
+#
+# </details>
 
 # %% tags=["ledger"]
 ledger()

@@ -18,35 +18,7 @@
 # chance. BERT's second task, next sentence, is learned too and does not help here: that is measured as well.
 #
 # **You need** lectures 04 (self-attention), 05 (the Transformer) and 07 (language models). **Time:** about 90 minutes. {measured}
-#
-# **Papers.** Peters et al. 2018, *Deep contextualized word representations*, eq. 1 (https://arxiv.org/abs/1802.05365) · Devlin, Chang, Lee, Toutanova
-# 2019, *BERT*, sections 3 to 4, figures 2 and 4, appendix A (https://arxiv.org/abs/1810.04805) · Clark, Khandelwal, Levy, Manning 2019, *What Does
-# BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341) · Wettig et al. 2023, *Should You Mask 15 % in Masked Language Modeling?*
-# (https://arxiv.org/abs/2202.08005) · Liu et al. 2019, *RoBERTa*, section 4.2 (https://arxiv.org/abs/1907.11692).
-#
-# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8: the table below leads from their sections to ours.
 
-# %% [markdown] tags=["companion"]
-# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | RK | Earlier models | 2 Two readers that never meet | `course_lib.models.ELMo` |
-# | CS | Transformer Variants: GPT, ELMo, BERT | 2 Two readers that never meet | `course_lib.models.ELMo`, `course_lib.models.scalar_mix` |
-# | RK | Pre-training BERT: Task 1 | 3 Take words out | `course_lib.losses.mask_tokens`, `course_lib.losses.mlm_loss` |
-# | GA | Self-supervised learning: masked language modeling | 3 Take words out | `course_lib.losses.corrupt` |
-# | IT | Transformer-based models for text problems: BERT | 3 Take words out | `course_lib.models.PretrainingBERT` |
-# | RK | Input representation | 4 Two sentences | `course_lib.losses.segment_input` |
-# | RK | Pre-training BERT: Task 2 | 4 Two sentences | `course_lib.losses.nsp_pairs` |
-# | RK | BERT | 5 Pre-train | `course_lib.models.BERT` |
-# | EE | Transformers trained on NLP tasks: BERT | 5 Pre-train | `course_lib.models.BERT` |
-# | CS | The Transformer: Transfer Learning | 6 Five labels a language | `course_lib.models.classification_head` |
-# | RK | Pre-training → Fine-Tuning | 6 Five labels a language | `course_lib.models.SentenceHead` |
-# | EE | Transformers trained on NLP tasks: fine-tuning | 8 A head for every task | `course_lib.models.TagHead`, `course_lib.models.SpanHead` |
-# | RK | GLUE Benchmark | 8 A head for every task | `course_lib.models.SentenceHead` |
-# | EE | Transformers trained on NLP tasks: what BERT's heads look at | 9 What heads look at | `course_lib.analysis.head_statistics` |
-#
-# </details>
 
 # %%
 import copy
@@ -62,20 +34,18 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.analysis import HeadStatistics
+from course_lib.analysis import HeadStatistics, record
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, pad, word_pieces
 from course_lib.datasets.display_names import LANGUAGES
-from course_tools.notebook import check, predict
+from course_lib.losses import Masked, Segmented, SentencePairs
 from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead, TagHead, best_span
 from course_lib.models.bert_heads import BertStates
-from course_lib.losses import Masked, Segmented, SentencePairs
 from course_lib.pretrained import load_bert
 from course_lib.shapes import Lengths, Tokens
-from course_tools.notebook import at_scale, claim, device, explore, ledger, plots, progress, show
-from course_lib.analysis import record
 from course_lib.training import batches, train
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -1102,6 +1072,37 @@ claim(
     (asked[1:] & asked[:-1]).float().mean().item() / asked.float().mean().item() ** 2,
     between=(0.8, 1.2),
 )
+
+# %% [markdown] tags=["companion"]
+# ## 13 Papers and decks
+#
+# **Papers.** Peters et al. 2018, *Deep contextualized word representations*, eq. 1 (https://arxiv.org/abs/1802.05365) · Devlin, Chang, Lee, Toutanova
+# 2019, *BERT*, sections 3 to 4, figures 2 and 4, appendix A (https://arxiv.org/abs/1810.04805) · Clark, Khandelwal, Levy, Manning 2019, *What Does
+# BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341) · Wettig et al. 2023, *Should You Mask 15 % in Masked Language Modeling?*
+# (https://arxiv.org/abs/2202.08005) · Liu et al. 2019, *RoBERTa*, section 4.2 (https://arxiv.org/abs/1907.11692).
+#
+# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | RK | Earlier models | 2 Two readers that never meet | `course_lib.models.ELMo` |
+# | CS | Transformer Variants: GPT, ELMo, BERT | 2 Two readers that never meet | `course_lib.models.ELMo`, `course_lib.models.scalar_mix` |
+# | RK | Pre-training BERT: Task 1 | 3 Take words out | `course_lib.losses.mask_tokens`, `course_lib.losses.mlm_loss` |
+# | GA | Self-supervised learning: masked language modeling | 3 Take words out | `course_lib.losses.corrupt` |
+# | IT | Transformer-based models for text problems: BERT | 3 Take words out | `course_lib.models.PretrainingBERT` |
+# | RK | Input representation | 4 Two sentences | `course_lib.losses.segment_input` |
+# | RK | Pre-training BERT: Task 2 | 4 Two sentences | `course_lib.losses.nsp_pairs` |
+# | RK | BERT | 5 Pre-train | `course_lib.models.BERT` |
+# | EE | Transformers trained on NLP tasks: BERT | 5 Pre-train | `course_lib.models.BERT` |
+# | CS | The Transformer: Transfer Learning | 6 Five labels a language | `course_lib.models.classification_head` |
+# | RK | Pre-training → Fine-Tuning | 6 Five labels a language | `course_lib.models.SentenceHead` |
+# | EE | Transformers trained on NLP tasks: fine-tuning | 8 A head for every task | `course_lib.models.TagHead`, `course_lib.models.SpanHead` |
+# | RK | GLUE Benchmark | 8 A head for every task | `course_lib.models.SentenceHead` |
+# | EE | Transformers trained on NLP tasks: what BERT's heads look at | 9 What heads look at | `course_lib.analysis.head_statistics` |
+#
+# </details>
 
 # %% tags=["ledger"]
 ledger()
