@@ -915,7 +915,7 @@ claim(
 # | 1 | tells *can remember* from *can learn to remember* (the latches) |
 # | 1 | says that a long memory is not always what a task needs (the digits), and is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 11 Ledger
 #
 # **Where the decks and the code part ways**, each by a number:
@@ -934,6 +934,29 @@ claim(
 # **What this lecture does not show.** The plain network fails *at this budget and from this start*: with several times the steps, or a much larger learning
 # rate, single seeds find their way, as you may try. On the digits no claim is made that LSTMs are better than plain networks; look at the figure. And
 # all of these networks keep what they read in one vector of fixed size, which no gradient can enlarge: that is lecture 02.
+#
+# ## 12 Papers and decks
+#
+# **Papers.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Werbos 1990 (https://doi.org/10.1109/5.58337) · Bengio, Simard,
+# Frasconi 1994, section 3 (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3
+# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et
+# al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8 (https://arxiv.org/abs/1406.1078).
+#
+# **Decks.** ITMO lecture 7 and RKMVERI.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | IT | Long-sequence problem | 1 A reader that forgets | `course_lib.datasets.recall` |
+# | IT | Parameters of RNN | 2 One step, again and again | `course_lib.primitives.rnn_step`, `course_lib.primitives.RNN` |
+# | RK | Transformer: issues with RNNs | 3 Back through time | `course_lib.primitives.bptt_step` |
+# | IT | Problems with "classic" RNN | 4 Too little, too much | `course_lib.primitives.clip_gradients` |
+# | IT | Long Short-Term Memory (LSTM) cell | 5 A cell that keeps | `course_lib.primitives.lstm_step`, `course_lib.primitives.LSTM` |
+# | IT | Long Short-Term Memory (LSTM) cell | 6 The carousel | `course_lib.primitives.carousel_gradient` |
+# | IT | Plane Deep Network | 9 Take one away | `course_lib.primitives.LSTM`, `course_lib.primitives.GRU` |
+#
+# </details>
 
 
 # %% tags=["nbval-check-output"]
@@ -1015,30 +1038,6 @@ claim(
     at_least=0.05,
 )
 claim("01.RK", "the longest chain of tanh in a plain network over 64 steps", longest_chain, equals=64)
-
-# %% [markdown] tags=["companion"]
-# ## 12 Papers and decks
-#
-# **Papers.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Werbos 1990 (https://doi.org/10.1109/5.58337) · Bengio, Simard,
-# Frasconi 1994, section 3 (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3
-# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et
-# al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8 (https://arxiv.org/abs/1406.1078).
-#
-# **Decks.** ITMO lecture 7 and RKMVERI.
-#
-# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | IT | Long-sequence problem | 1 A reader that forgets | `course_lib.datasets.recall` |
-# | IT | Parameters of RNN | 2 One step, again and again | `course_lib.primitives.rnn_step`, `course_lib.primitives.RNN` |
-# | RK | Transformer: issues with RNNs | 3 Back through time | `course_lib.primitives.bptt_step` |
-# | IT | Problems with "classic" RNN | 4 Too little, too much | `course_lib.primitives.clip_gradients` |
-# | IT | Long Short-Term Memory (LSTM) cell | 5 A cell that keeps | `course_lib.primitives.lstm_step`, `course_lib.primitives.LSTM` |
-# | IT | Long Short-Term Memory (LSTM) cell | 6 The carousel | `course_lib.primitives.carousel_gradient` |
-# | IT | Plane Deep Network | 9 Take one away | `course_lib.primitives.LSTM`, `course_lib.primitives.GRU` |
-#
-# </details>
 
 # %% tags=["ledger"]
 ledger()

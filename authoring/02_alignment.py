@@ -653,7 +653,7 @@ claim(
 # | 1 | proposes an experiment that would decide between the two |
 # | 1 | is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 10 Ledger
 #
 # **Errata of the decks**, each with a number in the next cell:
@@ -664,21 +664,7 @@ claim(
 #
 # **Remark.** *IT* and *CS*: "attention solves the bottleneck problem." Here it makes two dates learnable in far fewer updates (02.i); three dates, a length outside the
 # training set, still fail (02.j).
-
-# %% tags=["nbval-check-output"]
-torch.manual_seed(SEEDS[0])
-E, one = torch.randn(5, 5), torch.randn(1, 11)
-off_by = {axis: (E.softmax(dim=axis).sum(0) - 1).abs().max().item() for axis in (0, 1)}
-claim("02.CS-rows", "the sums Σ_i A_ij with the softmax over rows miss 1 by up to", off_by[1], at_least=0.05)
-claim("02.CS-columns", "the same sums with the softmax over columns miss 1 by up to", off_by[0], at_most=1e-5)
-claim(
-    "02.CS-one",
-    "one query against five keys makes scores of shape",
-    attention.dot_scores(one, torch.randn(5, 11)).shape,
-    equals=(1, 5),
-)
-
-# %% [markdown] tags=["companion"]
+#
 # ## 11 Papers and decks
 #
 # **Papers.** Cho et al. 2014 (https://arxiv.org/abs/1406.1078) · Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215) · Bahdanau, Cho,
@@ -701,6 +687,19 @@ claim(
 # | CS | Advantages of Attention | 6 The experiment: one date, two dates, three | `course_lib.models.BahdanauDecoder` |
 #
 # </details>
+
+# %% tags=["nbval-check-output"]
+torch.manual_seed(SEEDS[0])
+E, one = torch.randn(5, 5), torch.randn(1, 11)
+off_by = {axis: (E.softmax(dim=axis).sum(0) - 1).abs().max().item() for axis in (0, 1)}
+claim("02.CS-rows", "the sums Σ_i A_ij with the softmax over rows miss 1 by up to", off_by[1], at_least=0.05)
+claim("02.CS-columns", "the same sums with the softmax over columns miss 1 by up to", off_by[0], at_most=1e-5)
+claim(
+    "02.CS-one",
+    "one query against five keys makes scores of shape",
+    attention.dot_scores(one, torch.randn(5, 11)).shape,
+    equals=(1, 5),
+)
 
 # %% tags=["ledger"]
 ledger()

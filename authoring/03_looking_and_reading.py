@@ -813,7 +813,7 @@ claim(
 # | 1 | says that a weight is a share in a mix, not a cause, with a reason from this lecture |
 # | 1 | is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
 # **Where the decks and the papers part ways with the code.** Each by a number in the next cell:
@@ -823,23 +823,7 @@ claim(
 # - *Xu et al.* ask by eq. 14 that every region's weights sum to 1 over the words. With fewer words than regions no weights can (03.e).
 # - *Yang et al.* report that attention beats averaging on reviews. On docstrings at our size it does not (03.h), where no sentence decides alone; where one does, it does (03.j, 03.k). What attention gains
 #   depends on the task.
-
-# %% tags=["nbval-check-output"]
-torch.manual_seed(SEEDS[0])
-plain, looking = ShowAndTell(len(words), 66, 24, 64), ShowAttendAndTell(len(words), 66, 24, 64, 48)
-picture, another = new_regions[:1], new_regions[1:2]
-with torch.no_grad():
-    changes = [
-        (model(a, new_caption[:1], start).logits - model(b, new_caption[:1], start).logits).abs().max().item()
-        for model, a, b, start in (
-            (plain, picture.mean(1), another.mean(1), plain.start(picture.mean(1))),
-            (looking, picture, another, looking.start(picture)),
-        )
-    ]
-claim("03.IT-1", "Show and Tell, the picture exchanged once it speaks: largest change of a logit", changes[0], equals=0.0)
-claim("03.IT-2", "Show, Attend and Tell, the same: largest change of a logit", changes[1], at_least=1e-4)
-
-# %% [markdown] tags=["companion"]
+#
 # ## 13 Papers and decks
 #
 # **Papers.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell*, eqs. 10 to 12 (https://arxiv.org/abs/1411.4555) · Xu et al. 2015, *Show, Attend and Tell*,
@@ -857,6 +841,21 @@ claim("03.IT-2", "Show, Attend and Tell, the same: largest change of a logit", c
 # | IT | "Show, attend and tell" (2015) | 7 The experiment | `course_lib.models.ShowAttendAndTell` |
 #
 # </details>
+
+# %% tags=["nbval-check-output"]
+torch.manual_seed(SEEDS[0])
+plain, looking = ShowAndTell(len(words), 66, 24, 64), ShowAttendAndTell(len(words), 66, 24, 64, 48)
+picture, another = new_regions[:1], new_regions[1:2]
+with torch.no_grad():
+    changes = [
+        (model(a, new_caption[:1], start).logits - model(b, new_caption[:1], start).logits).abs().max().item()
+        for model, a, b, start in (
+            (plain, picture.mean(1), another.mean(1), plain.start(picture.mean(1))),
+            (looking, picture, another, looking.start(picture)),
+        )
+    ]
+claim("03.IT-1", "Show and Tell, the picture exchanged once it speaks: largest change of a logit", changes[0], equals=0.0)
+claim("03.IT-2", "Show, Attend and Tell, the same: largest change of a logit", changes[1], at_least=1e-4)
 
 # %% tags=["ledger"]
 ledger()

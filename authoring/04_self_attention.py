@@ -1088,7 +1088,7 @@ claim("04.x", "accuracy on reversal without positions: best of the seeds", max(l
 # | 1 | uses the leak of section 4, or another case in which a good number had a bad reason |
 # | 1 | is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
 # **Errata of the decks**, each with a number in the next cell:
@@ -1107,6 +1107,42 @@ claim("04.x", "accuracy on reversal without positions: best of the seeds", max(l
 # **Limits of this lecture.** The tasks are small and were made so that the right pattern is known. The GRU fails *at this budget*, not in principle. Maps of a trained
 # layer on real text cannot be compared with a right answer, and are weaker evidence than those of section 7. What a Transformer adds, positions, depth and
 # the layers between, is lecture 05.
+#
+# ## 13 Papers and decks
+#
+# **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1 and sections 3.2.1 to 3.2.3, table 1
+# (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5
+# (https://arxiv.org/abs/1410.5401).
+#
+# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | IT | Problems with RNNs - still remains... | 1 A recurrent network keeps everything in one state | `course_lib.primitives.GRU` |
+# | EE | Values, keys and a query | 2 Queries, keys and values | `course_lib.attention.attend` |
+# | EE | Scaled Dot-Product Attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | RK | Self-attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | CS | Recap: Self-Attention Layer | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | IT | Self-attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | GA | Self-attention layer | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | EE | Implementation example: batched matrix products | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | RK | Encoder self-attention, decoder self-attention (masked) | 4 Masks | `course_lib.primitives.causal_mask`, `course_lib.primitives.padding_mask` |
+# | EE | Multi-Head Attention | 5 Multi-head attention | `course_lib.attention.multi_head_attention`, `course_lib.attention.MultiHead` |
+# | RK | Multi-head attention | 5 Multi-head attention | `course_lib.attention.MultiHead` |
+# | CS | Multihead Self-Attention Layer | 5 Multi-head attention | `course_lib.attention.split_heads` |
+# | IT | Multi-head Attention | 5 Multi-head attention | `course_lib.attention.multi_head_attention` |
+# | GA | Multi-head self-attention layer | 5 Multi-head attention | `course_lib.attention.multi_head_attention` |
+# | CS | Visualizing Multi-Head Attention | 7 Attention maps | `course_lib.analysis.record` |
+# | EE | Implementation example: AttentionLayer2d | 8 Pixels are tokens too | `course_lib.attention.AttentionLayer2d` |
+# | IT | Convolution? | 9 Cost | `course_lib.attention.scaled_dot_product_attention` |
+# | CS | Computational Cost and Parallelism | 9 Cost | `course_lib.attention.MultiHead` |
+# | CS | Computational Efficiency | 9 Cost | `course_lib.attention.MultiHead` |
+# | IT | Attention is cheap | 9 Cost | `course_lib.primitives.LSTM` |
+# | GA | Quadratic complexity of MSA | 9 Cost | `course_lib.attention.scaled_dot_product_attention` |
+#
+# </details>
 
 
 # %% tags=["nbval-check-output"]
@@ -1173,43 +1209,6 @@ claim(
 claim("04.IT", "Q Kᵀ of 5 tokens as columns of size 3 has the shape", (K @ K.mT).shape, equals=(3, 3))
 claim("04.RK", "queries of length 3 and keys of length 4 can be multiplied", unequal, equals=False)
 claim("04.GA", "at 1,024 tokens, growth of what attention keeps when d grows fourfold; L²d says 4", growth, at_most=1.6)
-
-# %% [markdown] tags=["companion"]
-# ## 13 Papers and decks
-#
-# **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1 and sections 3.2.1 to 3.2.3, table 1
-# (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5
-# (https://arxiv.org/abs/1410.5401).
-#
-# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
-#
-# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | IT | Problems with RNNs - still remains... | 1 A recurrent network keeps everything in one state | `course_lib.primitives.GRU` |
-# | EE | Values, keys and a query | 2 Queries, keys and values | `course_lib.attention.attend` |
-# | EE | Scaled Dot-Product Attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | RK | Self-attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | CS | Recap: Self-Attention Layer | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | IT | Self-attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | GA | Self-attention layer | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | EE | Implementation example: batched matrix products | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | RK | Encoder self-attention, decoder self-attention (masked) | 4 Masks | `course_lib.primitives.causal_mask`, `course_lib.primitives.padding_mask` |
-# | EE | Multi-Head Attention | 5 Multi-head attention | `course_lib.attention.multi_head_attention`, `course_lib.attention.MultiHead` |
-# | RK | Multi-head attention | 5 Multi-head attention | `course_lib.attention.MultiHead` |
-# | CS | Multihead Self-Attention Layer | 5 Multi-head attention | `course_lib.attention.split_heads` |
-# | IT | Multi-head Attention | 5 Multi-head attention | `course_lib.attention.multi_head_attention` |
-# | GA | Multi-head self-attention layer | 5 Multi-head attention | `course_lib.attention.multi_head_attention` |
-# | CS | Visualizing Multi-Head Attention | 7 Attention maps | `course_lib.analysis.record` |
-# | EE | Implementation example: AttentionLayer2d | 8 Pixels are tokens too | `course_lib.attention.AttentionLayer2d` |
-# | IT | Convolution? | 9 Cost | `course_lib.attention.scaled_dot_product_attention` |
-# | CS | Computational Cost and Parallelism | 9 Cost | `course_lib.attention.MultiHead` |
-# | CS | Computational Efficiency | 9 Cost | `course_lib.attention.MultiHead` |
-# | IT | Attention is cheap | 9 Cost | `course_lib.primitives.LSTM` |
-# | GA | Quadratic complexity of MSA | 9 Cost | `course_lib.attention.scaled_dot_product_attention` |
-#
-# </details>
 
 # %% tags=["ledger"]
 ledger()

@@ -774,7 +774,7 @@ claim(
 # | 1 | inspects the gradient of every layer before blaming the data |
 # | 1 | orders the checks by cost, and is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
 # **Errata of the decks**, each with a number in the next cell:
@@ -787,37 +787,7 @@ claim(
 #   not match the number of values. Queries come from the decoder, as RK says.
 #
 # **Limits of this lecture.** Section 8 shows by hand how "it" *can* find its noun in two layers; it does not measure how often a trained model resolves coreference.
-
-# %% tags=["nbval-check-output"]
-t, even = torch.arange(200.0)[:, None], torch.arange(0, 32, 2)
-as_in_ee = torch.stack([(t / 10_000 ** (even / 32)).sin(), (t / 10_000 ** ((even + 1) / 32)).cos()], dim=-1).flatten(1)
-products = (as_in_ee[:-3] * as_in_ee[3:]).sum(-1)
-claim(
-    "05.EE",
-    "with EE's exponents, PE_t · PE_{t+3} over all t: largest over smallest",
-    (products.max() / products.min()).item(),
-    at_least=1.02,
-)
-
-word, place = torch.randn(64), sinusoidal_positions(5, 64)[4]
-claim(
-    "05.CS-sum",
-    "features of embedding and position: concatenated, added",
-    [torch.cat([word, place]).numel(), (word + place).numel()],
-    equals=[128, 64],
-)
-claim("05.CS-heads", "what is left when 512 features are dealt to 6 heads, and to 8", [512 % 6, 512 % 8], equals=[2, 0])
-
-q_encoder, v_decoder = torch.randn(1, 9, 16), torch.randn(1, 6, 16)
-scores = q_encoder @ q_encoder.mT
-claim(
-    "05.IT",
-    "queries and keys of 9 source words make weights of shape; they can mix values of 6 target words",
-    [list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]],
-    equals=[[9, 9], False],
-)
-
-# %% [markdown] tags=["companion"]
+#
 # ## 13 Papers and decks
 #
 # **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, sections 3.1 to 3.5 (https://arxiv.org/abs/1706.03762) · Ba, Kiros, Hinton 2016,
@@ -861,6 +831,35 @@ claim(
 # | GA | Multi-head self-attention layer: visualization of the softmax matrix | 8 Attention maps | `course_tools.notebook.plots` |
 #
 # </details>
+
+# %% tags=["nbval-check-output"]
+t, even = torch.arange(200.0)[:, None], torch.arange(0, 32, 2)
+as_in_ee = torch.stack([(t / 10_000 ** (even / 32)).sin(), (t / 10_000 ** ((even + 1) / 32)).cos()], dim=-1).flatten(1)
+products = (as_in_ee[:-3] * as_in_ee[3:]).sum(-1)
+claim(
+    "05.EE",
+    "with EE's exponents, PE_t · PE_{t+3} over all t: largest over smallest",
+    (products.max() / products.min()).item(),
+    at_least=1.02,
+)
+
+word, place = torch.randn(64), sinusoidal_positions(5, 64)[4]
+claim(
+    "05.CS-sum",
+    "features of embedding and position: concatenated, added",
+    [torch.cat([word, place]).numel(), (word + place).numel()],
+    equals=[128, 64],
+)
+claim("05.CS-heads", "what is left when 512 features are dealt to 6 heads, and to 8", [512 % 6, 512 % 8], equals=[2, 0])
+
+q_encoder, v_decoder = torch.randn(1, 9, 16), torch.randn(1, 6, 16)
+scores = q_encoder @ q_encoder.mT
+claim(
+    "05.IT",
+    "queries and keys of 9 source words make weights of shape; they can mix values of 6 target words",
+    [list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]],
+    equals=[[9, 9], False],
+)
 
 # %% tags=["ledger"]
 ledger()

@@ -646,7 +646,7 @@ claim("06.t", "exact on twenty digits at the price of 1", exact(dear, long.test,
 # | 1 | asks whether the steps are needed: what happens to the answer when they are cut off, and whether a fixed number does as well |
 # | 1 | is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 11 Ledger
 #
 # **Remarks on the deck and the paper.**
@@ -658,6 +658,21 @@ claim("06.t", "exact on twenty digits at the price of 1", exact(dear, long.test,
 #
 # **Limits of this lecture.** One task, in which the needed computation is local, a model of width 32 and two learning rates. Whether a fixed number of steps can be
 # trained at 5e-3 with more updates, a longer warm-up or another initialisation was not tried.
+#
+# ## 12 Papers and decks
+#
+# **Papers.** Dehghani et al. 2019, *Universal Transformers*, eqs. 4 to 7 and section 2.2 (https://arxiv.org/abs/1807.03819) · Graves 2016, *Adaptive
+# Computation Time for Recurrent Neural Networks*, eqs. 5 to 9 and 13 (https://arxiv.org/abs/1603.08983).
+#
+# **Decks.** EE-559 13.2.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | EE | Universal Transformer | 2 Position and step encoding | `course_lib.models.step_encoding`, `course_lib.models.shared_encoder`, `course_lib.models.AdaptiveSteps` |
+#
+# </details>
 
 # %% tags=["nbval-check-output"]
 p = halting_distribution(torch.tensor([0.3, 0.5, 0.4, 0.9])).tolist()
@@ -678,22 +693,6 @@ claim(
     (step_encoding(6, 32, 3)[:, 1::2] - other).abs().max().item(),
     at_least=0.1,
 )
-
-# %% [markdown] tags=["companion"]
-# ## 12 Papers and decks
-#
-# **Papers.** Dehghani et al. 2019, *Universal Transformers*, eqs. 4 to 7 and section 2.2 (https://arxiv.org/abs/1807.03819) · Graves 2016, *Adaptive
-# Computation Time for Recurrent Neural Networks*, eqs. 5 to 9 and 13 (https://arxiv.org/abs/1603.08983).
-#
-# **Decks.** EE-559 13.2.
-#
-# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | EE | Universal Transformer | 2 Position and step encoding | `course_lib.models.step_encoding`, `course_lib.models.shared_encoder`, `course_lib.models.AdaptiveSteps` |
-#
-# </details>
 
 # %% tags=["ledger"]
 ledger()

@@ -74,6 +74,20 @@ SEEDS = (0, 1, 2)
 # The baseline is a table of counts, an **n-gram**: it predicts what most often followed the last four letters in all training texts.
 
 
+# %% [markdown] tags=["predict"]
+# **Predict.** The table has counted 8,000 texts. How many of the scored steps of new texts does it predict? A guess among eight letters gets 0.12.
+#
+# <details><summary>A. About 0.12.</summary>
+#
+# It knows a little more: a walk round a circle of eight seldom returns to one of the last four letters.</details>
+# <details><summary>B. About 0.25.</summary>
+#
+# Yes. Each text has another order, so over all of them the next letter is undetermined; the table can only exclude the last four letters and guess among the other
+# four.</details>
+# <details><summary>C. More than 0.5.</summary>
+#
+# That needs the order of *this* text, and the table has only the sums over all texts.</details>
+
 # %%
 LETTERS = "ABCDEFGH"
 secret = {seed: secret_orders(3_000, 100, 1_000, n_symbols=len(LETTERS), seed=seed) for seed in SEEDS}
@@ -100,9 +114,6 @@ print(
 )
 
 # %% [markdown]
-# Each text has another order, and counted over all of them the next letter is undetermined. The table only learns that a walk round a circle of eight seldom returns to one of the last four
-# letters, so it guesses among the other four.
-#
 # ## 2 Predict the next token
 #
 # GPT is lecture 05's decoder without an encoder: blocks of causal self-attention and a feed-forward network, pre-norm, learned
@@ -1013,7 +1024,7 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # | 1 | looks for the mechanism (which head attends where), and not at the answer alone |
 # | 1 | says what would *not* follow from it, and is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 11 Ledger
 #
 # **Errata: CS-891, "Scaling Up Transformer"**, row by row. A claim for each row follows: nine of ten counts are confirmed by the sizes, one is corrected. And:
@@ -1030,28 +1041,7 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, mending English and parodying Hemingway. Nothing of this is shown here: at this budget the generated text has real words and no meaning. The
 # model is good at a single task in context, the one that *all* its training texts had; GPT-3's texts were made for no task. That the in-context
 # learning of *large* models is this mechanism and no other is argued in the literature, not here. The LSTM of section 3 fails at *this* budget, not in principle.
-
-# %% tags=["nbval-check-output"]
-for name, (stated, counted) in rows.items():
-    within = (1.05, 1.07) if name == "XLNet-Large" else (0.96, 1.04)
-    claim(f"07.CS-{name}", f"parameters of {name}: counted from its sizes, over the slide's", counted / stated, between=within)
-
-block = 12 * block_parameters(512, 2048) + 37_000 * 512
-claim("07.CS-base", "twelve encoder blocks of width 512 and their vocabulary, over 65 million", block / 65e6, at_most=0.9)
-claim("07.CS-heads", "features of a head of GPT-2, whose 1,600 are dealt to 25", 1_600 / 25, equals=64.0)
-claim("07.CS-data", "570 GB over 410 billion tokens, times 499 billion: GB", round(570 / 410 * 499), equals=694)
-deck = few_shot_prompt(
-    [("I eated the purple berries.", "I ate the purple berries.")],
-    "I'd be more than happy",
-    ("Poor English input", "Good English output"),
-)
-claim("07.CS-prompt", "what the deck's prompt should end with", deck.splitlines()[-1], equals="Good English output:")
-times = rows["GPT-2"][1] / gpt_parameters(40_478, 512, GPT_1.d_model, GPT_1.n_layers, n_norms_at_the_end=0)
-claim("07.EE", "parameters of GPT-2 over those of GPT", times, at_least=10)
-ratio = block_parameters(GPT_2.d_model, GPT_2.d_ff, n_attentions=2) / block_parameters(GPT_2.d_model, GPT_2.d_ff)
-claim("07.IT", "a decoder block with its second attention over one of GPT", ratio, between=(1.3, 1.4))
-
-# %% [markdown] tags=["companion"]
+#
 # ## 12 Papers and decks
 #
 # **Papers.** Radford et al. 2018, *Improving Language Understanding by Generative Pre-Training*, eqs. 1 and 2
@@ -1077,6 +1067,26 @@ claim("07.IT", "a decoder block with its second attention over one of GPT", rati
 # | CS | GPT-3: Literary Style Transfer | 9 Prompting | `course_lib.generation.few_shot_prompt` |
 #
 # </details>
+
+# %% tags=["nbval-check-output"]
+for name, (stated, counted) in rows.items():
+    within = (1.05, 1.07) if name == "XLNet-Large" else (0.96, 1.04)
+    claim(f"07.CS-{name}", f"parameters of {name}: counted from its sizes, over the slide's", counted / stated, between=within)
+
+block = 12 * block_parameters(512, 2048) + 37_000 * 512
+claim("07.CS-base", "twelve encoder blocks of width 512 and their vocabulary, over 65 million", block / 65e6, at_most=0.9)
+claim("07.CS-heads", "features of a head of GPT-2, whose 1,600 are dealt to 25", 1_600 / 25, equals=64.0)
+claim("07.CS-data", "570 GB over 410 billion tokens, times 499 billion: GB", round(570 / 410 * 499), equals=694)
+deck = few_shot_prompt(
+    [("I eated the purple berries.", "I ate the purple berries.")],
+    "I'd be more than happy",
+    ("Poor English input", "Good English output"),
+)
+claim("07.CS-prompt", "what the deck's prompt should end with", deck.splitlines()[-1], equals="Good English output:")
+times = rows["GPT-2"][1] / gpt_parameters(40_478, 512, GPT_1.d_model, GPT_1.n_layers, n_norms_at_the_end=0)
+claim("07.EE", "parameters of GPT-2 over those of GPT", times, at_least=10)
+ratio = block_parameters(GPT_2.d_model, GPT_2.d_ff, n_attentions=2) / block_parameters(GPT_2.d_model, GPT_2.d_ff)
+claim("07.IT", "a decoder block with its second attention over one of GPT", ratio, between=(1.3, 1.4))
 
 # %% tags=["ledger"]
 ledger()

@@ -1014,7 +1014,7 @@ claim(
 # | 1 | asks whether single words decide the task, so that a bag of words has all it needs |
 # | 1 | checks the pipeline (pieces, [CLS], segments, learning rate), and is clear and short |
 
-# %% [markdown]
+# %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
 # **Where the decks and the code part ways.**
@@ -1029,6 +1029,36 @@ claim(
 #
 # **What this lecture does not show.** Two thousand names are no corpus, and the heads show nothing of what Clark et al. found. That next sentence does not help is measured for *these*
 # passages, where strangers speak another language. TF-IDF is not far behind. And neither tags nor spans are solved: both heads are shown at work after few steps.
+#
+# ## 13 Papers and decks
+#
+# **Papers.** Peters et al. 2018, *Deep contextualized word representations*, eq. 1 (https://arxiv.org/abs/1802.05365) · Devlin, Chang, Lee, Toutanova
+# 2019, *BERT*, sections 3 to 4, figures 2 and 4, appendix A (https://arxiv.org/abs/1810.04805) · Clark, Khandelwal, Levy, Manning 2019, *What Does
+# BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341) · Wettig et al. 2023, *Should You Mask 15 % in Masked Language Modeling?*
+# (https://arxiv.org/abs/2202.08005) · Liu et al. 2019, *RoBERTa*, section 4.2 (https://arxiv.org/abs/1907.11692).
+#
+# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
+#
+# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | RK | Earlier models | 2 Two readers that never meet | `course_lib.models.ELMo` |
+# | CS | Transformer Variants: GPT, ELMo, BERT | 2 Two readers that never meet | `course_lib.models.ELMo`, `course_lib.models.scalar_mix` |
+# | RK | Pre-training BERT: Task 1 | 3 Take words out | `course_lib.losses.mask_tokens`, `course_lib.losses.mlm_loss` |
+# | GA | Self-supervised learning: masked language modeling | 3 Take words out | `course_lib.losses.corrupt` |
+# | IT | Transformer-based models for text problems: BERT | 3 Take words out | `course_lib.models.PretrainingBERT` |
+# | RK | Input representation | 4 Two sentences | `course_lib.losses.segment_input` |
+# | RK | Pre-training BERT: Task 2 | 4 Two sentences | `course_lib.losses.nsp_pairs` |
+# | RK | BERT | 5 Pre-train | `course_lib.models.BERT` |
+# | EE | Transformers trained on NLP tasks: BERT | 5 Pre-train | `course_lib.models.BERT` |
+# | CS | The Transformer: Transfer Learning | 6 Five labels a language | `course_lib.models.classification_head` |
+# | RK | Pre-training → Fine-Tuning | 6 Five labels a language | `course_lib.models.SentenceHead` |
+# | EE | Transformers trained on NLP tasks: fine-tuning | 8 A head for every task | `course_lib.models.TagHead`, `course_lib.models.SpanHead` |
+# | RK | GLUE Benchmark | 8 A head for every task | `course_lib.models.SentenceHead` |
+# | EE | Transformers trained on NLP tasks: what BERT's heads look at | 9 What heads look at | `course_lib.analysis.head_statistics` |
+#
+# </details>
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -1072,37 +1102,6 @@ claim(
     (asked[1:] & asked[:-1]).float().mean().item() / asked.float().mean().item() ** 2,
     between=(0.8, 1.2),
 )
-
-# %% [markdown] tags=["companion"]
-# ## 13 Papers and decks
-#
-# **Papers.** Peters et al. 2018, *Deep contextualized word representations*, eq. 1 (https://arxiv.org/abs/1802.05365) · Devlin, Chang, Lee, Toutanova
-# 2019, *BERT*, sections 3 to 4, figures 2 and 4, appendix A (https://arxiv.org/abs/1810.04805) · Clark, Khandelwal, Levy, Manning 2019, *What Does
-# BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341) · Wettig et al. 2023, *Should You Mask 15 % in Masked Language Modeling?*
-# (https://arxiv.org/abs/2202.08005) · Liu et al. 2019, *RoBERTa*, section 4.2 (https://arxiv.org/abs/1907.11692).
-#
-# **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
-#
-# <details><summary>Where each section of the decks is covered, and the library's name for it</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | RK | Earlier models | 2 Two readers that never meet | `course_lib.models.ELMo` |
-# | CS | Transformer Variants: GPT, ELMo, BERT | 2 Two readers that never meet | `course_lib.models.ELMo`, `course_lib.models.scalar_mix` |
-# | RK | Pre-training BERT: Task 1 | 3 Take words out | `course_lib.losses.mask_tokens`, `course_lib.losses.mlm_loss` |
-# | GA | Self-supervised learning: masked language modeling | 3 Take words out | `course_lib.losses.corrupt` |
-# | IT | Transformer-based models for text problems: BERT | 3 Take words out | `course_lib.models.PretrainingBERT` |
-# | RK | Input representation | 4 Two sentences | `course_lib.losses.segment_input` |
-# | RK | Pre-training BERT: Task 2 | 4 Two sentences | `course_lib.losses.nsp_pairs` |
-# | RK | BERT | 5 Pre-train | `course_lib.models.BERT` |
-# | EE | Transformers trained on NLP tasks: BERT | 5 Pre-train | `course_lib.models.BERT` |
-# | CS | The Transformer: Transfer Learning | 6 Five labels a language | `course_lib.models.classification_head` |
-# | RK | Pre-training → Fine-Tuning | 6 Five labels a language | `course_lib.models.SentenceHead` |
-# | EE | Transformers trained on NLP tasks: fine-tuning | 8 A head for every task | `course_lib.models.TagHead`, `course_lib.models.SpanHead` |
-# | RK | GLUE Benchmark | 8 A head for every task | `course_lib.models.SentenceHead` |
-# | EE | Transformers trained on NLP tasks: what BERT's heads look at | 9 What heads look at | `course_lib.analysis.head_statistics` |
-#
-# </details>
 
 # %% tags=["ledger"]
 ledger()
