@@ -12,6 +12,7 @@ from course_tools.notebook.network_drawing import network
 from course_tools.notebook.predict import predict
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.progress_record import my_progress
+from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.show import show
 from course_tools.notebook.weight_maps import weight_maps
 
@@ -31,6 +32,7 @@ __all__ = [
     "plots",
     "predict",
     "progress",
+    "recorded",
     "show",
     "weight_maps",
 ]
