@@ -44,6 +44,7 @@ from course_lib.models import (
     stacked_bidirectional_gru,
 )
 from course_lib.models.bigru_encoder import reverse
+from course_lib.generation import greedy_translation
 from course_lib.primitives import fused_gru, rnn_step
 from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Keys, Lengths, Mask, Queries, Scores, States, TokenFeatures, Tokens, Values
@@ -105,7 +106,7 @@ def fit(decoder, seed, pairs=known, words=(letters, characters), loss=losses.tea
 def translate(model, texts, words=(letters, characters), most=36):
     """Translate texts by greedy decoding; give the answers and the attention weights (or None)."""
     source, lengths = words[0].batch(texts)
-    spoken = model.greedy(source.to(device()), lengths.to(device()), most)
+    spoken = greedy_translation(model, source.to(device()), lengths.to(device()), most)
     return [words[1].decode(row) for row in spoken.tokens.tolist()], spoken.weights
 
 

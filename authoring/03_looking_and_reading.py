@@ -149,7 +149,7 @@ def say(model, seen):
     """Captions, each word the likeliest."""
     seen = seen.to(device())
     begin = torch.full((len(seen),), BEGIN, device=device())
-    return [words.decode(row) for row in greedy(model.step, (seen, model.start(seen)), begin, END, PADDING, 6).tolist()]
+    return [words.decode(row) for row in greedy(model.step, model.start(seen), begin, END, PADDING, 6).tolist()]
 
 
 def exact(answers):
@@ -519,7 +519,7 @@ with torch.no_grad():
     seen, model = new_regions.to(device()), lookers[0]
     y = model.words(new_caption[:, 0].to(device()))
     gap = (
-        caption_step(y, *model.start(seen), seen, *weights_of(model))[0]
+        caption_step(y, *model.initial_state(seen), seen, *weights_of(model))[0]
         - model(seen, new_caption[:, :1].to(device())).logits[:, 0]
     ).abs()
 claim("03.m", "your step is the model's first word, up to rounding", gap.max().item(), at_most=1e-3)
@@ -689,7 +689,7 @@ hard_attention_loss = check("03.6", hard_attention_loss)
 def after_each_look(model, index):
     """The weights over the 36 regions before the first word, and log p of the right word behind each single look."""
     a = new_regions[index].to(device())
-    h, c = model.start(a[None])
+    h, c = model.initial_state(a[None])
     y, (attention, *rest) = model.words(torch.tensor([BEGIN], device=device())), weights_of(model)
     alpha = soft_attention(a[None], h, *attention)[1][0]
     logits = caption_step(*(part.expand(len(a), -1) for part in (y, h, c)), a[:, None], attention, *rest)[0]
@@ -851,7 +851,7 @@ with torch.no_grad():
         (model(a, new_caption[:1], start).logits - model(b, new_caption[:1], start).logits).abs().max().item()
         for model, a, b, start in (
             (plain, picture.mean(1), another.mean(1), plain.start(picture.mean(1))),
-            (looking, picture, another, looking.start(picture)),
+            (looking, picture, another, looking.initial_state(picture)),
         )
     ]
 claim("03.IT-1", "Show and Tell, the picture exchanged once it speaks: largest change of a logit", changes[0], equals=0.0)

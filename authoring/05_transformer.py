@@ -103,8 +103,6 @@ def fit(make, pairs, seed, steps=400, lr=5e-3):
 def translate(model, texts, most=24):
     """Translate texts by greedy decoding."""
     source, lengths = (t.to(device()) for t in letters.batch(texts))
-    if isinstance(model, Seq2Seq):
-        return [characters.decode(row) for row in model.greedy(source, lengths, most).tokens.tolist()]
     first = torch.full_like(lengths, BEGIN)
     return [
         characters.decode(row) for row in greedy(model.step, model.start(source, lengths), first, END, PADDING, most).tolist()

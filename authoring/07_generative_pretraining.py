@@ -39,7 +39,7 @@ from course_lib.attention import CachedStep, attend, causal_attention, fused_cau
 from course_lib.blocks import Sizes
 from course_lib.datasets import BytePairs, Vocabulary, language_reference, secret_orders, walks
 from course_lib.datasets.secret_orders import successors
-from course_lib.generation import cached_generate, next_word_probabilities, sample
+from course_lib.generation import CachedGPT, generate, next_word_probabilities, sample
 from course_lib.metrics import (
     BERT_BASE,
     BERT_LARGE,
@@ -54,7 +54,7 @@ from course_lib.metrics import (
     transformer_parameters,
     xlnet_parameters,
 )
-from course_lib.models import GPT, NGram, generate
+from course_lib.models import GPT, NGram
 from course_lib.primitives import LSTM, causal_mask, fused_lstm
 from course_lib.shapes import Logits, Tokens
 from course_lib.training import batches, train
@@ -608,7 +608,7 @@ def write(n, **how):
     """Let GPT continue from 100 positions of new text, `how` for `sample`; give prompts and continuations."""
     prompts = new[: 100 * 200].view(100, 200)[:, : T // 4].to(device())
     generator = torch.Generator(device()).manual_seed(SEEDS[0])
-    written = cached_generate(gpt, prompts, n, partial(sample, generator=generator, **how))
+    written = generate(CachedGPT(gpt), prompts, n, partial(sample, generator=generator, **how))
     return [characters.decode(row) for row in torch.cat([prompts, written], 1).tolist()]
 
 
@@ -719,7 +719,7 @@ prompts = new[None, : T // 4].to(device())
 started = time.process_time()
 anew = generate(gpt, prompts, 3 * T // 4, partial(sample, k=1))
 between = time.process_time()
-cached = cached_generate(gpt, prompts, 3 * T // 4, partial(sample, k=1))
+cached = generate(CachedGPT(gpt), prompts, 3 * T // 4, partial(sample, k=1))
 claim("07.o", "the whole model generates the same text with a cache as without", torch.equal(anew, cached), equals=True)
 
 # %%
@@ -1060,7 +1060,7 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # | --- | --- | --- | --- |
 # | EE | Transformers trained on NLP tasks: GPT | 2 Predict the next token | `course_lib.models.GPT` |
 # | IT | Transformer-based models for text problems: GPT | 2 Predict the next token | `course_lib.models.GPT` |
-# | CS | Generated Text from GPT-3 | 6 Sampling | `course_lib.generation.sample`, `course_lib.models.generate` |
+# | CS | Generated Text from GPT-3 | 6 Sampling | `course_lib.generation.sample`, `course_lib.generation.generate` |
 # | GA | GPT-2 and GPT-3 examples | 6 Sampling | `course_lib.pretrained.load_gpt2` |
 # | CS | Scaling Up Transformer | 8 Number of parameters | `course_lib.metrics.gpt_parameters`, `course_lib.metrics.bert_parameters` |
 # | CS | GPT-3: Programming by Prompt | 9 Prompting | `course_lib.generation.few_shot_prompt` |

@@ -59,7 +59,8 @@ from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, requ
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.datasets import lookup
 from course_tools.notebook import check, predict
-from course_lib.models import LinearTransformer, generate_recurrently
+from course_lib.models import LinearTransformer
+from course_lib.generation import generate
 from course_lib.primitives import causal_mask, gaussian_projection, trigonometric_features
 from course_lib.primitives.kernels import Projection, Vectors
 from course_lib.shapes import Context, Mask, Values
@@ -816,9 +817,7 @@ def draw_letter(logits):
     return torch.multinomial((logits / 0.6).softmax(-1), 1, generator=generator)[:, 0]
 
 
-print(
-    prompt + "".join(letters[i] for i in generate_recurrently(writers["linear, elu + 1"], codes_of_prompt, 150, draw_letter)[0])
-)
+print(prompt + "".join(letters[i] for i in generate(writers["linear, elu + 1"], codes_of_prompt, 150, draw_letter)[0]))
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Change the prompt, the sharpness 0.6, the number of characters. Where does the text begin to lose its words?
@@ -828,7 +827,7 @@ print(
 writer = writers["linear, elu + 1"].eval()
 one = codes_of_prompt[:, :1]
 likeliest = lambda logits: logits.argmax(-1)  # noqa: E731
-memory_of = {n: peak_memory(lambda n=n: generate_recurrently(writer, one, n, likeliest)) for n in (20, 200)}
+memory_of = {n: peak_memory(lambda n=n: generate(writer, one, n, likeliest)) for n in (20, 200)}
 claim(
     "14.G", "memory while writing 200 characters over that while writing 20", memory_of[200] / memory_of[20], between=(0.8, 1.2)
 )

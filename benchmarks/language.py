@@ -18,7 +18,7 @@ from benchmarks.nano import NanoGPT
 from benchmarks.timing import Row, compare
 from course_lib.attention import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.generation import cached_generate
+from course_lib.generation import CachedGPT, generate
 from course_lib.losses import mlm_loss, next_token_loss, teacher_forced_loss
 from course_lib.models import BERT, GPT, PretrainingBERT, Transformer
 from course_lib.primitives import causal_mask, sinusoidal_positions
@@ -169,7 +169,7 @@ def _writing(scale: Scale, rounds: int) -> Iterator[Row]:
             ("transformers, step by step", lambda: _step_by_step(theirs, prompt)),
         ]
     for peer in peers:
-        call = ("cached", lambda: cached_generate(ours, prompt, N_WRITTEN, lambda logits: logits.argmax(-1)))
+        call = ("cached", lambda: generate(CachedGPT(ours), prompt, N_WRITTEN, lambda logits: logits.argmax(-1)))
         yield compare(f"GPT: {N_WRITTEN} tokens written", call, peer, str(scale), rounds, trains=False)
 
 

@@ -1,7 +1,8 @@
-"""Step-by-step decoding: sampling, greedy and beam search, cached GPT, prompts."""
+"""Step-by-step decoding: sampling, greedy and beam search, KV-cached GPT, few-shot prompts."""
 
-from course_lib.generation.beam_search import Beam, Extension, beam_search, extend_beam, greedy, rows_of
-from course_lib.generation.cached_gpt import Cache, CachedGPT, cached_generate
+from course_lib.generation.beam_search import Beam, Extension, beam_search, extend_beam, rows_of
+from course_lib.generation.cached_gpt import Cache, CachedGPT
+from course_lib.generation.decoding import Generated, LanguageModel, decode, generate, greedy, greedy_translation
 from course_lib.generation.prompting import few_shot_prompt
 from course_lib.generation.sampling import next_word_probabilities, sample, top_k, top_p
 
@@ -10,11 +11,15 @@ __all__ = [
     "Cache",
     "CachedGPT",
     "Extension",
+    "Generated",
+    "LanguageModel",
     "beam_search",
-    "cached_generate",
+    "decode",
     "extend_beam",
     "few_shot_prompt",
+    "generate",
     "greedy",
+    "greedy_translation",
     "next_word_probabilities",
     "rows_of",
     "sample",

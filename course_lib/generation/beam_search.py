@@ -1,34 +1,26 @@
-"""Find a sentence by a model that only says what may come next: greedily, or keeping the best few on a beam.
+"""Beam search over any step-by-step model, with a length penalty.
 
 Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215); the length penalty is that of Wu et al. 2016, eq. 14
 (https://arxiv.org/abs/1609.08144):
 
     ŷ = argmax_y log p(y | x) / ((5 + |y|) / 6)^α
 
-The model comes as a step, `step(words (N,), state) -> (logits (N, n_tokens), state)`: it reads one more word of each of N
-sentences. The state is whatever the model needs to go on, a tensor or tuples of tensors with one row for each sentence: a
-recurrent state, keys and values of the past, or the words themselves.
+`decoding` describes steps and states.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from course_lib.shapes import Tokens
-
-DecodingState = TypeVar("State")
-NextTokens = Int[Tensor, "N"]
-StepFunction = Callable[[NextTokens, DecodingState], tuple[Float[Tensor, "N n_tokens"], DecodingState]]
-"""Reads one word of each sentence, and says how likely each word is to come next."""
+from course_lib.generation.decoding import DecodingState, NextTokens, StepFunction
 
 
 class Beam(NamedTuple):
-    """What a beam search kept: `tokens` (B, width, T), best first, padding behind an end; `scores` (B, width).
+    """The result of a beam search: `tokens` (B, width, T), best first, padding after an end; `scores` (B, width).
 
-    A score is log p / penalty, -inf where there are fewer sentences than the beam has room for.
+    A score is log p / penalty, -inf where there are fewer sequences than the width of the beam.
     """
 
     tokens: Int[Tensor, "B width T"]
@@ -36,7 +28,7 @@ class Beam(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """The beam one word longer, best first, each (B, width): `scores` that ranked it, log p, `parent` beginning, new `word`."""
+    """The beam one token longer, best first, each (B, width): ranking `scores`, log p, index of the `parent`, new `word`."""
 
     scores: Float[Tensor, "B width"]
     log_p: Float[Tensor, "B width"]
@@ -45,40 +37,8 @@ class Extension(NamedTuple):
 
 
 @torch.no_grad()
-def greedy(step: StepFunction, state: DecodingState, first: NextTokens, end: int, padding: int, max_length: int) -> Tokens:
-    """Say the likeliest word at each step until every sentence has ended, or max_length words were said.
-
-    Args:
-        step: reads one word of each sentence.
-        state: where it starts; N = B rows.
-        first: (B,) the words that begin the sentences; they are read and not returned.
-        end: the word that ends a sentence.
-        padding: what stands behind an end.
-        max_length: words at most, the end counted, ≥ 1.
-
-    Returns:
-        (B, T ≤ max_length).
-
-    Raises:
-        ValueError: max_length < 1.
-
-    Source: Sutskever et al. 2014, section 3.2.
-    """
-    if max_length < 1:
-        raise ValueError(f"at least one word must be allowed, got max_length={max_length}.")
-    words, said = first, []
-    going = torch.ones_like(first, dtype=torch.bool)
-    while len(said) < max_length and going.any():
-        logits, state = step(words, state)
-        words = logits.argmax(-1).masked_fill(~going, padding)
-        said.append(words)
-        going = going & (words != end)
-    return torch.stack(said, dim=1)
-
-
-@torch.no_grad()
 def beam_search(
-    step: StepFunction,
+    step: StepFunction[DecodingState],
     state: DecodingState,
     first: NextTokens,
     end: int,
@@ -87,17 +47,17 @@ def beam_search(
     width: int,
     penalty: float = 0.0,
 ) -> Beam:
-    """Keep at each step the `width` best beginnings of each sentence; those that have ended stay and compete as they are.
+    """Beam search: keep the `width` best prefixes of each sequence at each step; ended ones stay and compete as they are.
 
     Args:
-        step: reads one word of each sentence.
-        state: where it starts; N = B rows. It is handed back with B · width rows, those of one sentence together.
-        first: (B,) the words that begin the sentences; they are read and not returned.
-        end: the word that ends a sentence.
-        padding: what stands behind an end.
-        max_length: words at most, the end counted, ≥ 1.
-        width: beginnings that are kept; 1 is greedy.
-        penalty: α ≥ 0; 0 compares log p as it is, which favours short sentences.
+        step: reads one token of each sequence.
+        state: to start from, N = B rows; steps see B · width rows, those of one sequence together.
+        first: (B,), the tokens to read first; they are not returned.
+        end: the token that ends a sequence.
+        padding: what follows an end.
+        max_length: number of tokens at most, the end included, ≥ 1.
+        width: number of prefixes to keep; 1 is greedy decoding.
+        penalty: α ≥ 0; 0 compares log p as it is, which favours short sequences.
 
     Returns:
         tokens (B, width, T ≤ max_length) and scores (B, width), best first.
@@ -135,18 +95,18 @@ def extend_beam(
     padding: int,
     penalty: float = 0.0,
 ) -> Extension:
-    """Put every word behind every beginning of a sentence, and keep the best `width` of all.
+    """Extend every prefix of a sequence by every token, and keep the best `width` of all.
 
     Args:
-        log_p: (B, width), log p of each beginning; -inf where there is none.
-        logits: (B, width, n_tokens), for the word behind each.
-        going: (B, width), False for a sentence that has ended: it goes on with padding alone, at no cost.
-        length: (B, width), words of each beginning, the new one counted where it goes on.
-        padding: the word behind an end.
+        log_p: (B, width), log p of each prefix; -inf where there is none.
+        logits: (B, width, n_tokens), next-token logits of each prefix.
+        going: (B, width), False for a sequence that has ended: it continues with padding alone, at no cost.
+        length: (B, width), number of tokens of each prefix, the new one included where it continues.
+        padding: the token after an end.
         penalty: α; what ranks is log p / ((5 + length) / 6)^α.
 
     Returns:
-        scores, log p, parent (index into the beam of the beginning that each continues) and word; each (B, width), best first.
+        scores, log p, parent (index in the beam of the prefix that each continues) and word; each (B, width), best first.
 
     Source: Wu et al. 2016, eq. 14.
     """
@@ -159,7 +119,7 @@ def extend_beam(
 
 
 def rows_of(state: DecodingState, rows: NextTokens) -> DecodingState:
-    """Take these rows (N,) of every tensor in a state of tensors, tuples and whatever else, which stays as it is."""
+    """Select rows (N,) of every tensor in a state; tuples are searched, anything else stays as it is."""
     if isinstance(state, Tensor):
         return state[rows]
     if isinstance(state, tuple):

@@ -1,8 +1,9 @@
-"""GPT that reads no token twice: keys and values of the past are kept, layer by layer, and each new token joins them.
+"""KV-cached decoding for GPT: keys and values of past tokens are kept, layer by layer.
 
-What `attention.cached_step` says for one layer, for the whole of `models.gpt`. A small model is bound by the number of
-operations, not by their size. So a step calls no module: one product gives query, key and value, the last two go into the
-cache by one assignment, and torch's fused kernel attends. Matrices are kept as (in, out), which `addmm` takes as they lie.
+`attention.cached_step` computes one layer by its equation; this is the whole of `models.GPT`, laid out for speed. A step of a
+small model is bound by the number of operations, not by their size. So a step calls no module: one product gives query, key and
+value, the last two go into the cache by one assignment, and torch's fused kernel attends. Matrices are kept as (in, out), the
+layout that `addmm` takes.
 """
 
 from collections.abc import Callable
@@ -15,12 +16,12 @@ from torch import Tensor, nn
 
 from course_lib.attention import causal_attention, fused_causal_attention
 from course_lib.blocks import Block
-from course_lib.models.gpt import GPT, Choose, require_prompts
+from course_lib.models import GPT
 from course_lib.shapes import Lengths, Tokens
 
 
 class LayerWeights(NamedTuple):
-    """One block of GPT as a step needs it: gain, shift and ε of a norm, W (in, out) and b of a product.
+    """Weights of one block in the layout of a step: gain, shift and ε of a norm, W (in, out) and b of a product.
 
     `attend` are the projections to queries, keys and values in one, (d_model, 3 · d_model).
     """
@@ -34,74 +35,96 @@ class LayerWeights(NamedTuple):
     narrow: tuple[Tensor, Tensor]
 
 
+class Written:
+    """How many positions of a storage of keys and values are written: `n`; only the state with as many may append to it."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
 class Cache(NamedTuple):
-    """What was read: for each layer `past` (B, 2, h, T_max, d_k), keys and values; `n` of their places are taken.
+    """Keys and values of the past: for each layer `past` (B, 2, h, capacity, d_k), of which `n` positions belong to this state.
 
     `position` (B,) is that of the next token. `real` (B, 1, 1, T_max) is False at padding, and None where there is none.
-    A step writes into `past`; the rows of a cache may be taken by `rows_of`, as `beam_search` does.
+
+    A cache is a value. The next step appends to `past` in place, at position n, which no state of n positions reads; if
+    `written` says that another step has done so before, or the capacity is used up, the step first copies `past`.
     """
 
-    past: tuple[Float[Tensor, "B 2 h T_max d_k"], ...]
+    past: tuple[Float[Tensor, "B 2 h capacity d_k"], ...]
     n: int
     position: Int[Tensor, "B"]
     real: Bool[Tensor, "B 1 1 T_max"] | None
+    written: Written
 
 
 class CachedGPT:
-    """The weights of a GPT, laid out for steps. It follows no later training: make a new one."""
+    """A GPT for generation, with a key-value cache. It copies the weights: after further training, make a new one."""
 
     @torch.no_grad()
     def __init__(self, model: GPT) -> None:
-        """Lay out copies of the matrices; what is small is shared with the model.
+        """Copy the matrices in the layout of the steps; small tensors are shared with the model.
 
         Raises:
             ValueError: a layer attends otherwise than by `causal_attention` or `fused_causal_attention`.
         """
         for mechanism in (block.mixer.attention.mechanism for block in model.stack.blocks):
             if mechanism not in (causal_attention, fused_causal_attention):
-                raise ValueError(f"steps compute causal_attention, but this GPT attends by {mechanism}; use `generate`.")
+                raise ValueError(
+                    f"cached steps compute causal_attention, but this GPT attends by {mechanism}: use the GPT itself."
+                )
         self.layers = [_layer(block) for block in model.stack.blocks]
         self.n_heads = model.stack.blocks[0].mixer.attention.n_heads
         self.tokens, self.positions = model.tokens.weight, model.positions.vectors
         self.closing = _norm(model.stack.closing)
 
     @torch.no_grad()
-    def read(self, prompt: Tokens, room: int, lengths: Lengths | None = None) -> tuple[Float[Tensor, "B n_tokens"], Cache]:
-        """Read prompts, and make room for as many more tokens.
+    def start(self, prompt: Tokens, lengths: Lengths | None = None) -> Cache:
+        """Read prompts in parallel.
 
         Args:
-            prompt: (B, T), T ≥ 1; behind the end of a shorter one stands padding, whatever it is.
-            room: tokens that will follow.
-            lengths: (B,), tokens of each prompt, 1 to T; None = all have T.
+            prompt: (B, T), T ≥ 0; a shorter one is followed by padding of any value.
+            lengths: (B,), number of tokens of each prompt, 0 to T; None = all have T.
 
         Returns:
-            logits (B, n_tokens) for the token behind each prompt, and the cache from which `step` goes on.
+            the cache from which `step` continues.
 
         Raises:
-            ValueError: prompt and room together are more than T_max, a prompt is empty, or lengths do not fit.
+            ValueError: the prompt is longer than T_max.
         """
-        require_prompts(prompt, room, len(self.positions), lengths)
-        B, T = prompt.shape
-        shape = (B, 2, self.n_heads, T + room, self.tokens.shape[1] // self.n_heads)
+        (B, T), T_max = prompt.shape, len(self.positions)
+        if T_max < T:
+            raise ValueError(f"{T} tokens are too many for a model of {T_max} positions.")
+        shape = (B, 2, self.n_heads, min(T_max, 2 * T + 16), self.tokens.shape[1] // self.n_heads)
         past = tuple(self.tokens.new_empty(shape) for _ in self.layers)
-        x = self._through((self.tokens[prompt] + self.positions[:T]).flatten(0, 1), past, 0, None).unflatten(0, (B, T))
+        if T > 0:
+            self._through((self.tokens[prompt] + self.positions[:T]).flatten(0, 1), past, 0, None)
         if lengths is None:
-            return self._say(x[:, -1]), Cache(past, T, torch.full((B,), T, device=prompt.device), None)
-        slot = torch.arange(T + room, device=prompt.device)
-        real = (slot < lengths[:, None]) | (slot >= T)
-        last = x[torch.arange(B, device=prompt.device), lengths - 1]
-        return self._say(last), Cache(past, T, lengths, real[:, None, None])
+            return Cache(past, T, torch.full((B,), T, device=prompt.device), None, Written(T))
+        position = torch.arange(T_max, device=prompt.device)
+        real = (position < lengths[:, None]) | (position >= T)
+        return Cache(past, T, lengths, real[:, None, None], Written(T))
 
     @torch.no_grad()
-    def step(self, words: Int[Tensor, "B"], cache: Cache) -> tuple[Float[Tensor, "B n_tokens"], Cache]:
-        """Read one more token (B,) of each sequence: logits (B, n_tokens) for the next, and the cache behind it."""
-        past, n, position, real = cache
+    def step(self, tokens: Int[Tensor, "B"], cache: Cache) -> tuple[Float[Tensor, "B n_tokens"], Cache]:
+        """Read one more token (B,) of each sequence; give next-token logits (B, n_tokens) and the new cache.
+
+        Raises:
+            ValueError: T_max tokens were read before.
+        """
+        past, n, position, real, written = cache
+        T_max, capacity = len(self.positions), past[0].shape[3]
+        if n == T_max:
+            raise ValueError(f"{n} tokens and one more are too many for a model of {T_max} positions.")
+        if n == capacity or n != written.n:
+            past, written = tuple(_copy(kept, n, min(T_max, 2 * n + 16)) for kept in past), Written(n)
         seen = None if real is None else real[..., : n + 1]
-        x = self._through(self.tokens.index_select(0, words) + self.positions.index_select(0, position), past, n, seen)
-        return self._say(x), Cache(past, n + 1, position + 1, real)
+        x = self._through(self.tokens.index_select(0, tokens) + self.positions.index_select(0, position), past, n, seen)
+        written.n = n + 1
+        return _normalise(x, self.closing) @ self.tokens.mT, Cache(past, n + 1, position + 1, real, written)
 
     def _through(self, x: Tensor, past: tuple[Tensor, ...], n: int, real: Tensor | None) -> Tensor:
-        """Take x (B · T, d_model), the tokens from place n on, through all layers; their keys and values join the past."""
+        """Run all layers on x (B · T, d_model), the tokens from position n on; write their keys and values into `past`."""
         N, d_model = x.shape
         B = len(past[0])
         T = N // B
@@ -114,9 +137,6 @@ class CachedGPT:
             x = _product(context.transpose(1, 2).reshape(N, d_model), w.merge).add_(x)
             x = _product(w.activation(_product(_normalise(x, w.norm_2), w.widen)), w.narrow).add_(x)
         return x
-
-    def _say(self, x: Tensor) -> Tensor:
-        return _normalise(x, self.closing) @ self.tokens.mT
 
 
 def _product(x: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
@@ -132,7 +152,7 @@ def _norm(module: nn.LayerNorm) -> tuple[Tensor, Tensor, float]:
 
 
 def _linear(*modules: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Lay the matrices side by side, (in, out), and the biases behind each other."""
+    """Concatenate the matrices, (in, out), and the biases along the outputs."""
     return torch.cat([module.weight for module in modules]).mT.contiguous(), torch.cat([module.bias for module in modules])
 
 
@@ -149,14 +169,8 @@ def _layer(block: Block) -> LayerWeights:
     )
 
 
-@torch.no_grad()
-def cached_generate(model: GPT, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None) -> Int[Tensor, "B n"]:
-    """Compute the same as `generate`, without reading anything twice."""
-    cached = CachedGPT(model)
-    logits, cache = cached.read(prompt, n, lengths)
-    written = prompt.new_empty(len(prompt), n)
-    for t in range(n):
-        written[:, t] = choose(logits)
-        if t + 1 < n:
-            logits, cache = cached.step(written[:, t], cache)
-    return written
+def _copy(kept: Tensor, n: int, capacity: int) -> Tensor:
+    """Copy the first n positions of keys and values into a storage of this capacity."""
+    copied = kept.new_empty(*kept.shape[:3], capacity, kept.shape[4])
+    copied.narrow(3, 0, n).copy_(kept.narrow(3, 0, n))
+    return copied

@@ -12,6 +12,7 @@ from course_lib.models.bigru_encoder import (
 )
 from course_lib.models.byol import BYOL, Bootstrapped, ema_update, ema_update_
 from course_lib.models.captioner import (
+    AttentiveState,
     Captioned,
     CaptionStep,
     ShowAndTell,
@@ -34,14 +35,14 @@ from course_lib.models.detr import (
 from course_lib.models.elmo import BidirectionalLogits, ELMo, ScalarMix, scalar_mix
 from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
-from course_lib.models.gpt import GPT, generate
+from course_lib.models.gpt import GPT, GPTState
 from course_lib.models.hierarchical import Hierarchical, PooledDocument, compose_document
-from course_lib.models.linear_transformer import LinearMemory, LinearTransformer, generate_recurrently
+from course_lib.models.linear_transformer import LinearMemory, LinearTransformer
 from course_lib.models.luong import LuongDecoder
 from course_lib.models.mixer import Mixer
 from course_lib.models.ngram import NGram
 from course_lib.models.segmenter import GlobalAverage, Segmenter
-from course_lib.models.seq2seq import Decoded, Generated, PlainDecoder, Seq2Seq
+from course_lib.models.seq2seq import Decoded, PlainDecoder, Seq2Seq, Seq2SeqState
 from course_lib.models.simclr import Projected, SimCLR
 from course_lib.models.transformer import DecoderState, Transformer
 from course_lib.models.universal import (
@@ -64,6 +65,7 @@ __all__ = [
     "GCN",
     "GPT",
     "AdaptiveSteps",
+    "AttentiveState",
     "BahdanauDecoder",
     "BidirectionalLogits",
     "Bootstrapped",
@@ -78,7 +80,7 @@ __all__ = [
     "Encoded",
     "Encoder",
     "GATLayer",
-    "Generated",
+    "GPTState",
     "GlobalAverage",
     "Hierarchical",
     "LearnedQueries",
@@ -103,6 +105,7 @@ __all__ = [
     "SentenceHead",
     "SeparateSteps",
     "Seq2Seq",
+    "Seq2SeqState",
     "SharedSteps",
     "ShowAndTell",
     "ShowAttendAndTell",
@@ -124,8 +127,6 @@ __all__ = [
     "ema_update",
     "ema_update_",
     "fused_bidirectional_gru",
-    "generate",
-    "generate_recurrently",
     "hoisted_bahdanau_steps",
     "repeat_block",
     "scalar_mix",

@@ -138,13 +138,18 @@ class ShowAndTell(nn.Module):
         states, last = self.cell(self.words(caption), self.start(picture) if state is None else state)
         return Captioned(self.readout(states), None, last)
 
-    def step(
-        self, words: Int[Tensor, "B"], state: tuple[Tensor, LSTMState]
-    ) -> tuple[Float[Tensor, "B n_tokens"], tuple[Tensor, LSTMState]]:
-        """Read one word (B,) of each caption, as `greedy` and `beam_search` ask; state = (picture, LSTM state)."""
-        picture, before = state
-        logits, _, after = self(picture, words[:, None], before)
-        return logits[:, 0], (picture, after)
+    def step(self, tokens: Int[Tensor, "B"], state: LSTMState) -> tuple[Float[Tensor, "B n_tokens"], LSTMState]:
+        """Read one more token (B,) of each caption; give next-token logits (B, n_tokens) and the new state."""
+        states, state = self.cell(self.words(tokens[:, None]), state)
+        return self.readout(states[:, 0]), state
+
+
+class AttentiveState(NamedTuple):
+    """A caption in progress: the `regions` (B, L, d_region) to attend to, and the LSTM's `h` and `c` (B, n)."""
+
+    regions: Regions
+    h: HiddenState
+    c: HiddenState
 
 
 class ShowAttendAndTell(nn.Module):
@@ -162,8 +167,8 @@ class ShowAttendAndTell(nn.Module):
         self.from_z = nn.Linear(d_region, d_embedding, bias=False)
         self.readout = nn.Linear(d_embedding, n_tokens, bias=False)
 
-    def start(self, regions: Regions) -> LSTMState:
-        """Give the state before the first word, from the mean of the regions (B, L, d_region)."""
+    def initial_state(self, regions: Regions) -> LSTMState:
+        """Compute h_0 and c_0 from the mean of the regions (B, L, d_region)."""
         mean = regions.mean(1)
         return torch.tanh(self.first_h(mean)), torch.tanh(self.first_c(mean))
 
@@ -173,7 +178,7 @@ class ShowAttendAndTell(nn.Module):
         Returns:
             Captioned; logits[:, t] and weights[:, t] belong to the word behind caption[:, t].
         """
-        h, c = self.start(regions) if state is None else state
+        h, c = self.initial_state(regions) if state is None else state
         attention = self.attention.U, self.attention.W, self.attention.v
         gate = self.gate.weight, self.gate.bias
         cell = self.cell.weight_ih_l0, self.cell.weight_hh_l0, self.cell.bias_ih_l0 + self.cell.bias_hh_l0
@@ -185,10 +190,11 @@ class ShowAttendAndTell(nn.Module):
             weights.append(row)
         return Captioned(torch.stack(logits, dim=1), torch.stack(weights, dim=1), (h, c))
 
-    def step(
-        self, words: Int[Tensor, "B"], state: tuple[Tensor, LSTMState]
-    ) -> tuple[Float[Tensor, "B n_tokens"], tuple[Tensor, LSTMState]]:
-        """Read one word (B,) of each caption, as `greedy` and `beam_search` ask; state = (regions, LSTM state)."""
-        regions, before = state
-        logits, _, after = self(regions, words[:, None], before)
-        return logits[:, 0], (regions, after)
+    def start(self, regions: Regions) -> AttentiveState:
+        """Read an image's regions (B, L, d_region): the state before the first token."""
+        return AttentiveState(regions, *self.initial_state(regions))
+
+    def step(self, tokens: Int[Tensor, "B"], state: AttentiveState) -> tuple[Float[Tensor, "B n_tokens"], AttentiveState]:
+        """Read one more token (B,) of each caption; give next-token logits (B, n_tokens) and the new state."""
+        logits, _, (h, c) = self(state.regions, tokens[:, None], (state.h, state.c))
+        return logits[:, 0], AttentiveState(state.regions, h, c)

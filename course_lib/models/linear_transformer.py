@@ -1,11 +1,11 @@
-"""The linear transformer: it trains on all positions at once, as GPT does, and writes like an RNN, from a state of fixed size.
+"""Linear transformer: trained on all positions in parallel, generates like an RNN from a state of fixed size.
 
 Katharopoulos et al. 2020, *Transformers are RNNs*, section 3.4, eqs. 16-20 (https://arxiv.org/abs/2006.16236). In each layer
-and head, with features φ of queries and keys, S and z are all that is left of the past:
+and head, with features φ of queries and keys, S and z summarise the past:
 
     S_t = S_{t-1} + φ(k_t) v_tᵀ        z_t = z_{t-1} + φ(k_t)        head_t = φ(q_t)ᵀ S_t / φ(q_t)ᵀ z_t
 
-Blocks are pre-norm with GELU; positions are sinusoids, which have no end; the embedding serves as the last matrix, too.
+Blocks are pre-norm with GELU; positions are sinusoids, which have no largest length; the embedding is the output matrix too.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from course_lib.attention import (
     LinearAttention,
     chunked_linear_attention,
-    inplace_linear_attention_step,
     linear_attention_step,
     merge_heads,
     split_heads,
@@ -33,14 +32,14 @@ Layer = tuple[Float[Tensor, "B h f d_v"], Float[Tensor, "B h f"]]
 
 
 class LinearMemory(NamedTuple):
-    """What the model knows of a text: S and z of each layer, and how many tokens it has read. Its size is always the same."""
+    """Recurrent state: S and z of each layer, and the number T of tokens read. Its size does not depend on T."""
 
     layers: tuple[Layer, ...]
     T: int
 
 
 class LinearTransformer(nn.Module):
-    """A language model: `forward` reads a whole text at once, `read` and `step` carry a memory along."""
+    """A language model with causal linear attention: `forward` in parallel, `start` and `step` as a recurrent network."""
 
     def __init__(
         self,
@@ -64,35 +63,39 @@ class LinearTransformer(nn.Module):
         self.stack = encoder_stack(sizes, LinearAttention(feature_map, mix), F.gelu, pre_norm)
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "B T n_tokens"]:
-        """Read tokens (B, T); logits[:, t] (B, T, n_tokens) speaks about the token behind tokens[:, :t+1]."""
+        """Next-token logits (B, T, n_tokens) of tokens (B, T): logits[:, t] given tokens[:, :t+1]."""
         return self.stack(self._embed(tokens)) @ self.tokens.weight.mT
 
-    def start(self, B: int) -> LinearMemory:
-        """Give the memory of B texts of which nothing is read yet."""
-        return self.read(torch.zeros(B, 0, dtype=torch.long, device=self.tokens.weight.device))[1]
+    def start(self, prompt: Tokens) -> LinearMemory:
+        """Read prompts (B, T), T ≥ 0, all of one length; give the memory that `step` continues from."""
+        return self._read(prompt)[1]
 
     def read(self, tokens: Tokens) -> tuple[Float[Tensor, "B T n_tokens"], LinearMemory]:
-        """Read the beginnings of texts (B, T) at once: their logits, as `forward` gives them, and the memory to go on from."""
+        """Read tokens (B, T) in parallel; give the logits of `forward`, and the memory that `step` continues from."""
+        states, memory = self._read(tokens)
+        return states @ self.tokens.weight.mT, memory
+
+    def _read(self, tokens: Tokens) -> tuple[TokenFeatures, LinearMemory]:
         x, layers = self._embed(tokens), []
         for block in self.stack.blocks:
             _, k, v = _heads(block, block.norm_1(x))
             k, v = (y.to(torch.promote_types(y.dtype, torch.float32)) for y in (self.feature_map(k), v))
             layers.append((k.mT @ v, k.sum(-2)))
             x = block(x)
-        return self.stack.closing(x) @ self.tokens.weight.mT, LinearMemory(tuple(layers), tokens.shape[1])
+        return self.stack.closing(x), LinearMemory(tuple(layers), tokens.shape[1])
 
     def step(
         self, token: Int[Tensor, "B"], memory: LinearMemory, form: Callable[..., tuple[Tensor, ...]] = linear_attention_step
     ) -> tuple[Float[Tensor, "B n_tokens"], LinearMemory]:
-        """Read one more token of each text, at a cost that does not depend on how many were read before.
+        """Read one more token of each sequence, at a cost that does not depend on the number of tokens read before.
 
         Args:
             token: (B,).
-            memory: what `start`, `read` or the last step gave.
-            form: `linear_attention_step`, or `inplace_linear_attention_step`, which overwrites the memory that came in.
+            memory: from `start`, `read` or the previous step.
+            form: `linear_attention_step`, or `inplace_linear_attention_step`, which overwrites the given memory.
 
         Returns:
-            logits (B, n_tokens) about the token behind this one, and the memory with it.
+            next-token logits (B, n_tokens), and the new memory.
         """
         x, layers = self._embed(token[:, None], memory.T), []
         for block, (S, z) in zip(self.stack.blocks, memory.layers, strict=True):
@@ -110,7 +113,7 @@ class LinearTransformer(nn.Module):
         return block.residual(x, block.feed_forward, block.norm_2), (S, z)
 
     def _embed(self, tokens: Tokens, T: int = 0) -> TokenFeatures:
-        """Give tokens (B, n) that stand behind T others their vectors, (B, n, d_model)."""
+        """Embed tokens (B, n) at positions T to T + n - 1, (B, n, d_model)."""
         x = self.tokens(tokens)
         return x + sinusoids(T, tokens.shape[1], x.shape[-1], x.device).to(x.dtype)
 
@@ -119,32 +122,3 @@ def _heads(block: Block, x: TokenFeatures) -> tuple[Tensor, Tensor, Tensor]:
     """Project x (B, T, d_model) to queries, keys and values of all heads, (B, h, T, d) each."""
     attention = block.mixer.attention
     return tuple(split_heads(W(x), attention.n_heads) for W in (attention.W_q, attention.W_k, attention.W_v))
-
-
-@torch.no_grad()
-def generate_recurrently(
-    model: LinearTransformer, prompt: Tokens, n: int, choose: Callable[[Tensor], Int[Tensor, "B"]]
-) -> Int[Tensor, "B n"]:
-    """Write n more tokens behind each prompt (B, T), T ≥ 1, each at the same cost and in the same memory.
-
-    Args:
-        model: reads the prompts at once, then goes on token by token.
-        prompt: (B, T), all of one length.
-        n: tokens to write; there is no limit.
-        choose: gives the next token of each text (B,) from its logits (B, n_tokens), such as `sample`.
-
-    Returns:
-        (B, n), what was written behind each prompt.
-
-    Raises:
-        ValueError: a prompt is empty, so nothing speaks about its first token.
-    """
-    if prompt.shape[1] == 0:
-        raise ValueError("a prompt needs at least one token: the first one written is foretold by the one before it.")
-    read, memory = model.read(prompt)
-    logits, written = read[:, -1], prompt.new_empty(len(prompt), n)
-    for t in range(n):
-        written[:, t] = choose(logits)
-        if t + 1 < n:
-            logits, memory = model.step(written[:, t], memory, inplace_linear_attention_step)
-    return written

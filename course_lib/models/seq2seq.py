@@ -20,7 +20,7 @@ from course_lib.attention import Attended
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.primitives import GRU, gru
 from course_lib.primitives.recurrent import HiddenState
-from course_lib.shapes import Lengths, Tokens, Weights
+from course_lib.shapes import Lengths, Tokens
 
 
 class Decoded(NamedTuple):
@@ -34,13 +34,6 @@ class Decoded(NamedTuple):
     logits: Float[Tensor, "B T n_tokens"]
     attended: Attended | None
     state: HiddenState
-
-
-class Generated(NamedTuple):
-    """Sentences found by decoding: `tokens` (B, T), each with its end and padding behind; `weights` (B, T, T_k) or None."""
-
-    tokens: Tokens
-    weights: Weights | None
 
 
 class PlainDecoder(nn.Module):
@@ -68,6 +61,13 @@ class PlainDecoder(nn.Module):
         context = encoded.final[:, None].expand(-1, target.shape[1], -1)
         states, (last,) = self.cell(torch.cat([embedded, context], dim=-1), (state,))
         return Decoded(self.readout(torch.cat([states, context, embedded], dim=-1)), None, last)
+
+
+class Seq2SeqState(NamedTuple):
+    """A translation in progress: the `encoded` source, and the decoder's `hidden` state; None before the first token."""
+
+    encoded: Encoded
+    hidden: HiddenState | None
 
 
 class Seq2Seq(nn.Module):
@@ -98,31 +98,11 @@ class Seq2Seq(nn.Module):
             raise ValueError(f"each source needs a target (B, T ≥ 1), got {tuple(target.shape)} for {tuple(source.shape)}.")
         return self.decoder(self.encoder(source, lengths), target)
 
-    @torch.no_grad()
-    def greedy(self, source: Int[Tensor, "B T_k"], lengths: Lengths, max_length: int) -> Generated:
-        """Say the likeliest word at each step until every sentence has ended, or max_length words were said.
+    def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> Seq2SeqState:
+        """Encode sentences (B, T_k) of these lengths (B,); give the state that `step` starts from."""
+        return Seq2SeqState(self.encoder(source, lengths), None)
 
-        Args:
-            source: (B, T_k) words, padded.
-            lengths: (B,), words of each source.
-            max_length: words of an answer at most, its end counted, ≥ 1.
-
-        Returns:
-            Spoken: tokens (B, T ≤ max_length) without the begin; behind an end stands padding, where the weights are 0.
-        """
-        if max_length < 1:
-            raise ValueError(f"at least one word must be allowed, got max_length={max_length}.")
-        encoded = self.encoder(source, lengths)
-        word = torch.full((len(source), 1), self.begin, device=source.device)
-        going = torch.ones_like(word, dtype=torch.bool)
-        state, tokens, weights = None, [], []
-        for _ in range(max_length):
-            logits, attended, state = self.decoder(encoded, word, state)
-            word = logits.argmax(-1).masked_fill(~going, self.padding)
-            tokens.append(word)
-            if attended is not None and attended.weights is not None:
-                weights.append(attended.weights.masked_fill(~going[..., None], 0.0))
-            going = going & (word != self.end)
-            if not going.any():
-                break
-        return Generated(torch.cat(tokens, dim=1), torch.cat(weights, dim=1) if weights else None)
+    def step(self, tokens: Int[Tensor, "B"], state: Seq2SeqState) -> tuple[Float[Tensor, "B n_tokens"], Seq2SeqState]:
+        """Read one more target token (B,) of each sentence; give next-token logits (B, n_tokens) and the new state."""
+        logits, _, hidden = self.decoder(state.encoded, tokens[:, None], state.hidden)
+        return logits[:, 0], Seq2SeqState(state.encoded, hidden)

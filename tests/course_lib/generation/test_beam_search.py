@@ -185,7 +185,7 @@ def test_rows_are_taken_of_every_tensor_in_a_state():
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(ValueError, match="at least one word"):
+    with pytest.raises(ValueError, match="at least 1"):
         greedy(*markov(), first(), END, PADDING, 0)
     for wrong in ({"max_length": 0, "width": 1}, {"max_length": 1, "width": 0}):
         with pytest.raises(ValueError, match="max_length ≥ 1 and width ≥ 1"):

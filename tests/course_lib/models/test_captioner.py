@@ -125,7 +125,7 @@ def test_a_caption_read_in_two_parts_is_the_caption_read_at_once(model, picture)
 def test_captions_are_written_by_greedy_and_beam_search(model, picture):
     """What is said is what the model says when it reads its own words; a beam of one is greedy."""
     captioner, first = model(), torch.ones(B, dtype=torch.long)
-    state = (picture(), captioner.start(picture()))
+    state = captioner.start(picture())
     said = greedy(captioner.step, state, first, end=2, padding=0, max_length=6)
     assert torch.equal(beam_search(captioner.step, state, first, 2, 0, 6, width=1).tokens[:, 0], said)
     forced = captioner(picture(), torch.cat([first[:, None], said[:, :-1]], dim=1)).logits.argmax(-1)

@@ -5,7 +5,7 @@ import torch
 
 from course_lib.attention import MultiHead
 from course_lib.blocks import Block, FeedForward, MixerSizes, SelfAttention, Sizes
-from course_lib.generation import beam_search, cached_generate
+from course_lib.generation import CachedGPT, beam_search, generate
 from course_lib.models import (
     BERT,
     GPT,
@@ -21,7 +21,6 @@ from course_lib.models import (
     Transformer,
     Universal,
     ViT,
-    generate,
 )
 
 SIZES = Sizes(d_model=6, n_heads=3, d_ff=11, n_layers=2)
@@ -50,7 +49,7 @@ MODELS = {
     "GPT writes": (lambda: GPT(N, 17, SIZES), lambda model: generate(model, tokens(), 4, likeliest), (B, 4)),
     "GPT writes from its cache": (
         lambda: GPT(N, 17, SIZES),
-        lambda model: cached_generate(model, tokens(), 4, likeliest),
+        lambda model: generate(CachedGPT(model), tokens(), 4, likeliest),
         (B, 4),
     ),
     "BERT": (lambda: PretrainingBERT(BERT(N, T, SIZES)), lambda model: model(tokens(), tokens()).words, (B, T, N)),
@@ -80,7 +79,7 @@ def test_nothing_is_made_on_another_device(name):
 LENGTHS = torch.tensor([5, 2, 1])
 WORDS = torch.zeros(B, T, dtype=torch.long)
 WITH_LENGTHS = {
-    "GPT": (lambda: GPT(N, 17, SIZES), lambda m, x, n: cached_generate(m, x, 4, likeliest, n)),
+    "GPT": (lambda: GPT(N, 17, SIZES), lambda m, x, n: generate(CachedGPT(m), x, 4, likeliest, n)),
     "GPT uncached": (lambda: GPT(N, 17, SIZES), lambda m, x, n: generate(m, x, 4, likeliest, n)),
     "BERT": (lambda: BERT(N, T, SIZES), lambda m, x, n: m(x, x * 0, n)),
     "Transformer": (lambda: Transformer(N, N, SIZES), lambda m, x, n: m(x, n, x)),

@@ -9,18 +9,16 @@ import torch
 from course_lib.analysis import record
 from course_lib.attention import LinearAttention, causal_attention, fused_causal_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.generation import beam_search, sample
-from course_lib.generation.cached_gpt import CachedGPT, cached_generate
+from course_lib.generation import CachedGPT, beam_search, generate, sample
 from course_lib.losses import next_token_loss
 from course_lib.metrics import gpt_parameters
-from course_lib.models import GPT, generate
+from course_lib.models import GPT
 
 B, T, N, T_MAX = 3, 7, 13, 17
 SIZES = Sizes(d_model=6, n_heads=3, d_ff=19, n_layers=2)
 TOKENS = torch.randint(N, (B, T), generator=torch.Generator().manual_seed(0))
 LENGTHS = torch.tensor([7, 4, 1])
 each_form = pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention])
-each_way = pytest.mark.parametrize("write", [generate, cached_generate])
 
 
 def model(mechanism=causal_attention, seed=0, sizes=SIZES):
@@ -35,6 +33,13 @@ def model(mechanism=causal_attention, seed=0, sizes=SIZES):
 
 def likeliest(logits):
     return logits.argmax(-1)
+
+
+def cached_generate(gpt, *arguments):
+    return generate(CachedGPT(gpt), *arguments)
+
+
+each_way = pytest.mark.parametrize("write", [generate, cached_generate])
 
 
 @each_form
@@ -159,9 +164,8 @@ def test_cached_logits_are_the_uncached_ones(lengths, activation):
         block.feed_forward.activation = activation
     read, rows = LENGTHS if lengths is not None else torch.full((B,), T), torch.arange(B)
     cached = CachedGPT(gpt)
-    logits, cache = cached.read(TOKENS, 8, lengths)
+    cache = cached.start(TOKENS, lengths)
     text = torch.cat([TOKENS, torch.zeros(B, 8, dtype=torch.long)], dim=1)
-    torch.testing.assert_close(logits, gpt(TOKENS)[rows, read - 1])
     for i in range(8):
         text[rows, read + i] = torch.arange(B) + i
         logits, cache = cached.step(torch.arange(B) + i, cache)
@@ -172,7 +176,7 @@ def test_beam_search_goes_over_cached_steps():
     """Rows of the cache are taken when a beginning is kept twice; each score is the model's own log p."""
     gpt = model(seed=4)
     cached = CachedGPT(gpt)
-    _, cache = cached.read(TOKENS[:, :-1], 6)
+    cache = cached.start(TOKENS[:, :-1])
     beam = beam_search(cached.step, cache, TOKENS[:, -1], end=N, padding=0, max_length=5, width=3)
     for row in range(B):
         for words, score in zip(beam.tokens[row], beam.scores[row], strict=True):
@@ -195,9 +199,13 @@ def test_nothing_that_came_in_is_changed(write):
 
 @each_way
 def test_more_tokens_than_positions_are_refused(write):
-    assert write(model(), TOKENS, T_MAX - T, likeliest).shape == (B, T_MAX - T)
+    """The last token generated is not read, so it needs no position."""
+    n = T_MAX - T + 1
+    assert write(model(), TOKENS, n, likeliest).shape == (B, n)
     with pytest.raises(ValueError, match="positions"):
-        write(model(), TOKENS, T_MAX - T + 1, likeliest)
+        write(model(), TOKENS, n + 1, likeliest)
+    with pytest.raises(ValueError, match="positions"):
+        write(model(), torch.zeros(B, T_MAX + 2, dtype=torch.long), 1, likeliest)
 
 
 @each_way

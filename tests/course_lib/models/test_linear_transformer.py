@@ -14,7 +14,8 @@ from course_lib.attention import (
     recurrent_linear_attention,
 )
 from course_lib.blocks.stack import Sizes, encoder_stack
-from course_lib.models import LinearTransformer, generate_recurrently
+from course_lib.generation import generate
+from course_lib.models import LinearTransformer
 from course_tools.notebook import peak_memory
 
 B, T, n_tokens = 2, 71, 17
@@ -58,7 +59,7 @@ def test_the_gradients_are_those_of_the_steps():
     for stepwise in (False, True):
         net, tokens = model(), text(T=7)
         if stepwise:
-            logits, memory = [], net.start(B)
+            logits, memory = [], net.start(tokens[:, :0])
             for t in range(7):
                 said, memory = net.step(tokens[:, t], memory)
                 logits.append(said)
@@ -94,12 +95,12 @@ def test_it_has_the_weights_of_a_transformer_and_differs_in_its_mixing_alone():
 
 def test_writing_goes_on_from_what_is_written():
     net, tokens = model(), text(T=5)
-    written = generate_recurrently(net, tokens, 9, likeliest)
+    written = generate(net, tokens, 9, likeliest)
     everything = tokens
     for _ in range(9):
         everything = torch.cat([everything, net(everything)[:, -1:].argmax(-1)], dim=1)
     assert torch.equal(written, everything[:, 5:])
-    assert generate_recurrently(net, tokens, 0, likeliest).shape == (B, 0)
+    assert generate(net, tokens, 0, likeliest).shape == (B, 0)
 
 
 def test_the_memory_has_one_size_and_writing_holds_no_more_the_longer_it_goes_on():
@@ -109,7 +110,7 @@ def test_the_memory_has_one_size_and_writing_holds_no_more_the_longer_it_goes_on
     assert sizes == {SIZES.n_layers * B * SIZES.n_heads * (d * d + d)}
 
     def held(n):
-        return peak_memory(lambda: generate_recurrently(net, text(T=1), n, likeliest)) - B * n * text().element_size()
+        return peak_memory(lambda: generate(net, text(T=1), n, likeliest)) - B * n * text().element_size()
 
     assert held(300) <= held(20) + 64
 
@@ -153,7 +154,7 @@ def test_it_learns_to_repeat_itself():
         loss.backward()
         optimiser.step()
     assert loss.item() < 0.3
-    assert torch.equal(generate_recurrently(net, tokens[:, :12], 12, likeliest), tokens[:, 12:])
+    assert torch.equal(generate(net, tokens[:, :12], 12, likeliest), tokens[:, 12:])
 
 
 def test_the_smallest_texts():
@@ -162,4 +163,4 @@ def test_the_smallest_texts():
     assert net(text(B=1, T=1)).shape == (1, 1, n_tokens)
     assert net(text(B=0)).shape == (0, T, n_tokens)
     with pytest.raises(ValueError, match="at least one token"):
-        generate_recurrently(net, text(T=0), 3, likeliest)
+        generate(net, text(T=0), 3, likeliest)

@@ -7,7 +7,7 @@ import torch
 
 from course_lib.attention import MultiHead
 from course_lib.blocks import Block, ConvNet, FeedForward, MixerSizes, SelfAttention, Sizes
-from course_lib.generation import cached_generate
+from course_lib.generation import CachedGPT, generate
 from course_lib.models import (
     BERT,
     DETR,
@@ -112,4 +112,4 @@ def test_in_bfloat16_a_model_says_what_its_weights_say_up_to_rounding(name):
 
 def test_in_bfloat16_a_text_is_written():
     gpt = GPT(N, 17, SIZES).bfloat16()
-    assert cached_generate(gpt, WORDS, 4, lambda logits: logits.argmax(-1), LENGTHS).shape == (B, 4)
+    assert generate(CachedGPT(gpt), WORDS, 4, lambda logits: logits.argmax(-1), LENGTHS).shape == (B, 4)

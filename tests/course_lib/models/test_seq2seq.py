@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course_lib.attention import Attended
+from course_lib.generation import greedy_translation
 from course_lib.losses import teacher_forced_loss
 from course_lib.models import Decoded, PlainDecoder
 from course_lib.primitives import gru_step
@@ -96,7 +97,7 @@ def test_a_word_is_not_seen_before_it_is_read(kind, fast):
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_says_what_teacher_forcing_says_when_it_reads_its_own_words(kind, fast):
     seq2seq = model(kind, fast, seed=3)
-    tokens, weights = seq2seq.greedy(SOURCE, LENGTHS, max_length=9)
+    tokens, weights = greedy_translation(seq2seq, SOURCE, LENGTHS, max_length=9)
     begin = torch.ones(4, 1, dtype=torch.long)
     forced = seq2seq(SOURCE, LENGTHS, torch.cat([begin, tokens[:, :-1]], dim=1))
     said = tokens != seq2seq.padding
@@ -125,15 +126,16 @@ class Speller(torch.nn.Module):
         self.words = words
 
     def forward(self, encoded, target, state=None):
-        state = torch.zeros(len(target), 1) if state is None else state
-        logits = torch.nn.functional.one_hot(self.words[:, int(state[0]) : int(state[0]) + 1], 10).float()
-        return Decoded(logits, Attended(torch.zeros(len(target), 1, 2), torch.full((len(target), 1, 6), 0.5)), state + 1)
+        B, T = target.shape
+        state = torch.zeros(B, 1) if state is None else state
+        logits = torch.nn.functional.one_hot(self.words[:, int(state[0]) : int(state[0]) + T], 10).float()
+        return Decoded(logits, Attended(torch.zeros(B, T, 2), torch.full((B, T, 6), 0.5)), state + T)
 
 
 def test_greedy_stops_each_sentence_at_its_own_end():
     seq2seq = model("dot")
     seq2seq.decoder = Speller(torch.tensor([[5, 2, 7, 7, 7], [6, 8, 9, 2, 7], [2, 4, 4, 4, 4], [9, 9, 2, 2, 2]]))
-    tokens, weights = seq2seq.greedy(SOURCE, LENGTHS, max_length=5)
+    tokens, weights = greedy_translation(seq2seq, SOURCE, LENGTHS, max_length=5)
     assert tokens.tolist() == [[5, 2, 0, 0], [6, 8, 9, 2], [2, 0, 0, 0], [9, 9, 2, 0]]
     assert ((weights == 0.5).all(-1) == (tokens != 0)).all()
     assert (weights[tokens == 0] == 0).all()
@@ -142,11 +144,11 @@ def test_greedy_stops_each_sentence_at_its_own_end():
 def test_greedy_stops_at_its_greatest_length():
     seq2seq = model("dot")
     seq2seq.decoder = Speller(torch.full((4, 5), 7))
-    assert seq2seq.greedy(SOURCE, LENGTHS, max_length=3).tokens.tolist() == [[7, 7, 7]] * 4
+    assert greedy_translation(seq2seq, SOURCE, LENGTHS, max_length=3).tokens.tolist() == [[7, 7, 7]] * 4
 
 
 def test_greedy_keeps_no_graph():
-    spoken = model("bahdanau").greedy(SOURCE, LENGTHS, max_length=3)
+    spoken = greedy_translation(model("bahdanau"), SOURCE, LENGTHS, max_length=3)
     assert not spoken.weights.requires_grad
 
 
@@ -206,8 +208,8 @@ def test_a_target_that_does_not_fit_is_refused(target, message):
 
 
 def test_greedy_needs_room_for_a_word():
-    with pytest.raises(ValueError, match="at least one word"):
-        model("plain").greedy(SOURCE, LENGTHS, max_length=0)
+    with pytest.raises(ValueError, match="at least 1"):
+        greedy_translation(model("plain"), SOURCE, LENGTHS, max_length=0)
 
 
 def test_a_word_outside_the_vocabulary_is_refused():
@@ -222,7 +224,7 @@ def test_every_model_runs_on_a_gpu_as_on_a_cpu(kind):
         here = each.float()(SOURCE, LENGTHS, TARGET).logits
         there = each.cuda()(SOURCE.cuda(), LENGTHS.cuda(), TARGET.cuda()).logits
         torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-4)
-        spoken = each.greedy(SOURCE.cuda(), LENGTHS.cuda(), max_length=5)
+        spoken = greedy_translation(each, SOURCE.cuda(), LENGTHS.cuda(), max_length=5)
         assert spoken.tokens.is_cuda
 
 

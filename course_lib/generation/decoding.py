@@ -1,0 +1,176 @@
+"""Step-by-step decoding: sampling from a prompt, greedy decoding, translation with attention weights.
+
+Everything that generates has one interface:
+
+    state = model.start(…)                        what is given: a prompt, a source sentence, an image
+    logits, state = model.step(tokens, state)     reads one more token (N,) of each sequence; next-token logits (N, n_tokens)
+
+States are values: `step` leaves the state that it is given as it is, so stepping twice from one state gives the same result
+twice. A state is a tensor or a tuple with one row for each sequence: tokens (`GPT`, `Transformer`), a key-value cache
+(`CachedGPT`), S and z (`LinearTransformer`), or the hidden state of a recurrent network (`Seq2Seq`, captioners).
+
+Greedy decoding as in Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.models import Seq2Seq
+from course_lib.shapes import Lengths, Tokens, Weights
+
+DecodingState = TypeVar("DecodingState")
+NextTokens = Int[Tensor, "N"]
+NextLogits = Float[Tensor, "N n_tokens"]
+
+StepFunction = Callable[[NextTokens, DecodingState], tuple[NextLogits, DecodingState]]
+"""Reads one token of each sequence; gives the logits of the next token and the new state."""
+
+Choose = Callable[[NextLogits], NextTokens]
+"""Chooses the next token of each sequence from its logits, such as `sample`."""
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """A model that continues prompts: `GPT`, `CachedGPT`, `LinearTransformer`."""
+
+    @property
+    def start(self) -> Callable[..., Any]:
+        """Read prompts (B, T), T ≥ 0, and where the model takes them their lengths (B,); give a state."""
+
+    @property
+    def step(self) -> StepFunction[Any]:
+        """Read one more token of each sequence."""
+
+
+@torch.no_grad()
+def decode(
+    step: StepFunction[DecodingState],
+    state: DecodingState,
+    first: NextTokens,
+    choose: Choose,
+    max_length: int,
+    end: int | None = None,
+    padding: int = 0,
+) -> Tokens:
+    """Generate tokens until every sequence has ended, or has max_length tokens.
+
+    Args:
+        step: reads one token of each sequence.
+        state: to start from, N = B rows.
+        first: (B,), the tokens to read first; they are not returned.
+        choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.
+        max_length: number of tokens at most, the end included.
+        end: the token that ends a sequence; None = each has max_length tokens.
+        padding: what follows an end.
+
+    Returns:
+        (B, T ≤ max_length).
+    """
+    tokens, T = first, 0
+    generated = first.new_empty(len(first), max_length)
+    active = torch.ones_like(first, dtype=torch.bool)
+    while max_length > T and (end is None or active.any()):
+        logits, state = step(tokens, state)
+        tokens = choose(logits)
+        if end is not None:
+            tokens = tokens.masked_fill(~active, padding)
+            active = active & (tokens != end)
+        generated[:, T] = tokens
+        T += 1
+    return generated[:, :T]
+
+
+def greedy(
+    step: StepFunction[DecodingState], state: DecodingState, first: NextTokens, end: int, padding: int, max_length: int
+) -> Tokens:
+    """Greedy decoding: choose the likeliest token at each step.
+
+    Args:
+        step: reads one token of each sequence.
+        state: to start from, N = B rows.
+        first: (B,), the tokens to read first; they are not returned.
+        end: the token that ends a sequence.
+        padding: what follows an end.
+        max_length: number of tokens at most, the end included, ≥ 1.
+
+    Returns:
+        (B, T ≤ max_length).
+
+    Raises:
+        ValueError: max_length < 1.
+
+    Source: Sutskever et al. 2014, section 3.2.
+    """
+    if max_length < 1:
+        raise ValueError(f"max_length must be at least 1, got {max_length}.")
+    return decode(step, state, first, lambda logits: logits.argmax(-1), max_length, end, padding)
+
+
+def generate(
+    model: LanguageModel, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None
+) -> Int[Tensor, "B n"]:
+    """Continue each prompt by n tokens.
+
+    Args:
+        model: `GPT`, which reads the whole sequence at each step; `CachedGPT`, which computes the same from a key-value
+            cache; or `LinearTransformer`, whose steps all cost the same.
+        prompt: (B, T) tokens, T ≥ 1; a shorter one is followed by padding of any value.
+        n: number of tokens to generate, ≥ 0.
+        choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.
+        lengths: (B,), number of tokens of each prompt, 1 to T, for models whose `start` takes lengths; None = all have T.
+
+    Returns:
+        (B, n), the tokens that follow each prompt.
+
+    Raises:
+        ValueError: a prompt is empty, the lengths do not fit, or there are more tokens than the model has positions.
+    """
+    B, T = prompt.shape
+    if B == 0 or T == 0 or n < 0:
+        raise ValueError(f"need one or more prompts of at least one token, and n ≥ 0; got {B} of {T} tokens and n = {n}.")
+    if lengths is None:
+        return decode(model.step, model.start(prompt[:, :-1]), prompt[:, -1], choose, n)
+    if lengths.shape != (B,) or int(lengths.min()) < 1 or int(lengths.max()) > T:
+        raise ValueError(f"lengths must be {B} numbers from 1 to {T}, one for each prompt; got {lengths.tolist()}.")
+    last = prompt[torch.arange(B, device=prompt.device), lengths - 1]
+    return decode(model.step, model.start(prompt[:, :-1], lengths - 1), last, choose, n)
+
+
+class Generated(NamedTuple):
+    """Generated sequences: `tokens` (B, T), padded after the end; attention `weights` (B, T, T_k), None without attention."""
+
+    tokens: Tokens
+    weights: Weights | None
+
+
+@torch.no_grad()
+def greedy_translation(model: Seq2Seq, source: Int[Tensor, "B T_k"], lengths: Lengths, max_length: int) -> Generated:
+    """Translate sentences greedily, and give the attention weights of each generated token.
+
+    The weights are those of a teacher-forced pass over the generated tokens.
+
+    Args:
+        model: encoder and decoder, with or without attention.
+        source: (B, T_k) tokens, padded.
+        lengths: (B,), number of tokens of each source.
+        max_length: number of tokens at most, the end included, ≥ 1.
+
+    Returns:
+        tokens (B, T ≤ max_length) without the begin; padding follows an end, with weights of 0.
+
+    Raises:
+        ValueError: max_length < 1.
+    """
+    state = model.start(source, lengths)
+    begin = torch.full((len(source),), model.begin, device=source.device)
+    tokens = greedy(model.step, state, begin, model.end, model.padding, max_length)
+    attended = model.decoder(state.encoded, torch.cat([begin[:, None], tokens[:, :-1]], dim=1)).attended
+    if attended is None or attended.weights is None:
+        return Generated(tokens, None)
+    ends = tokens == model.end
+    after_end = ends.cumsum(1) > ends.long()
+    return Generated(tokens, attended.weights.masked_fill(after_end[..., None], 0.0))

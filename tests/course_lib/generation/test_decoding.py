@@ -1,0 +1,158 @@
+"""One interface for everything that generates: states are values, and steps compute what the whole sequence computes."""
+
+import pytest
+import torch
+
+from course_lib.attention import GeneralAttention
+from course_lib.blocks import Sizes
+from course_lib.generation import CachedGPT, beam_search, decode, greedy
+from course_lib.models import (
+    GPT,
+    BahdanauDecoder,
+    Encoder,
+    LinearTransformer,
+    LuongDecoder,
+    PlainDecoder,
+    Seq2Seq,
+    ShowAndTell,
+    ShowAttendAndTell,
+    Transformer,
+)
+
+B, T, N = 3, 5, 13
+SIZES = Sizes(d_model=6, n_heads=3, d_ff=11, n_layers=2)
+TOKENS = torch.randint(N, (B, T), generator=torch.Generator().manual_seed(0))
+LENGTHS = torch.tensor([5, 2, 1])
+FIRST = torch.tensor([3, 1, 4])
+
+
+def widened(model):
+    """In float64, with weights so wide that tokens change the logits."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.double().parameters():
+            parameter += 0.5 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    return model
+
+
+def seq2seq(decoder):
+    return widened(Seq2Seq(Encoder(N, 7, 4), decoder))
+
+
+def image(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
+MODELS = {
+    "GPT": lambda: (widened(GPT(N, 19, SIZES)), (TOKENS,)),
+    "GPT, padded prompts": lambda: (widened(GPT(N, 19, SIZES)), (TOKENS, LENGTHS)),
+    "cached GPT": lambda: (CachedGPT(widened(GPT(N, 19, SIZES))), (TOKENS,)),
+    "cached GPT, padded prompts": lambda: (CachedGPT(widened(GPT(N, 19, SIZES))), (TOKENS, LENGTHS)),
+    "cached GPT without a prompt": lambda: (CachedGPT(widened(GPT(N, 19, SIZES))), (TOKENS[:, :0],)),
+    "linear transformer": lambda: (widened(LinearTransformer(N, SIZES)), (TOKENS,)),
+    "no attention": lambda: (seq2seq(PlainDecoder(N, 7, 5, 8)), (TOKENS, LENGTHS)),
+    "Bahdanau": lambda: (seq2seq(BahdanauDecoder(N, 7, 5, 8, 3)), (TOKENS, LENGTHS)),
+    "Luong": lambda: (seq2seq(LuongDecoder(N, 7, 5, 8, GeneralAttention(5, 8))), (TOKENS, LENGTHS)),
+    "Transformer": lambda: (widened(Transformer(N, N, SIZES)), (TOKENS, LENGTHS)),
+    "Show and Tell": lambda: (widened(ShowAndTell(N, 7, 2, 3)), (image(B, 7),)),
+    "Show, Attend and Tell": lambda: (widened(ShowAttendAndTell(N, 7, 2, 3, 11)), (image(B, 4, 7),)),
+}
+each_model = pytest.mark.parametrize("name", MODELS)
+
+
+def copied(state):
+    """The numbers that a state holds now."""
+    if isinstance(state, torch.Tensor):
+        return state.clone()
+    return tuple(map(copied, state)) if isinstance(state, tuple) else state
+
+
+@each_model
+@torch.no_grad()
+def test_stepping_twice_from_one_state_gives_the_same_twice(name):
+    """Also after other tokens were read from it, and several steps later."""
+    model, given = MODELS[name]()
+    _, state = model.step(FIRST, model.start(*given))
+    expected, after = model.step(FIRST + 1, state)
+    following, _ = model.step(FIRST, after)
+    other, branch = model.step(FIRST + 5, state)
+    assert (other != expected).any()
+    for _ in range(7):
+        _, branch = model.step(FIRST, branch)
+    torch.testing.assert_close(model.step(FIRST + 1, state)[0], expected)
+    torch.testing.assert_close(model.step(FIRST, after)[0], following)
+
+
+@each_model
+@torch.no_grad()
+def test_a_state_that_goes_on_in_two_ways_goes_on_as_two_states(name):
+    """Both branches are stepped in turns; each gives what it gives alone."""
+    model, given = MODELS[name]()
+
+    def alone(offset):
+        state = model.start(*given)
+        return [(found := model.step(FIRST + offset * (i > 0), state), state := found[1])[0][0] for i in range(6)]
+
+    start = model.start(*given)
+    branches, logits = [start, start], ([], [])
+    for i in range(6):
+        for offset in (0, 1):
+            found, branches[offset] = model.step(FIRST + offset * (i > 0), branches[offset])
+            logits[offset].append(found)
+    torch.testing.assert_close(logits[0], alone(0))
+    torch.testing.assert_close(logits[1], alone(1))
+
+
+@each_model
+def test_a_beam_of_width_1_is_greedy_decoding(name):
+    model, given = MODELS[name]()
+    state = model.start(*given)
+    best = greedy(model.step, state, FIRST, 2, 0, 8)
+    assert torch.equal(beam_search(model.step, state, FIRST, 2, 0, 8, width=1).tokens[:, 0], best)
+    assert torch.equal(greedy(model.step, state, FIRST, 2, 0, 8), best)
+
+
+@each_model
+def test_decoding_keeps_no_graph(name):
+    model, given = MODELS[name]()
+    logits = []
+    decode(model.step, model.start(*given), FIRST, lambda found: logits.append(found) or found.argmax(-1), 3)
+    assert not any(found.requires_grad for found in logits)
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+@torch.no_grad()
+def test_a_cache_that_outgrows_its_capacity_computes_the_same(lengths):
+    gpt = widened(GPT(N, 71, SIZES))
+    cached = CachedGPT(gpt)
+    state, cache = gpt.start(TOKENS, lengths), cached.start(TOKENS, lengths)
+    for i in range(60):
+        expected, state = gpt.step((FIRST + i) % N, state)
+        found, cache = cached.step((FIRST + i) % N, cache)
+        torch.testing.assert_close(found, expected)
+
+
+@torch.no_grad()
+def test_steps_along_one_sequence_copy_nothing():
+    """Only a second step from one state, and growth, copy keys and values."""
+    cached = CachedGPT(GPT(N, 40, SIZES))
+    cache = cached.start(TOKENS)
+    storages = set()
+    for _ in range(10):
+        _, cache = cached.step(FIRST, cache)
+        storages.add(cache.past[0].data_ptr())
+    assert len(storages) == 1
+    _, first = cached.step(FIRST, cache)
+    _, second = cached.step(FIRST, cache)
+    assert first.past[0].data_ptr() in storages
+    assert second.past[0].data_ptr() not in storages
+
+
+def test_without_an_end_each_sequence_has_its_full_length():
+    def step(tokens, state):
+        return torch.nn.functional.one_hot((tokens + 1) % 4, 4).float(), state
+
+    found = decode(step, None, torch.tensor([0, 2]), lambda logits: logits.argmax(-1), 5)
+    assert found.tolist() == [[1, 2, 3, 0, 1], [3, 0, 1, 2, 3]]
+    ended = decode(step, None, torch.tensor([0, 2]), lambda logits: logits.argmax(-1), 5, end=3, padding=9)
+    assert ended.tolist() == [[1, 2, 3], [3, 9, 9]]
