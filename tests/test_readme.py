@@ -1,38 +1,50 @@
-"""The README is true: its tree names what is there, its commands exist, and its example prints what it says."""
+"""The README: one page, numbers of the course, links that exist, examples that print what it shows."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from course_lib.attention import attend
+from course_tools.bank import exercises, verdict
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def readme_tree() -> dict[str, str]:
-    """Each path of the tree with its purpose: two spaces of indent are one level, two spaces or more end a name."""
-    section = README.partition("## What is where")[2].partition("\n## ")[0]
-    places, above = {}, []
-    for line in section.partition("```")[2].partition("```")[0].splitlines()[1:]:
-        indent, name, purpose = re.fullmatch(r"( *)(\S+)(?: {2,}(.*))?", line.rstrip()).groups()
-        above = [*above[: len(indent) // 2], name.rstrip("/")]
-        places["/".join(above)] = purpose or ""
-    return places
+def test_it_is_one_page():
+    assert len(README.encode()) <= 8_000
 
 
-def test_each_path_of_the_tree_exists_and_has_a_purpose():
-    places = readme_tree()
-    assert len(places) > 20
-    assert [path for path in places if not (ROOT / path).exists()] == []
-    assert [path for path, purpose in places.items() if len(purpose) < 5] == []
+def test_its_numbers_are_those_of_the_course():
+    lectures = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
+    row = README.partition("<!-- numbers:begin -->")[2].partition("<!-- numbers:end -->")[0].split("\n")[3]
+    n_lectures, n_exercises, n_wrong, n_claims, _ = (int(cell.replace(",", "")) for cell in row.strip("| ").split("|"))
+    assert n_lectures == len(lectures)
+    assert n_exercises == len(exercises())
+    assert n_wrong == sum(len(item.wrong) for item in exercises())
+    claims = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    assert n_claims == len(re.findall(r"^\| ", claims, re.MULTILINE)) - 2 * n_lectures
 
 
-def test_the_tree_names_every_file_of_the_library():
-    """A folder of exercises, lecture_NN, stands for the files in it."""
-    library = sorted((ROOT / "course_lib").rglob("*.py"))
-    files = [path for path in library if path.name != "__init__.py" and not path.parent.name.startswith("lecture_")]
-    expected = [path.relative_to(ROOT).as_posix() for path in [*files, *sorted({path.parent for path in library})]]
-    assert [path for path in expected if path not in readme_tree()] == []
+def test_no_lecture_downloads_anything():
+    """The README counts the downloads needed as 0."""
+    fetching = re.compile(r"^(?!#).*\b(?:download|cifar10|cora|multi30k|urlopen|urlretrieve)\(", re.MULTILINE)
+    assert {
+        path.name for path in (ROOT / "authoring").glob("*.py") if fetching.search(path.read_text(encoding="utf-8"))
+    } == set()
+
+
+def test_a_wrong_answer_shows_what_the_readme_shows():
+    """The example at the top is what the check of 04.1 prints for an answer without the scale."""
+
+    def without_scale(q, k, v, mask=None):
+        return attend(q @ k.mT, v, mask)
+
+    found = verdict("04.1", without_scale)
+    head, *misconception = README.partition("```\n")[2].partition("```")[0].splitlines()
+    assert head == f"✗ 04.1 Scaled dot-product attention · {found.points} of {found.max_points} points"
+    assert " ".join(misconception) == found.misconception
 
 
 def test_each_file_that_a_link_names_exists():
@@ -41,10 +53,10 @@ def test_each_file_that_a_link_names_exists():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_example_of_the_library_prints_what_it_says():
+def test_the_example_of_the_library_prints_what_it_shows():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    said = re.findall(r"print\(.*\)  # (.*)", example)
+    shown = re.findall(r"print\(.*\)  # (.*)", example)
     done = subprocess.run([sys.executable, "-W", "error", "-c", example], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert said
-    assert done.stdout.splitlines() == said
+    assert shown
+    assert done.stdout.splitlines() == shown

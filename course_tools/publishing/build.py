@@ -1,4 +1,4 @@
-"""`course build`: authoring → lectures and solutions, the companion and the README's table of claims.
+"""`course build`: authoring → lectures and solutions, docs/companion.md, docs/claims.md and the numbers of the README.
 
 Building twice changes nothing. A solution is executed only where its code differs from the committed one; else its outputs
 stay.
@@ -12,13 +12,14 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_tools.publishing import measured
-from course_tools.publishing.claims_table import readme_with
+from course_tools.publishing.claims_table import claims_page
 from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
 from course_tools.publishing.lecture_cells import draft, student_version
 from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
+from course_tools.publishing.readme import readme_with
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]
 
 
 def _documents(root: Path) -> dict[Path, str]:
-    """The generated documents: the companion, and the README with its table of claims."""
+    """The generated documents: companion, claims, and the README with its numbers."""
     claims_of = {
         lecture.number: (lecture.title, lecture.name(lecture.unsolved), claims(nbformat.read(lecture.solution, as_version=4)))
         for lecture in lectures(root)
@@ -136,7 +137,8 @@ def _documents(root: Path) -> dict[Path, str]:
     return {
         root / FILE: predictions_json(root),
         root / "docs" / "companion.md": companion(root),
-        root / "README.md": readme_with(claims_of, root),
+        root / "docs" / "claims.md": claims_page(claims_of),
+        root / "README.md": readme_with(lectures(root), claims_of, root),
     }
 
 

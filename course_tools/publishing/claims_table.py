@@ -1,41 +1,29 @@
-"""Tables of claims: one for the README, from the outputs of the committed solutions, and one for the terminal."""
+"""Tables of what the lectures claim and measured: docs/claims.md, and the table that `course run` prints."""
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from course_tools.publishing.project import PublishingFailed
+_HEAD = """# Claims
 
-BEGIN, END = "<!-- claims:begin -->", "<!-- claims:end -->"
+What each lecture states as a number, and what was measured when its solution was built. A claim is asserted whenever its
+lecture runs, so a solution with a claim that fails is not built. This page is written by `course build`.
+"""
 
 
-def readme_with(claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -> str:
-    """Give the README's text with fresh tables of claims, one a lecture, between its markers.
+def claims_page(claims_of: dict[str, tuple[str, str, list[dict]]]) -> str:
+    """Give the text of docs/claims.md: one table for each lecture.
 
     Args:
         claims_of: by lecture number, its title, the address of its notebook from the root, and its claims.
-        root: the folder of the course.
-
-    Raises:
-        PublishingFailed: the README lacks a marker.
     """
-    text = (root / "README.md").read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise PublishingFailed(f"README.md: the markers {BEGIN} and {END} are missing; the table of claims goes between them.")
-    tables = [_folded(number, *shown) for number, shown in claims_of.items()]
-    return before + begin + "\n" + "\n\n".join(tables) + "\n" + end + after
+    return "\n".join([_HEAD, *(_section(number, *shown) for number, shown in claims_of.items())])
 
 
-def _folded(number: str, title: str, address: str, claims: list[dict]) -> str:
-    """Lay out the claims of one lecture as a table that opens at a click."""
+def _section(number: str, title: str, address: str, claims: list[dict]) -> str:
+    """Lay out the claims of one lecture."""
     rows = [(cell(c["text"]), cell(number_in_words(c["value"])), cell(c["threshold"])) for c in claims]
-    count = "1 claim" if len(claims) == 1 else f"{len(claims)} claims"
-    head = f"<details><summary>{number} {title}: {count}</summary>\n\n[{address}]({address})\n"
-    return "\n".join(
-        [head, _row("Claim", "Measured", "Threshold"), _row(*["---"] * 3), *(_row(*row) for row in rows), "\n</details>"]
-    )
+    head = f"## [{number} {title}](../{address})\n"
+    return "\n".join([head, _row("Claim", "Measured", "Threshold"), _row(*["---"] * 3), *(_row(*row) for row in rows), ""])
 
 
 def cell(text: object) -> str:

@@ -70,6 +70,19 @@ attend(q, q[:2])
 """
 
 
+README = """\
+# Tiny
+
+<!-- numbers:begin -->
+<!-- numbers:end -->
+
+<!-- lectures:begin -->
+<!-- lectures:end -->
+
+The end.
+"""
+
+
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
     """Give the folder of a course with lecture 04 alone, nothing built."""
@@ -78,7 +91,7 @@ def course(tmp_path: Path) -> Path:
     (tmp_path / "authoring").mkdir()
     (tmp_path / "docs").mkdir()
     shutil.copy(REPOSITORY / "docs" / "decks.toml", tmp_path / "docs")
-    (tmp_path / "README.md").write_text("# Tiny\n\n<!-- claims:begin -->\n<!-- claims:end -->\n\nThe end.\n", encoding="utf-8")
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
     author(tmp_path, "04_tiny", LECTURE.replace("BUG", exercise("04.1").wrong[0].__name__))
     return tmp_path
 

@@ -5,6 +5,7 @@ import json
 import nbformat
 import pytest
 
+from course_tools.bank import exercises
 from course_tools.publishing import PublishingFailed, UnknownLecture, lectures, measured
 from course_tools.publishing import build as building
 from course_tools.publishing.build import build, stale
@@ -40,10 +41,17 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
         "lectures/04_tiny.ipynb",
         "solutions/04_tiny.ipynb",
         "docs/companion.md",
+        "docs/claims.md",
         "README.md",
     ]
     assert "python course.py build 04" in complaints[0]
-    assert build(course) == ["README.md", "docs/companion.md", "lectures/04_tiny.ipynb", "solutions/04_tiny.ipynb"]
+    assert build(course) == [
+        "README.md",
+        "docs/claims.md",
+        "docs/companion.md",
+        "lectures/04_tiny.ipynb",
+        "solutions/04_tiny.ipynb",
+    ]
     assert stale(course) == []
     first = files(course)
     refuse_to_execute(monkeypatch)
@@ -58,12 +66,16 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
     assert "SOLUTION" not in str(lecture)
     points = [cell.outputs[0].data["text/plain"] for cell in solution.cells if "= check(" in cell.source]
     assert float(points[0]) == float(points[2]) > float(points[1])
-    readme = (course / "README.md").read_text(encoding="utf-8")
-    assert "<summary>04 Tiny attention: 1 claim</summary>\n\n[lectures/04_tiny.ipynb](lectures/04_tiny.ipynb)" in readme
-    assert "\n| rows \\| of weights sum to one | 1 | at least 0.99 |\n\n</details>" in readme
-    assert readme.endswith("<!-- claims:end -->\n\nThe end.\n")
+    claims = (course / "docs" / "claims.md").read_text(encoding="utf-8")
+    assert "\n## [04 Tiny attention](../lectures/04_tiny.ipynb)\n" in claims
+    assert "\n| rows \\| of weights sum to one | 1 | at least 0.99 |\n" in claims
     cost = json.loads((course / "authoring" / "measured.json").read_text())["04"]
     assert f"{cost['seconds']} s and {cost['peak_mb']} MB" in solution.cells[0].source == lecture.cells[0].source
+    readme = (course / "README.md").read_text(encoding="utf-8")
+    asked = [item for item in exercises() if item.lecture == "04"]
+    assert f"\n| 1 | {len(asked)} | {sum(len(item.wrong) for item in asked)} | 1 | 0 |\n<!-- numbers:end -->" in readme
+    row = f"| 04 | [Tiny attention](lectures/04_tiny.ipynb) | {len(asked)} | 1 | {cost['seconds']} s |"
+    assert f"{row}\n<!-- lectures:end -->\n\nThe end.\n" in readme
 
 
 def test_words_may_change_without_execution_code_may_not(plain, author, monkeypatch):
@@ -127,7 +139,7 @@ def test_line_ends_of_windows_are_not_stale(plain):
 
 def test_a_readme_without_markers_is_refused(plain):
     (plain / "README.md").write_text("# No table\n", encoding="utf-8")
-    with pytest.raises(PublishingFailed, match="claims:begin"):
+    with pytest.raises(PublishingFailed, match="numbers:begin"):
         build(plain)
 
 

@@ -1,0 +1,62 @@
+"""What the README counts: its line of numbers and its table of lectures, written by `course build`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_tools.bank import exercises
+from course_tools.publishing.claims_table import cell
+from course_tools.publishing.measured import load
+from course_tools.publishing.project import Lecture, PublishingFailed
+
+
+@dataclass(frozen=True)
+class _Count:
+    """What a lecture is counted by."""
+
+    exercises: int
+    wrong: int
+    claims: int
+
+
+def readme_with(lectures: Sequence[Lecture], claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -> str:
+    """Give the README's text with its numbers and its table of lectures written anew between their markers.
+
+    Args:
+        lectures: the lectures of the course.
+        claims_of: by lecture number, title, address and claims, as for docs/claims.md.
+        root: the folder of the course.
+
+    Raises:
+        PublishingFailed: the README lacks a marker.
+    """
+    counts = {lecture.number: _count(lecture, claims_of) for lecture in lectures}
+    total = [sum(getattr(count, name) for count in counts.values()) for name in ("exercises", "wrong", "claims")]
+    numbers = (
+        "| lectures | exercises | wrong answers tested | claims measured and asserted | downloads needed |\n"
+        f"| --- | --- | --- | --- | --- |\n| {len(counts)} | {total[0]} | {total[1]:,} | {total[2]} | 0 |"
+    )
+    costs = load(root)
+    rows = ["| | Lecture | Exercises | Claims | Runs in |", "| --- | --- | --- | --- | --- |"]
+    for lecture in lectures:
+        link = f"[{cell(lecture.title)}]({lecture.name(lecture.unsolved)})"
+        seconds = f"{costs[lecture.number]['seconds']} s" if lecture.number in costs else ""
+        count = counts[lecture.number]
+        rows.append(f"| {lecture.number} | {link} | {count.exercises} | {count.claims} | {seconds} |")
+    text = (root / "README.md").read_text(encoding="utf-8")
+    return _between(_between(text, "numbers", numbers), "lectures", "\n".join(rows))
+
+
+def _count(lecture: Lecture, claims_of: dict[str, tuple[str, str, list[dict]]]) -> _Count:
+    asked = [item for item in exercises() if item.lecture == lecture.number]
+    claims = claims_of[lecture.number][2] if lecture.number in claims_of else []
+    return _Count(len(asked), sum(len(item.wrong) for item in asked), len(claims))
+
+
+def _between(text: str, name: str, new: str) -> str:
+    """Replace what stands between the markers of that name."""
+    before, begin, rest = text.partition(f"<!-- {name}:begin -->")
+    _, end, after = rest.partition(f"<!-- {name}:end -->")
+    if not begin or not end:
+        raise PublishingFailed(f"README.md lacks the markers <!-- {name}:begin --> and <!-- {name}:end -->.")
+    return f"{before}{begin}\n{new}\n{end}{after}"
