@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from course_tools.bank import exercises
-from course_tools.grading.batch import sheet_of
+from course_tools.grading.batch import grade_notebook
 from course_tools.grading.engine import Engine
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.lms.nbgrader import export
@@ -34,40 +34,42 @@ def table() -> str:
     """Grade the class on one core and lay out what it took as a table in Markdown."""
     root = project_root()
     (lecture,) = lectures(root, [LECTURE])
-    papers = [paper(lecture.unsolved, seed) for seed in range(N_SUBMISSIONS)]
+    notebooks = [submission(lecture.unsolved, seed) for seed in range(N_SUBMISSIONS)]
     course, n_exercises = Course.at(root), sum(item.lecture == LECTURE for item in exercises())
     start = time.perf_counter()
     with Engine() as engine:
         started, seconds, memory, used = time.perf_counter() - start, [], [], processor_seconds()
-        for data in papers:
+        for data in notebooks:
             begun = time.perf_counter()
-            sheet = sheet_of(data, f"{lecture.stem}.ipynb", engine, course, None)
+            result = grade_notebook(data, f"{lecture.stem}.ipynb", engine, course, None)
             seconds.append(time.perf_counter() - begun)
             memory.append(megabytes())
         used = processor_seconds() - used
     rows = [
-        ("walls", str(engine.level)),
+        ("isolation", str(engine.level)),
         ("start, once", f"{started:.1f} s"),
         ("an exercise, median of the wall time", f"{statistics.median(seconds) / n_exercises:.3f} s"),
         ("an exercise, mean of the processor time", f"{used / n_exercises / N_SUBMISSIONS:.3f} s"),
-        (f"a notebook of {len(sheet.marks)} exercises, median", f"{statistics.median(seconds):.2f} s"),
+        (f"a notebook of {len(result.marks)} exercises, median", f"{statistics.median(seconds):.2f} s"),
         (f"{N_SUBMISSIONS} notebooks, wall time and processor time", f"{sum(seconds):.0f} s, {used:.0f} s"),
         ("memory after 20 notebooks, and after all", f"{memory[19]:.0f} MB, {memory[-1]:.0f} MB"),
-        *peer(root, lecture.stem, papers[:N_PEER], statistics.mean(seconds)),
+        *peer(root, lecture.stem, notebooks[:N_PEER], statistics.mean(seconds)),
     ]
-    return "\n".join(["| lecture 04, one process | measured |", "|---|---|", *(f"| {name} | {told} |" for name, told in rows)])
+    return "\n".join(
+        ["| lecture 04, one process | measured |", "|---|---|", *(f"| {name} | {reported} |" for name, reported in rows)]
+    )
 
 
-def paper(notebook: Path, seed: int) -> bytes:
+def submission(notebook: Path, seed: int) -> bytes:
     """A student's notebook: each exercise answered by one of its bank, or left empty now and then."""
     draw = random.Random(seed)
-    told = json.loads(notebook.read_text(encoding="utf-8"))
+    reported = json.loads(notebook.read_text(encoding="utf-8"))
     asked = {item.id: item for item in exercises()}
-    for cell in told["cells"]:
+    for cell in reported["cells"]:
         item = asked.get(cell["metadata"].get("exercise"))
         if item is not None and "nbgrader" in cell["metadata"] and draw.random() > 0.05:
             cell["source"] = as_a_cell(draw.choice((*item.right, *item.wrong)), item.reference.__name__)
-    return json.dumps(told).encode()
+    return json.dumps(reported).encode()
 
 
 def as_a_cell(answer, name: str) -> str:
@@ -95,7 +97,7 @@ def megabytes() -> float:
     return sum(process.memory_info().rss for process in (here, *here.children(recursive=True))) / 2**20
 
 
-def peer(root: Path, stem: str, papers: list[bytes], ours: float) -> list[tuple[str, str]]:
+def peer(root: Path, stem: str, notebooks: list[bytes], ours: float) -> list[tuple[str, str]]:
     """`nbgrader autograde` as it comes, on some of the same notebooks: it runs every cell, experiments included."""
     if find_spec("nbgrader") is None:
         return [("nbgrader autograde", "not installed: pip install nbgrader")]
@@ -104,13 +106,13 @@ def peer(root: Path, stem: str, papers: list[bytes], ours: float) -> list[tuple[
         export(root, folder)
         (folder / "nbgrader_config.py").write_text("c = get_config()\nc.Execute.timeout = 600\n")
         autograder(folder, "generate_assignment", stem)
-        for i, data in enumerate(papers):
+        for i, data in enumerate(notebooks):
             place = folder / "submitted" / f"student{i}" / stem
             place.mkdir(parents=True)
             (place / f"{stem}.ipynb").write_bytes(data)
-        theirs = autograder(folder, "autograde", stem) / len(papers)
+        theirs = autograder(folder, "autograde", stem) / len(notebooks)
     return [
-        (f"nbgrader autograde, a notebook, mean of {len(papers)}", f"{theirs:.1f} s"),
+        (f"nbgrader autograde, a notebook, mean of {len(notebooks)}", f"{theirs:.1f} s"),
         ("ratio to ours, wall time", f"{theirs / ours:.0f}"),
     ]
 

@@ -128,15 +128,15 @@ def _progress(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _grade(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.grading.batch import Orders
+    from course_tools.grading.batch import GradingOptions
     from course_tools.grading.engine import Engine
     from course_tools.grading.files import CannotGrade
     from course_tools.grading.pipeline import Tables, grade
 
     lecture = options.lecture and options.lecture.zfill(2)
-    orders = Orders(Engine, lectures_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
+    how = GradingOptions(Engine, lectures_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
     try:
-        return grade(options.path, orders, options.out, Tables(options.canvas, options.moodle, options.column))
+        return grade(options.path, how, options.out, Tables(options.canvas, options.moodle, options.column))
     except CannotGrade as error:
         print(f"course: {error}", file=sys.stderr)
         return 1

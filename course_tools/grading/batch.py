@@ -39,10 +39,10 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True)
-class Orders:
+class GradingOptions:
     """How a batch is graded: by which engine, against which course, as which lecture, in how many processes.
 
-    The seed draws the inputs of the checks; None leaves it to the desk. `engine` must be a function or class that can be
+    The seed draws the inputs of the checks; None leaves it to the pipeline. `engine` must be a function or class that can be
     pickled, as it is called in each process.
     """
 
@@ -63,63 +63,63 @@ class _Task(NamedTuple):
 
 
 def grade_all(
-    submissions: Sequence[Submission], journal: Journal, orders: Orders, advance: Callable[[], None] = lambda: None
+    submissions: Sequence[Submission], journal: Journal, options: GradingOptions, advance: Callable[[], None] = lambda: None
 ) -> list[Graded]:
     """Grade what the journal does not hold yet.
 
     Args:
         submissions: the notebooks.
-        journal: where each sheet is noted at once.
-        orders: how.
+        journal: where each result is noted at once.
+        options: how.
         advance: called for each notebook that is done.
 
     Returns:
-        the notebooks in the order given, each with its sheet or the reason why it has none.
+        the notebooks in the order given, each with its result or the reason why it has none.
 
     Raises:
         CannotGrade: no engine could be started, or the journal could not be written.
     """
     done: dict[int, Graded] = {}
 
-    def settle(place: int, sheet: NotebookResult | None, failure: str = "") -> None:
-        done[place] = Graded(submissions[place], sheet, failure)
+    def settle(place: int, result: NotebookResult | None, failure: str = "") -> None:
+        done[place] = Graded(submissions[place], result, failure)
         advance()
 
-    with ExitStack() as staff:
-        todo = _Todo(submissions, journal, orders, settle)
-        workers: dict[Connection, _Worker] = {}
+    with ExitStack() as stack:
+        queue = _Queue(submissions, journal, options, settle)
+        workers: dict[Connection, _GradingProcess] = {}
         while True:
-            while len(workers) < orders.jobs and (task := todo.next()) is not None:
-                worker = staff.enter_context(_Worker(orders, task))
+            while len(workers) < options.jobs and (task := queue.next()) is not None:
+                worker = stack.enter_context(_GradingProcess(options, task))
                 workers[worker.line] = worker
             if not workers:
                 return [done[place] for place in range(len(submissions))]
             for line in wait(list(workers)):
                 worker = workers[line]
-                task, (sheet, failure) = worker.task, worker.answer()
-                if sheet is not None:
-                    journal.add(task.key, sheet)
-                if sheet is not None or task.tries == _TRIES:
-                    settle(task.place, sheet, failure)
+                task, (result, failure) = worker.task, worker.answer()
+                if result is not None:
+                    journal.add(task.key, result)
+                if result is not None or task.tries == _TRIES:
+                    settle(task.place, result, failure)
                 else:
-                    todo.again(task)
-                following = todo.next() if sheet is not None else None
+                    queue.again(task)
+                following = queue.next() if result is not None else None
                 if following is not None:
                     worker.give(following)
                 else:
                     workers.pop(line).close()
 
 
-class _Todo:
+class _Queue:
     """The notebooks that are still to be graded; each is read when its turn comes, so that few are in memory."""
 
     def __init__(
-        self, submissions: Sequence[Submission], journal: Journal, orders: Orders, settle: Callable[..., None]
+        self, submissions: Sequence[Submission], journal: Journal, options: GradingOptions, settle: Callable[..., None]
     ) -> None:
-        self._submissions, self._journal, self._orders, self._settle = submissions, journal, orders, settle
+        self._submissions, self._journal, self._options, self._settle = submissions, journal, options, settle
         self._places: Iterable[int] = iter(range(len(submissions)))
         self._again: deque[_Task] = deque()
-        self._stamp = stamp(orders.seed, orders.root)
+        self._stamp = stamp(options.seed, options.root)
 
     def again(self, task: _Task) -> None:
         self._again.append(task._replace(tries=task.tries + 1))
@@ -137,28 +137,28 @@ class _Todo:
             except OSError as error:
                 self._settle(place, None, f"cannot be read: {reason(error)}")
                 continue
-            asked = (submission.file_name, self._orders.lecture, str(self._orders.require_isolation))
+            asked = (submission.file_name, self._options.lecture, str(self._options.require_isolation))
             name = key(data, self._stamp, *asked)
-            if (sheet := self._journal.get(name)) is not None:
-                self._settle(place, sheet)
+            if (result := self._journal.get(name)) is not None:
+                self._settle(place, result)
                 continue
             return _Task(place, name, data, submission.file_name)
         return None
 
 
-class _Worker:
+class _GradingProcess:
     """A process with an engine and a task, seen from here. After a failure it is not used again: its engine may be at fault."""
 
-    def __init__(self, orders: Orders, task: _Task) -> None:
+    def __init__(self, options: GradingOptions, task: _Task) -> None:
         context = multiprocessing.get_context("spawn")
         self.line, other = context.Pipe()
-        self._process = context.Process(target=_work, args=(other, orders), daemon=True)
+        self._process = context.Process(target=_work, args=(other, options), daemon=True)
         self._process.start()
         other.close()
         self._begun = False
         self.give(task)
 
-    def __enter__(self) -> "_Worker":
+    def __enter__(self) -> "_GradingProcess":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -170,7 +170,7 @@ class _Worker:
             self.line.send((task.data, task.file_name))
 
     def answer(self) -> tuple[NotebookResult | None, str]:
-        """Wait for what comes of the task: a sheet, or a failure in words."""
+        """Wait for what comes of the task: a result, or a failure in words."""
         try:
             if not self._begun and (refusal := self.line.recv()):
                 raise CannotGrade(refusal)
@@ -194,13 +194,13 @@ class _Worker:
             self._process.join()
 
 
-def _work(line: Connection, orders: Orders) -> None:
+def _work(line: Connection, options: GradingOptions) -> None:
     """Grade what comes, in a process of its own, until the line is closed or something fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ExitStack() as started:
         try:
-            course = Course.at(orders.root)
-            engine = started.enter_context(orders.engine(require_isolation=orders.require_isolation, seed=orders.seed))
+            course = Course.at(options.root)
+            engine = started.enter_context(options.engine(require_isolation=options.require_isolation, seed=options.seed))
         except Exception as error:
             line.send(str(error) or type(error).__name__)
             return
@@ -209,13 +209,13 @@ def _work(line: Connection, orders: Orders) -> None:
             while True:
                 data, file_name = line.recv()
                 try:
-                    line.send((sheet_of(data, file_name, engine, course, orders.lecture), ""))
+                    line.send((grade_notebook(data, file_name, engine, course, options.lecture), ""))
                 except Exception as error:
                     line.send((None, f"the grading of it failed ({type(error).__name__}: {shown(str(error))})."))
                     return
 
 
-def sheet_of(data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None) -> NotebookResult:
+def grade_notebook(data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None) -> NotebookResult:
     """Grade one notebook.
 
     Args:

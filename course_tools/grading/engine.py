@@ -14,23 +14,22 @@ from course_tools.checks import Exercise, Finding, guard
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.verdict import Questions, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
-from course_tools.grading.extract.programs import Notebook, NotFound, Program
-from course_tools.grading.extract.statements import Unparsable
+from course_tools.grading.extract.programs import Notebook
 from course_tools.grading.marks import Mark
 from course_tools.grading.sandbox import session
 from course_tools.grading.sandbox.allowed_names import allowed_names
 from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure
 from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
-from course_tools.grading.sandbox.session import NoAnswer, names_of
+from course_tools.grading.sandbox.session import NoAnswer, NotFound, NotStarted, names_of
 
 NOT_STARTED = "The exercise is as it was handed out."
 
 
 class Engine:
-    """A context manager that starts the sandbox once, tries its walls, and judges notebooks one after the other.
+    """A context manager that starts the sandbox once, tries its isolation layers, and judges notebooks one after the other.
 
-    `level` says which walls hold.
+    `level` says which layers are active.
     """
 
     def __init__(self, *, require_isolation: bool = False, seed: int = 0) -> None:
@@ -41,7 +40,7 @@ class Engine:
         self._sandbox: Sandbox | None = None
 
     def __enter__(self) -> "Engine":
-        """Start the sandbox and try its walls.
+        """Start the sandbox and try its isolation layers.
 
         Raises:
             NotIsolated: full isolation is required and not reached, or this system cannot fork (Windows).
@@ -78,24 +77,23 @@ class Engine:
         """Give the mark of one exercise."""
         start = time.monotonic()
         try:
-            program = notebook.program(exercise)
-            mark = self._judged(program, exercise) if not program.untouched else _none(exercise, "not started", NOT_STARTED)
+            mark = self._judged(notebook, exercise)
+        except NotStarted:
+            mark = _none(exercise, "not started", NOT_STARTED)
         except NotFound as error:
             mark = _none(exercise, "not found", str(error))
-        except Unparsable as error:
-            mark = _none(exercise, "no answer", f"Its cell is no Python: {error}.")
         except NoAnswer as error:
             mark = _none(exercise, "no answer", str(error))
         return replace(mark, seconds=time.monotonic() - start)
 
-    def _judged(self, program: Program, exercise: Exercise) -> Mark:
+    def _judged(self, notebook: Notebook, exercise: Exercise) -> Mark:
         try:
-            outcomes, stopped = self._observed(program, exercise)
+            outcomes, stopped = self._observed(notebook, exercise)
         except SandboxFailed:
             self._sandbox.close()
             self._sandbox = Sandbox()
             try:
-                outcomes, stopped = self._observed(program, exercise)
+                outcomes, stopped = self._observed(notebook, exercise)
             except SandboxFailed:
                 raise NoAnswer("Its code ended the sandbox twice.") from None
         flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if any(f.__name__ in o.called for o in outcomes))
@@ -104,7 +102,7 @@ class Engine:
             verdict = self._asks(exercise).judge(outcomes, by_shape)
         except Exception as error:
             raise NoAnswer("What came back cannot be compared.") from error
-        findings = tuple(_told(finding, outcomes) for finding in verdict.findings) if verdict.started else ()
+        findings = tuple(_for_student(finding, outcomes) for finding in verdict.findings) if verdict.started else ()
         status = "not started" if not verdict.started else "no answer" if stopped and not verdict.points else "judged"
         detail = {"judged": "", "not started": NOT_STARTED, "no answer": stopped}[status]
         points = verdict.points if status == "judged" else 0
@@ -112,10 +110,12 @@ class Engine:
             exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags, 0.0
         )
 
-    def _observed(self, program: Program, exercise: Exercise) -> tuple[list[Outcome], str]:
-        with self._sandbox.inmate() as inmate:
-            inmate.load(program, allowed_names(exercise.id), names_of(exercise.forbids), self.level.layers)
-            return inmate.observe(self._asks(exercise), program.text)
+    def _observed(self, notebook: Notebook, exercise: Exercise) -> tuple[list[Outcome], str]:
+        program = notebook.program(exercise)
+        with self._sandbox.fork() as worker:
+            late = worker.load(program, allowed_names(exercise.id), names_of(exercise.forbids), self.level.layers)
+            notebook.late.update(late)
+            return worker.observe(self._asks(exercise), program.text)
 
     def _asks(self, exercise: Exercise) -> Questions:
         """The questions of an exercise: drawn when the first answer has been loaded, and kept outside."""
@@ -124,7 +124,7 @@ class Engine:
         return self._questions[exercise.id]
 
 
-def _told(finding: Finding, outcomes: Sequence[Outcome]) -> Finding:
+def _for_student(finding: Finding, outcomes: Sequence[Outcome]) -> Finding:
     """A finding as a student may read it: no value of the reference, and none of an input."""
     detail = finding.detail.replace(f"after {guard.TIME_LIMIT:g} seconds", f"after {session.CALL_LIMIT:g} seconds")
     for error in {id(outcome.error): outcome.error for outcome in outcomes}.values():

@@ -62,11 +62,11 @@ def reason(error: OSError) -> str:
 
 def shown(text: str, limit: int = 200) -> str:
     """Make a name from outside fit to be shown and written: composed Unicode, nothing invisible, of bounded length."""
-    visible = "".join(_visible(sign) for sign in unicodedata.normalize("NFC", text[: 4 * limit]))
+    visible = "".join(_visible(character) for character in unicodedata.normalize("NFC", text[: 4 * limit]))
     return visible if len(visible) <= limit else visible[: limit - 1] + "…"
 
 
-def _visible(sign: str) -> str:
-    if sign.isprintable() or sign in "\u200c\u200d":  # the joiners that Persian and Indian names are spelt with
-        return sign
-    return " " if sign.isspace() else "�"
+def _visible(character: str) -> str:
+    if character.isprintable() or character in "\u200c\u200d":  # the joiners that Persian and Indian names are spelt with
+        return character
+    return " " if character.isspace() else "�"

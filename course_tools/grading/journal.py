@@ -1,6 +1,6 @@
 """The journal of a grading: one line for each notebook that is done, on the disk before the next is begun.
 
-A line holds the key of the notebook and its sheet. The key is a hash of the notebook's bytes, of the version of the checks and
+A line holds the key of the notebook and its result. The key is a hash of the notebook's bytes, of the version of the checks and
 of the seed: the same notebook under the same checks is never graded twice, and another version of the checks begins afresh. A
 line that was broken off by a kill or a full disk is passed over, and its notebook graded again.
 """
@@ -21,7 +21,7 @@ from course_tools.grading.notebook_result import NotebookResult
 
 
 class Journal:
-    """The sheets of a folder of results, by key. Use it in a `with`; a second grading into the same folder is refused."""
+    """The results of a folder of results, by key. Use it in a `with`; a second grading into the same folder is refused."""
 
     def __init__(self, path: Path) -> None:
         """Open the journal, or begin it.
@@ -36,7 +36,7 @@ class Journal:
             raise CannotGrade(f"{path} cannot be opened: {reason(error)}") from error
         try:
             _lock(self._file, path)
-            self._sheets = self._read()
+            self._results = self._read()
         except OSError as error:
             self._file.close()
             raise CannotGrade(f"{path} cannot be read: {reason(error)}") from error
@@ -53,16 +53,16 @@ class Journal:
         self._file.close()
 
     def get(self, key: str) -> NotebookResult | None:
-        """Give the sheet of a notebook that is done."""
-        return self._sheets.get(key)
+        """Give the result of a notebook that is done."""
+        return self._results.get(key)
 
-    def add(self, key: str, sheet: NotebookResult) -> None:
-        """Note a sheet and bring it to the disk.
+    def add(self, key: str, result: NotebookResult) -> None:
+        """Note a result and bring it to the disk.
 
         Raises:
             CannotGrade: the disk is full, or the like. What was noted before stays.
         """
-        line = json.dumps({"key": key, "sheet": sheet.to_json()}, ensure_ascii=True)
+        line = json.dumps({"key": key, "result": result.to_json()}, ensure_ascii=True)
         try:
             self._file.write(line.encode() + b"\n")
             self._file.flush()
@@ -71,18 +71,18 @@ class Journal:
             with contextlib.suppress(OSError):
                 self._file.close()
             raise CannotGrade(f"{self._path} could not be written: {reason(error)}") from error
-        self._sheets[key] = sheet
+        self._results[key] = result
 
     def _read(self) -> dict[str, NotebookResult]:
         self._file.seek(0)
-        sheets, last = {}, b"\n"
+        results, last = {}, b"\n"
         for last in self._file:
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                told = json.loads(last)
-                sheets[told["key"]] = NotebookResult.from_json(told["sheet"])
+                entry = json.loads(last)
+                results[entry["key"]] = NotebookResult.from_json(entry["result"])
         if not last.endswith(b"\n"):
             self._file.write(b"\n")
-        return sheets
+        return results
 
 
 def stamp(seed: int | None, root: Path) -> str:
@@ -96,7 +96,7 @@ def stamp(seed: int | None, root: Path) -> str:
 
 
 def key(data: bytes, stamp: str, *asked: str | None) -> str:
-    """Name a notebook under a version of the checks, and under what else decides its sheet."""
+    """Name a notebook under a version of the checks, and under what else decides its result."""
     digest = hashlib.sha256(json.dumps([stamp, *asked]).encode() + b"\0")
     digest.update(data)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The sheet of a notebook: what came of grading it, as the journal keeps it and the reports show it."""
+"""The result of grading one notebook, as the journal keeps it and the reports show it."""
 
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class NotebookResult:
 
     `lecture` is None, and there are no marks, where the notebook could not be read, is of another lecture, or of none; `note`
     says so. `shapes` holds for each exercise the fingerprints of what the student wrote, by which look-alikes are found;
-    `isolation` says which walls stood around the student's code.
+    `isolation` names the isolation layers that were active around the student's code.
     """
 
     lecture: str | None
@@ -33,19 +33,19 @@ class NotebookResult:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, told: dict) -> "Sheet":
+    def from_json(cls, data: dict) -> "NotebookResult":
         """Take it from there again; KeyError, TypeError or ValueError where it is not one."""
         marks = tuple(
             Mark(**{**mark, "findings": tuple(Finding(**f) for f in mark["findings"]), "flags": tuple(mark["flags"])})
-            for mark in told["marks"]
+            for mark in data["marks"]
         )
-        shapes = {id: tuple(found) for id, found in told["shapes"].items()}
-        return cls(told["lecture"], marks, told["note"], shapes, told["isolation"])
+        shapes = {id: tuple(found) for id, found in data["shapes"].items()}
+        return cls(data["lecture"], marks, data["note"], shapes, data["isolation"])
 
 
 class Graded(NamedTuple):
-    """A notebook with what came of it; `failure` says why it has no sheet: the grading of it failed, not the student."""
+    """A notebook with what came of it; `failure` says why it has no result: the grading of it failed, not the student."""
 
     submission: Submission
-    sheet: NotebookResult | None
+    result: NotebookResult | None
     failure: str = ""

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from course_tools.grading.batch import Orders, grade_all
+from course_tools.grading.batch import GradingOptions, grade_all
 from course_tools.grading.files import CannotGrade, make_folder, write_whole
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import handed_in
 from course_tools.grading.journal import Journal
 from course_tools.grading.lms import rosters
 from course_tools.grading.report.class_page import index, page_name
-from course_tools.grading.report.results import Results, flags_csv, grades_csv, report_json, settle
+from course_tools.grading.report.results import Results, collect, flags_csv, grades_csv, report_json
 from course_tools.grading.report.student_page import feedback
 from course_tools.publishing import lectures
 
@@ -32,13 +32,13 @@ class Tables:
     column: str | None = None
 
 
-def grade(path: Path, orders: Orders, out: Path | None = None, tables: Tables = Tables()) -> int:
+def grade(path: Path, options: GradingOptions, out: Path | None = None, tables: Tables = Tables()) -> int:
     """Grade what was handed in, and write the results.
 
     Args:
         path: a folder or zip.
-        orders: how; without a seed, one is drawn and kept with the results.
-        out: the folder of the results; None = beside what was handed in, with "_graded" behind its name.
+        options: how; without a seed, one is drawn and kept with the results.
+        out: the folder of the results; None = beside what was handed in, with "_graded" after its name.
         tables: the instructor's own tables.
 
     Returns:
@@ -48,9 +48,9 @@ def grade(path: Path, orders: Orders, out: Path | None = None, tables: Tables = 
         CannotGrade: nothing could be graded or written; the text says why and what to do.
         UnknownLecture: there is no such lecture.
     """
-    course = Course.at(orders.root)
-    if orders.lecture is not None and orders.lecture not in course.stems:
-        (lecture,) = lectures(orders.root, [orders.lecture])
+    course = Course.at(options.root)
+    if options.lecture is not None and options.lecture not in course.stems:
+        (lecture,) = lectures(options.root, [options.lecture])
         raise CannotGrade(f"lecture {lecture.number} has no exercises.")
     in_roster = [(name, read(file)) for name, read, file in _asked(tables)]
     out = out or path.resolve().with_name(f"{path.resolve().stem if path.is_file() else path.resolve().name}_graded")
@@ -60,10 +60,10 @@ def grade(path: Path, orders: Orders, out: Path | None = None, tables: Tables = 
         make_folder(out / "students")
         bar = tqdm(total=len(intake.submissions), desc="grading", unit="notebook", disable=None, file=sys.stderr)
         with bar, Journal(out / _JOURNAL) as journal:
-            orders = orders if orders.seed is not None else replace(orders, seed=_seed(out / _SEED))
-            graded = grade_all(intake.submissions, journal, orders, bar.update)
-            results = settle(intake, graded, orders.seed)
-            return _write(results, course, out, in_roster, orders.lecture, tables.column)
+            options = options if options.seed is not None else replace(options, seed=_seed(out / _SEED))
+            graded = grade_all(intake.submissions, journal, options, bar.update)
+            results = collect(intake, graded, options.seed)
+            return _write(results, course, out, in_roster, options.lecture, tables.column)
 
 
 def _seed(path: Path) -> int:
@@ -89,7 +89,7 @@ def _write(
     column: str | None,
 ) -> int:
     """Write everything; a roster that cannot be filled in keeps nothing else from being written."""
-    said, trouble = [], [text for result in results.students for text in result.failures]
+    messages, trouble = [], [text for result in results.students for text in result.failures]
     for name, roster in in_roster:
         try:
             if name == "canvas":
@@ -97,7 +97,7 @@ def _write(
             else:
                 filled = rosters.fill_moodle(roster, results, lecture, column)
             write_whole(out / f"{name}.csv", filled.data)
-            said += [f"{name}.csv: {filled.n_marks} marks in the column {filled.column!r}.", *filled.messages]
+            messages += [f"{name}.csv: {filled.n_marks} marks in the column {filled.column!r}.", *filled.messages]
         except CannotGrade as error:
             trouble.append(str(error))
     pages = {out / "students" / page_name(result.student): result for result in results.students}
@@ -108,12 +108,12 @@ def _write(
     write_whole(out / "grades.csv", grades_csv(results))
     write_whole(out / "flags.csv", flags_csv(results))
     write_whole(out / "report.json", report_json(results))
-    write_whole(out / "index.html", index(results, course, said))
-    _say(results, out, [*said, *(f"✗ {text}" for text in trouble)])
+    write_whole(out / "index.html", index(results, course, messages))
+    _say(results, out, [*messages, *(f"✗ {text}" for text in trouble)])
     return 1 if trouble else 0
 
 
 def _say(results: Results, out: Path, lines: list[str]) -> None:
-    graded = sum(bool(result.sheets) for result in results.students)
+    graded = sum(bool(result.by_lecture) for result in results.students)
     print(f"{graded} of {len(results.students)} students graded; {len(results.flags)} flags.")
     print("\n".join([*results.isolation, *lines, f"Open {out / 'index.html'}"]))

@@ -1,4 +1,4 @@
-"""Reads the cells of a notebook that a stranger handed in, whatever state it is in.
+"""Reads the cells of a notebook that a student handed in, whatever state it is in.
 
 Nothing in it is trusted or run here. Older formats, byte-order marks, other encodings and missing fields are read; what is no
 notebook is refused with a sentence.

@@ -1,4 +1,4 @@
-"""Which lecture a notebook is of: told by its cells, whatever the file is called; by the file's name where they are silent."""
+"""Which lecture a notebook is of: read from its cells, and from the file's name only where the cells do not tell."""
 
 import json
 import re
@@ -49,13 +49,13 @@ class Course:
             cells: its cells; each exercise, mark, id or check in them counts once, then each function of an exercise.
             file_name: asked only where no cell tells.
         """
-        told = Counter(number for cell in cells if cell.type == "code" for number in self._told_by(cell))
-        if not told:
+        found_numbers = Counter(number for cell in cells if cell.type == "code" for number in self._numbers_in(cell))
+        if not found_numbers:
             names = [name for cell in cells if cell.type == "code" for name in _DEFINED.findall(cell.source)]
-            told = Counter(self.functions[name] for name in names if name in self.functions)
+            found_numbers = Counter(self.functions[name] for name in names if name in self.functions)
         named = self.named(file_name)
-        most = max(told.values(), default=0)
-        likely = sorted(number for number, n in told.items() if n == most)
+        most = max(found_numbers.values(), default=0)
+        likely = sorted(number for number, n in found_numbers.items() if n == most)
         return named if named in likely or not likely else likely[0]
 
     def named(self, file_name: str) -> str | None:
@@ -68,12 +68,14 @@ class Course:
         number = found[1].zfill(2) if found else None
         return number if number in self.stems else None
 
-    def _told_by(self, cell: Cell) -> set[str]:
+    def _numbers_in(self, cell: Cell) -> set[str]:
         exercise, marks = cell.metadata.get("exercise"), cell.metadata.get("nbgrader")
         grade_id = marks.get("grade_id") if isinstance(marks, dict) else None
-        told = [found[1] for text, form in ((exercise, _EXERCISE), (grade_id, _GRADE_ID)) if (found := _match(form, text))]
-        told += _CHECK.findall(cell.source)
-        return {number for number in [*told, self.ids.get(cell.id)] if number in self.stems}
+        found_numbers = [
+            found[1] for text, form in ((exercise, _EXERCISE), (grade_id, _GRADE_ID)) if (found := _match(form, text))
+        ]
+        found_numbers += _CHECK.findall(cell.source)
+        return {number for number in [*found_numbers, self.ids.get(cell.id)] if number in self.stems}
 
 
 def _match(form: re.Pattern[str], text: object) -> re.Match[str] | None:

@@ -48,7 +48,7 @@ class RawTable:
     def replace(self, row: int, column: int, value: str) -> None:
         """Put another value into a cell; it is quoted where the old one was or where it must be."""
         old = self.rows[row][column]
-        quoted = old.startswith('"') or any(sign in value for sign in (self.separator, '"', "\r", "\n"))
+        quoted = old.startswith('"') or any(character in value for character in (self.separator, '"', "\r", "\n"))
         doubled = value.replace('"', '""')
         self.rows[row][column] = f'"{doubled}"' if quoted else value
 
@@ -59,7 +59,7 @@ class RawTable:
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Decode so that encoding gives the same bytes again; the byte-order mark stays, as the first sign of the text."""
+    """Decode so that encoding gives the same bytes again; the byte-order mark stays, as the first character of the text."""
     named = next((encoding for mark, encoding in _ENCODINGS if data.startswith(mark)), "utf-8")
     for encoding in (named, "cp1252", "latin-1"):
         try:

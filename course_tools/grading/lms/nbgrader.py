@@ -161,9 +161,9 @@ def _outputs(mark: Mark | None) -> list[NotebookNode]:
     """Say points in nbgrader's words: a number where there are some, an error where there are none."""
     if mark is None:
         return [new_output("error", ename="NotFound", evalue="", traceback=["The exercise was not found."])]
-    told = str(section(exercise(mark.exercise), mark))
+    feedback = str(section(exercise(mark.exercise), mark))
     if mark.points > 0:
-        data = {"text/plain": repr(float(mark.points)), "text/html": told}
+        data = {"text/plain": repr(float(mark.points)), "text/html": feedback}
         return [new_output("execute_result", data=data, execution_count=1)]
-    shown = new_output("display_data", data={"text/html": told, "text/plain": ""})
+    shown = new_output("display_data", data={"text/html": feedback, "text/plain": ""})
     return [shown, new_output("error", ename="NoPoints", evalue="", traceback=["No points yet."])]

@@ -101,7 +101,7 @@ def fill_canvas(roster: Roster, results: Results, course: Course, lecture: str |
         results: of the class.
         course: tells by its name which column is a lecture's.
         lecture: whose marks; None where only one was graded.
-        column: its title, with or without the number behind it; None where its title tells, or it is the only one.
+        column: its title, with or without the number after it; None where its title tells, or it is the only one.
 
     Raises:
         CannotGrade: it is not clear which lecture or column is meant.
@@ -137,14 +137,14 @@ def _filled(roster: Roster, results: Results, lecture: str, column: int, possibl
     max_points = sum(item.points for item in results.exercises if item.lecture == lecture)
     most = _number(possible)
     scale = most / max_points if most and max_points else 1.0
-    have = {result.student.id: result for result in results.students if lecture in result.sheets}
-    marks = {id: _text(result.sheets[lecture].points * scale, "," in possible) for id, result in have.items()}
+    have = {result.student.id: result for result in results.students if lecture in result.by_lecture}
+    marks = {id: _text(result.by_lecture[lecture].points * scale, "," in possible) for id, result in have.items()}
     before = [roster.table.values(row)[column : column + 1] for row in range(len(roster.table.rows))]
     written, without, rows_of = roster.fill(column, marks)
     changed = sum(_number(*before[r]) not in (None, _number(*roster.table.values(r)[column : column + 1])) for r in written)
-    unmatched = [_told(have[id]) for id, n in rows_of.items() if not n]
-    twice = [_told(have[id]) for id, n in rows_of.items() if n > 1]
-    ungraded = [_told(result) for result in results.students if lecture not in result.sheets]
+    unmatched = [_named(have[id]) for id, n in rows_of.items() if not n]
+    twice = [_named(have[id]) for id, n in rows_of.items() if n > 1]
+    ungraded = [_named(result) for result in results.students if lecture not in result.by_lecture]
     lines = [
         (scale != 1.0, f"The marks are brought from {max_points} points to the {possible.strip()} of the table."),
         (changed, f"{changed} marks that stood there were different and are replaced."),
@@ -156,7 +156,7 @@ def _filled(roster: Roster, results: Results, lecture: str, column: int, possibl
             f"Handed something in that could not be graded as lecture {lecture} ({len(ungraded)}): {'; '.join(ungraded)}.",
         ),
     ]
-    return Filled(roster.table.data(), roster.header[column], len(written), tuple(text for told, text in lines if told))
+    return Filled(roster.table.data(), roster.header[column], len(written), tuple(text for shown, text in lines if shown))
 
 
 def _is_possible(roster: Roster, row: int) -> bool:
@@ -173,7 +173,7 @@ def _lecture(results: Results, lecture: str | None) -> str:
     return results.lectures[0]
 
 
-def _told(result: Result) -> str:
+def _named(result: Result) -> str:
     return result.student.name if result.student.name == result.student.id else f"{result.student.name} ({result.student.id})"
 
 

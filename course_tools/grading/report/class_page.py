@@ -1,4 +1,4 @@
-"""The page of the instructor: marks, common misconceptions, hard exercises, what to look at, and how far the walls held."""
+"""The page of the instructor: marks, common misconceptions, hard exercises, flags, and which isolation layers were active."""
 
 import hashlib
 import re
@@ -34,7 +34,7 @@ def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
         rosters: what came of the tables that were filled in, in sentences.
     """
     title = ", ".join(f"{number} {course.titles[number]}" for number in results.lectures) or "Nothing was graded"
-    graded = [result for result in results.students if result.sheets]
+    graded = [result for result in results.students if result.by_lecture]
     body: list[object] = [
         f"<h1>{html(title)}</h1>",
         f'<p class="soft">{html(_summary(results, graded))}</p>',
@@ -48,8 +48,8 @@ def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
     body += ["<h2>Most common misconceptions</h2>", *_misconceptions(results)]
     body += ["<h2>Worth a look</h2>", *_flags(results)]
     body += [f"<h2>Rosters</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in rosters)}</ul>"] if rosters else []
-    if results.nobodys:
-        rows = [(note.source, cell(note.text, "text")) for note in results.nobodys]
+    if results.unassigned:
+        rows = [(note.source, cell(note.text, "text")) for note in results.unassigned]
         body += ["<h2>Other files</h2>", table("Files that are no student's notebook.", ("file", "what about it"), rows)]
     return page(f"Marks: {title}", body)
 
@@ -107,7 +107,7 @@ def _hardest(results: Results) -> Html:
         marks = results.marks_of(item.id)
         share = sum(mark.points for mark in marks) / (item.points * len(marks)) if marks and item.points else 1.0
         fails = Counter(finding.name for mark in marks for finding in mark.findings if finding.status == "fails")
-        first = ", ".join(f"{name} ({n})" for name, n in sorted(fails.items(), key=lambda told: (-told[1], told[0]))[:3])
+        first = ", ".join(f"{name} ({n})" for name, n in sorted(fails.items(), key=lambda item: (-item[1], item[0]))[:3])
         states = Counter(mark.status for mark in marks if mark.status != "judged")
         other = ", ".join(f"{status} ({n})" for status, n in sorted(states.items()))
         bar = Html(f'<td><span class="share">{share:.0%}</span><span class="bar" style="width:{6 * share:.2f}rem"></span></td>')
@@ -124,7 +124,7 @@ def _misconceptions(results: Results) -> Iterable[object]:
         return ["<p>None was recognised.</p>"]
     rows = [(n, id, cell(text, "text")) for n, id, text in found[:_MOST_MISCONCEPTIONS]]
     more = [f"<p>{len(found) - len(rows)} more are in <code>report.json</code>.</p>"] if len(found) > len(rows) else []
-    return [table("How many students show it.", ("students", "exercise", "what they were told"), rows, [0]), *more]
+    return [table("How many students show it.", ("students", "exercise", "feedback given"), rows, [0]), *more]
 
 
 def _flags(results: Results) -> Iterable[object]:
@@ -132,8 +132,8 @@ def _flags(results: Results) -> Iterable[object]:
         return ["<p>No forbidden call and no look-alike was seen.</p>"]
     names = {result.student.id: result.student.name for result in results.students}
     rows = [_flag_row(flag, names) for flag in results.flags]
-    told = "<p>A flag is a reason to look, never a mark. Two students may well have had the same idea.</p>"
-    return [told, table("Also in flags.csv.", ("students", "exercises", "kind", "what was seen"), rows)]
+    explanation = "<p>A flag is a reason to look, never a mark. Two students may well have had the same idea.</p>"
+    return [explanation, table("Also in flags.csv.", ("students", "exercises", "kind", "what was seen"), rows)]
 
 
 def _flag_row(flag: Flag, names: dict[str, str]) -> tuple[object, ...]:

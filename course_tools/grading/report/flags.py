@@ -89,8 +89,8 @@ def _flag(pair: tuple[str, str], seen: list[tuple[str, float, float]]) -> Flag |
     amount = sum(shared for *_, shared in seen)
     if amount < (_EVIDENCE_OF_ALL if len(seen) > 1 else _EVIDENCE_OF_A_SINGLE_ONE):
         return None
-    told = ", ".join(f"{id}: {alike:.0%}" for id, alike, _ in seen)
-    return Flag("looks alike", pair, tuple(id for id, *_ in seen), f"Of what only few wrote, the two share: {told}.")
+    likeness = ", ".join(f"{id}: {alike:.0%}" for id, alike, _ in seen)
+    return Flag("looks alike", pair, tuple(id for id, *_ in seen), f"Of what only few wrote, the two share: {likeness}.")
 
 
 @cache
@@ -103,7 +103,7 @@ def _of_the_course(id: str) -> frozenset[str]:
 
 
 def _parsed(source: str) -> ast.Module | None:
-    """Parse what a stranger wrote; None where that cannot be done. The parser is not to be brought down by nesting."""
+    """Parse what a student wrote; None where that cannot be done. The parser is not to be brought down by nesting."""
     if len(source) > _LONGEST_CELL:
         return None
     try:
@@ -145,7 +145,7 @@ def _fingerprint(node: ast.AST, own: set[str], found: Callable[[str], None]) -> 
         return ("_" if node.id in own else node.id), 1
     if isinstance(node, ast.arg):
         return "_", 1
-    told, size = [type(node).__name__], 1
+    fields, size = [type(node).__name__], 1
     for field, value in ast.iter_fields(node):
         if field in _LEFT_OUT or (field == "name" and isinstance(value, str)):
             continue
@@ -157,9 +157,9 @@ def _fingerprint(node: ast.AST, own: set[str], found: Callable[[str], None]) -> 
             text, n = " ".join(sorted(texts) if field in ("body", "orelse", "finalbody") else texts), sum(n for _, n in parts)
         else:
             text, n = repr(value)[:200], 0
-        told.append(f"{field}={text}")
+        fields.append(f"{field}={text}")
         size += n
-    mark = hashlib.blake2b("\0".join(told).encode("utf-8", "replace"), digest_size=6).hexdigest()
+    mark = hashlib.blake2b("\0".join(fields).encode("utf-8", "replace"), digest_size=6).hexdigest()
     if size >= _FEWEST_NODES:
         found(mark)
     return mark, size

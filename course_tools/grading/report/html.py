@@ -40,7 +40,7 @@ tbody th { font-weight: 400; overflow-wrap: break-word; min-width: 6rem; max-wid
 section { margin: 1.75rem 0; border-left: 5px solid var(--line); padding: .1rem 0 .1rem 1rem; }
 section h2 { margin: 0 0 .35rem; }
 section .badge { display: inline-block; border-radius: 3px; padding: 0 .5rem; font-weight: 600; }
-.told { font-size: 1.08rem; margin: .6rem 0; }
+.feedback { font-size: 1.08rem; margin: .6rem 0; }
 @media print { :root { --text: #000; --soft: #333; --back: #fff; --line: #999; --head: #eee; --good: #14662f;
   --good-back: #fff; --part: #744a00; --part-back: #fff; --bad: #a3201a; --bad-back: #fff; }
   body { padding: 0; max-width: none; font-size: 10pt; } .wide { overflow: visible; }

@@ -24,13 +24,13 @@ _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 @dataclass(frozen=True)
 class Result:
-    """One student: for each lecture the sheet that counts, notes, and whether something came late.
+    """One student: for each lecture the notebook that counts, notes, and whether something came late.
 
     `failures` are for the instructor: notebooks whose grading failed, and how.
     """
 
     student: Student
-    sheets: dict[str, NotebookResult]
+    by_lecture: dict[str, NotebookResult]
     notes: tuple[str, ...]
     late: bool = False
     failures: tuple[str, ...] = ()
@@ -38,26 +38,26 @@ class Result:
     @property
     def marks(self) -> dict[str, Mark]:
         """The marks that count, by exercise."""
-        return {mark.exercise: mark for sheet in self.sheets.values() for mark in sheet.marks}
+        return {mark.exercise: mark for notebook in self.by_lecture.values() for mark in notebook.marks}
 
     @property
     def points(self) -> int | None:
         """What all lectures earned together; None where no notebook was graded."""
-        return sum(sheet.points for sheet in self.sheets.values()) if self.sheets else None
+        return sum(notebook.points for notebook in self.by_lecture.values()) if self.by_lecture else None
 
 
 @dataclass(frozen=True)
 class Results:
-    """All students in the order of their names, and a line on each file that is nobody's."""
+    """All students in the order of their names, and a line on each file that belongs to no student."""
 
     students: tuple[Result, ...]
-    nobodys: tuple[Note, ...]
+    unassigned: tuple[Note, ...]
     seed: int | None = 0
 
     @cached_property
     def lectures(self) -> list[str]:
         """The lectures of which something was graded."""
-        return sorted({number for result in self.students for number in result.sheets})
+        return sorted({number for result in self.students for number in result.by_lecture})
 
     @cached_property
     def exercises(self) -> list[Exercise]:
@@ -71,8 +71,8 @@ class Results:
 
     @cached_property
     def isolation(self) -> list[str]:
-        """Which walls stood around the students' code: one sentence, more where a grading went on elsewhere."""
-        return sorted({sheet.isolation for result in self.students for sheet in result.sheets.values()})
+        """Which isolation layers were active: one sentence, more where a grading went on elsewhere."""
+        return sorted({notebook.isolation for result in self.students for notebook in result.by_lecture.values()})
 
     @cached_property
     def flags(self) -> list[Flag]:
@@ -84,7 +84,7 @@ class Results:
             for text in mark.flags
         ]
         wrote = {
-            result.student.id: {id: parts for sheet in result.sheets.values() for id, parts in sheet.shapes.items()}
+            result.student.id: {id: parts for notebook in result.by_lecture.values() for id, parts in notebook.shapes.items()}
             for result in self.students
         }
         return seen + look_alikes(wrote)
@@ -105,7 +105,7 @@ class Results:
         return [result.marks[id] for result in self.students if id in result.marks]
 
 
-def settle(intake: Intake, graded: Sequence[Graded], seed: int | None = 0) -> Results:
+def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0) -> Results:
     """Put the notebooks of each student together.
 
     Args:
@@ -129,34 +129,34 @@ def settle(intake: Intake, graded: Sequence[Graded], seed: int | None = 0) -> Re
 
 
 def _result(student: Student, handed: list[Graded], notes: list[str]) -> Result:
-    sheets = {}
-    told = [f"{item.submission.source}: {item.sheet.note}" for item in handed if item.sheet and item.sheet.note]
+    counting = {}
+    graded_notes = [f"{item.submission.source}: {item.result.note}" for item in handed if item.result and item.result.note]
     failures = tuple(f"{item.submission.source}: {item.failure}" for item in handed if item.failure)
-    by_lecture: dict[str, list[Graded]] = defaultdict(list)
+    several_of: dict[str, list[Graded]] = defaultdict(list)
     for item in handed:
-        if item.sheet is not None and item.sheet.lecture is not None:
-            by_lecture[item.sheet.lecture].append(item)
-    for lecture, several in sorted(by_lecture.items()):
+        if item.result is not None and item.result.lecture is not None:
+            several_of[item.result.lecture].append(item)
+    for lecture, several in sorted(several_of.items()):
         counted, why = _counted(several)
-        sheets[lecture] = counted.sheet
-        told += [why] if why else []
+        counting[lecture] = counted.result
+        graded_notes += [why] if why else []
     late = any(item.submission.late for item in handed)
-    return Result(student, sheets, (*told, *notes), late, failures)
+    return Result(student, counting, (*graded_notes, *notes), late, failures)
 
 
 def _counted(several: list[Graded]) -> tuple[Graded, str]:
     """Choose among the notebooks of one student and lecture, and say why."""
     newest: dict[str, Graded] = {}
-    for item in sorted(several, key=lambda item: (item.submission.attempt, item.sheet.points)):
+    for item in sorted(several, key=lambda item: (item.submission.attempt, item.result.points)):
         newest[item.submission.series] = item
-    counted = max(newest.values(), key=lambda item: item.sheet.points)
+    counted = max(newest.values(), key=lambda item: item.result.points)
     if len(several) == 1:
         return counted, ""
     rule = "the newest resubmission counts" if len(newest) == 1 and counted.submission.attempt else "the better one counts"
-    listed = ", ".join(f"{item.submission.source} ({item.sheet.points})" for item in several)
+    listed = ", ".join(f"{item.submission.source} ({item.result.points})" for item in several)
     return (
         counted,
-        f"{len(several)} notebooks of lecture {counted.sheet.lecture}: {rule}, {counted.submission.source}. Points: {listed}.",
+        f"{len(several)} notebooks of lecture {counted.result.lecture}: {rule}, {counted.submission.source}. Points: {listed}.",
     )
 
 
@@ -165,10 +165,10 @@ def grades_csv(results: Results) -> str:
     header = ["id", "name", *(item.id for item in results.exercises), *(f"lecture {n}" for n in results.lectures)]
     rows: list[list[object]] = [[*header, "points", "of", "late", "notes"]]
     for result in results.students:
-        marks, sheets = result.marks, result.sheets
+        marks, notebooks = result.marks, result.by_lecture
         row: list[object] = [*result.student]
         row += [marks[item.id].points if item.id in marks else "" for item in results.exercises]
-        row += [sheets[number].points if number in sheets else "" for number in results.lectures]
+        row += [notebooks[number].points if number in notebooks else "" for number in results.lectures]
         total = "" if result.points is None else result.points
         rows.append(
             [*row, total, results.max_points, "late" if result.late else "", " ".join([*result.failures, *result.notes])]
@@ -185,7 +185,7 @@ def flags_csv(results: Results) -> str:
 
 def report_json(results: Results) -> str:
     """Give everything but names of files on this machine and running times, which differ from run to run."""
-    told = {
+    report = {
         "seed": results.seed,
         "isolation": results.isolation,
         "max_points": results.max_points,
@@ -193,9 +193,9 @@ def report_json(results: Results) -> str:
         "misconceptions": [{"students": n, "exercise": id, "text": text} for n, id, text in results.misconceptions],
         "students": [_student(result) for result in results.students],
         "flags": [flag._asdict() for flag in results.flags],
-        "other_files": [{"file": note.source, "note": note.text} for note in results.nobodys],
+        "other_files": [{"file": note.source, "note": note.text} for note in results.unassigned],
     }
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
 
 
 def _exercise(item: Exercise, results: Results) -> dict:

@@ -12,7 +12,7 @@ from course_tools.grading.marks import Mark
 from course_tools.grading.report.html import Html, cell, html, page, table
 from course_tools.grading.report.results import Result, Results
 
-_SIGNS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at"}
+_SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at"}
 _KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
 _STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
 _RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20})"
@@ -44,10 +44,10 @@ def feedback(result: Result, results: Results) -> str:
         result: theirs.
         results: of the class, for the exercises and their titles alone; nothing of another student is shown.
     """
-    of = sum(item.points for item in results.exercises if item.lecture in result.sheets)
-    total = f"{result.points} of {of} points" if result.sheets else "no notebook was graded"
-    named = f"Lecture {' and '.join(sorted(result.sheets))}: " if result.sheets else ""
-    body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="told">{named}{total}</p>']
+    of = sum(item.points for item in results.exercises if item.lecture in result.by_lecture)
+    total = f"{result.points} of {of} points" if result.by_lecture else "no notebook was graded"
+    named = f"Lecture {' and '.join(sorted(result.by_lecture))}: " if result.by_lecture else ""
+    body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="feedback">{named}{total}</p>']
     body += [f"<p>{html(note)}</p>" for note in result.notes]
     if result.failures:
         body.append(
@@ -72,7 +72,7 @@ def section(item: Exercise, mark: Mark) -> Html:
     if mark.passed:
         parts.append("<p>Right.</p>")
     elif mark.misconception:
-        parts.append(f'<p class="told">{html(mark.misconception)}</p>')
+        parts.append(f'<p class="feedback">{html(mark.misconception)}</p>')
     if mark.status != "judged" and mark.detail:
         parts.append(f"<p>{html(mark.detail)}</p>")
     if mark.findings and not mark.passed and mark.status in ("judged", "no answer"):
@@ -89,10 +89,10 @@ def section(item: Exercise, mark: Mark) -> Html:
 
 def _row(finding: Finding) -> tuple[object, ...]:
     earned = finding.points if finding.status == "holds" else 0
-    told = fit(finding.detail) if finding.status == "fails" else ""
-    law = cell(f"{finding.law} {told}".strip(), "text")
-    sign = cell(_SIGNS[finding.status], _KINDS[finding.status])
-    return finding.name, sign, f"{earned}/{finding.points}" if finding.points else "", law
+    detail = fit(finding.detail) if finding.status == "fails" else ""
+    law = cell(f"{finding.law} {detail}".strip(), "text")
+    symbol = cell(_SYMBOLS[finding.status], _KINDS[finding.status])
+    return finding.name, symbol, f"{earned}/{finding.points}" if finding.points else "", law
 
 
 def fit(detail: str) -> str:
@@ -105,8 +105,8 @@ def fit(detail: str) -> str:
         return f"{_capital(found[1])} has another shape than it should."
     for form in _FIT:
         if found := form.fullmatch(detail):
-            told = _capital(found[1])
-            return told if told.endswith("?") else f"{told}."
+            sentence = _capital(found[1])
+            return sentence if sentence.endswith("?") else f"{sentence}."
     return f"{found[1]}." if (found := re.match(r"(It calls `?[\w.]{1,80}`?)", detail)) else ""
 
 

@@ -1,10 +1,8 @@
-"""What of the library a student's code gets while it is judged: text, and only what its exercise needs.
+"""Which definitions of the library a student's code can import while it is judged: all that do not lead to the answer.
 
-The kit of an exercise holds the words for shapes, what its reference and the answers of its bank use, the functions that its
-calls hand over, and the references of the exercises before it (so that a later exercise is judged with the right earlier
-ones), each with all that it uses itself. It never holds
-the exercise's own reference, nor anything that uses it. `pretend` runs it inside the sandbox, where a stand-in is found for
-every other name of the course.
+Every definition of `course_lib` is offered, as text, but the exercise's own reference and whatever uses it; beside it the names
+of `ALWAYS`. `import_shim` runs a definition inside the sandbox when it is first imported, and gives a stand-in for every other
+name of the course.
 """
 
 import ast
@@ -14,15 +12,16 @@ from functools import cache
 from pathlib import Path
 
 import course_lib
-from course_tools.bank import exercise, exercises
+from course_tools.bank import exercise
 from course_tools.checks import Exercise
 
 Place = tuple[str, str]
 """A module and a name that it defines at its top level."""
 
 ALWAYS = ("course_tools.notebook.device",)
-"""Modules whose names every exercise gets: an honest answer may ask for the device."""
-SHAPES = "course_lib.shapes"
+"""Modules beside the library that an honest answer may use: it may ask for the device."""
+REEXPORTS = ("course_tools.notebook",)
+"""Packages of the course that re-export them."""
 
 
 @dataclass(frozen=True)
@@ -36,39 +35,44 @@ class Definition:
 
 @cache
 def allowed_names(id: str) -> dict:
-    """Make the kit of an exercise, as `pretend.install` takes it."""
-    allowed = _allowed(exercise(id))
+    """Give the definitions that the code of a student may import while it is judged, as `import_shim.install` takes them."""
+    withheld = users_of(_place(exercise(id)))
     entries: dict[str, dict[str, dict]] = {}
     for module, definitions in _library().items():
         for name, definition in definitions.items():
-            place = (module, name)
-            if place in allowed or (definition.imports and _target(place) in allowed):
-                needs = sorted(need for need in definition.uses if need in definitions)
-                entries.setdefault(module, {})[name] = {"source": definition.source, "needs": needs}
-    return {"modules": sorted(_library()), "entries": entries}
+            target = _target((module, name))
+            if (module, name) in withheld or target in withheld or not _is_offered(target[0], definition):
+                continue
+            needs = sorted(need for need in definition.uses if need in definitions)
+            entries.setdefault(module, {})[name] = {"source": definition.source, "needs": needs}
+    return {"modules": sorted(_paths()), "entries": entries}
 
 
-def _allowed(asked: Exercise) -> set[Place]:
-    own = _place(asked)
-    earlier = [_place(other) for other in exercises() if other.id < asked.id]
-    always = [(module, name) for module in (SHAPES, *ALWAYS) for name in _library()[module]]
-    roots = [*_used_by(own), *earlier, *always, *_handed_over(asked), *_used_by_the_bank(asked)]
-    return set().union(*(reached for root in roots if own not in (reached := reach(root))))
+def _is_offered(module: str, definition: Definition) -> bool:
+    """Whether a definition is the library's own, an import from outside, or of a module that an answer may use."""
+    return definition.imports is None or module in _library()
 
 
-def _handed_over(asked: Exercise) -> Iterator[Place]:
-    """The functions of the library that the calls of an exercise hand over as arguments."""
-    for value in (value for prop in asked.properties for call in asked.calls(prop, 0) for value in call):
-        if callable(value):
-            yield value.__module__, value.__qualname__
+def users_of(place: Place) -> frozenset[Place]:
+    """Give a definition with everything in the library that uses it, directly or through other definitions."""
+    found, waiting = set(), [place]
+    while waiting:
+        now = waiting.pop()
+        if now not in found:
+            found.add(now)
+            waiting += _users().get(now, ())
+    return frozenset(found)
 
 
-def _used_by_the_bank(asked: Exercise) -> Iterator[Place]:
-    """What the answers that students give use of the library, right and wrong ones."""
-    for answer in (*asked.right, *asked.wrong):
-        for place in reach((answer.__module__, answer.__name__)):
-            if not place[0].startswith(("course_tools.bank", "course_tools.checks")):
-                yield place
+@cache
+def _users() -> dict[Place, list[Place]]:
+    """For each definition of the library those that use it directly."""
+    users: dict[Place, list[Place]] = {}
+    for module, definitions in _library().items():
+        for name in definitions:
+            for used in _used_by((module, name)):
+                users.setdefault(used, []).append((module, name))
+    return users
 
 
 def reach(place: Place) -> frozenset[Place]:
@@ -101,15 +105,24 @@ def _place(exercise: Exercise) -> Place:
 
 
 @cache
-def _library() -> dict[str, dict[str, Definition]]:
-    """Read every module of the library: what it defines at its top level, by name."""
+def _paths() -> dict[str, Path]:
+    """Every module of the course, by name."""
     root = Path(course_lib.__file__).parents[1]
     found = {}
     for path in sorted([*(root / "course_lib").rglob("*.py"), *(root / "course_tools").rglob("*.py")]):
         parts = path.relative_to(root).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        definitions = _definitions(path.read_text(encoding="utf-8"))
-        found[module] = {name: found for name, found in definitions.items() if found.imports != (module, name)}
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def _library() -> dict[str, dict[str, Definition]]:
+    """Read every module that is offered: what it defines at its top level, by name."""
+    found = {}
+    for module, path in _paths().items():
+        if module.partition(".")[0] == "course_lib" or module in (*ALWAYS, *REEXPORTS):
+            definitions = _definitions(path.read_text(encoding="utf-8"))
+            found[module] = {name: found for name, found in definitions.items() if found.imports != (module, name)}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tries from inside what the walls should refuse, so that a level of isolation is measured and not assumed.
+"""Tries from inside what the isolation layers should refuse, so that a level of isolation is measured and not assumed.
 
 Every act is harmless where it succeeds. This text runs inside the sandbox, in a fork of its own, before any student's code.
 """
@@ -80,7 +80,7 @@ def _called(result: int, errors: tuple[int, ...] = ()) -> None:
 
 
 def _compute() -> None:
-    """Compute as an honest answer does, with gradients; an error here means that the walls are too narrow."""
+    """Compute as an honest answer does, with gradients; an error here means that the layers forbid too much."""
     x = torch.randn(2, 3, 5, requires_grad=True)
     (x @ x.mT).softmax(-1).sum().backward()
     if x.grad is None:

@@ -1,4 +1,4 @@
-"""The walls around a student's code, one function a layer, and how they are tried.
+"""Isolation layers around a student's code, one function each, and how they are tried.
 
 Each layer says what it keeps out and what it does not. A layer that the system lacks raises OSError; the caller decides
 whether to go on without it. This text runs inside the sandbox: it needs the standard library only, and `course_lib` is not
@@ -25,7 +25,7 @@ READ_FILE, READ_DIR, WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
 
 
 def isolate_network() -> None:
-    """Enter a network without interfaces, and an empty room for System V memory: nothing can be reached, not even this machine.
+    """Enter a network without interfaces and an empty namespace for System V memory: not even localhost can be reached.
 
     Needs root, or a system that lets users make namespaces. It says nothing about files.
     """
@@ -41,7 +41,7 @@ def adopt_orphans() -> None:
 
 
 def own_session(parent: int) -> None:
-    """Leave the grader's session and terminal, and die with the parent: no signal by the terminal, nothing left behind.
+    """Leave the grader's session and terminal, and die with the parent: no signal by the terminal, nothing that survives it.
 
     A process could leave its group by `setsid` again, and undo the death signal; the filter of calls forbids both.
     """
@@ -125,8 +125,8 @@ def restrict_files(rules: int | None) -> None:
         raise OSError(ctypes.get_errno(), "Landlock cannot be entered")
 
 
-def close_all(settings: dict, connection: int, parent: int, rules: int | None) -> dict[str, str]:
-    """Close every wall in order; give "" for each that holds, and why for each that does not."""
+def apply_all(settings: dict, connection: int, parent: int, rules: int | None) -> dict[str, str]:
+    """Apply every layer in order; give "" for each that is active, and why for each that is not."""
     layers = {
         "session": lambda: own_session(parent),
         "limits": lambda: limit_resources(settings["seconds"], settings["memory"]),
@@ -146,7 +146,7 @@ def close_all(settings: dict, connection: int, parent: int, rules: int | None) -
 
 
 def end(pid: int) -> int:
-    """End a child and everything that it left behind; say how it ended, as `waitstatus_to_exitcode` does."""
+    """End a child and every process that it started; say how it ended, as `waitstatus_to_exitcode` does."""
     for stop in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             stop(pid, signal.SIGKILL)

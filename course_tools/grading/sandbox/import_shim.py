@@ -1,8 +1,8 @@
 """The `course_lib` that a student's code finds inside the sandbox: no library, but the few definitions that its exercise needs.
 
-A kit is text: `{"modules": [...], "entries": {module: {name: {"source", "needs"}}}}`. A definition is run when it is first
-asked for. Every other import succeeds as well and gives a stand-in, which says what it is when it is used. This text runs
-inside the sandbox.
+What is allowed comes as text: `{"modules": [...], "entries": {module: {name: {"source", "needs"}}}}`. A definition is run when
+it is first asked for. Every other import succeeds as well and gives a stand-in, which raises NotAtHand when it is used. This
+text runs inside the sandbox.
 """
 
 import importlib
@@ -23,7 +23,7 @@ class NotAtHand(RuntimeError):
 
 
 class StandIn:
-    """What is imported of the course and is not in the kit: it may be imported, named and inherited from, but not used."""
+    """What is imported of the course and is not allowed: it may be imported, named and inherited from, but not used."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -76,8 +76,10 @@ class Module(types.ModuleType):
     """One module of the course, or one that it does not have: its names are made when they are asked for."""
 
     def __getattr__(self, name: str) -> object:
-        """Give what the kit has of this name, a module below this one, or a stand-in."""
+        """Give what is allowed of this name, a module below this one, or a stand-in."""
         place = vars(self)
+        if name in place["__provided__"]:
+            return place["__provided__"][name]
         if name in place["__entries__"]:
             self._make(name)
             return place[name]
@@ -90,7 +92,7 @@ class Module(types.ModuleType):
         return StandIn(f"{self.__name__}.{name}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Keep a module below this one from hiding what the kit has of the same name."""
+        """Keep a module below this one from hiding what is allowed of the same name."""
         if not (isinstance(value, Module) and name in vars(self).get("__entries__", ())):
             super().__setattr__(name, value)
 
@@ -113,8 +115,9 @@ class Module(types.ModuleType):
 class Finder:
     """Finds every module below `course_lib`, there or not."""
 
-    def __init__(self, kit: dict) -> None:
-        self.entries, self.modules = kit["entries"], frozenset(kit["modules"])
+    def __init__(self, allowed: dict, provided: dict[str, object]) -> None:
+        self.entries, self.modules = allowed["entries"], frozenset(allowed["modules"])
+        self.provided = provided
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """Tell the import system that a module of the course is here."""
@@ -123,7 +126,7 @@ class Finder:
     def create_module(self, spec: ModuleSpec) -> Module:
         """Make a module that is empty as yet."""
         module = Module(spec.name)
-        vars(module).update(__entries__=self.entries.get(spec.name, {}), __modules__=self.modules)
+        vars(module).update(__entries__=self.entries.get(spec.name, {}), __modules__=self.modules, __provided__=self.provided)
         return module
 
     def exec_module(self, module: Module) -> None:
@@ -131,14 +134,14 @@ class Finder:
 
 
 def forget() -> None:
-    """Take the modules of the sandbox itself out of the way of `import course_lib`; once, for all inmates."""
+    """Take the modules of the sandbox itself out of the way of `import course_lib`; once, for all workers."""
     for name in [name for name in sys.modules if name.partition(".")[0] in ROOTS]:
         del sys.modules[name]
 
 
-def install(kit: dict) -> None:
-    """Let `import course_lib` find the kit and nothing else."""
-    sys.meta_path.insert(0, Finder(kit))
+def install(allowed: dict, provided: dict[str, object]) -> None:
+    """Let `import course_lib` find the allowed names, in every module of the course also what is provided, and nothing else."""
+    sys.meta_path.insert(0, Finder(allowed, provided))
 
 
 def find(name: str) -> object | None:

@@ -1,4 +1,4 @@
-"""How well a machine keeps a student's code inside: measured by trying, and said in words."""
+"""How well a machine keeps a student's code inside: measured by trying, and described in words."""
 
 from dataclasses import dataclass
 
@@ -16,55 +16,57 @@ ADVICE = {
     "files closed": "Linux or macOS",
 }
 NEEDED = ("session", "limits", "privileges", "Landlock", "files closed", "seccomp")
-"""What full isolation needs; the network namespace is a second wall behind seccomp, where it is allowed."""
+"""What full isolation needs; the network namespace is a second layer besides seccomp, where it is allowed."""
 
 
 class NotIsolated(RuntimeError):
-    """A wall that was required does not hold on this machine; the text says which and what to do."""
+    """A required isolation layer is missing on this machine; the text says which and what to do."""
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """Which walls hold: `str(level)` is one sentence, `walls` gives each with "" or why it is missing.
+    """Which isolation layers are active: `str(level)` is one sentence, `status` gives each with "" or why it is missing.
 
-    `open_doors` are the forbidden acts that succeeded when they were tried.
+    `successful_attempts` are the forbidden acts that succeeded when they were tried.
     """
 
-    walls: dict[str, str]
-    open_doors: tuple[str, ...]
+    status: dict[str, str]
+    successful_attempts: tuple[str, ...]
 
     @property
     def full(self) -> bool:
-        """Whether every wall that is needed holds, and no forbidden act succeeded."""
-        return not self.open_doors and not any(self.walls.get(name, "missing") for name in NEEDED)
+        """Whether every layer that is needed is active, and no forbidden act succeeded."""
+        return not self.successful_attempts and not any(self.status.get(name, "missing") for name in NEEDED)
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The walls that hold, one word each."""
-        return tuple(name for name, reason in self.walls.items() if not reason)
+        """The active layers, one word each."""
+        return tuple(name for name, reason in self.status.items() if not reason)
 
     def __str__(self) -> str:
         """Say it in a sentence."""
-        holds = f"{', '.join(self.layers) or 'no wall'}"
+        holds = f"{', '.join(self.layers) or 'no layer'}"
         if self.full:
             return f"Full isolation ({holds})."
         gaps = [
-            f"{name} (needs {ADVICE.get(name, 'Linux')})" for name, reason in self.walls.items() if reason and name in NEEDED
+            f"{name} (needs {ADVICE.get(name, 'Linux')})" for name, reason in self.status.items() if reason and name in NEEDED
         ]
         missing = f" Missing: {', '.join(gaps)}." if gaps else ""
-        doors = f" A student's code can {', '.join(self.open_doors)}." if self.open_doors else ""
-        return f"Partial isolation ({holds}).{missing}{doors}"
+        successes = f" A student's code can {', '.join(self.successful_attempts)}." if self.successful_attempts else ""
+        return f"Partial isolation ({holds}).{missing}{successes}"
 
 
 def measure(sandbox: Sandbox) -> Isolation:
-    """Fork an inmate that tries what is forbidden.
+    """Fork a worker that tries what is forbidden.
 
     Raises:
         SandboxFailed: it cannot even compute.
     """
-    with sandbox.inmate() as inmate:
+    with sandbox.fork() as worker:
         try:
-            answer, _ = inmate.ask({"secrets": secrets()}, LOAD_LIMIT)
+            answer, _ = worker.ask({"secrets": secrets()}, LOAD_LIMIT)
         except Exception as error:
-            raise SandboxFailed("the trial of the walls gave no answer: they do not let torch compute here") from error
-    return Isolation(dict(answer["walls"]), tuple(name for name, refused in answer["refused"].items() if not refused))
+            raise SandboxFailed(
+                "the trial of the isolation layers gave no answer: they do not let torch compute here"
+            ) from error
+    return Isolation(dict(answer["layers"]), tuple(name for name, refused in answer["refused"].items() if not refused))

@@ -1,4 +1,4 @@
-"""Ends an inmate that takes too much memory, on systems that do not enforce a limit of address space (macOS).
+"""Ends a worker that takes too much memory, on systems that do not enforce a limit of address space (macOS).
 
 It looks twenty times a second, from outside: a process can take more between two looks, and the machine feels that.
 """

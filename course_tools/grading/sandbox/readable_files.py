@@ -43,7 +43,7 @@ def readable() -> list[str]:
 
 
 def secrets() -> list[str]:
-    """Files that must never be readable, for the trial of the walls: references and checks."""
+    """Files that must never be readable, for the trial of the isolation layers: references and checks."""
     folder = Path(course_lib.__file__).parents[1]
     names = ("course_lib/attention/core.py", "course_tools/checks/verdict.py")
     return [str(folder / name) for name in names if (folder / name).exists()]

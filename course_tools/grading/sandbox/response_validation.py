@@ -1,9 +1,9 @@
-"""What an inmate says about a call, read with suspicion: an Outcome that the verdict can compare, or Malformed.
+"""Validation of what a worker reports about a call: an Outcome that the verdict can compare, or Malformed.
 
 Everything here may be forged. A forged result, gradient or error is only another answer: it earns points where its numbers are
-those of the reference, which no inmate can know. That an argument was left unchanged is said from inside too; a forger gains by
-it no more than an honest student does by `x = x.clone()`. Words from inside go into a report only where they are known words,
-lines of the student's own text, or messages without values, so that no input travels along.
+those of the reference, which no worker can know. That an argument was left unchanged is reported from inside too; a forger
+gains by it no more than an honest student does by `x = x.clone()`. Words from inside go into a report only where they are known
+words, lines of the student's own text, or messages without values, so that no input travels along.
 """
 
 import builtins
@@ -34,7 +34,7 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, sou
     """Read what a call did; `source` is all the text that the student wrote.
 
     Raises:
-        Malformed: no honest inmate says this about this call.
+        Malformed: no honest worker reports this about this call.
     """
     match header:
         case {"results": results, "gradients": derived, "changed": list(changed), "called": list(called), "failure": failure}:

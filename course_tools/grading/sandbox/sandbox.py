@@ -1,4 +1,4 @@
-"""The grader's side of the sandbox: it starts the zygote, asks for inmates and ends them.
+"""The grader's side of the sandbox: it starts the zygote, asks for workers and ends them.
 
 The zygote is a fresh `python -I -S` that gets its code as text, so that neither the library nor the references are in its
 memory; it imports torch once. Each answer is judged in a fork of it.
@@ -32,7 +32,7 @@ TEXTS = (
     "checks.outcome",
     *(
         f"grading.sandbox.{name}"
-        for name in ("wire_protocol", "seccomp", "hardening", "escape_attempts", "import_shim", "worker")
+        for name in ("wire_protocol", "seccomp", "hardening", "escape_attempts", "import_shim", "notebook_runner", "worker")
     ),
 )
 """What the zygote is given, in the order in which it is run; none of it holds a reference."""
@@ -65,7 +65,7 @@ class SandboxFailed(RuntimeError):
 
 
 class Sandbox:
-    """A zygote that runs, and at most one inmate of it at a time."""
+    """A zygote that runs, and at most one worker of it at a time."""
 
     def __init__(self) -> None:
         """Start the zygote and wait until it has imported torch."""
@@ -96,11 +96,11 @@ class Sandbox:
             self._control.sendall(len(text).to_bytes(8, "big") + text)
             started = json.loads(self._answer(1024))
         except (OSError, ValueError) as error:
-            raise SandboxFailed(f"the sandbox did not start: {self._said_last()}") from error
+            raise SandboxFailed(f"the sandbox did not start: {self._last_error()}") from error
         self.missing: dict[str, str] = started
 
     def close(self) -> None:
-        """End the zygote, and with it every inmate."""
+        """End the zygote, and with it every worker."""
         self._control.close()
         try:
             self._process.wait(5.0)
@@ -111,8 +111,8 @@ class Sandbox:
         self._errors.close()
 
     @contextlib.contextmanager
-    def inmate(self) -> Iterator[Worker]:
-        """Fork an inmate; when the block is left it is ended, and everything that it started."""
+    def fork(self) -> Iterator[Worker]:
+        """Fork a worker; when the block is left it is ended, and everything that it started."""
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
@@ -121,17 +121,17 @@ class Sandbox:
                     socket.send_fds(self._control, [b"f"], [theirs.fileno()])
                     (pid,) = struct.unpack("!i", self._answer(4))
                 except OSError as error:
-                    raise SandboxFailed(f"the sandbox has ended: {self._said_last()}") from error
-            inmate = Worker(ours, pid)
+                    raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
+            worker = Worker(ours, pid)
             try:
                 with contextlib.nullcontext() if LINUX else watched(pid, MEMORY):
-                    yield inmate
+                    yield worker
             finally:
                 try:
                     self._control.sendall(b"e")
-                    (inmate.ended,) = struct.unpack("!i", self._answer(4))
+                    (worker.ended,) = struct.unpack("!i", self._answer(4))
                 except OSError as error:
-                    raise SandboxFailed(f"the sandbox has ended: {self._said_last()}") from error
+                    raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
 
     def _answer(self, n: int) -> bytes:
         data = b""
@@ -142,7 +142,7 @@ class Sandbox:
             data += part
         return data
 
-    def _said_last(self) -> str:
+    def _last_error(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"no message, exit status {self._process.poll()}"

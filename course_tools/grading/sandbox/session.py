@@ -1,8 +1,9 @@
-"""One inmate, seen from the grader: a program is loaded once, then calls are put to it, each in time.
+"""One worker, seen from the grader: a program is loaded once, then calls are put to it, each in time.
 
-The inmate is never believed: what it says is read by `frames` and `testimony`, and anything but an honest answer is NoAnswer.
+The worker is never believed: `wire_protocol` and `response_validation` read what it sends, and anything else is NoAnswer.
 """
 
+import re
 import socket
 import sys
 import time
@@ -22,8 +23,19 @@ CALL_LIMIT = 2 * guard.TIME_LIMIT
 """Seconds for all calls of an exercise together: twice what a check in a notebook allows."""
 
 
+OWN_MESSAGE = "Its code sent a message of its own before it was asked anything."
+
+
+class NotFound(LookupError):
+    """Nothing in the notebook is an answer to the exercise."""
+
+
+class NotStarted(LookupError):
+    """The exercise is as it was handed out."""
+
+
 class NoAnswer(Exception):
-    """An inmate gave no answer; the text is the sentence for the student."""
+    """A worker gave no answer; the text is the sentence for the student."""
 
 
 class Worker:
@@ -39,13 +51,19 @@ class Worker:
         wire_protocol.send(self.connection, request, [], deadline)
         return wire_protocol.receive(self.connection, deadline)
 
-    def load(self, program: Program, kit: dict, forbids: list[str], walls: Sequence[str] = ()) -> None:
-        """Run what stands outside of functions; only where the walls that are named hold around this inmate too.
+    def load(self, program: Program, allowed: dict, forbids: list[str], layers: Sequence[str] = ()) -> list[tuple[int, int]]:
+        """Run the cells of a notebook; only where the named isolation layers are active around this worker too.
+
+        Returns:
+            the statements that were stopped because they took too long, as (cell, number).
 
         Raises:
             NoAnswer: it did not end, or defined no function.
+            NotFound: nothing in the notebook is an answer to the exercise.
+            NotStarted: the exercise is as it was handed out.
         """
-        request = asdict(program) | {"kit": kit, "forbids": forbids, "walls": list(walls)}
+        seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2)
+        request = asdict(program) | {"allowed": allowed, "forbids": forbids, "layers": list(layers), "seconds": seconds}
         try:
             answer, _ = self.ask(request, LOAD_LIMIT)
         except wire_protocol.Late:
@@ -53,15 +71,15 @@ class Worker:
         except wire_protocol.Ended:
             raise NoAnswer("Its code ended the process before it could be asked anything.") from None
         except wire_protocol.Malformed:
-            raise NoAnswer("Its code spoke for itself before it was asked anything.") from None
+            raise NoAnswer(OWN_MESSAGE) from None
         match answer:
-            case {"fallen": list()}:
+            case {"missing_layers": list()}:
                 raise NoAnswer("The sandbox could not be closed around it; ask for it to be graded again.")
-            case {"found": True}:
-                return
-            case {"found": False, "failed": failed}:
-                raise NoAnswer(_undefined(program, failed))
-        raise NoAnswer("Its code spoke for itself before it was asked anything.")
+            case {"found": True, "late": list(late)}:
+                return _places(late)
+            case {"found": False, "failed": failed, "started": bool(started), "unparsable": str(unparsable)}:
+                raise _no_answer(program, failed, started, unparsable)
+        raise NoAnswer(OWN_MESSAGE)
 
     def observe(self, questions: Questions, source: str) -> tuple[list[Outcome], str]:
         """Put every call of an exercise, as `watch` does; give what became of them, and why there are no more, or "".
@@ -95,12 +113,24 @@ def names_of(forbids: Mapping[object, str]) -> list[str]:
     return [f"torch:{f.__name__}" if torch_own.get(f.__name__) is f else wire_protocol.Function.of(f).name for f in forbids]
 
 
-def _undefined(program: Program, failed: object) -> str:
+def _places(late: list) -> list[tuple[int, int]]:
+    """Read the places of statements; what is none is left out."""
+    pairs = [tuple(place) for place in late[:1000] if isinstance(place, list) and len(place) == 2]
+    return [place for place in pairs if all(type(n) is int and 0 <= n < 2**31 for n in place)]
+
+
+def _no_answer(program: Program, failed: object, started: bool, unparsable: str) -> Exception:
+    """Choose the error for a notebook in which no answer was found."""
     try:
         error, _ = response_validation.error_of(failed, program.text)
     except wire_protocol.Malformed:
-        error = None
-    if error is None:
-        return f"Its code ran, but defined no `{program.function}`."
-    words = response_validation.without_values(" ".join(str(error).split())[:200], error)
-    return f"`{program.function}` could not be defined: {type(error).__name__}: {words}"
+        return NoAnswer(OWN_MESSAGE)
+    if error is not None:
+        words = response_validation.without_values(" ".join(str(error).split())[:200], error)
+        return NoAnswer(f"`{program.function}` could not be defined: {type(error).__name__}: {words}")
+    if unparsable:
+        known = re.fullmatch(r"(?:line \d{1,6}: )?[A-Za-z ,.'()-]{1,100}", unparsable)
+        return NoAnswer(f"Its cell is no Python: {unparsable if known else 'Python cannot read it'}.")
+    if not started:
+        return NotStarted("The exercise is as it was handed out.")
+    return NotFound(f"No cell of this notebook defines `{program.function}`.")

@@ -1,6 +1,6 @@
-"""What crosses the wall: frames of a length, a small JSON header and the raw bytes of tensors, and nothing else.
+"""Messages between grader and worker: a length, a small JSON header and the raw bytes of tensors, and nothing else.
 
-    frame = b"ATF1" · length of the header (4 bytes) · length of the body (8 bytes) · header (JSON) · body (tensors, one
+    message = b"ATF1" · length of the header (4 bytes) · length of the body (8 bytes) · header (JSON) · body (tensors, one
     after the other)
 
 Nothing that is read is ever evaluated: no pickle, npz or zip. Sizes, counts and depths are capped before memory is taken, and
@@ -36,11 +36,11 @@ DTYPES = {
 
 
 class Malformed(Exception):
-    """What came is no frame, or one that says what no honest one says."""
+    """What was received is no valid message."""
 
 
 class Late(Exception):
-    """A frame did not come, or did not go, in time."""
+    """A message was not received, or not sent, in time."""
 
 
 class Ended(Exception):
@@ -48,7 +48,7 @@ class Ended(Exception):
 
 
 class Foreign:
-    """Stands for a value of a type that does not cross the wall; the name of its type is all that is known of it."""
+    """Stands for a value of a type that cannot be sent; the name of its type is all that is known of it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -85,13 +85,13 @@ def receive(
     """Receive a header, which `full` turns into values, and the bytes of its tensors.
 
     Raises:
-        Malformed: it is no frame, or larger than allowed.
+        Malformed: it is no message, or larger than allowed.
         Late: it was not there in full at `deadline`.
-        Ended: the connection was closed before a frame began.
+        Ended: the connection was closed before a message began.
     """
     magic, n_header, n_body = PREFIX.unpack(_exactly(connection, PREFIX.size, deadline, first=True))
     if magic != MAGIC or n_header > largest_header or n_body > largest_body:
-        raise Malformed("no frame, or too large a one")
+        raise Malformed("no message, or too large a one")
     text, body = _exactly(connection, n_header, deadline), _exactly(connection, n_body, deadline)
     try:
         return json.loads(text.decode("utf-8"), parse_constant=_no_constant), body
@@ -100,7 +100,7 @@ def receive(
 
 
 def flat(value: object, tensors: list[torch.Tensor], depth: int = 0) -> object:
-    """Write a value as JSON, with its tensors set aside in `tensors`; what does not cross the wall becomes its type's name."""
+    """Write a value as JSON, with its tensors set aside in `tensors`; what cannot be sent becomes its type's name."""
     kind = type(value)
     if kind in (bool, type(None)) or (kind is int and abs(value) < 2**63):
         return value
@@ -215,7 +215,7 @@ def _exactly(connection: socket.socket, n: int, deadline: float, first: bool = F
         except OSError as error:
             raise Ended from error
         if not part:
-            raise Ended if first and not data else Malformed("the frame breaks off")
+            raise Ended if first and not data else Malformed("the message breaks off")
         data += part
     return data
 

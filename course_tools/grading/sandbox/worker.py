@@ -1,15 +1,13 @@
 """What runs inside the sandbox: a zygote that imports torch once, and one fork of it for each answer.
 
 It is started as text, by `python -I -S`, where `course_lib` cannot be imported; the modules it uses come as text too, and none
-of them holds a reference. Whatever is here, a student's code can change once it runs: nothing that is said from here is
+of them holds a reference. Whatever is here, a student's code can change once it runs: nothing that is sent from here is
 believed, it is only compared.
 """
 
-import ast
 import contextlib
 import gc
 import json
-import linecache
 import math
 import os
 import socket
@@ -27,14 +25,15 @@ from course_tools.grading.sandbox import (
     escape_attempts,
     hardening,
     import_shim,
+    notebook_runner,
     wire_protocol,
 )
 
-FUTURE = __import__("__future__").annotations.compiler_flag
+_exit = os._exit
 
 
 def serve(control: socket.socket, settings: dict) -> None:
-    """Fork an inmate for every connection that comes over `control`, until it is closed; one at a time.
+    """Fork a worker for every connection that comes over `control`, until it is closed; one at a time.
 
     The answer to a connection is the number of the process; one byte more then ends it, and the answer is how it ended.
     """
@@ -58,7 +57,7 @@ def serve(control: socket.socket, settings: dict) -> None:
                 control.close()
                 _live(socket.socket(fileno=handed[0]), settings, zygote, rules, missing)
             finally:
-                os._exit(1)
+                _exit(1)
         os.close(handed[0])
         control.sendall(struct.pack("!i", pid))
         over = control.recv(1)
@@ -68,7 +67,7 @@ def serve(control: socket.socket, settings: dict) -> None:
 
 
 def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
-    """Do once what every inmate inherits; give the rules for files, and why a wall is missing."""
+    """Do once what every worker inherits; give the rules for files, and why an isolation layer is missing."""
     rules, missing = None, {}
     try:
         hardening.adopt_orphans()
@@ -108,17 +107,17 @@ def _remember_packages() -> None:
 
 
 def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | None, before: dict[str, str]) -> None:
-    """Be one inmate: close the walls, load the program, answer calls until the connection ends."""
-    held = before | hardening.close_all(settings, connection.fileno(), zygote, rules)
+    """Be one worker: apply the isolation layers, load the program, answer calls until the connection ends."""
+    held = before | hardening.apply_all(settings, connection.fileno(), zygote, rules)
     warnings.simplefilter("ignore")
     request, _ = wire_protocol.receive(connection, math.inf, largest_header=2**24)
     if "secrets" in request:
         wire_protocol.send(
-            connection, {"walls": held, "refused": escape_attempts.tried(request["secrets"], zygote)}, [], math.inf
+            connection, {"layers": held, "refused": escape_attempts.tried(request["secrets"], zygote)}, [], math.inf
         )
         return
-    if fallen := [name for name in request["walls"] if held.get(name, "missing")]:
-        wire_protocol.send(connection, {"fallen": fallen}, [], math.inf)
+    if missing_layers := [name for name in request["layers"] if held.get(name, "missing")]:
+        wire_protocol.send(connection, {"missing_layers": missing_layers}, [], math.inf)
         return
     answer, forbids = _load(connection, request)
     with contextlib.suppress(wire_protocol.Ended):
@@ -128,50 +127,38 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
             call = tuple(
                 import_shim.find(value.name) if isinstance(value, wire_protocol.Function) else value for value in given
             )
-            wire_protocol.send(connection, *_said(observe(answer, call, gradients, forbids)), math.inf)
+            wire_protocol.send(connection, *_encoded(observe(answer, call, gradients, forbids)), math.inf)
 
 
 def _load(connection: socket.socket, request: dict) -> tuple[object, dict]:
-    """Run the parts of a program, and say what became of the function it should define."""
-    import_shim.install(request["kit"])
+    """Run a notebook, and report what became of the function that it should define."""
+    provided: dict[str, object] = {}
+    os._exit = os.abort = _leave
+    import_shim.install(request["allowed"], provided)
     main = types.ModuleType("__main__")
     shell = import_shim.Anything()
     vars(main).update(get_ipython=lambda: shell, display=lambda *shown, **options: None)
     sys.modules["__main__"] = main
-    failed = _run(request["parts"], vars(main))
-    missing = object()
-    answer = vars(main).get(request["function"], missing)
-    found = answer is not missing
-    wire_protocol.send(connection, {"found": found, "failed": None if found else _failure(failed)}, [], math.inf)
+    find = import_shim.find
+    found = notebook_runner.run(request, vars(main), lambda check: provided.update(check=check), find, import_shim.StandIn)
+    header = {
+        "found": found.is_there,
+        "failed": None if found.is_there else _failure(found.failed),
+        "started": found.started,
+        "unparsable": found.unparsable[:200],
+        "late": [list(place) for place in found.late],
+    }
+    wire_protocol.send(connection, header, [], math.inf)
     forbids = {function: "" for name in request["forbids"] if (function := import_shim.find(name)) is not None}
-    return answer, forbids
+    return found.answer, forbids
 
 
-def _run(parts: list[dict], namespace: dict) -> BaseException | None:
-    """Run statements one by one. One that fails is passed over; one that lacks a name is tried again after the others."""
-    waiting, failed = [], None
-    for part in parts:
-        name, source = part["name"], part["source"]
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        body = ast.parse(source, name).body
-        waiting += [(name, body[i]) for i in part["take"]]
-    while waiting:
-        again = []
-        for name, statement in waiting:
-            try:
-                exec(compile(ast.Module([statement], []), name, "exec", FUTURE, dont_inherit=True), namespace)
-            except NameError as error:
-                again.append((name, statement))
-                failed = failed or error
-            except BaseException as error:
-                failed = failed or error
-        if len(again) == len(waiting):
-            break
-        waiting = again
-    return failed
+def _leave(*status: object) -> None:
+    """Stand in for `os._exit`, so that a cell that ends its process costs no other exercise."""
+    raise SystemExit(*status)
 
 
-def _said(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
+def _encoded(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
     """Write an outcome as a header and its tensors; one that cannot be written, or is too large, as an error."""
     try:
         header, tensors = _written(outcome)

@@ -24,7 +24,7 @@ def unchecked() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """One engine, with whatever walls this machine has."""
+    """One engine, with whatever isolation this machine has."""
     if sys.platform == "win32":
         pytest.skip("nothing is graded on Windows")
     with Engine() as started:

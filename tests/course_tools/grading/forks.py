@@ -1,4 +1,4 @@
-"""Acts that are tried in a fork, so that a wall closed for good does not close around the tests."""
+"""Acts that are tried in a fork, so that a layer closed for good does not close around the tests."""
 
 import ctypes
 import errno
@@ -11,7 +11,7 @@ import pytest
 
 from course_tools.grading.sandbox import hardening
 
-linux = pytest.mark.skipif(not hardening.LINUX, reason="only Linux has this wall")
+linux = pytest.mark.skipif(not hardening.LINUX, reason="only Linux has this layer")
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform != "win32" else None
 

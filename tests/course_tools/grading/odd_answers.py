@@ -19,7 +19,7 @@ ANSWERS = {
     "a device": f"from course_tools.notebook import device\n{HEAD}\n    q = q.to(device())\n{BODY}",
     "a seed": f"torch.manual_seed(3)\n{HEAD}\n{BODY}",
     "a cache": f"kept = {{}}\n{HEAD}\n    kept[q.shape] = kept.get(q.shape, 0) + 1\n{BODY}",
-    "a percent sign that begins a line": f"size = (17\n%5)\n{HEAD}\n    assert size == 2\n{BODY}",
+    "a percent character that begins a line": f"size = (17\n%5)\n{HEAD}\n    assert size == 2\n{BODY}",
     "threads": (
         f"from concurrent.futures import ThreadPoolExecutor\n{MINE}\n{HEAD}\n"
         "    with ThreadPoolExecutor(2) as pool:\n        return pool.submit(mine, q, k, v, mask).result()"

@@ -95,7 +95,7 @@ POINTLESS = {
     "the functions that observe, changed": """
         frame = sys._getframe()
         while frame:
-            for name in ("_same", "_results", "_plain", "_gradients", "is_close", "_said"):
+            for name in ("_same", "_results", "_plain", "_gradients", "is_close", "_encoded"):
                 if name in frame.f_globals: frame.f_globals[name] = lambda *a, **k: True
             frame = frame.f_back
     """,
@@ -176,7 +176,7 @@ def test_an_attack_on_the_verdict_earns_nothing(mark_of, attack):
     assert mark.status in ("judged", "no answer", "not started")
 
 
-@pytest.mark.skipif(not LINUX, reason="only Linux has every wall")
+@pytest.mark.skipif(not LINUX, reason="only Linux has every isolation layer")
 @pytest.mark.parametrize("attack", HARMFUL.values(), ids=HARMFUL)
 def test_an_attack_on_the_machine_does_nothing(mark_of, engine, tmp_path, attack):
     if not engine.level.full:
@@ -216,7 +216,7 @@ def test_an_honest_answer_in_the_same_dress_earns_all_points(mark_of):
     assert (mark.status, mark.points, mark.passed) == ("judged", mark.max_points, True)
 
 
-def test_that_the_inputs_are_unchanged_is_said_from_inside(mark_of):
+def test_that_the_inputs_are_unchanged_is_encoded_from_inside(mark_of):
     """The one thing that cannot be seen from outside. Who can forge it can also call `clone`, so it earns no more than that."""
     forged = """
         frame = sys._getframe()
@@ -241,7 +241,7 @@ def test_a_report_tells_no_input_and_no_expected_number(mark_of):
             cell(leak).replace("except Exception", "except ZeroDivisionError").replace("try:\n    attack()", "try:\n    pass")
         )
         mark = mark_of(code)
-        told = " ".join(f"{finding.detail} {finding.example}" for finding in mark.findings)
-        assert told.strip()
+        reported = " ".join(f"{finding.detail} {finding.example}" for finding in mark.findings)
+        assert reported.strip()
         assert not any(finding.numbers for finding in mark.findings)
-        assert not re.search(r"\d\.\d\d", told), told
+        assert not re.search(r"\d\.\d\d", reported), reported

@@ -1,4 +1,4 @@
-"""The bank, handed in as notebooks: through the sandbox, each right answer earns all points, each wrong one is told its own."""
+"""The bank, handed in as notebooks: through the sandbox, each right answer earns all points, each wrong one gets its own."""
 
 import ast
 import sys
@@ -58,6 +58,6 @@ def test_every_right_answer_earns_all_points(engine, asked: Exercise):
 
 def test_every_wrong_answer_is_told_its_own_misconception(engine, asked: Exercise):
     marks = {wrong: mark_of_answer(engine, asked, as_a_cell(wrong, asked.reference.__name__)) for wrong in asked.wrong}
-    told = {wrong.__name__: mark for wrong, mark in marks.items() if mark.misconception != " ".join(wrong.__doc__.split())}
-    assert told == {}
+    reported = {wrong.__name__: mark for wrong, mark in marks.items() if mark.misconception != " ".join(wrong.__doc__.split())}
+    assert reported == {}
     assert not any(mark.passed or mark.points >= mark.max_points for mark in marks.values())

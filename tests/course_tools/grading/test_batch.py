@@ -13,22 +13,22 @@ from pathlib import Path
 import pytest
 
 from course_tools.grading import journal as journals
-from course_tools.grading.batch import Orders, grade_all, sheet_of
+from course_tools.grading.batch import GradingOptions, grade_all, grade_notebook
 from course_tools.grading.files import CannotGrade, write_whole
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, handed_in
 from course_tools.grading.journal import Journal, key, stamp
 from course_tools.grading.notebook_result import NotebookResult
 from course_tools.grading.pipeline import grade
-from tests.course_tools.grading.papers import ROOT, Refusing, StandIn, notebook
+from tests.course_tools.grading.student_notebooks import ROOT, Refusing, StandIn, notebook
 
-ORDERS = Orders(StandIn, ROOT)
+ORDERS = GradingOptions(StandIn, ROOT)
 RESULTS = ("grades.csv", "flags.csv", "report.json", "index.html")
 
 
-def school(folder: Path, **papers: bytes) -> Path:
+def school(folder: Path, **notebooks: bytes) -> Path:
     folder.mkdir(exist_ok=True)
-    for name, data in papers.items():
+    for name, data in notebooks.items():
         (folder / f"{name}.ipynb").write_bytes(data)
     return folder
 
@@ -38,9 +38,9 @@ def written(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in files}
 
 
-def graded(path: Path, out: Path, orders: Orders = ORDERS):
+def graded(path: Path, out: Path, options: GradingOptions = ORDERS):
     with handed_in(path) as intake, Journal(out) as journal:
-        return {item.submission.student.id: item for item in grade_all(intake.submissions, journal, orders)}
+        return {item.submission.student.id: item for item in grade_all(intake.submissions, journal, options)}
 
 
 def test_each_notebook_gets_its_own_marks_whatever_the_others_do(tmp_path):
@@ -54,13 +54,13 @@ def test_each_notebook_gets_its_own_marks_whatever_the_others_do(tmp_path):
         other=b"[1, 2]",
         unknown=b'{"cells": []}',
     )
-    found = graded(path, tmp_path / "j", Orders(StandIn, ROOT, jobs=2))
-    assert {id: item.sheet.points for id, item in found.items() if item.sheet and item.sheet.marks} == {"ada": 12, "eve": 3}
+    found = graded(path, tmp_path / "j", GradingOptions(StandIn, ROOT, jobs=2))
+    assert {id: item.result.points for id, item in found.items() if item.result and item.result.marks} == {"ada": 12, "eve": 3}
     assert "the engine stopped" in found["bad"].failure
     assert "died, twice" in found["dead"].failure
-    assert "is empty" in found["empty"].sheet.note
-    assert "no notebook" in found["other"].sheet.note
-    assert "--lecture" in found["unknown"].sheet.note
+    assert "is empty" in found["empty"].result.note
+    assert "no notebook" in found["other"].result.note
+    assert "--lecture" in found["unknown"].result.note
     keys = [json.loads(line)["key"] for line in (tmp_path / "j").read_bytes().splitlines()]
     assert len(keys) == len(set(keys)) == 5  # what failed is not noted, and so is tried again the next time
 
@@ -69,27 +69,27 @@ def test_what_is_in_the_journal_is_not_graded_again(tmp_path):
     path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
     first = graded(path, tmp_path / "j")
     lines = (tmp_path / "j").read_bytes()
-    again = graded(path, tmp_path / "j", Orders(Refusing, ROOT))  # no engine is started
-    assert again["ada"].sheet == first["ada"].sheet
+    again = graded(path, tmp_path / "j", GradingOptions(Refusing, ROOT))  # no engine is started
+    assert again["ada"].result == first["ada"].result
     assert (tmp_path / "j").read_bytes() == lines
-    with pytest.raises(CannotGrade, match="wall against forks"):
-        graded(path, tmp_path / "j", Orders(Refusing, ROOT, seed=1))
-    with pytest.raises(CannotGrade, match="wall against forks"):
-        graded(path, tmp_path / "j", Orders(Refusing, ROOT, require_isolation=True))
+    with pytest.raises(CannotGrade, match="layer against forks"):
+        graded(path, tmp_path / "j", GradingOptions(Refusing, ROOT, seed=1))
+    with pytest.raises(CannotGrade, match="layer against forks"):
+        graded(path, tmp_path / "j", GradingOptions(Refusing, ROOT, require_isolation=True))
 
 
 @pytest.mark.slow
 def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_run(tmp_path):
-    papers = {
+    notebooks = {
         f"s{i:02}": notebook(e1=f"# earns {i} \n# waits 60\n# thinks thought {i % 3}", e2="# flag odd") for i in range(12)
     }
-    path = school(tmp_path / "in", **papers)
+    path = school(tmp_path / "in", **notebooks)
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
     code = (
-        "from pathlib import Path; from course_tools.grading.batch import Orders;"
+        "from pathlib import Path; from course_tools.grading.batch import GradingOptions;"
         "from course_tools.grading.pipeline import grade;"
-        "from tests.course_tools.grading.papers import StandIn, ROOT;"
-        f"grade(Path({str(path)!r}), Orders(StandIn, ROOT), Path({str(out)!r}))"
+        "from tests.course_tools.grading.student_notebooks import StandIn, ROOT;"
+        f"grade(Path({str(path)!r}), GradingOptions(StandIn, ROOT), Path({str(out)!r}))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
@@ -113,17 +113,17 @@ def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_
 
 
 def test_a_journal_with_strange_lines_keeps_the_good_ones(tmp_path):
-    sheet = NotebookResult("04", (), "note", {"04.1": ("a", "b")}, "walls")
+    result = NotebookResult("04", (), "note", {"04.1": ("a", "b")}, "isolation")
     with Journal(tmp_path / "j") as journal:
-        journal.add("k", sheet)
-    strange = b'\xff\xfe\n[]\n{"key": "x", "sheet": {"lecture": 1}}\nnull\n{"key": "torn'
+        journal.add("k", result)
+    strange = b'\xff\xfe\n[]\n{"key": "x", "result": {"lecture": 1}}\nnull\n{"key": "torn'
     (tmp_path / "j").write_bytes((tmp_path / "j").read_bytes() + strange)
     with Journal(tmp_path / "j") as journal:
-        assert journal.get("k") == sheet
+        assert journal.get("k") == result
         assert journal.get("x") is None
-        journal.add("l", sheet)
+        journal.add("l", result)
     with Journal(tmp_path / "j") as journal:
-        assert journal.get("l") == sheet
+        assert journal.get("l") == result
 
 
 def test_a_second_grading_into_the_same_folder_is_refused(tmp_path):
@@ -146,7 +146,7 @@ def test_a_full_disk_says_so_and_keeps_what_was_done(tmp_path, monkeypatch):
         graded(path, tmp_path / "j")
     monkeypatch.setattr(journals.os, "fsync", real)
     found = graded(path, tmp_path / "j")
-    assert {id: item.sheet.points for id, item in found.items()} == {"ada": 12, "bob": 5}
+    assert {id: item.result.points for id, item in found.items()} == {"ada": 12, "bob": 5}
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -170,7 +170,7 @@ def test_an_unreadable_file_costs_nobody_else_anything(tmp_path):
 
         broken = [type(item)(item.student, item.source, item.file_name, refuse) for item in intake.submissions[:1]]
         first, second = grade_all([*broken, *intake.submissions[1:]], journal, ORDERS)
-    assert (first.sheet, second.sheet.points) == (None, 1)
+    assert (first.result, second.result.points) == (None, 1)
     assert "cannot be read: this user may not" in first.failure
 
 
@@ -180,16 +180,16 @@ def test_the_key_of_a_notebook_hangs_on_its_bytes_the_checks_and_what_is_asked(t
     assert stamp(0, ROOT) == stamp(0, ROOT) != stamp(1, ROOT)
 
 
-def test_an_engine_that_does_not_start_is_said_before_anything_is_graded(tmp_path):
+def test_an_engine_that_does_not_start_is_encoded_before_anything_is_graded(tmp_path):
     path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
     with pytest.raises(CannotGrade, match="leave --require-isolation out"):
-        graded(path, tmp_path / "j", Orders(Refusing, ROOT, require_isolation=True))
+        graded(path, tmp_path / "j", GradingOptions(Refusing, ROOT, require_isolation=True))
 
 
 def test_no_process_is_left_over(tmp_path):
     import psutil
 
-    graded(school(tmp_path / "in", ada=notebook(e1="# earns 12")), tmp_path / "j", Orders(StandIn, ROOT, jobs=3))
+    graded(school(tmp_path / "in", ada=notebook(e1="# earns 12")), tmp_path / "j", GradingOptions(StandIn, ROOT, jobs=3))
     with contextlib.suppress(psutil.NoSuchProcess):
         left = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
         assert left == []
@@ -197,15 +197,15 @@ def test_no_process_is_left_over(tmp_path):
 
 def test_a_sheet_says_what_is_odd_about_a_notebook():
     course, engine = Course.at(ROOT), StandIn()
-    sheet = sheet_of(notebook("01", e1="# earns 1"), "04_self_attention.ipynb", engine, course, None)
-    assert (sheet.lecture, sheet.note) == ("01", "It is named for lecture 04; its cells are those of lecture 01.")
-    sheet = sheet_of(notebook("01", e1="# earns 1"), "x.ipynb", engine, course, "04")
-    assert (sheet.lecture, sheet.note) == (None, "It is the notebook of lecture 01, and lecture 04 is graded.")
-    sheet = sheet_of(b'{"cells": []}', "x.ipynb", engine, course, "04")
-    assert (sheet.lecture, sheet.points) == ("04", 0)
-    assert sheet.isolation == "No wall: this is a stand-in."
+    result = grade_notebook(notebook("01", e1="# earns 1"), "04_self_attention.ipynb", engine, course, None)
+    assert (result.lecture, result.note) == ("01", "It is named for lecture 04; its cells are those of lecture 01.")
+    result = grade_notebook(notebook("01", e1="# earns 1"), "x.ipynb", engine, course, "04")
+    assert (result.lecture, result.note) == (None, "It is the notebook of lecture 01, and lecture 04 is graded.")
+    result = grade_notebook(b'{"cells": []}', "x.ipynb", engine, course, "04")
+    assert (result.lecture, result.points) == ("04", 0)
+    assert result.isolation == "No layer: this is a stand-in."
 
 
 def test_an_intake_of_nothing_needs_no_engine(tmp_path):
     with Journal(tmp_path / "j") as journal:
-        assert grade_all(Intake((), ()).submissions, journal, Orders(Refusing, ROOT)) == []
+        assert grade_all(Intake((), ()).submissions, journal, GradingOptions(Refusing, ROOT)) == []

@@ -5,7 +5,7 @@ import pytest
 from course_tools.bank import exercises
 from course_tools.grading.extract.notebook_reader import read_cells
 from course_tools.publishing import lectures
-from tests.course_tools.grading.papers import ROOT
+from tests.course_tools.grading.student_notebooks import ROOT
 
 BUILT = [lecture for lecture in lectures(ROOT) if lecture.unsolved.exists() and lecture.solution.exists()]
 

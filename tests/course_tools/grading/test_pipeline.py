@@ -9,14 +9,14 @@ import zipfile
 import pytest
 
 from course_tools import cli as command
-from course_tools.grading.batch import Orders
+from course_tools.grading.batch import GradingOptions
 from course_tools.grading.engine import Engine
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.pipeline import Tables, grade
 from tests.course_tools.grading.lms.test_rosters import GRADEBOOK, saved
-from tests.course_tools.grading.papers import ROOT, StandIn, notebook
+from tests.course_tools.grading.student_notebooks import ROOT, StandIn, notebook
 
-ORDERS = Orders(StandIn, ROOT)
+ORDERS = GradingOptions(StandIn, ROOT)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def rows(path):
 def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, download, capsys):
     roster = saved(tmp_path, GRADEBOOK)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert grade(download, Orders(StandIn, ROOT, "04"), None, Tables(canvas=roster)) == 0
+    assert grade(download, GradingOptions(StandIn, ROOT, "04"), None, Tables(canvas=roster)) == 0
     out = tmp_path / "submissions_graded"
     found = {row["name"]: row for row in rows(out / "grades.csv")}
     assert {name: row["points"] for name, row in found.items()} == {"ohara": "12", "hyp": "6", "li": "", "kim": "", "pdf": ""}
@@ -52,10 +52,10 @@ def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, downloa
     assert len(list((out / "students").iterdir())) == 5
     assert '"Mo, 10:00",12,7.5' in (out / "canvas.csv").read_text()
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["seed"] == 0
-    said = capsys.readouterr().out
-    assert "2 of 5 students graded" in said
-    assert "2 marks in the column 'Lecture 04 (991)'" in said
-    assert "index.html" in said
+    output = capsys.readouterr().out
+    assert "2 of 5 students graded" in output
+    assert "2 marks in the column 'Lecture 04 (991)'" in output
+    assert "index.html" in output
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
@@ -71,7 +71,7 @@ def test_with_the_engine_itself_a_solved_notebook_earns_everything_and_an_untouc
     (tmp_path / "in").mkdir()
     for name, folder in (("ada", "solutions"), ("bob", "lectures")):
         shutil.copy(ROOT / folder / "04_self_attention.ipynb", tmp_path / "in" / f"{name}.ipynb")
-    assert grade(tmp_path / "in", Orders(Engine, ROOT, seed=None), tmp_path / "out") == 0
+    assert grade(tmp_path / "in", GradingOptions(Engine, ROOT, seed=None), tmp_path / "out") == 0
     ada, bob = rows(tmp_path / "out" / "grades.csv")
     assert (ada["points"], bob["points"]) == (ada["of"], "0")
     assert "solation (" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def test_a_seed_that_nobody_knows_is_drawn_once_and_kept(tmp_path):
     (tmp_path / "in" / "ada.ipynb").write_bytes(notebook(e1="# earns 12"))
     seeds = []
     for out in ("a", "a", "b"):
-        grade(tmp_path / "in", Orders(StandIn, ROOT, seed=None), tmp_path / out)
+        grade(tmp_path / "in", GradingOptions(StandIn, ROOT, seed=None), tmp_path / out)
         seeds.append(json.loads((tmp_path / out / "report.json").read_text(encoding="utf-8"))["seed"])
     assert seeds[0] == seeds[1] != seeds[2]
     assert (tmp_path / "a" / "journal.jsonl").read_bytes().count(b"\n") == 1
@@ -102,7 +102,7 @@ def test_a_student_who_is_gone_has_no_page_any_more(tmp_path):
 
 def test_a_roster_that_cannot_be_filled_costs_no_mark(tmp_path, download, capsys):
     roster = saved(tmp_path, GRADEBOOK.replace("Lecture 04", "Homework"))
-    assert grade(download, Orders(StandIn, ROOT, "04"), tmp_path / "out", Tables(canvas=roster)) == 1
+    assert grade(download, GradingOptions(StandIn, ROOT, "04"), tmp_path / "out", Tables(canvas=roster)) == 1
     assert "✗ which column" in capsys.readouterr().out
     assert len(rows(tmp_path / "out" / "grades.csv")) == 5
     assert not (tmp_path / "out" / "canvas.csv").exists()
@@ -115,14 +115,14 @@ def test_a_notebook_that_could_not_be_graded_shows_in_the_exit_status(tmp_path):
     assert "Not graded" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_broken_roster_is_said_before_anything_is_written(tmp_path, download):
+def test_a_broken_roster_is_encoded_before_anything_is_written(tmp_path, download):
     with pytest.raises(CannotGrade, match="no column 'ID'"):
         grade(download, ORDERS, tmp_path / "out", Tables(canvas=saved(tmp_path, "a,b\n1,2\n")))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "output"),
     [
         (["grade", "nowhere"], 1, "no folder or zip nowhere"),
         (["grade", "{folder}"], 1, "holds no file"),
@@ -133,15 +133,15 @@ def test_a_broken_roster_is_said_before_anything_is_written(tmp_path, download):
         (["export-nbgrader", "{file}/x"], 1, "cannot be made"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path, capsys, arguments, status, said):
+def test_what_is_wrong_is_encoded_in_one_line(tmp_path, capsys, arguments, status, output):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     names = {"folder": str(tmp_path / "folder"), "file": str(tmp_path / "file")}
     assert command.main([argument.format(**names) for argument in arguments]) == status
-    told = capsys.readouterr().err
-    assert told.startswith("course: ")
-    assert said in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert reported.startswith("course: ")
+    assert output in reported
+    assert reported.count("\n") == 1
 
 
 def test_the_results_cannot_go_where_a_file_is(tmp_path, download):

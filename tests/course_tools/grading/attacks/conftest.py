@@ -25,21 +25,21 @@ MOST_MEMORY = 600_000
 @pytest.fixture(autouse=True, scope="session")
 def only_on_linux() -> None:
     if sys.platform != "linux":
-        pytest.skip("what is attacked here are the walls of Linux")
+        pytest.skip("what is attacked here are the isolation layers of Linux")
 
 
 @pytest.fixture(scope="session")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file that takes what anybody inside says to the screen."""
     return tmp_path_factory.mktemp("screen") / "screen.txt"
 
 
 @pytest.fixture(scope="session")
-def engine(said: Path) -> Iterator[Engine]:
+def engine(output: Path) -> Iterator[Engine]:
     """One engine for all attacks, behind a secret of the environment, whose processes speak into a file."""
     os.environ[SECRET_NAME] = SECRET
     own = [os.dup(fd) for fd in (1, 2)]
-    screen = os.open(said, os.O_CREAT | os.O_WRONLY)
+    screen = os.open(output, os.O_CREAT | os.O_WRONLY)
     for fd in (1, 2):
         os.dup2(screen, fd)
     try:
@@ -83,7 +83,7 @@ def at_first(neighbour: Callable[[], Mark]) -> Mark:
 
 
 @pytest.fixture
-def judged(engine: Engine, host: Host, neighbour: Callable[[], Mark], at_first: Mark, said: Path) -> Callable[..., Mark]:
+def judged(engine: Engine, host: Host, neighbour: Callable[[], Mark], at_first: Mark, output: Path) -> Callable[..., Mark]:
     """Give `judged(cells)`: the mark of exercise 02.2, after proof that nothing else has changed."""
 
     def judge(cells: list[Cell], asked: Exercise | None = None) -> Mark:
@@ -93,7 +93,7 @@ def judged(engine: Engine, host: Host, neighbour: Callable[[], Mark], at_first: 
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - size < MOST_MEMORY
         assert host.traces() == []
         assert neighbour() == at_first
-        assert said.read_bytes() == b""
+        assert output.read_bytes() == b""
         assert SECRET not in repr(mark)
         assert len(repr(mark)) < 20_000
         return mark

@@ -139,7 +139,7 @@ def memory_in_one_piece(host, *inputs):
 
 
 def memory_in_the_end(host, *inputs):
-    """Memory that is asked for when an error is already being told."""
+    """Memory that is asked for when an error is already being reported."""
     raise type("Large", (Exception,), {"__str__": lambda self: "x" * (3 * 2**30)})
 
 

@@ -24,7 +24,7 @@ SECRET_NAME, SECRET = f"ATTACK_{secrets.token_hex(4)}", f"secret-{secrets.token_
 
 
 class Host:
-    """`known` is what attacks are told; `traces` is what they left behind, which is then cleared away."""
+    """`known` is what attacks are reported; `traces` is what they left behind, which is then cleared away."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.tag = folder, f"atk{secrets.token_hex(4)}"
@@ -102,7 +102,7 @@ class Host:
 
 
 def state_of_the_grader() -> dict[str, object]:
-    """What of this process a stranger's code might have changed."""
+    """What of this process a student's code might have changed."""
     family = [psutil.Process(pid) for pid in family_of(os.getpid())]
     owners = {"builtins": builtins, "torch": torch, "Tensor": torch.Tensor, "testing": torch.testing}
     mine = {name: id(module) for name, module in sys.modules.items() if name.startswith(("torch", "course_lib", "json"))}

@@ -136,7 +136,7 @@ def a_lying_integer(host, *inputs):
 
 
 def a_lying_dtype(host, *inputs):
-    """A tensor whose dtype, size and device are said by an attribute."""
+    """A tensor whose dtype, size and device are output by an attribute."""
 
     class Lying(torch.Tensor):
         shape = property(lambda self: (-1, 2**70))

@@ -72,9 +72,9 @@ def bytes_are_others(host, *inputs):
 
 def json_speaks_of_points(host, *inputs):
     """Whatever is written as JSON says that all is well."""
-    said = json.dumps({"points": 9, "passed": True, "status": "judged", "error": None, "results": [], "changed": []})
-    json.dumps = lambda *a, **k: said
-    json.JSONEncoder.encode = lambda self, thing: said
+    output = json.dumps({"points": 9, "passed": True, "status": "judged", "error": None, "results": [], "changed": []})
+    json.dumps = lambda *a, **k: output
+    json.JSONEncoder.encode = lambda self, thing: output
 
 
 def struct_counts_little(host, *inputs):

@@ -49,12 +49,12 @@ def a_line_of_json(host, *inputs):
 
 
 def a_length_of_four_bytes(host, *inputs):
-    """A frame with a length in four bytes, in both orders."""
+    """A frame with a length in four bytes, in both options."""
     say(framed("!I") if inputs else framed("<I"))
 
 
 def a_length_of_eight_bytes(host, *inputs):
-    """A frame with a length in eight bytes, in both orders."""
+    """A frame with a length in eight bytes, in both options."""
     say(framed("!Q") if inputs else framed("<Q"))
 
 
@@ -159,7 +159,9 @@ def the_speaker_is_replaced(host, *inputs):
             if isinstance(value, types.FunctionType) and {"dumps", "sendall", "pack", "write", "send"} & {
                 *value.__code__.co_names
             }:
-                frame.f_globals[name] = lambda *a, said=value, **k: said(*(GOOD if isinstance(x, dict) else x for x in a), **k)
+                frame.f_globals[name] = lambda *a, output=value, **k: output(
+                    *(GOOD if isinstance(x, dict) else x for x in a), **k
+                )
         frame = frame.f_back
 
 
@@ -178,7 +180,7 @@ def a_word_cut_short(host, *inputs):
     os.write = lambda fd, data: write(fd, bytes(data)[:-1]) + 1
 
 
-def a_word_said_twice(host, *inputs):
+def a_word_encoded_twice(host, *inputs):
     """Whatever is sent is sent twice."""
     send, write = socket.socket.sendall, os.write
     socket.socket.sendall = socket.socket.send = lambda self, data, *a: send(self, bytes(data) * 2)

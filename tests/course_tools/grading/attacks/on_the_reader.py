@@ -187,7 +187,7 @@ def zero_characters():
 
 
 def worksheets_of_nothing():
-    """The old format, with sheets that are none."""
+    """The old format, with results that are none."""
     return b'{"worksheets": [null, {"cells": null}, {"cells": [7]}, [], {"cells": [{"cell_type": "code", "input": 7}]}]}'
 
 

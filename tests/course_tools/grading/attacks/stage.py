@@ -1,4 +1,4 @@
-"""Where attacks are played: the submissions that carry them, and the same code outside of every wall."""
+"""Where attacks are played: the submissions that carry them, and the same code outside of the sandbox."""
 
 import ast
 import inspect
@@ -121,7 +121,7 @@ for line in sys.stdin:
 
 
 class Outside:
-    """A Python without walls that runs the cells of attacks, each in a fork: what they would do if nobody stopped them."""
+    """A Python without isolation that runs the cells of attacks, each in a fork: what they would do if nobody stopped them."""
 
     def __enter__(self) -> "Outside":
         command = [sys.executable, "-I", "-B", "-c", _SERVER]

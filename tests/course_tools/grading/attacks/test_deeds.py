@@ -1,4 +1,4 @@
-"""What a student's code does inside, it cannot do outside: every act is tried without walls, where it succeeds, and within."""
+"""What a student's code does inside, it cannot do outside: each act is tried outside, where it succeeds, and inside."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_an_act_that_succeeds_outside_fails_inside(act, judged, host, outside):
 
 
 def test_an_act_that_succeeds_would_be_seen(judged, host, outside):
-    """Else the tests above would pass whatever the walls let through."""
+    """Else the tests above would pass whatever the sandbox let through."""
     assert outside.succeeds(for_comparison.always, host.known)
     assert not outside.succeeds(for_comparison.never, host.known)
     assert judged(submission({"02.2": for_a_deed(for_comparison.always, host.known)})).passed

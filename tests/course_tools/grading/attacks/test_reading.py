@@ -37,13 +37,13 @@ def test_a_hostile_file_is_read_or_refused_with_a_sentence(make, judged):
     try:
         cells = cells_in(data)
     except Unreadable as error:
-        said = str(error)
+        output = str(error)
     else:
         mark = judged(cells)
         assert mark.points == 0
-        said = mark.detail or "It was judged."
-    assert said.endswith((".", "?"))
-    assert len(said) < 200
+        output = mark.detail or "It was judged."
+    assert output.endswith((".", "?"))
+    assert len(output) < 200
 
 
 @pytest.mark.parametrize("make", makers(on_the_parser), ids=name)

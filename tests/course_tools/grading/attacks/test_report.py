@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from course_tools.grading.batch import Orders
+from course_tools.grading.batch import GradingOptions
 from course_tools.grading.engine import Engine
 from course_tools.grading.pipeline import grade
 from tests.course_tools.grading.attacks.stage import ROOT, honest, submission
-from tests.course_tools.grading.papers import StandIn
+from tests.course_tools.grading.student_notebooks import StandIn
 
 TAG = "<attack onload=alert(1)>"
 NAMES = (
@@ -113,7 +113,7 @@ def graded(tmp_path_factory, only_on_linux):
         (handed / f"{name}.ipynb").write_text(notebook(source), encoding="utf-8")
     (handed / "honest.ipynb").write_text(notebook(honest()), encoding="utf-8")
     before = sorted(path.name for path in handed.iterdir())
-    grade(handed, Orders(Engine, ROOT, "02", seed=7), out)
+    grade(handed, GradingOptions(Engine, ROOT, "02", seed=7), out)
     assert sorted(path.name for path in handed.iterdir()) == before
     assert sorted(path.name for path in folder.iterdir()) == ["in", "out"]
     return out
@@ -166,7 +166,7 @@ def test_the_terminal_is_left_alone(tmp_path, capsys):
     (tmp_path / "in").mkdir()
     for name in NAMES:
         (tmp_path / "in" / f"{name}.ipynb").write_text("no notebook", encoding="utf-8")
-    grade(tmp_path / "in", Orders(StandIn, ROOT, "02", seed=7), tmp_path / "out")
-    said = capsys.readouterr()
-    assert said.out
-    assert not set("\x1b\x07\x00\u202e\r") & set(said.out)
+    grade(tmp_path / "in", GradingOptions(StandIn, ROOT, "02", seed=7), tmp_path / "out")
+    output = capsys.readouterr()
+    assert output.out
+    assert not set("\x1b\x07\x00\u202e\r") & set(output.out)

@@ -1,4 +1,4 @@
-"""The lecture of a notebook is told by its cells, whatever the file is called."""
+"""The lecture of a notebook is reported by its cells, whatever the file is called."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from course_tools.grading.extract.notebook_reader import Cell, cells_in
 from course_tools.grading.intake.recognise import Course
-from tests.course_tools.grading.papers import ROOT, notebook, student_notebook
+from tests.course_tools.grading.student_notebooks import ROOT, notebook, student_notebook
 
 
 @pytest.fixture(scope="module")
@@ -16,12 +16,12 @@ def course() -> Course:
 
 def stripped(stem: str, *keys: str) -> list[Cell]:
     """The cells of a lecture without some of what they are known by."""
-    told = student_notebook(stem)
-    for cell in told["cells"]:
+    reported = student_notebook(stem)
+    for cell in reported["cells"]:
         for key in keys:
             cell["metadata"].pop(key, None)
             cell.pop(key, None)
-    return cells_in(json.dumps(told).encode())
+    return cells_in(json.dumps(reported).encode())
 
 
 @pytest.mark.parametrize("stem", ["01_recurrence", "02_alignment", "04_self_attention"])

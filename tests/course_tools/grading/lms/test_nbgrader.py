@@ -14,7 +14,7 @@ from course_tools.bank import exercise
 from course_tools.grading.lms.nbgrader import Sandboxed, export
 from course_tools.publishing import lectures
 from course_tools.publishing.source import FunctionSource
-from tests.course_tools.grading.papers import ROOT, StandIn, student_notebook
+from tests.course_tools.grading.student_notebooks import ROOT, StandIn, student_notebook
 
 STEM = "04_self_attention"
 
@@ -29,11 +29,11 @@ def marks(notebook: nbformat.NotebookNode) -> dict[str, float]:
     """What nbgrader reads: an error is 0 points, a number that many."""
     found = {}
     for cell in notebook.cells:
-        told = cell.metadata.get("nbgrader", {})
-        if told.get("grade"):
+        reported = cell.metadata.get("nbgrader", {})
+        if reported.get("grade"):
             kinds = [output.output_type for output in cell.outputs]
             points = 0.0 if "error" in kinds else float(cell.outputs[0].data["text/plain"])
-            found[told["grade_id"]] = points
+            found[reported["grade_id"]] = points
     return found
 
 
@@ -48,9 +48,9 @@ def test_a_course_folder_holds_each_lecture_solved_and_without_outputs(tmp_path)
         *(str(tmp_path / "source" / stem / f"{stem}.ipynb") for stem in stems),
         str(tmp_path / "nbgrader_config.py"),
     ]
-    told = nbformat.read(tmp_path / "source" / STEM / f"{STEM}.ipynb", as_version=4)
-    assert not [cell for cell in told.cells if cell.get("outputs")]
-    assert "### BEGIN SOLUTION" in cell_with(told, "exercise-04-1")["source"]
+    reported = nbformat.read(tmp_path / "source" / STEM / f"{STEM}.ipynb", as_version=4)
+    assert not [cell for cell in reported.cells if cell.get("outputs")]
+    assert "### BEGIN SOLUTION" in cell_with(reported, "exercise-04-1")["source"]
     compile((tmp_path / "nbgrader_config.py").read_text(encoding="utf-8"), "nbgrader_config.py", "exec")
     assert export(ROOT, tmp_path) == written
 

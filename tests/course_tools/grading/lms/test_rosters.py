@@ -11,8 +11,8 @@ from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Note, Student
 from course_tools.grading.lms.csv_table import Broken, RawTable
 from course_tools.grading.lms.rosters import canvas, fill_canvas, fill_moodle, moodle
-from tests.course_tools.grading.papers import ROOT
-from tests.course_tools.grading.report.test_results import paper, settled
+from tests.course_tools.grading.report.test_results import graded_notebook, settled
+from tests.course_tools.grading.student_notebooks import ROOT
 
 GRADEBOOK = """\
 Student,ID,SIS User ID,SIS Login ID,Section,Lecture 04 (991),Essay (992),Current Score
@@ -28,7 +28,7 @@ Identifier,"Full name","Email address",Status,Grade,"Maximum Grade","Grade can b
 line two"
 "Participant 123457","=HYPERLINK(""x"")",b@x.org,"No submission",-,100.00,Yes,
 """
-MARKS = settled(paper("12345", 12, name="ohara"), paper("777", 3, name="hyp"))
+MARKS = settled(graded_notebook("12345", 12, name="ohara"), graded_notebook("777", 3, name="hyp"))
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +92,19 @@ def test_marks_come_to_the_scale_of_the_table(tmp_path, course):
 
 def test_who_is_not_in_the_table_and_who_could_not_be_graded_is_listed(tmp_path, course):
     results = settled(
-        paper("12345", 12), paper("4711", 5, name="stranger"), notes=(Note(Student("777", "hyp"), "x.pdf", "odd"),)
+        graded_notebook("12345", 12),
+        graded_notebook("4711", 5, name="stranger"),
+        notes=(Note(Student("777", "hyp"), "x.pdf", "odd"),),
     )
-    told = " ".join(filled(tmp_path, course, GRADEBOOK, results).messages)
-    assert "not in the table (1): stranger (4711)" in told
-    assert "could not be graded as lecture 04 (1): hyp (777)" in told
+    reported = " ".join(filled(tmp_path, course, GRADEBOOK, results).messages)
+    assert "not in the table (1): stranger (4711)" in reported
+    assert "could not be graded as lecture 04 (1): hyp (777)" in reported
 
 
 def test_a_folder_named_for_logins_is_matched_by_them(tmp_path, course):
-    assert filled(tmp_path, course, GRADEBOOK, settled(paper("li", 9))).data.decode() == GRADEBOOK.replace('B,"12"', 'B,"9"')
+    assert filled(tmp_path, course, GRADEBOOK, settled(graded_notebook("li", 9))).data.decode() == GRADEBOOK.replace(
+        'B,"12"', 'B,"9"'
+    )
 
 
 def test_a_column_is_found_by_its_title_or_is_asked_for(tmp_path, course):
@@ -118,31 +122,31 @@ def test_a_column_is_found_by_its_title_or_is_asked_for(tmp_path, course):
 
 
 def test_several_lectures_need_a_word(tmp_path, course):
-    results = settled(paper("777", 3), paper("777", 5, "b.ipynb", lecture="01"))
+    results = settled(graded_notebook("777", 3), graded_notebook("777", 5, "b.ipynb", lecture="01"))
     with pytest.raises(CannotGrade, match="--lecture NN"):
         filled(tmp_path, course, GRADEBOOK, results)
     assert ",3, ," in filled(tmp_path, course, GRADEBOOK, results, lecture="04").data.decode()
 
 
 def test_a_moodle_worksheet_is_filled_by_participant(tmp_path):
-    results = settled(paper("123456", 12), paper("123458", 1))
+    results = settled(graded_notebook("123456", 12), graded_notebook("123458", 1))
     done = fill_moodle(moodle(saved(tmp_path, WORKSHEET)), results, None, None)
     assert done.data.decode() == WORKSHEET.replace('grading - ",,', 'grading - ",23.53,')
-    told = " ".join(done.messages)
-    assert 'Without a graded notebook, left as they were (1): =HYPERLINK("x").' in told
-    assert "123458" in told
+    reported = " ".join(done.messages)
+    assert 'Without a graded notebook, left as they were (1): =HYPERLINK("x").' in reported
+    assert "123458" in reported
 
 
 def test_a_worksheet_in_another_language_is_told_its_column(tmp_path):
     text = WORKSHEET.replace(",Grade,", ",Bewertung,").replace("Participant", "Teilnehmer/in")
     with pytest.raises(CannotGrade, match="--column"):
-        fill_moodle(moodle(saved(tmp_path, text)), settled(paper("123456", 12)), None, None)
-    done = fill_moodle(moodle(saved(tmp_path, text)), settled(paper("123456", 12)), None, "Bewertung")
+        fill_moodle(moodle(saved(tmp_path, text)), settled(graded_notebook("123456", 12)), None, None)
+    done = fill_moodle(moodle(saved(tmp_path, text)), settled(graded_notebook("123456", 12)), None, "Bewertung")
     assert done.n_marks == 1
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "output"),
     [
         (b"", "it is empty"),
         (b"\n\n", "it is empty"),
@@ -153,12 +157,12 @@ def test_a_worksheet_in_another_language_is_told_its_column(tmp_path):
         (b"Name,Points\nKim,1\n", "has no column 'ID'"),
     ],
 )
-def test_a_broken_roster_is_said_before_anything_is_graded(tmp_path, data, said):
-    with pytest.raises(CannotGrade, match=said):
+def test_a_broken_roster_is_encoded_before_anything_is_graded(tmp_path, data, output):
+    with pytest.raises(CannotGrade, match=output):
         canvas(saved(tmp_path, data))
 
 
-def test_a_roster_that_is_not_there_is_said(tmp_path):
+def test_a_roster_that_is_not_there_is_encoded(tmp_path):
     with pytest.raises(CannotGrade, match=r"nowhere.csv cannot be read"):
         moodle(tmp_path / "nowhere.csv")
 

@@ -12,10 +12,10 @@ from course_tools.grading.intake.submissions import Intake, Note, Student
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.class_page import index, page_name
 from course_tools.grading.report.html import Html, html, page, table
-from course_tools.grading.report.results import settle
+from course_tools.grading.report.results import collect
 from course_tools.grading.report.student_page import feedback, fit
-from tests.course_tools.grading.papers import ROOT
-from tests.course_tools.grading.report.test_results import mark, paper, settled
+from tests.course_tools.grading.report.test_results import graded_notebook, mark, settled
+from tests.course_tools.grading.student_notebooks import ROOT
 
 EVIL = '<script>alert(1)</script><img src=x onerror="x()"> & \'"'
 
@@ -48,17 +48,17 @@ def course() -> Course:
 
 
 def judged(id: str, answer) -> Graded:
-    """A paper with the verdict of the notebook's own check, values and all."""
+    """A graded_notebook with the verdict of the notebook's own check, values and all."""
     found = verdict(id, answer)
-    told = mark(id, found.points, misconception=found.misconception, findings=found.findings, max_points=found.max_points)
-    return Graded(paper("7", 0).submission, NotebookResult("04", (told,), "", {}, "Every wall holds."))
+    reported = mark(id, found.points, misconception=found.misconception, findings=found.findings, max_points=found.max_points)
+    return Graded(graded_notebook("7", 0).submission, NotebookResult("04", (reported,), "", {}, "Every layer holds."))
 
 
 def test_nothing_of_a_student_is_taken_for_html():
     finding = Finding("runs", "It runs.", "fails", 0, f"It raised {EVIL}", EVIL)
-    said = {"name": EVIL, "findings": (finding,), "detail": EVIL, "status": "no answer"}
-    flagged = paper("7", 1, f"{EVIL}/{EVIL}.ipynb", **said)
-    mine = NotebookResult("04", flagged.sheet.marks, EVIL, {}, "")
+    output = {"name": EVIL, "findings": (finding,), "detail": EVIL, "status": "no answer"}
+    flagged = graded_notebook("7", 1, f"{EVIL}/{EVIL}.ipynb", **output)
+    mine = NotebookResult("04", flagged.result.marks, EVIL, {}, "")
     results = settled(Graded(flagged.submission, mine), notes=(Note(None, EVIL, EVIL), Note(Student("8", EVIL), EVIL, EVIL)))
     for text in (index(results, course(), [EVIL]), *(feedback(result, results) for result in results.students)):
         found = tags(text)
@@ -68,14 +68,14 @@ def test_nothing_of_a_student_is_taken_for_html():
 
 
 def test_pages_need_no_script_and_fetch_nothing():
-    results = settled(paper("7", 3), paper("8", 12))
+    results = settled(graded_notebook("7", 3), graded_notebook("8", 12))
     for text in (index(results, course()), feedback(results.students[0], results)):
         assert "default-src 'none'" in text
         assert not re.search(r"https?://|src=|@import|url\(", text)
 
 
 def test_tables_have_captions_and_headers():
-    text = index(settled(paper("7", 3)), course())
+    text = index(settled(graded_notebook("7", 3)), course())
     assert text.count("<table>") == text.count("<caption>") == text.count("<thead>") > 1
     heads = [attributes for tag, attributes in tags(text) if tag == "th"]
     assert {attributes["scope"] for attributes in heads} == {"col", "row"}
@@ -87,19 +87,19 @@ def test_each_wrong_answer_is_told_its_misconception_and_no_value(item):
     """What the notebook's check says holds numbers, shapes and inputs; none of them is on the student's page."""
     for answer in item.wrong:
         graded = judged(item.id, answer)
-        results = settle(Intake((graded.submission,), ()), [graded])
+        results = collect(Intake((graded.submission,), ()), [graded])
         text = feedback(results.students[0], results)
-        told = " ".join(answer.__doc__.split())
-        assert str(html(told)) in text
-        for finding in graded.sheet.marks[0].findings:
+        reported = " ".join(answer.__doc__.split())
+        assert str(html(reported)) in text
+        for finding in graded.result.marks[0].findings:
             assert str(html(finding.law)) in text
             assert not finding.example or f"{finding.example}" not in text
             for number in re.findall(r"-?\d+\.\d+(?:e[+-]?\d+)?|\(\d+(?:, \d+)*,?\)", finding.detail):
-                assert number not in text.replace(str(html(told)), "").replace(str(html(finding.law)), "")
+                assert number not in text.replace(str(html(reported)), "").replace(str(html(finding.law)), "")
 
 
 @pytest.mark.parametrize(
-    ("detail", "told"),
+    ("detail", "reported"),
     [
         ("context is wrong. Furthest apart at [0, 1]: expected 0.1, got 0.2", "Context is wrong."),
         ("The result is wrong. Expected 3, got 4.", "The result is wrong."),
@@ -130,19 +130,21 @@ def test_each_wrong_answer_is_told_its_misconception_and_no_value(item):
         ("q0_25_is_0_33_and_so_on_and_on is wrong. No.", ""),
     ],
 )
-def test_of_a_finding_only_what_is_known_to_be_harmless_is_told(detail, told):
-    assert fit(detail) == told
+def test_of_a_finding_only_what_is_known_to_be_harmless_is_told(detail, reported):
+    assert fit(detail) == reported
 
 
 def test_another_students_marks_are_not_on_a_page():
-    results = settled(paper("7", 3, name="Ada"), paper("8", 12, name="Bob Unique", misconception="Only Bob thinks so."))
+    results = settled(
+        graded_notebook("7", 3, name="Ada"), graded_notebook("8", 12, name="Bob Unique", misconception="Only Bob thinks so.")
+    )
     text = feedback(results.students[0], results)
     assert "Ada" in text
     assert "Bob" not in text
 
 
 def test_how_the_grading_failed_is_for_the_instructor():
-    failed = Graded(paper("7", 0).submission, None, "the grading of it failed (RuntimeError: tensor([0.25])).")
+    failed = Graded(graded_notebook("7", 0).submission, None, "the grading of it failed (RuntimeError: tensor([0.25])).")
     results = settled(failed)
     assert "tensor([0.25])" in index(results, course())
     assert "tensor" not in feedback(results.students[0], results)
@@ -172,7 +174,7 @@ def test_a_page_of_nothing_is_a_page():
 
 def test_the_index_names_the_hardest_exercise_first_and_links_each_page():
     easy = Graded(
-        paper("7", 0).submission,
+        graded_notebook("7", 0).submission,
         NotebookResult("04", (mark("04.1", 1), mark("04.2", 6, max_points=6, passed=True)), "", {}, ""),
     )
     text = index(settled(easy), course())

@@ -11,7 +11,7 @@ from course_tools.checks import Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student, Submission
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
-from course_tools.grading.report.results import flags_csv, grades_csv, report_json, settle
+from course_tools.grading.report.results import collect, flags_csv, grades_csv, report_json
 
 IDS = [item.id for item in exercises() if item.lecture == "04"]
 
@@ -21,14 +21,16 @@ def mark(id: str = "04.1", points: int = 0, **more) -> Mark:
     return Mark(exercise=id, points=points, flags=(), seconds=0.5, **(given | more))
 
 
-def paper(id: str, points: int, source: str = "", attempt: int = 0, late: bool = False, lecture: str = "04", **more) -> Graded:
+def graded_notebook(
+    id: str, points: int, source: str = "", attempt: int = 0, late: bool = False, lecture: str = "04", **more
+) -> Graded:
     name = source.rpartition("/")[2] or f"{id}.ipynb"
     submission = Submission(Student(id, more.pop("name", id)), source or name, name, bytes, attempt, late)
-    return Graded(submission, NotebookResult(lecture, (mark(f"{lecture}.1", points, **more),), "", {}, "Every wall holds."))
+    return Graded(submission, NotebookResult(lecture, (mark(f"{lecture}.1", points, **more),), "", {}, "Every layer holds."))
 
 
 def settled(*graded: Graded, notes: tuple[Note, ...] = ()):
-    return settle(Intake(tuple(item.submission for item in graded), notes), graded)
+    return collect(Intake(tuple(item.submission for item in graded), notes), graded)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -36,9 +38,9 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_the_newest_resubmission_counts_even_where_it_is_worse():
-    (result,) = settled(paper("7", 12, "a_7_1_nb.ipynb"), paper("7", 3, "a_7_2_nb-1.ipynb", 1)).students[:1]
-    assert result.points == 12  # other names: nothing orders them, so the better one counts
-    (result,) = settled(paper("7", 12, "x/nb.ipynb"), paper("7", 3, "x/nb-1.ipynb", 1)).students
+    (result,) = settled(graded_notebook("7", 12, "a_7_1_nb.ipynb"), graded_notebook("7", 3, "a_7_2_nb-1.ipynb", 1)).students[:1]
+    assert result.points == 12  # other names: nothing options them, so the better one counts
+    (result,) = settled(graded_notebook("7", 12, "x/nb.ipynb"), graded_notebook("7", 3, "x/nb-1.ipynb", 1)).students
     assert result.points == 3
     assert result.notes == (
         "2 notebooks of lecture 04: the newest resubmission counts, x/nb-1.ipynb. Points: x/nb.ipynb (12), x/nb-1.ipynb (3).",
@@ -46,20 +48,24 @@ def test_the_newest_resubmission_counts_even_where_it_is_worse():
 
 
 def test_between_notebooks_that_no_number_orders_the_better_one_counts():
-    (result,) = settled(paper("7", 3, "7/a.ipynb"), paper("7", 12, "7/a (1).ipynb"), paper("7", 5, "7/b-4.ipynb", 4)).students
+    (result,) = settled(
+        graded_notebook("7", 3, "7/a.ipynb"),
+        graded_notebook("7", 12, "7/a (1).ipynb"),
+        graded_notebook("7", 5, "7/b-4.ipynb", 4),
+    ).students
     assert result.points == 12
     assert "the better one counts, 7/a (1).ipynb" in result.notes[0]
 
 
 def test_an_unreadable_resubmission_costs_no_mark_of_the_one_before():
-    empty = Graded(paper("7", 0, "x/nb-1.ipynb", 1).submission, NotebookResult(None, note="The file is empty."))
-    (result,) = settled(paper("7", 12, "x/nb.ipynb"), empty).students
+    empty = Graded(graded_notebook("7", 0, "x/nb-1.ipynb", 1).submission, NotebookResult(None, note="The file is empty."))
+    (result,) = settled(graded_notebook("7", 12, "x/nb.ipynb"), empty).students
     assert result.points == 12
     assert result.notes == ("x/nb-1.ipynb: The file is empty.",)
 
 
 def test_lectures_add_up():
-    results = settled(paper("7", 12), paper("7", 4, "y.ipynb", lecture="01"), paper("8", 1))
+    results = settled(graded_notebook("7", 12), graded_notebook("7", 4, "y.ipynb", lecture="01"), graded_notebook("8", 1))
     assert results.lectures == ["01", "04"]
     assert [result.points for result in results.students] == [16, 1]
     header, first, second = rows(grades_csv(results))
@@ -70,7 +76,7 @@ def test_lectures_add_up():
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", "＝1", '=cmd|"/c calc"!A1'])
 def test_no_cell_is_a_formula_to_a_spreadsheet(name):
-    results = settled(paper(name, 2), notes=(Note(Student("-9", "-9"), "=x", "is odd"),))
+    results = settled(graded_notebook(name, 2), notes=(Note(Student("-9", "-9"), "=x", "is odd"),))
     for row in rows(grades_csv(results)):
         assert not [cell for cell in row if cell[:1] in set("=+-@\t\r＝")]
     assert f"'{name}" in rows(grades_csv(results))[2] + rows(grades_csv(results))[1]
@@ -78,7 +84,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(name):
 
 @pytest.mark.parametrize("name", ['O, "Hara"', "Zoë; Søren", "李小龍", "a\u2028b", "x'y"])
 def test_names_come_through_the_table_as_they_are(name):
-    results = settled(paper("7", 2, name=name))
+    results = settled(graded_notebook("7", 2, name=name))
     header, row = rows(grades_csv(results))
     assert row[:2] == ["7", name]
     assert len(row) == len(header)
@@ -88,46 +94,48 @@ def test_names_come_through_the_table_as_they_are(name):
 
 def test_who_has_no_graded_notebook_has_no_number_and_is_listed():
     pdf = Note(Student("9", "Kim"), "Kim.pdf", "is no notebook (.ipynb): it was not graded.")
-    failed = Graded(paper("8", 0).submission, None, "the process that graded it died, twice.")
-    results = settled(paper("7", 0), failed, notes=(pdf, Note(None, "readme.txt", "is no notebook.")))
+    failed = Graded(graded_notebook("8", 0).submission, None, "the process that graded it died, twice.")
+    results = settled(graded_notebook("7", 0), failed, notes=(pdf, Note(None, "readme.txt", "is no notebook.")))
     header, seven, eight, kim = rows(grades_csv(results))
     at = header.index("points")
     assert (seven[at], eight[at], kim[at]) == ("0", "", "")
     assert "died, twice" in eight[-1]
     assert "Kim.pdf is no notebook" in kim[-1]
-    assert [note.source for note in results.nobodys] == ["readme.txt"]
+    assert [note.source for note in results.unassigned] == ["readme.txt"]
 
 
 def test_the_report_holds_no_value_of_a_check_and_no_running_time():
     finding = Finding(
         "scale", "The law.", "fails", 2, "context is wrong. Furthest apart: expected 0.1234, got 5.678", "q (2, 3)"
     )
-    text = report_json(settled(paper("7", 3, findings=(finding,), misconception="You forget the scale.")))
-    told = json.loads(text)
+    text = report_json(settled(graded_notebook("7", 3, findings=(finding,), misconception="You forget the scale.")))
+    reported = json.loads(text)
     assert not [value for value in ("0.1234", "5.678", "(2, 3)", "seconds") if value in text]
-    assert told["students"][0]["marks"][0]["findings"] == [
+    assert reported["students"][0]["marks"][0]["findings"] == [
         {"name": "scale", "law": "The law.", "status": "fails", "points": 2},
     ]
-    assert told["misconceptions"] == [{"students": 1, "exercise": "04.1", "text": "You forget the scale."}]
-    assert told["isolation"] == ["Every wall holds."]
+    assert reported["misconceptions"] == [{"students": 1, "exercise": "04.1", "text": "You forget the scale."}]
+    assert reported["isolation"] == ["Every layer holds."]
 
 
 def test_the_hardest_and_the_most_common_are_counted():
-    said = {"misconception": "You forget."}
-    results = settled(paper("a", 3, **said), paper("b", 3, **said), paper("c", 12, passed=True))
+    output = {"misconception": "You forget."}
+    results = settled(
+        graded_notebook("a", 3, **output), graded_notebook("b", 3, **output), graded_notebook("c", 12, passed=True)
+    )
     first = json.loads(report_json(results))["exercises"][0]
     assert (first["id"], first["handed_in"], first["right"], first["share_of_points"]) == ("04.1", 3, 1, 0.5)
     assert results.misconceptions == [(2, "04.1", "You forget.")]
 
 
 def test_flags_change_no_mark_and_are_one_row_each():
-    flagged = paper("7", 12)
-    sheet = NotebookResult("04", (Mark("04.1", "judged", 12, 12, True, None, (), "", ("=calls F.x",), 0.1),), "", {}, "")
-    results = settled(Graded(flagged.submission, sheet))
+    flagged = graded_notebook("7", 12)
+    result = NotebookResult("04", (Mark("04.1", "judged", 12, 12, True, None, (), "", ("=calls F.x",), 0.1),), "", {}, "")
+    results = settled(Graded(flagged.submission, result))
     assert results.students[0].points == 12
     assert rows(flags_csv(results))[1:] == [["forbidden or suspicious", "7", "04.1", "'=calls F.x"]]
 
 
 def test_the_order_of_the_students_does_not_hang_on_that_of_the_files():
-    papers = [paper("b", 1, name="Åse"), paper("a", 2, name="bob"), paper("c", 3, name="Ada")]
-    assert grades_csv(settled(*papers)) == grades_csv(settled(*reversed(papers)))
+    notebooks = [graded_notebook("b", 1, name="Åse"), graded_notebook("a", 2, name="bob"), graded_notebook("c", 3, name="Ada")]
+    assert grades_csv(settled(*notebooks)) == grades_csv(settled(*reversed(notebooks)))

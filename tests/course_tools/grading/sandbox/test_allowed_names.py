@@ -1,6 +1,8 @@
 """What of the library a student's code gets: what an honest answer needs, never the answer itself, a stand-in for the rest."""
 
+import ast
 import importlib
+import inspect
 
 import pytest
 
@@ -8,9 +10,10 @@ from course_tools.bank import exercises, verdict
 from course_tools.checks import Exercise
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import wire_protocol
-from course_tools.grading.sandbox.allowed_names import allowed_names, reach
+from course_tools.grading.sandbox.allowed_names import allowed_names, users_of
 from course_tools.grading.sandbox.sandbox import Sandbox
 from course_tools.grading.sandbox.session import NoAnswer
+from tests.course_tools.grading.student_notebooks import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,7 @@ def sandbox():
 
 
 def defined(asked):
-    """Every function and class that the kit of an exercise holds, as (module, name)."""
+    """Every function and class that the allowed names of an exercise holds, as (module, name)."""
     entries = allowed_names(asked.id)["entries"]
     for module, names in entries.items():
         for name, entry in names.items():
@@ -29,24 +32,43 @@ def defined(asked):
                 yield module, name
 
 
+def imported_by_the_lecture(number):
+    """What a lecture imports of the library, as (module, name); modules themselves left out."""
+    (path,) = (ROOT / "authoring").glob(f"{number}_*.py")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib"):
+            module = importlib.import_module(node.module)
+            yield from ((node.module, a.name) for a in node.names if not inspect.ismodule(getattr(module, a.name)))
+
+
+def takes(function, n):
+    """Whether a function can be called with n positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(n))
+    except TypeError:
+        return False
+    return True
+
+
 def load(sandbox, source, id="04.1"):
     """Run one statement inside; NoAnswer where it fails."""
     lines = "\n".join(f"    {line}" for line in source.splitlines())
     text = f"if True:\n{lines}\n    def f(): return True"
-    with sandbox.inmate() as inmate:
-        inmate.load(Program("f", (Part("<cell 1>", text, (0,)),)), allowed_names(id), [])
+    with sandbox.fork() as worker:
+        worker.load(Program(id, "f", (Part("<cell 1>", text, "own"),), {}), allowed_names(id), [])
 
 
 def test_no_kit_holds_its_own_answer_or_anything_that_uses_it(asked: Exercise):
     own = (asked.reference.__module__, asked.reference.__name__)
-    places = list(defined(asked))
-    assert [place for place in places if own in reach(place)] == []
+    assert set(defined(asked)) & users_of(own) == set()
     assert not any(entry.get(own[1]) for entry in allowed_names(asked.id)["entries"].values())
 
 
 def test_no_function_of_a_kit_is_an_answer_by_itself(asked: Exercise):
+    sizes = {len(call) for prop in asked.properties for call in asked.calls(prop, 0)}
     functions = [getattr(importlib.import_module(module), name) for module, name in defined(asked)]
-    assert [f.__name__ for f in functions if verdict(asked.id, f).passed] == []
+    fitting = [f for f in functions if inspect.isfunction(f) and takes(f, min(sizes)) and takes(f, max(sizes))]
+    assert [f.__name__ for f in fitting if verdict(asked.id, f).passed] == []
 
 
 def test_every_earlier_exercise_of_the_lecture_is_there(asked: Exercise):
@@ -54,9 +76,22 @@ def test_every_earlier_exercise_of_the_lecture_is_there(asked: Exercise):
     assert earlier <= {name for _, name in defined(asked)}
 
 
-def test_everything_in_a_kit_can_be_made_inside(sandbox, asked: Exercise):
-    entries = allowed_names(asked.id)["entries"]
-    load(sandbox, "\n".join(f"from {module} import {name}" for module, names in entries.items() for name in names), asked.id)
+@pytest.mark.parametrize("id", ["01.1", "04.1", "12.3"])
+def test_everything_that_is_allowed_can_be_imported_inside(sandbox, monkeypatch, id):
+    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 100.0)
+    entries = allowed_names(id)["entries"]
+    load(sandbox, "\n".join(f"from {module} import {name}" for module, names in entries.items() for name in names), id)
+
+
+def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Exercise):
+    allowed, missing = allowed_names(asked.id)["entries"], []
+    for module, name in imported_by_the_lecture(asked.lecture):
+        source = importlib.import_module(module)
+        place = (getattr(getattr(source, name), "__module__", module), name)
+        own = users_of((asked.reference.__module__, asked.reference.__name__))
+        if name not in allowed.get(module, {}) and place not in own and (module, name) not in own:
+            missing.append((module, name))
+    assert missing == []
 
 
 def test_every_argument_of_every_call_can_go_inside(asked: Exercise):
@@ -96,7 +131,7 @@ def test_every_import_from_the_course_succeeds(sandbox, source):
     ],
 )
 def test_what_is_not_in_the_kit_says_so_when_it_is_used(sandbox, source):
-    with pytest.raises(NoAnswer, match=r"NotAtHand: course_lib\.\S+ is not at hand while this exercise is judged"):
+    with pytest.raises(NoAnswer, match=r"NotAtHand: course_(lib|tools)\.\S+ is not at hand while this exercise is judged"):
         load(sandbox, source)
 
 

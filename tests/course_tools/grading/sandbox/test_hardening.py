@@ -1,4 +1,4 @@
-"""Each wall by itself, in a fork that closes only that one, tries what it should refuse and what it should leave alone."""
+"""Each layer by itself, in a fork that closes only that one, tries what it should refuse and what it should leave alone."""
 
 import os
 import signal
@@ -127,7 +127,7 @@ def test_the_network_is_empty():
 
 @pytest.fixture
 def closed_files(tmp_path):
-    """Close the Landlock wall, with one file granted and one not."""
+    """Close the Landlock layer, with one file granted and one not."""
     (tmp_path / "granted").write_text("x")
     (tmp_path / "hidden").write_text("x")
 

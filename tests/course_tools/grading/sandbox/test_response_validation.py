@@ -1,4 +1,4 @@
-"""What an inmate says is read with suspicion: forgeries are malformed, errors come back as themselves, inputs stay outside."""
+"""What a worker says is read with suspicion: forgeries are malformed, errors come back as themselves, inputs stay outside."""
 
 import einops
 import pytest
@@ -14,7 +14,7 @@ CALL = (X, torch.tensor([1, 2]), [X, X], 3)
 SOURCE = "def f(x):\n    raise MyError('no')\n    return x * 0.5\n"
 
 
-def said(results=None, gradients=None, changed=(), called=(), failure=None):
+def output(results=None, gradients=None, changed=(), called=(), failure=None):
     tensors = []
     header = {
         "results": flat(results, tensors),
@@ -28,7 +28,7 @@ def said(results=None, gradients=None, changed=(), called=(), failure=None):
 
 
 def read(**what):
-    return outcome_of(*said(**what), CALL, False, SOURCE)
+    return outcome_of(*output(**what), CALL, False, SOURCE)
 
 
 def failure(kind="ValueError", text="no", where="", module="builtins", bare=False):
@@ -36,7 +36,7 @@ def failure(kind="ValueError", text="no", where="", module="builtins", bare=Fals
 
 
 def test_an_honest_outcome_is_what_was_observed():
-    outcome = outcome_of(*said((X, 3), (X, X, X), (0, 2), ("grad",)), CALL, True, SOURCE)
+    outcome = outcome_of(*output((X, 3), (X, X, X), (0, 2), ("grad",)), CALL, True, SOURCE)
     assert torch.equal(outcome.results[0], X)
     assert outcome.results[1] == 3
     assert (len(outcome.gradients), outcome.changed, outcome.called) == (3, (0, 2), frozenset({"grad"}))
@@ -70,7 +70,7 @@ def test_what_no_honest_inmate_says_is_malformed(what):
 @pytest.mark.parametrize("gradients", [(X,), (X, X, X, X), (X, X, X.mT), (X, X, None), [X, X, X], X, 3, (1, 2, 3)])
 def test_gradients_of_other_inputs_are_malformed(gradients):
     with pytest.raises(Malformed):
-        outcome_of(*said((X,), gradients), CALL, True, SOURCE)
+        outcome_of(*output((X,), gradients), CALL, True, SOURCE)
 
 
 @pytest.mark.parametrize("header", [None, [], 3, "x", {}, {"results": None}, {"results": None, "gradients": None}])

@@ -31,18 +31,17 @@ def sandbox():
 
 
 def program(source, function="f"):
-    count = source.count("\n\n") + 1
-    return Program(function, (Part("<cell 1>", source, tuple(range(count))),))
+    return Program("04.1", function, (Part("<cell 1>", source, "own"),), {})
 
 
-def told(sandbox, source, *call):
+def reported(sandbox, source, *call):
     """What a function `f` inside returns for a call."""
-    with sandbox.inmate() as inmate:
-        inmate.load(program(source), allowed_names("04.1"), [])
+    with sandbox.fork() as worker:
+        worker.load(program(source), allowed_names("04.1"), [])
         tensors = []
         deadline = time.monotonic() + 10.0
-        wire_protocol.send(inmate.connection, wire_protocol.flat((*call, False), tensors), tensors, deadline)
-        header, body = wire_protocol.receive(inmate.connection, deadline)
+        wire_protocol.send(worker.connection, wire_protocol.flat((*call, False), tensors), tensors, deadline)
+        header, body = wire_protocol.receive(worker.connection, deadline)
         assert header["failure"] is None, header["failure"]
         return wire_protocol.full(header["results"], body)
 
@@ -50,11 +49,11 @@ def told(sandbox, source, *call):
 @linux
 def test_every_wall_holds_here_and_no_forbidden_act_succeeds(sandbox):
     level = measure(sandbox)
-    missing = {name: reason for name, reason in level.walls.items() if reason and name in NEEDED}
+    missing = {name: reason for name, reason in level.status.items() if reason and name in NEEDED}
     if missing.keys() & {"Landlock", "seccomp"}:
         pytest.skip(f"this kernel lacks {', '.join(missing)}")
     assert missing == {}
-    assert level.open_doors == ()
+    assert level.successful_attempts == ()
     assert level.full
     assert str(level).startswith("Full isolation (")
 
@@ -73,7 +72,7 @@ def test_a_level_says_what_is_missing_and_what_is_open():
 
 
 def test_nothing_of_the_grader_goes_inside(sandbox, monkeypatch):
-    (found,) = told(
+    (found,) = reported(
         sandbox,
         "import os, sys, threading\n\n"
         "def f():\n"
@@ -98,21 +97,21 @@ def test_one_connection_is_open_inside_and_nothing_else(sandbox):
         "        except OSError: pass\n"
         "    return fds,\n"
     )
-    (fds,) = told(sandbox, source)
+    (fds,) = reported(sandbox, source)
     assert [kind for fd, kind in fds if fd < 3] == [2, 2, 2]
     assert [kind for fd, kind in fds if fd >= 3] == [12]
 
 
 def test_each_inmate_starts_anew(sandbox):
     source = "import torch\n\nseen = getattr(torch, 'seen', 0)\n\ntorch.seen = 1\n\ndef f(): return seen\n"
-    assert told(sandbox, source) == told(sandbox, source) == (0,)
+    assert reported(sandbox, source) == reported(sandbox, source) == (0,)
 
 
 def test_random_numbers_and_settings_are_the_same_in_each(sandbox):
     source = (
         "import torch\n\ndef f(): return torch.rand(3), torch.get_default_dtype() == torch.float32, torch.get_num_threads()\n"
     )
-    first, second = told(sandbox, source), told(sandbox, source)
+    first, second = reported(sandbox, source), reported(sandbox, source)
     assert torch.equal(first[0], second[0])
     assert first[1:] == (True, 1)
 
@@ -129,7 +128,7 @@ def test_libraries_that_are_loaded_late_work_inside(sandbox):
         "    n = torch.from_numpy(np.asarray(x) + 1)\n"
         "    return y, z, n, torch.linalg.inv(torch.eye(2)), einops.rearrange(x, 'a -> a 1')\n"
     )
-    y, z, n, inverse, column = told(sandbox, source, torch.tensor([1.0, 2.0]))
+    y, z, n, inverse, column = reported(sandbox, source, torch.tensor([1.0, 2.0]))
     assert y.tolist() == z.tolist() == [2.0, 4.0]
     assert n.tolist() == [2.0, 3.0]
     assert inverse.tolist() == [[1.0, 0.0], [0.0, 1.0]]
@@ -137,25 +136,25 @@ def test_libraries_that_are_loaded_late_work_inside(sandbox):
 
 
 def test_an_inmate_is_gone_after_its_block(sandbox):
-    with sandbox.inmate() as inmate:
-        assert psutil.pid_exists(inmate.pid)
-    assert not psutil.pid_exists(inmate.pid)
-    assert inmate.ended == -signal.SIGKILL
+    with sandbox.fork() as worker:
+        assert psutil.pid_exists(worker.pid)
+    assert not psutil.pid_exists(worker.pid)
+    assert worker.ended == -signal.SIGKILL
 
 
 def test_how_an_inmate_ended_is_known(sandbox):
-    with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match="ended the process"):
-        inmate.load(program("import os\n\nos._exit(3)"), allowed_names("04.1"), [])
-    assert inmate.ended == 3
+    with sandbox.fork() as worker, pytest.raises(NoAnswer, match="ended the process"):
+        worker.load(program("import os\n\nos._exit(3)"), allowed_names("04.1"), [])
+    assert worker.ended == 3
 
 
 def test_files_and_memory_stay_the_same_over_many_inmates(sandbox):
     grader, zygote = psutil.Process(), psutil.Process(sandbox._process.pid)
     for _ in range(5):
-        told(sandbox, "def f(): return 1")
+        reported(sandbox, "def f(): return 1")
     before = (grader.num_fds(), zygote.num_fds(), zygote.memory_info().rss)
     for _ in range(60):
-        told(sandbox, "def f(): return 1")
+        reported(sandbox, "def f(): return 1")
     after = (grader.num_fds(), zygote.num_fds(), zygote.memory_info().rss)
     assert after[:2] == before[:2]
     assert after[2] - before[2] < 2**21
@@ -163,14 +162,14 @@ def test_files_and_memory_stay_the_same_over_many_inmates(sandbox):
 
 
 def test_walls_that_were_there_at_the_start_must_stand_around_each(sandbox):
-    with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match="could not be closed"):
-        inmate.load(program("def f(): pass"), allowed_names("04.1"), [], ["a wall that nobody has"])
+    with sandbox.fork() as worker, pytest.raises(NoAnswer, match="could not be closed"):
+        worker.load(program("def f(): pass"), allowed_names("04.1"), [], ["a layer that nobody has"])
 
 
 def test_a_zygote_that_died_is_noticed():
     own = Sandbox()
     os.kill(own._process.pid, signal.SIGKILL)
-    with pytest.raises(SandboxFailed, match="has ended"), own.inmate():
+    with pytest.raises(SandboxFailed, match="has ended"), own.fork():
         pass
     own.close()
 
@@ -180,11 +179,11 @@ def test_inmates_die_with_the_zygote():
     own = Sandbox()
 
     def live_and_lose_the_zygote():
-        with own.inmate() as inmate:
-            inmate.load(program("def f(): pass"), allowed_names("04.1"), [])
+        with own.fork() as worker:
+            worker.load(program("def f(): pass"), allowed_names("04.1"), [])
             os.kill(own._process.pid, signal.SIGKILL)
-            psutil.wait_procs([psutil.Process(inmate.pid)], timeout=5.0)
-            assert not psutil.pid_exists(inmate.pid)
+            psutil.wait_procs([psutil.Process(worker.pid)], timeout=5.0)
+            assert not psutil.pid_exists(worker.pid)
 
     with pytest.raises(SandboxFailed):
         live_and_lose_the_zygote()
@@ -196,9 +195,9 @@ def test_nothing_is_left_when_the_grader_is_killed():
     read, write = os.pipe()
     if (grader := fork()) == 0:
         own = Sandbox()
-        with own.inmate() as inmate:
-            inmate.load(program("def f(): pass"), allowed_names("04.1"), [])
-            os.write(write, f"{own._process.pid} {inmate.pid}".encode())
+        with own.fork() as worker:
+            worker.load(program("def f(): pass"), allowed_names("04.1"), [])
+            os.write(write, f"{own._process.pid} {worker.pid}".encode())
             time.sleep(60)
         os._exit(0)
     pids = [int(pid) for pid in os.read(read, 100).split()]
@@ -214,9 +213,9 @@ def test_nothing_is_left_when_the_grader_is_killed():
     "result", ["torch.zeros(2**24)", "[0.5] * 10_000", "[[1] * 3000]", "tuple(torch.zeros(5000))", "{i: i for i in range(9)}"]
 )
 def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result):
-    with sandbox.inmate() as inmate:
-        inmate.load(program(f"import torch\n\ndef f(*x): return {result}"), allowed_names("04.2"), [])
-        outcomes, stopped = inmate.observe(Questions(ASKED, 0), "")
+    with sandbox.fork() as worker:
+        worker.load(program(f"import torch\n\ndef f(*x): return {result}"), allowed_names("04.2"), [])
+        outcomes, stopped = worker.observe(Questions(ASKED, 0), "")
     assert stopped == ""
     assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
 
@@ -236,10 +235,10 @@ def test_forbidden_functions_are_named_so_that_the_inside_finds_them():
 def test_time_runs_out_inside_a_call_and_outside_of_it(sandbox, monkeypatch):
     monkeypatch.setattr(session, "LOAD_LIMIT", 0.3)
     monkeypatch.setattr(session, "CALL_LIMIT", 0.3)
-    with sandbox.inmate() as inmate, pytest.raises(NoAnswer, match=r"still running after 0\.3 seconds"):
-        inmate.load(program("while True: pass"), allowed_names("04.2"), [])
-    with sandbox.inmate() as inmate:
-        inmate.load(program("def f(*x):\n    while True: pass"), allowed_names("04.2"), [])
-        outcomes, stopped = inmate.observe(Questions(ASKED, 0), "")
+    with sandbox.fork() as worker, pytest.raises(NoAnswer, match=r"still running after 0\.3 seconds"):
+        worker.load(program("while True: pass"), allowed_names("04.2"), [])
+    with sandbox.fork() as worker:
+        worker.load(program("def f(*x):\n    while True: pass"), allowed_names("04.2"), [])
+        outcomes, stopped = worker.observe(Questions(ASKED, 0), "")
     assert [type(outcome.error).__name__ for outcome in outcomes] == ["TimedOut"]
     assert stopped == "It was still running after 0.3 seconds."

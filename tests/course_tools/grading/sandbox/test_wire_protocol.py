@@ -52,7 +52,7 @@ def frame(header, body=b"", magic=b"ATF1", n_header=None, n_body=None):
 
 
 def read(data):
-    """Read bytes as the grader reads what an inmate wrote before it ended."""
+    """Read bytes as the grader reads what a worker wrote before it ended."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.sendall(data)

@@ -1,4 +1,4 @@
-"""Notebooks of imaginary students, and an engine that believes what they say about themselves: for the tests of the desk."""
+"""Notebooks of imaginary students, and an engine that believes what they claim, for the tests of the pipeline."""
 
 import json
 import os
@@ -15,20 +15,20 @@ from course_tools.grading.marks import Mark
 ROOT = Path(__file__).parents[3]
 
 
-def notebook(lecture: str = "04", **said: str) -> bytes:
+def notebook(lecture: str = "04", **output: str) -> bytes:
     """Make a notebook with one exercise cell for each argument, such as `e1="# earns 7"`."""
-    cells = [_cell(f"{lecture}.{name[1:]}", text) for name, text in said.items()]
+    cells = [_cell(f"{lecture}.{name[1:]}", text) for name, text in output.items()]
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
 
 def student_notebook(stem: str, answers: dict[str, str] | None = None) -> dict:
     """Give the notebook of a lecture as a student gets it, with answers, by exercise, in place of the empty ones."""
-    told = json.loads((ROOT / "lectures" / f"{stem}.ipynb").read_text(encoding="utf-8"))
-    for cell in told["cells"]:
+    reported = json.loads((ROOT / "lectures" / f"{stem}.ipynb").read_text(encoding="utf-8"))
+    for cell in reported["cells"]:
         asked = cell["metadata"].get("exercise")
         if asked in (answers or {}) and "nbgrader" in cell["metadata"]:
             cell["source"] = answers[asked]
-    return told
+    return reported
 
 
 def _cell(id: str, source: str) -> dict:
@@ -39,7 +39,7 @@ class StandIn:
     """An engine for tests: `# earns 7` in the cell of an exercise earns 7 points. Other words make it fail, die or wait."""
 
     def __init__(self, *, require_isolation: bool = False, seed: int = 0) -> None:
-        self.level = "No wall: this is a stand-in."
+        self.level = "No layer: this is a stand-in."
         self.seed = seed
 
     def __enter__(self) -> "StandIn":
@@ -61,10 +61,10 @@ class StandIn:
 
 
 class Refusing(StandIn):
-    """An engine whose walls do not hold."""
+    """An engine whose isolation is missing."""
 
     def __enter__(self) -> "StandIn":
-        raise RuntimeError("the wall against forks does not hold here; leave --require-isolation out to go on without it.")
+        raise RuntimeError("the layer against forks does not hold here; leave --require-isolation out to go on without it.")
 
 
 def _mark(item, source: str | None) -> Mark:
@@ -77,5 +77,7 @@ def _mark(item, source: str | None) -> Mark:
     detail = re.search(r"# detail (.+)", source)
     failing = Finding("value", "The law of values.", "fails", 3, detail[1] if detail else "", "q (2, 3, 5)")
     findings = () if points == item.points else (failing, Finding("gradient", "The law of gradients.", "skipped", 2))
-    told = misconception[1] if misconception else None
-    return Mark(item.id, "judged", points, item.points, points == item.points, told, findings, "", flags, time.perf_counter())
+    reported = misconception[1] if misconception else None
+    return Mark(
+        item.id, "judged", points, item.points, points == item.points, reported, findings, "", flags, time.perf_counter()
+    )

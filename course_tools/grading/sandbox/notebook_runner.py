@@ -1,0 +1,399 @@
+"""Run the cells of a notebook in order and capture the function that its last `check(id, f)` receives.
+
+What a student wrote runs statement by statement, each for a limited time; a statement that fails is passed over, and one that
+lacks a name is tried again after the others. Of the cells that are as they were handed out only what the student's statements
+need by name runs. Statements that train do not run, nor does the body of an empty exercise. This text runs inside the sandbox:
+it needs the standard library only.
+"""
+
+import ast
+import contextlib
+import linecache
+import re
+import signal
+import symtable
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+LONGEST_CELL = 100_000
+MOST_CODE = 500_000
+"""Characters of all cells that are read, together; what follows them is not read."""
+MOST_MAGICS = 20
+TRAINS = frozenset({"backward", "train", "fit"})
+"""Functions whose callers train a model, directly or through other functions."""
+FUTURE = __import__("__future__").annotations.compiler_flag
+
+_MAGIC = re.compile(r"\s*[%!?]|.*\?\s*$")
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+_RUNS_ITS_BODY = {"time", "timeit", "capture", "prun", "python", "python3"}
+_MISSING = object()
+
+
+class Unparsable(ValueError):
+    """A text is no Python; the text of the error says where."""
+
+
+class TooLong(BaseException):
+    """A statement was still running at its time limit. Not an Exception, so that `except Exception` does not catch it."""
+
+
+@dataclass(eq=False)
+class Statement:
+    """One statement at the top level of a cell: its cell, its number there, its syntax tree, and the role of the cell."""
+
+    cell: int
+    number: int
+    node: ast.stmt
+    role: str
+
+    @cached_property
+    def binds(self) -> set[str]:
+        """The names that it gives a value at the top level."""
+        return set(_bound(self.node))
+
+    @cached_property
+    def needs(self) -> set[str]:
+        """The names of the notebook that it uses, also inside its functions."""
+        changed = (
+            {self.node.target.id} if isinstance(self.node, ast.AugAssign) and isinstance(self.node.target, ast.Name) else set()
+        )
+        try:
+            return changed | set(_global_names(symtable.symtable(ast.unparse(self.node), "cell", "exec")))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return {part.id for part in ast.walk(self.node) if isinstance(part, ast.Name)}
+
+    @cached_property
+    def calls(self) -> set[str]:
+        """The last names of the functions that it calls: `backward` for `loss.sum().backward()`."""
+        functions = [part.func for part in ast.walk(self.node) if isinstance(part, ast.Call)]
+        return {f.id if isinstance(f, ast.Name) else f.attr for f in functions if isinstance(f, ast.Name | ast.Attribute)}
+
+    @property
+    def defines(self) -> bool:
+        """Whether it is a function or a class."""
+        return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+
+    @property
+    def is_import(self) -> bool:
+        """Whether it imports names that it lists."""
+        return isinstance(self.node, ast.Import | ast.ImportFrom) and all(alias.name != "*" for alias in self.node.names)
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it hands a function to the check of the course: `name = check("04.1", name)`."""
+        value = getattr(self.node, "value", None)
+        return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "check"
+
+    @property
+    def assigns(self) -> bool:
+        """Whether it is an assignment."""
+        return isinstance(self.node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+
+    @property
+    def is_students(self) -> bool:
+        """Whether the student wrote it."""
+        return self.role in ("own", "marked")
+
+    @property
+    def is_stub(self) -> bool:
+        """Whether it is a function without a body of its own: nothing, or `raise NotImplementedError()`."""
+        return isinstance(self.node, ast.FunctionDef) and all(map(_is_empty, self.node.body))
+
+
+@dataclass
+class Found:
+    """What came of a notebook: the answer, or why there is none.
+
+    `late` are the statements that were stopped, as (cell, number).
+    """
+
+    answer: object
+    failed: BaseException | None
+    started: bool
+    unparsable: str
+    late: list[tuple[int, int]]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether an answer was found."""
+        return self.answer is not _MISSING
+
+
+def run(
+    request: dict, namespace: dict, provide: Callable[[object], None], find: Callable[[str], object | None], foreign: type
+) -> Found:
+    """Run a notebook in a namespace, up to the end, and find the answer to one exercise.
+
+    Args:
+        request: `cells`, each with `name`, `source` and `role` ("own", "given", "missing" for cells of the lecture that are not
+            in the notebook, "marked" for the cell of the exercise); `exercise`, its id; `function`, the name that the answer
+            should have; `references`, for the other exercises of the lecture "module:name"; `skip`, statements that are known
+            to take too long; `seconds`, for one statement and for all.
+        namespace: of the module `__main__`.
+        provide: makes `check` importable.
+        find: gives the library's form of another exercise, or None.
+        foreign: the type of what the course does not provide inside; an answer of this type is none.
+    """
+    checks = _Checks(request, find, foreign)
+    namespace["check"] = checks
+    provide(checks)
+    cells, unparsable = _parsed_cells(request["cells"])
+    statements = _chosen([statement for cell in cells for statement in cell])
+    stubs = {statement.node.name for statement in statements if statement.is_stub}
+    runner = _Runner(request, namespace)
+    names = [(id, reference.rpartition(":")[2]) for id, reference in request["references"].items()]
+    waiting = runner.run([statement for statement in statements if not statement.is_stub])
+    for id, name in names:
+        if id not in checks.seen and name not in namespace and (value := find(request["references"][id])) is not None:
+            namespace[name] = value
+    while waiting and len(left := runner.run(waiting)) < len(waiting):
+        waiting = left
+    for id, name in names:
+        if id not in checks.seen and id < request["exercise"] and name in namespace:
+            namespace[name] = checks(id, namespace[name])
+    answer = checks.captured
+    marked = [statement for statement in statements if statement.role == "marked"]
+    if answer is _MISSING:
+        answer = namespace.get(request["function"], _MISSING)
+    if answer is _MISSING or isinstance(answer, foreign | types.ModuleType):
+        functions = {s.node.name for s in marked if isinstance(s.node, ast.FunctionDef) and not s.is_stub}
+        answer = namespace.get(functions.pop(), _MISSING) if len(functions) == 1 else _MISSING
+    started = request["function"] not in stubs and not any(statement.is_stub for statement in marked)
+    return Found(answer, runner.error(request["function"]), started, unparsable, runner.late)
+
+
+class _Checks:
+    """Stands for `check` of the course: it keeps what it receives for one exercise, and goes on with ours for the others."""
+
+    def __init__(self, request: dict, find: Callable[[str], object | None], foreign: type) -> None:
+        self._id, self._references, self._find, self._foreign = request["exercise"], request["references"], find, foreign
+        self.captured: object = _MISSING
+        self.seen: set[str] = set()
+
+    def __call__(self, id: object = None, fn: object = _MISSING, *more: object, **options: object) -> object:
+        fn = options.get("fn", fn)
+        self.seen.add(str(id))
+        if id == self._id:
+            if fn is not _MISSING and not isinstance(fn, self._foreign):
+                self.captured = fn
+            return fn
+        reference = self._find(self._references[id]) if id in self._references else None
+        return fn if reference is None else reference
+
+
+class _Runner:
+    """Runs statements in a namespace, each within a time limit, and remembers which failed."""
+
+    def __init__(self, request: dict, namespace: dict) -> None:
+        self._names = [cell["name"] for cell in request["cells"]]
+        self._namespace = namespace
+        self._skip = {tuple(place) for place in request["skip"]}
+        self._limit, self._left = request["seconds"]
+        self._failed: dict[tuple[int, int], tuple[Statement, BaseException]] = {}
+        self.late: list[tuple[int, int]] = []
+
+    def run(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Run statements in order; give those that lack a name."""
+        waiting = []
+        for statement in statements:
+            place = (statement.cell, statement.number)
+            if place in self._skip:
+                continue
+            try:
+                self._run(statement)
+                self._failed.pop(place, None)
+            except NameError as error:
+                waiting.append(statement)
+                self._failed[place] = statement, error
+            except BaseException as error:
+                self._failed[place] = statement, error
+        return waiting
+
+    def error(self, name: str) -> BaseException | None:
+        """Give the error of the statement that should bind a name, else the first error of the exercise's own cell."""
+        binding = [error for statement, error in self._failed.values() if name in statement.binds and not statement.is_check]
+        marked = [error for statement, error in self._failed.values() if statement.role == "marked"]
+        return next(iter([*binding, *marked]), None)
+
+    def _run(self, statement: Statement) -> None:
+        code = compile(ast.Module([statement.node], []), self._names[statement.cell], "exec", FUTURE, dont_inherit=True)
+        begun = time.monotonic()
+        limit = self._limit if statement.defines or statement.is_import else min(self._limit, self._left)
+        try:
+            with _within(max(limit, 0.01)):
+                exec(code, self._namespace)
+        except TooLong:
+            self.late.append((statement.cell, statement.number))
+            raise TimeoutError(f"it was still running after {limit:.2g} seconds") from None
+        finally:
+            self._left -= time.monotonic() - begun
+
+
+@contextlib.contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    def stop(number: int, frame: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _chosen(statements: list[Statement]) -> list[Statement]:
+    """Choose what runs: the student's own statements that do not train, and of the lecture's what these need by name."""
+    trainers, size = set(TRAINS), 0
+    while len(trainers) != size:
+        size = len(trainers)
+        trainers |= {s.node.name for s in statements if s.defines and s.calls & trainers}
+    harmless = [s for s in statements if s.defines or s.is_check or not s.calls & trainers]
+    students = [s for s in statements if s.is_students and not s.is_stub]
+    written = {name for s in students for name in s.binds if s.defines or name not in s.needs}
+    supplied = {name for s in statements if s.role != "missing" for name in s.binds}
+    taken: set[Statement] = set()
+    offered: dict[str, list[Statement]] = {}
+    for statement in harmless:
+        if statement.is_stub or (statement.is_check and not statement.is_students):
+            if statement.role != "missing" and (statement.is_stub or statement.needs & written):
+                taken.add(statement)
+        elif statement.is_students and not statement.is_import:
+            taken.add(statement)
+        elif statement.is_import or statement.defines or statement.assigns:
+            for name in statement.binds - _provided_otherwise(statement, written, supplied):
+                offered.setdefault(name, []).append(statement)
+    waiting = [statement for statement in taken if not statement.is_stub]
+    while waiting:
+        for name in waiting.pop().needs:
+            for statement in offered.pop(name, ()):
+                if statement not in taken:
+                    taken.add(statement)
+                    waiting.append(statement)
+    return [statement for statement in statements if statement in taken]
+
+
+def _provided_otherwise(statement: Statement, written: set[str], supplied: set[str]) -> set[str]:
+    """The names for which a statement is not asked: the student's own come first, then those of the notebook."""
+    return set() if statement.is_students else written if statement.role == "given" else supplied
+
+
+def _parsed_cells(cells: list[dict]) -> tuple[list[list[Statement]], str]:
+    """Parse every cell; cells that were split in the middle of a statement are joined in the first of them.
+
+    Returns:
+        the statements of each cell, and why the exercise's own cell cannot be parsed, or "".
+    """
+    found: list[list[ast.stmt] | Unparsable] = []
+    left, last = MOST_CODE, None
+    for i, cell in enumerate(cells):
+        source = cell["source"]
+        left -= len(source) if len(source) <= LONGEST_CELL else 0
+        found.append(_parsed(cell["name"], source) if left >= 0 else Unparsable("the notebook is too long"))
+        if not source.strip() or left < 0:
+            continue
+        if last is not None and Unparsable in (type(found[i]), type(found[last])):
+            joined = _parsed(cells[last]["name"], f"{cells[last]['source']}\n{source}")
+            if not isinstance(joined, Unparsable):
+                found[last], found[i] = joined, []
+                continue
+        last = i
+    broken = [str(f) for f, cell in zip(found, cells, strict=True) if isinstance(f, Unparsable) and cell["role"] == "marked"]
+    parsed = [
+        [] if isinstance(f, Unparsable) else [Statement(i, j, node, cells[i]["role"]) for j, node in enumerate(f)]
+        for i, f in enumerate(found)
+    ]
+    return parsed, broken[0] if broken else ""
+
+
+def _parsed(name: str, source: str) -> list[ast.stmt] | Unparsable:
+    try:
+        text, body = parse(source)
+    except Unparsable as error:
+        return error
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    return body
+
+
+def parse(source: str) -> tuple[str, list[ast.stmt]]:
+    """Parse the source of a cell; give the text that was parsed, magics replaced by `pass`, and its statements.
+
+    A magic or shell line is replaced only where Python stumbles over it, so that a `%` at the beginning of a continued line
+    stays what it is.
+
+    Raises:
+        Unparsable: it is too long, or no Python.
+    """
+    if len(source) > LONGEST_CELL:
+        raise Unparsable("the cell is too long")
+    if (magic := _CELL_MAGIC.match(source)) is not None:
+        source = f"pass\n{source.lstrip().partition(chr(10))[2]}" if magic[1] in _RUNS_ITS_BODY else ""
+    for _ in range(MOST_MAGICS):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                return source, ast.parse(source).body
+        except SyntaxError as error:
+            source = _without_magic(source, error)
+        except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+            raise Unparsable("Python cannot read it") from error
+    raise Unparsable("the cell has too many lines that are no Python")
+
+
+def _without_magic(source: str, error: SyntaxError) -> str:
+    """Replace the line at which Python stumbles by `pass`, if it is a magic or a shell line."""
+    lines = source.split("\n")
+    at = (error.lineno or 0) - 1
+    if 0 <= at < len(lines):
+        line = lines[at]
+        indent = line[: len(line) - len(line.lstrip())]
+        if _MAGIC.match(line):
+            lines[at] = f"{indent}pass"
+            return "\n".join(lines)
+        if shell := re.match(r"(\s*\w+\s*=\s*)[%!]", line):
+            lines[at] = f"{shell[1]}None"
+            return "\n".join(lines)
+    raise Unparsable(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    waiting = [node]
+    while waiting:
+        match part := waiting.pop():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield part.name
+                continue
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                continue
+            case ast.Import() | ast.ImportFrom():
+                yield from (alias.asname or alias.name.partition(".")[0] for alias in part.names)
+            case ast.Name(ctx=ast.Store()):
+                yield part.id
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+        waiting += ast.iter_child_nodes(part)
+
+
+def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
+    outermost = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() if outermost else symbol.is_global():
+            yield symbol.get_name()
+    for inner in table.get_children():
+        yield from _global_names(inner)
+
+
+def _is_empty(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Pass)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (isinstance(node, ast.Raise) and any(_is_not_implemented(part) for part in ast.walk(node)))
+    )
+
+
+def _is_not_implemented(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "NotImplementedError"

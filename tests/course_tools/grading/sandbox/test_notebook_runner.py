@@ -1,0 +1,337 @@
+"""The statements of a student's cell: names bound and needed, magics, split cells, and texts made to break a parser."""
+
+import ast
+import random
+import time
+import warnings
+
+import pytest
+
+from course_tools.grading.sandbox.notebook_runner import Statement, Unparsable, _bound, _parsed, _parsed_cells, parse, run
+
+
+class StandIn:
+    """Stands for what the course does not provide inside the sandbox."""
+
+
+REFERENCES = {"04.1": "library:attention", "04.4": "library:split_heads"}
+NAME = "merge"
+STUB = f"def {NAME}(x):\n    raise NotImplementedError()"
+
+
+def only(source):
+    (node,) = parse(source)[1]
+    return Statement(0, 0, node, "own")
+
+
+def cell(source, role="own"):
+    return {"name": "<cell>", "source": source, "role": role}
+
+
+def answer(value):
+    return f"def {NAME}(x):\n    return {value}"
+
+
+def found(*cells, namespace=None, skip=(), seconds=(1.0, 2.0)):
+    """Run cells, of the student where nothing else is said, for exercise 04.5, whose function is `merge`."""
+    listed = [cell(item) if isinstance(item, str) else item for item in cells]
+    request = {"cells": listed, "exercise": "04.5", "function": NAME, "references": REFERENCES, "skip": skip}
+    library = {"library:split_heads": lambda x: "the library's"}
+    names = {} if namespace is None else namespace
+    return run(request | {"seconds": seconds}, names, lambda check: None, library.get, StandIn)
+
+
+def result(*cells):
+    """What the answer that was found gives."""
+    return found(*cells).answer(5)
+
+
+@pytest.mark.parametrize(
+    ("source", "binds"),
+    [
+        ("x = y = 1", "x y"),
+        ("a, (b, *c) = f()", "a b c"),
+        ("x: int = 1", "x"),
+        ("x += 1", "x"),
+        ("import a.b, c as d", "a d"),
+        ("from m import a, b as c", "a c"),
+        ("def f(x): y = 1", "f"),
+        ("async def f(): pass", "f"),
+        ("class A:\n    x = 1", "A"),
+        ("for i in z:\n    k = i", "i k"),
+        ("with o() as g: h = 1", "g h"),
+        ("try:\n    a = 1\nexcept E as e:\n    b = 2", "a b e"),
+        ("if (n := 3): m = 2", "n m"),
+        ("match v:\n    case [p, *q]: r = p\n    case {'k': s}: pass", "p q r s"),
+        ("[t for t in z]", ""),
+        ("f = lambda w: w", "f"),
+        ("x[0] = 1", ""),
+        ("print(x)", ""),
+    ],
+)
+def test_the_names_that_a_statement_binds(source, binds):
+    assert only(source).binds == set(binds.split())
+
+
+@pytest.mark.parametrize(
+    ("source", "needs"),
+    [
+        ("def f(q, k=default):\n    s = q @ k.mT / math.sqrt(d)\n    return s", "default math d"),
+        ("def f(x):\n    def g(y):\n        return x + y + z\n    return g", "z"),
+        ("f = lambda x: x + y", "y"),
+        ("x = [a for a in b if c]", "b c"),
+        ("def f(x):\n    global n\n    n += x", "n"),
+        ("@decorator\ndef f(x): return len(x)", "decorator len"),
+        ("class A(Base):\n    x = y\n    def m(self): return z", "Base y z"),
+        ("def f(n): return f(n - 1)", "f"),
+        ("x += 1", "x"),
+        ("from torch import nn", ""),
+    ],
+)
+def test_the_names_that_a_statement_needs(source, needs):
+    assert only(source).needs == set(needs.split())
+
+
+@pytest.mark.parametrize(
+    ("source", "is_stub"),
+    [
+        ('def f(x):\n    """What."""\n    # YOUR CODE HERE\n    raise NotImplementedError()', True),
+        ("def f(x):\n    raise NotImplementedError", True),
+        ("def f(x): ...", True),
+        ("def f(x): pass", True),
+        ('def f(x):\n    """What."""', True),
+        ("def f(x):\n    return x\n    raise NotImplementedError()", False),
+        ("def f(x):\n    raise ValueError()", False),
+        ("def f(x):\n    if x: raise NotImplementedError", False),
+        ("f = None", False),
+    ],
+)
+def test_an_empty_function_is_recognised(source, is_stub):
+    assert only(source).is_stub is is_stub
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "%matplotlib inline\nx = 1",
+        "x = 1\n!pip install torch",
+        "?torch\nx = 1",
+        "torch.nn?\nx = 1",
+        "files = !ls\nx = 1",
+        "t = %timeit -o f()\nx = 1",
+        "if True:\n    %time f()\n    !ls\nx = 1",
+        "%%time\nx = 1",
+        "%%capture out\nx = 1",
+        "\n%%timeit -n 1\nx = 1",
+    ],
+)
+def test_magics_and_shell_lines_are_passed_over(source):
+    assert "x" in set().union(*(set(_bound(node)) for node in parse(source)[1]))
+
+
+@pytest.mark.parametrize("source", ["%%bash\nrm -rf x", "%%html\n<b>", "%%writefile a.py\nx = 1"])
+def test_cells_in_another_language_hold_nothing(source):
+    assert parse(source) == ("", [])
+
+
+def test_a_percent_sign_that_begins_a_continued_line_stays():
+    source = 'x = (7\n%4)\ny = """\n%time\n!ls\n"""\n%time z\n'
+    read, body = parse(source)
+    assert read == source.replace("%time z", "pass")
+    assert [sorted(_bound(node)) for node in body] == [["x"], ["y"], []]
+
+
+def test_the_lines_keep_their_numbers():
+    read, body = parse("%time a\n\n%%nothing\n\nx = 1\n")
+    assert read.count("\n") == 5
+    assert body[-1].lineno == 5
+
+
+@pytest.mark.parametrize(("cut", "parts"), [(2, 3), (1, 2), (3, 2)])
+def test_a_function_that_was_split_into_cells_is_joined(cut, parts):
+    lines = ["def f(x):", "    y = (x +", "         1)", "    return y"]
+    cells, _ = _parsed_cells([cell(text) for text in ("a = 1", "\n".join(lines[:cut]), "\n".join(lines[cut:]), "b = 2")])
+    assert [len(statements) for statements in cells] == [1, 1, 0, 1]
+    assert ast.unparse(cells[1][0].node) == "def f(x):\n    y = x + 1\n    return y"
+    assert parts
+
+
+def test_a_cell_with_an_error_stays_alone():
+    cells, why = _parsed_cells([cell("a = 1"), cell("def f(:", "marked"), cell("b = 2"), cell(""), cell("  c = 3")])
+    assert [len(statements) for statements in cells] == [1, 0, 1, 0, 0]
+    assert why == "line 1: invalid syntax"
+
+
+HOSTILE = {
+    "brackets": "(" * 5000 + ")" * 5000,
+    "a few brackets": "x = " + "[" * 150 + "]" * 150,
+    "signs": "x = " + "-" * 50_000 + "1",
+    "nots": "x = " + "not " * 20_000 + "y",
+    "sums": "x = " + "1+" * 40_000 + "1",
+    "powers": "x = " + "1**" * 30_000 + "1",
+    "dots": "x = a" + ".a" * 40_000,
+    "calls": "x = a" + "()" * 40_000,
+    "lambdas": "x = " + "lambda: " * 10_000 + "1",
+    "conditions": "x = " + "1 if 1 else " * 8_000 + "1",
+    "blocks": "".join(" " * i + "if 1:\n" for i in range(99)) + " " * 99 + "x = 1",
+    "too many blocks": "".join(" " * i + "if 1:\n" for i in range(300)) + " " * 300 + "x = 1",
+    "else ifs": "if 1: pass\n" + "elif 1: pass\n" * 7_000,
+    "a long number": "x = " + "9" * 90_000,
+    "f-strings": 'x = f"' + "{f'" * 200 + "1" + "'}" * 200 + '"',
+    "zeros": "x = 1\0",
+    "half a character": "x = '\ud800'",
+    "escapes": r"x = '\d\w'",
+    "a tab": "if 1:\n\tx = 1\n        y = 2",
+    "an encoding": "# -*- coding: nonsense -*-\nx = 1",
+    "magics": "%a\n" * 30_000,
+    "walrus": "(x:=" * 150 + "1" + ")" * 150,
+    "await": "x = await f()",
+    "return": "return 1",
+    "too long": "x" * 200_000,
+    "patterns": "match x:\n    case " + "[" * 150 + "]" * 150 + ": pass",
+    "decorators": "@f\n" * 20_000 + "def x(): pass",
+    "annotations": "def f(" + ", ".join(f"a{i}: 'x'" for i in range(3000)) + "): pass",
+}
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
+def test_a_text_made_to_break_the_parser_is_read_or_refused(source):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        body = _parsed("<cell>", source)
+        assert found(source, answer(1)).answer(0) == 1
+    if isinstance(body, Unparsable):
+        assert 0 < len(str(body)) < 300
+
+
+def test_texts_at_random_are_read_or_refused():
+    chance = random.Random(0)
+    words = [
+        "def f(x):",
+        "\n",
+        "    ",
+        "return",
+        "x",
+        "=",
+        "(",
+        ")",
+        "[",
+        "]",
+        "%",
+        "!",
+        "?",
+        "'",
+        '"""',
+        "lambda",
+        ":",
+        "\t",
+        "\\",
+        "é",
+    ]
+    for _ in range(2000):
+        body = _parsed("<cell>", "".join(chance.choice(words) for _ in range(chance.randint(1, 30))))
+        assert isinstance(body, Unparsable) or all(isinstance(node, ast.stmt) for node in body)
+
+
+def test_what_follows_half_a_million_characters_is_not_read():
+    cells, _ = _parsed_cells([cell("#" * 90_000)] * 12 + [cell("x = 1")])
+    assert cells[-1] == []
+
+
+def test_thousands_of_cells_are_read_in_linear_time():
+    begun = time.process_time()
+    assert found(*(f"a{i} = {i}" for i in range(6_000)), answer("a5999")).answer(0) == 5999
+    assert time.process_time() - begun < 20.0
+
+
+def test_the_last_check_receives_the_answer_whatever_it_is_called():
+    assert result("def mine(x): return 1", 'check("04.5", mine)') == 1
+    assert result("def mine(x): return 1", f'{NAME} = check("04.5", fn=mine)', "mine = None") == 1
+    assert result('check("04.5", lambda x: 1)', 'check("04.5", lambda x: 2)') == 2
+    assert result("class Mine:\n    def __call__(self, x): return x", 'check("04.5", Mine())') == 5
+
+
+def test_an_older_attempt_does_not_win_over_the_later_check():
+    assert result(answer(1), f'check("04.5", {NAME})', answer(2), f'check("04.5", {NAME})') == 2
+    assert result(answer(1), answer(2), f'{NAME} = check("04.5", {NAME})', answer(3)) == 2
+
+
+def test_without_a_check_the_last_definition_counts():
+    assert result(answer(1), answer(2)) == 2
+    assert result(cell("def my_own(x):\n    return 3", "marked")) == 3
+
+
+def test_an_empty_exercise_never_hides_an_answer():
+    assert result(cell(STUB, "marked"), answer(1), f'check("04.5", {NAME})') == 1
+    assert result(answer(1), f'check("04.5", {NAME})', cell(STUB, "given"), cell(f'check("04.5", {NAME})', "given")) == 1
+
+
+def test_an_exercise_as_it_was_handed_out_is_no_answer():
+    empty = found(cell(STUB, "given"), cell(f'{NAME} = check("04.5", {NAME})', "given"))
+    assert (empty.is_there, empty.started) == (False, False)
+    bug = found(cell("def suspect(x): return 7", "given"), cell('suspect = check("04.5", suspect)', "given"))
+    assert (bug.is_there, bug.started) == (False, True)
+
+
+def test_what_the_course_does_not_provide_is_no_answer():
+    assert not found(f'check("04.5", {NAME})', namespace={NAME: StandIn()}).is_there
+
+
+def test_the_other_exercises_are_those_of_the_library():
+    own = "def split_heads(x): return 'mine'"
+    use = answer("split_heads(x)")
+    assert result(own, 'split_heads = check("04.4", split_heads)', use) == "the library's"
+    assert result(cell("def split_heads(x):\n    raise NotImplementedError()", "given"), use) == "the library's"
+    assert result(own, use) == "the library's"
+    assert result(own, 'split_heads = check("04.4", split_heads)', f"{own}\n{use}") == "mine"
+
+
+def test_everything_of_the_student_runs_in_order_and_what_fails_is_passed_over():
+    assert result("table = {}", "for i in range(3):\n    table[i] = i * i", "table[1] += undefined", answer("table[2]")) == 4
+    assert result("1 / 0", "%magic", "def (", "import nothing_at_all", answer(1)) == 1
+    assert result(answer("later"), "later = 3") == 3
+    assert result("value = later + 1", "later = 3", answer("value")) == 4
+    assert result("setattr(__builtins__, 'x', 1) if False else None\nglobals()['y'] = 2", answer("y")) == 2
+
+
+def test_what_trains_does_not_run():
+    fit = "def fit_it(model):\n    model.loss().backward()"
+    for training in ("fit_it(model)", "for step in train(model):\n    done.append(1)", "x = fit(done.append(1))"):
+        namespace = {"done": [], "train": lambda model: [1], "model": 0}
+        namespace["fit_it"] = namespace["done"].append
+        assert found(fit if "fit_it" in training else "", training, answer(1), namespace=namespace).answer(0) == 1
+        assert namespace["done"] == []
+
+
+def test_of_the_lecture_only_what_is_needed_runs():
+    lecture = [
+        cell("import math\nSCALE = done.append(1) or 2", "given"),
+        cell("OTHER = done.append(2)", "given"),
+        cell("done.append(3)", "given"),
+    ]
+    namespace = {"done": []}
+    assert found(*lecture, answer("SCALE * math.pi"), namespace=namespace).answer(0) > 6
+    assert namespace["done"] == [1]
+
+
+def test_what_is_missing_from_the_notebook_comes_from_the_lecture():
+    missing = cell("import math\nSCALE = 2", "missing")
+    assert result(missing, answer("math.sqrt(4) * SCALE")) == 4
+    assert result(missing, "SCALE = 3", answer("SCALE")) == 3
+
+
+def test_a_statement_without_end_is_stopped_and_skipped_the_next_time():
+    endless = "for i in iter(int, 1):\n    tries.append(1)"
+    first = found(endless, answer(1), namespace={"tries": []}, seconds=(0.05, 0.1))
+    assert (first.answer(0), first.late) == (1, [(0, 0)])
+    namespace = {"tries": []}
+    assert found(endless, answer(1), namespace=namespace, skip=first.late).answer(0) == 1
+    assert namespace["tries"] == []
+    sleeping = found("import time\ntime.sleep(60)", answer(1), seconds=(0.05, 0.1))
+    assert (sleeping.answer(0), sleeping.late) == (1, [(0, 1)])
+
+
+def test_the_error_of_the_answer_is_the_one_that_is_reported():
+    broken = found("1 / 0", cell(f"{NAME} = wrong_name(3)", "marked"))
+    assert not broken.is_there
+    assert isinstance(broken.failed, NameError)
