@@ -123,8 +123,8 @@ def overwrites_the_cell_state(x, h, c, W, U, b):
 
 @wrong
 def couples_the_gates(x, h, c, W, U, b):
-    """You use 1 - f in place of the input gate. This is the variant with coupled gates; here i has its own rows of W, U and b,
-    and both gates may be open at once."""
+    """You use 1 - f instead of the input gate. This is the variant with coupled gates; here i has its own rows of W, U and
+    b, and both gates may be open at once."""
     _, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     f = torch.sigmoid(f)
     c = f * c + (1 - f) * torch.tanh(g)
@@ -198,7 +198,7 @@ def names_the_gate_axis(x, h, c, W, U, b):
 
 @right
 def writes_the_sigmoid_by_tanh(x, h, c, W, U, b):
-    """One non-linearity for all: σ(a) = (1 + tanh(a/2)) / 2, the blocks by torch.split."""
+    """One nonlinearity for all: σ(a) = (1 + tanh(a/2)) / 2, the blocks by torch.split."""
     i, f, g, o = torch.split(h @ U.mT + x @ W.mT + b, h.shape[-1], dim=-1)
     i, f, o = ((1 + torch.tanh(a / 2)) / 2 for a in (i, f, o))
     c_new = f * c + i * torch.tanh(g)

@@ -104,8 +104,8 @@ def first_length_for_all(x, lengths, h, W, U, b):
 
 @wrong
 def empty_sequence_loses_its_state(x, lengths, h, W, U, b):
-    """You pick the last state at the position before the length. For an empty sequence this is -1, which Python takes
-    as the end of the axis, so you return the zeros of the last row in place of the initial state."""
+    """You pick the last state at the position before the length. For an empty sequence this is -1, which Python takes as
+    the end of the axis, so you return the zeros of the last row instead of the initial state."""
     states = []
     for t in range(x.shape[1]):
         h = rnn_step(x[:, t], h, W, U, b)

@@ -160,7 +160,7 @@ def in_double_precision(logits, target, padding):
 
 
 def _sentences(draw: Draw, lengths: list[int], T: int, padding: int = 4) -> Call:
-    """Targets of these lengths with padding behind them; the padding index is not 0, and no real token."""
+    """Targets of these lengths with padding after them; the padding index is not 0, and no real token."""
     n_tokens = 11
     tokens = draw.integers(0, n_tokens - 1, len(lengths), T)
     tokens = tokens + (tokens >= padding)

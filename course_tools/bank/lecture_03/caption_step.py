@@ -171,7 +171,7 @@ def with_torch_cells(y, h, c, regions, attention, gate, cell, readout):
 
 @right
 def with_the_matrices_parted(y, h, c, regions, attention, gate, cell, readout):
-    """The picture gated before it is mixed, W cut into a part for the word and one for ẑ, each gate of the LSTM for itself."""
+    """The image gated before it is mixed, W cut into a part for the word and one for ẑ, each gate of the LSTM for itself."""
     weights = soft_attention(regions, h, *attention).weights
     z = torch.einsum("bl,bld->bd", torch.sigmoid(torch.einsum("bn,on->bo", h, gate[0]) + gate[1]) * weights, regions)
     W_y, W_z = cell[0].tensor_split([y.shape[1]], dim=1)
@@ -209,7 +209,7 @@ def _word(draw: Draw, B: int, remembers: float = 1.0, decides: float = 1.0) -> C
 
 
 def _mute(call: Call) -> Call:
-    """The same word with a readout that leaves the picture and the state out."""
+    """The same word with a readout that leaves the image and the state out."""
     *given, (L_h, L_z, L_o) = call
     return *given, (torch.zeros_like(L_h), torch.zeros_like(L_z), L_o)
 

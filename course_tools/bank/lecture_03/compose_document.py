@@ -183,7 +183,7 @@ def _level(draw: Draw, d: int, d_a: int, asks: float) -> tuple[torch.Tensor, tor
 
 
 def _documents(draw: Draw, B: int, *, full: bool = False, words: float = 1.0, sentences: float = 1.0, spare: int = 0) -> Call:
-    """Documents of sentences of different lengths, or `full`; behind each stand `spare` sentences without a word."""
+    """Documents of sentences of different lengths, or `full`; after each stand `spare` sentences without a word."""
     S, T, d, d_a = (size + 1 for size in draw.sizes(4))
     lengths = torch.full((B, S), T) if full else draw.integers(1, T + 1, B, S)
     lengths[:, 0] = T if full else T - 1
@@ -205,7 +205,7 @@ def _empty(draw: Draw) -> list[Call]:
 
 
 def _padded(draw: Draw) -> list[Call]:
-    """Empty sentences behind the last; one real sentence has words of zeros, and is a sentence all the same."""
+    """Empty sentences after the last; one real sentence has words of zeros, and is a sentence all the same."""
     calls = _texts(1, 2, spare=2)(draw)
     calls[1][0][0, 0] = 0.0
     return calls

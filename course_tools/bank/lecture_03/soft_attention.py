@@ -162,7 +162,7 @@ def as_one_network(regions, h, W_a, W_h, v):
 
 @right
 def picture_by_picture(regions, h, W_a, W_h, v):
-    """A loop over the pictures and one over their regions."""
+    """A loop over the images and one over their regions."""
     contexts, rows = [], []
     for picture, state in zip(regions, h, strict=True):
         scores = torch.stack([v.dot(torch.tanh(W_a.mv(a) + W_h.mv(state))) for a in picture])
@@ -180,7 +180,7 @@ def with_the_scores_of_lecture_02(regions, h, W_a, W_h, v):
 
 
 def _look(draw: Draw, B: int, says: float = 1.0, fits: float = 1.0) -> Call:
-    """Pictures with regions of all sizes different; `says` is how much the state has to say, `fits` how sharp the look is."""
+    """Images with regions of all sizes different; `says` is how much the state has to say, `fits` how sharp the look is."""
     L, d_a, n, m = (size + (size == B) for size in draw.sizes(4))
     W_h = draw.normal(m, n, scale=says)
     return 1.0 + draw.normal(B, L, d_a), draw.normal(B, n), draw.normal(m, d_a), W_h, draw.normal(m, scale=fits)

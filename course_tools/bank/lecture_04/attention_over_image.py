@@ -78,8 +78,8 @@ def reshapes_without_permuting(x, W_q, W_k, W_v):
 
 @wrong
 def reshapes_without_permuting_back(x, W_q, W_k, W_v):
-    """Your attention is right, but you reshape its result straight to (B, d_v, H, W). The features of a pixel stand
-    together in memory, so they are spread over several pixels."""
+    """Your attention is right, but you reshape its result straight to (B, d_v, H, W). The features of a pixel are
+    contiguous in memory, so they are spread over several pixels."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
     context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
     return context.reshape(x.shape[0], -1, *x.shape[-2:])

@@ -14,8 +14,8 @@ HINTS = (
         "positions are real, counting from 0? What is the row of a sequence of 0 tokens?"
     ),
     (
-        "Number the T_k positions and compare them with each sequence's own length; broadcasting makes all rows at once if "
-        "the lengths stand in a column. Then count the axes: scores are (B, T_q, T_k), and your comparison has two."
+        "Number the T_k positions and compare them with each sequence's own length; broadcasting makes all rows at once "
+        "if the lengths are a column. Then count the axes: scores are (B, T_q, T_k), and your comparison has two."
     ),
     (
         "An `arange` over T_k, on the device of `lengths`, is smaller than a (B, 1) column of lengths just where a token "

@@ -21,7 +21,7 @@ wrong, right = Answers(), Answers()
 HINTS = (
     (
         "Nothing is computed here: every number only gets a new index. Take T = 2, n_heads = 2 and d = 3, write the "
-        "features of each position as 0 … 5, and say which of them belong to head 0, and which to head 1."
+        "features of each position as 0 … 5, and decide which of them belong to head 0, and which to head 1."
     ),
     (
         "Two steps: first cut the *last* axis, and only that one, into heads and features of a head; then exchange two "
@@ -29,7 +29,7 @@ HINTS = (
     ),
     (
         "In einops the feature axis is `(h d)`, the slow index first, and n_heads tells the size of `h`; on the right the "
-        "axis `h` stands before `T`. By hand: `unflatten` the last axis into two, then `transpose` axes counted from the "
+        "axis `h` comes before `T`. By hand: `unflatten` the last axis into two, then `transpose` axes counted from the "
         "back, for there may be any number of batch axes."
     ),
 )
@@ -58,8 +58,7 @@ def takes_every_nth_feature(x, n_heads):
 
 @wrong
 def takes_n_heads_for_the_size_of_a_head(x, n_heads):
-    """You made heads of n_heads features each. `n_heads` says how many heads there are, and their size follows from
-    it."""
+    """You made heads of n_heads features each. `n_heads` is the number of heads, and their size follows from it."""
     return rearrange(x, "... T (h d) -> ... h T d", d=n_heads)
 
 
@@ -78,8 +77,8 @@ def puts_the_features_before_the_positions(x, n_heads):
 
 @wrong
 def puts_the_heads_before_the_batch(x, n_heads):
-    """Your head axis stands in front of the batch. It belongs between batch and positions, or masks and batch axes are
-    broadcast against the wrong axis."""
+    """Your head axis comes before the batch. It belongs between batch and positions, or masks and batch axes are broadcast
+    against the wrong axis."""
     return torch.stack(x.chunk(n_heads, -1))
 
 
@@ -159,7 +158,7 @@ exercise = Exercise(
     reference=split_heads,
     properties=(
         runs_on(lambda draw: [_features(draw, 2)]),
-        has_shape("The heads stand before the positions.", lambda draw: [_features(draw, 2)]),
+        has_shape("The heads come before the positions.", lambda draw: [_features(draw, 2)]),
         Property("one head", "One head keeps all features.", lambda draw: [_features(draw, 2, n_heads=1)]),
         Property(
             "heads",
@@ -169,7 +168,7 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Any number of axes may stand before the positions.",
+            "Any number of batch axes may come before the positions.",
             lambda draw: [_features(draw, 3), _features(draw), _features(draw, 2, 3)],
             needs=("heads",),
         ),

@@ -29,8 +29,8 @@ HINTS = (
     ),
     (
         "Three steps of add and norm: over the target tokens (which mask?), over the memory (which mask?), and the "
-        "network. The result has a row for each word, so the queries of the second step come from the words, and keys and "
-        "values do not."
+        "network. The result has a row for each token, so the queries of the second step come from the tokens, and keys "
+        "and values do not."
     ),
     (
         "x attends to x with `*own` under `causal_mask(T)`; the result attends to `memory, memory` with `*cross` under "
@@ -48,7 +48,7 @@ def _looked_back(x, own, n_heads, norm):
 
 @wrong
 def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """You take queries and keys from the encoder and only the values from the decoder. Your result has a row for each word
+    """You take queries and keys from the encoder and only the values from the decoder. Your result has a row for each token
     of the *source*; the queries come from the target tokens, keys and values from the memory."""
     x = _looked_back(x, own, n_heads, norms[0])
     x = layer_norm(x + multi_head_attention(memory, memory, x, *cross, n_heads, memory_mask).context, *norms[1])
@@ -184,7 +184,7 @@ def with_torch_functions(x, memory, own, cross, network, norms, n_heads, memory_
 
 @right
 def word_by_word(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
-    """As when it writes: each word looks at those up to it, so that no causal mask is needed."""
+    """As when it writes: each token looks at those up to it, so that no causal mask is needed."""
     B, T, _ = x.shape
     if memory_mask is not None:
         memory_mask = memory_mask.broadcast_to(B, T, memory.shape[1])

@@ -71,7 +71,7 @@ def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None)
 
 @wrong
 def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
-    """You use the second norm behind the attention and the first behind the network. The pairs come in the order of their
+    """You use the second norm after the attention and the first after the network. The pairs come in the order of their
     use; the mistake has no effect only while all gains are 1 and all biases 0."""
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[1])
     return layer_norm(h + feed_forward(h, *network), *norms[0])

@@ -28,14 +28,14 @@ HINTS = (
 
 
 def _behind(said, going, padding):
-    """What each word adds to its beginning: behind an end padding alone, for nothing."""
+    """What each token adds to its beginning: after an end padding alone, for nothing."""
     stays = torch.full_like(said, -torch.inf)
     stays[..., padding] = 0.0
     return torch.where(going[..., None], said, stays)
 
 
 def _best_of_all(scores, total):
-    """Scores, log p, parent and word of the best candidates of each sentence."""
+    """Scores, log p, parent and token of the best candidates of each sentence."""
     _, width, n_tokens = scores.shape
     scores, best = scores.flatten(1).topk(width)
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
@@ -171,7 +171,7 @@ def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0
 
 @right
 def by_the_best_words_of_each(log_p, logits, going, length, padding, penalty=0.0):
-    """In two stages: no beginning can send more than `width` words on, so only the best of those are compared."""
+    """In two stages: no beginning can send more than `width` tokens on, so only the best of those are compared."""
     width, n_tokens = log_p.shape[1], logits.shape[2]
     said, word = logits.log_softmax(-1).topk(min(width, n_tokens), dim=-1)
     first = torch.arange(said.shape[-1], device=logits.device) == 0

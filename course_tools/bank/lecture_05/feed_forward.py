@@ -20,7 +20,7 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Follow the shape of one position: d_model numbers come in, d_ff stand in the middle, d_model go out. Which axis "
+        "Follow the shape of one position: d_model numbers come in, d_ff is the hidden size, d_model go out. Which axis "
         "of `W_1` is contracted with the features of `x`?"
     ),
     (

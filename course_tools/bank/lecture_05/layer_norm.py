@@ -24,8 +24,8 @@ HINTS = (
         "vector enter into that of the first?"
     ),
     (
-        "Every vector along the last axis has a mean and a variance of its own. Keep the reduced axis, so that they broadcast "
-        "back, and look at which variance it is: the mean of the squared deviations, over d and not d - 1."
+        "Every vector along the last axis has its own mean and variance. Keep the reduced axis, so that they broadcast "
+        "back, and check which variance it is: the mean of the squared deviations, over d and not d - 1."
     ),
     (
         "Subtract the mean over the last axis (with `keepdim=True`), divide by the square root of the mean square of what is "

@@ -177,7 +177,7 @@ def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
 
 @right
 def with_the_norms_inside_the_weights(x, attention, network, norms, n_heads, mask=None):
-    """Gains multiplied into the columns of the matrices behind them, biases turned into biases of the projections; what is
+    """Gains multiplied into the columns of the matrices after them, biases turned into biases of the projections; what is
     left of each norm has no weights."""
     (gain_1, bias_1), (gain_2, bias_2) = norms
     W_1, b_1, W_2, b_2 = network

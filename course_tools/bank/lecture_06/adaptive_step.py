@@ -21,16 +21,16 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Three words have the past probabilities (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them "
+        "Three tokens have the past probabilities (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them "
         "takes a step now, and what are the states of the others after it? What if there are no previous steps?"
     ),
     (
-        "First the decision, from the sum of the h so far; then the states, y or x for each word by itself; then the "
+        "First the decision, from the sum of the h so far; then the states, y or x for each token by itself; then the "
         "halting unit, whose input is the states *after* the step and which appends one column to h, for all positions."
     ),
     (
-        "`h.sum(-1, keepdim=True) < 1 - epsilon` is (B, T, 1), and a sum of nothing is 0. `torch.where` chooses "
-        "between y and x; `torch.sigmoid(states @ w + b)` has one number a word and needs `[..., None]` before `torch.cat`."
+        "`h.sum(-1, keepdim=True) < 1 - epsilon` is (B, T, 1), and a sum of nothing is 0. `torch.where` chooses between y "
+        "and x; `torch.sigmoid(states @ w + b)` has one number a token and needs `[..., None]` before `torch.cat`."
     ),
 )
 
@@ -49,8 +49,8 @@ def _asked(states, halt, h, seen=None):
 
 @wrong
 def lets_everyone_think_on(x, y, halt, h, epsilon=0.01):
-    """You take y for every word. The state of a halted position must stay as it was, so that the others can go on attending
-    to it."""
+    """You take y for every token. The state of a halted position must stay as it was, so that the others can go on
+    attending to it."""
     return _asked(y, halt, h)
 
 
@@ -171,7 +171,7 @@ def by_writing_into_copies(x, y, halt, h, epsilon=0.01):
 
 @right
 def word_by_word(x, y, halt, h, epsilon=0.01):
-    """Two loops, each word with its own decision and its own question."""
+    """Two loops, each token with its own decision and its own question."""
     (B, T, d), (w, b) = x.shape, halt
     states, rows = [], []
     for i in range(B * T):

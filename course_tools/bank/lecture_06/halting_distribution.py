@@ -40,7 +40,7 @@ def _before(h):
 
 
 def _shares(h, thinks, last, before=None):
-    """h before the last step taken, what is missing to 1 at it, 0 behind."""
+    """h before the last step taken, what is missing to 1 at it, 0 after."""
     goes_on = F.pad(thinks[..., 1:], (0, 1))
     return torch.where(goes_on, h, torch.where(thinks, last, 0.0))
 

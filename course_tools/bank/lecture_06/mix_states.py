@@ -20,7 +20,7 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A word halts at its second of three steps, with h = (0.3, 0.9, 0.5). With which weight is each of its three "
+        "A token halts at its second of three steps, with h = (0.3, 0.9, 0.5). With which weight is each of its three "
         "states in the result? Through what does the halting unit get a gradient from the loss?"
     ),
     (
@@ -122,7 +122,7 @@ def keeps_the_axis_of_steps(states, h, epsilon=0.01):
 
 @wrong
 def chooses_the_largest_share(states, h, epsilon=0.01):
-    """You take the state with the largest share. A hard choice drops the others and passes no gradient to h; sum all
+    """You take the state with the largest weight. A hard choice drops the others and passes no gradient to h; sum all
     states, each with its weight."""
     best = halting_distribution(h, epsilon).argmax(-1)
     return _mixed(F.one_hot(best, h.shape[-1]).to(h.dtype), states)

@@ -145,7 +145,7 @@ def step_by_step(h, epsilon=0.01):
 
 @right
 def by_masking_what_comes_before(h, epsilon=0.01):
-    """Who goes on behind each step is a mask: N is 1 more than its sum, R is 1 less the sum of h under it."""
+    """Who goes on after each step is a mask: N is 1 more than its sum, R is 1 less the sum of h under it."""
     goes_on = (h.cumsum(dim=-1) < 1 - epsilon)[..., :-1]
     return 2 + torch.where(goes_on, 1 - h[..., :-1], 0.0).sum(dim=-1)
 

@@ -119,8 +119,8 @@ def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
 
 @wrong
 def cuts_the_graph_between_steps(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """You detach the states behind each step but the last. Your numbers are right, but the shared weights learn from the last
-    step alone, and nothing reaches the input."""
+    """You detach the states after each step but the last. Your numbers are right, but the shared weights learn from the
+    last step alone, and nothing reaches the input."""
     for step in range(1, n_steps + 1):
         x = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask)
         x = x.detach() if step < n_steps else x
@@ -151,7 +151,7 @@ def takes_one_step_too_few(x, attention, network, norms, n_heads, n_steps, mask=
 
 @right
 def by_recursion(x, attention, network, norms, n_heads, n_steps, mask=None):
-    """The states behind n steps are one step from those behind n - 1."""
+    """The states after n steps are one step from those after n - 1."""
     if n_steps == 0:
         return x
     before = by_recursion(x, attention, network, norms, n_heads, n_steps - 1, mask)

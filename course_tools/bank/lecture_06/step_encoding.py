@@ -13,8 +13,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Write down the first two features of place 0 at step 1, and of place 1 at step 1. Which part of each comes from "
-        "the position, and which from the step? Which of the two is the same for every row?"
+        "Write down the first two features of position 0 at step 1, and of position 1 at step 1. Which part of each comes "
+        "from the position, and which from the step? Which of the two is the same for every row?"
     ),
     (
         "The step is put into the same sines and cosines as a position, which gives one row of d_model numbers. This row is "
@@ -68,14 +68,14 @@ def encodes_the_sum(T, d_model, step, device=None):
 
 @wrong
 def multiplies_the_two(T, d_model, step, device=None):
-    """You multiply the two encodings. Where either is 0 the other is lost, as at place 0, whose sines are 0; the two are
+    """You multiply the two encodings. Where either is 0 the other is lost, as at position 0, whose sines are 0; the two are
     added."""
     return sinusoidal_positions(T, d_model, device=device) * _row(step, d_model, device)
 
 
 @wrong
 def subtracts_the_step(T, d_model, step, device=None):
-    """You subtract the encoding of the step. It is added, as the encoding of the position is added to the word."""
+    """You subtract the encoding of the step. It is added, as the encoding of the position is added to the token."""
     return sinusoidal_positions(T, d_model, device=device) - _row(step, d_model, device)
 
 
@@ -95,8 +95,8 @@ def joins_the_two(T, d_model, step, device=None):
 
 @wrong
 def moves_the_step_along_the_places(T, d_model, step, device=None):
-    """You take another step for each place: `step` for the first, the next for the second, and so on. All positions are at
-    the same step; one row is added to all."""
+    """You take another step for each position: `step` for the first, the next for the second, and so on. All positions are
+    at the same step; one row is added to all."""
     return sinusoidal_positions(T, d_model, device=device) + sinusoidal_positions(T + step, d_model, device=device)[step:]
 
 
@@ -160,7 +160,7 @@ def by_sums_of_angles(T, d_model, step, device=None):
 
 @right
 def by_complex_numbers(T, d_model, step, device=None):
-    """e^(i · angle) of places and step added; imaginary parts are the sines, real parts the cosines."""
+    """e^(i · angle) of positions and step added; imaginary parts are the sines, real parts the cosines."""
     speed = torch.exp(torch.arange(0, d_model, 2, device=device) * (-math.log(10_000) / d_model))
     angle = torch.outer(torch.arange(T, device=device).float(), speed)
     z = torch.polar(torch.ones_like(angle), angle) + torch.polar(torch.ones_like(speed), step * speed)
@@ -184,16 +184,16 @@ exercise = Exercise(
         runs_on(_sizes),
         has_shape("One vector of d_model features for each position.", _sizes),
         Property(
-            "first place",
+            "first position",
             "At position 0 the encoding is that of the step, plus 1 in every cosine.",
             lambda _: _steps(1, 6),
         ),
         Property(
             "one pair",
-            "With two features, place i at step t is (sin i + sin t, cos i + cos t).",
+            "With two features, position i at step t is (sin i + sin t, cos i + cos t).",
             lambda _: _steps(5, 2),
             points=2,
-            needs=("first place",),
+            needs=("first position",),
         ),
         Property("all features", "The same at every frequency.", _sizes, points=2, needs=("one pair",)),
         Property(

@@ -45,7 +45,7 @@ def _of_the_token(x, W_q, W_k, W_v, h):
 
 
 def _grown(x, keys, values, W_q, W_k, W_v):
-    """The query, and keys and values with the new token behind."""
+    """The query, and keys and values with the new token after."""
     q, k, v = _of_the_token(x, W_q, W_k, W_v, keys.shape[1])
     return q, torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
 

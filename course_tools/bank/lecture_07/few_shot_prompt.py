@@ -18,7 +18,7 @@ HINTS = (
 
 
 def _parts(shots, question, names, task):
-    """What stands before the shots, the shots, and what stands behind them."""
+    """What stands before the shots, the shots, and what stands after them."""
     solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
     return f"{task}\n" if task else "", solved, f"{names[0]}: {question}\n{names[1]}:"
 
@@ -199,7 +199,7 @@ def _rooms(draw: Draw, *more: int, task: str = "") -> list[Call]:
 
 
 def _same_but_for_the_ends(expected: Outcome, got: Outcome) -> Miss | None:
-    """Hold where the text is right but for spaces and line breaks before and behind it."""
+    """Hold where the text is right but for spaces and line breaks before and after it."""
     if (failure := same_shapes(expected, got)) is not None:
         return failure
     want, have = expected.results[0], got.results[0]

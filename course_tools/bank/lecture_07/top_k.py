@@ -150,7 +150,7 @@ def keeps_the_first_k(logits, k):
 
 @right
 def by_rank(logits, k):
-    """The rank of each word in its row by sorting the sorted order, and those of rank below k."""
+    """The rank of each token in its row by sorting the sorted order, and those of rank below k."""
     ranks = logits.argsort(dim=-1, descending=True).argsort(dim=-1)
     return torch.where(ranks < k, logits, -torch.inf)
 
@@ -174,7 +174,7 @@ def row_by_row(logits, k):
 
 @right
 def one_after_the_other(logits, k):
-    """k times the likeliest of the words that are not yet kept."""
+    """k times the likeliest of the tokens that are not yet kept."""
     kept = torch.zeros_like(logits, dtype=torch.bool)
     for _ in range(min(k, logits.shape[-1])):
         best = logits.masked_fill(kept, -torch.inf).argmax(-1, keepdim=True)
@@ -207,7 +207,7 @@ exercise = Exercise(
     reference=top_k,
     properties=(
         runs_on(lambda draw: [_logits(draw, 3, 5)]),
-        has_shape("A logit for each word.", lambda draw: [_logits(draw, 3, 5), _logits(draw, 2)]),
+        has_shape("A logit for each token.", lambda draw: [_logits(draw, 3, 5), _logits(draw, 2)]),
         Property("greedy", "With k = 1 only the likeliest token is kept.", lambda draw: [_logits(draw, 1)]),
         Property(
             "kept",

@@ -19,9 +19,9 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Take four words with probabilities 0.1, 0.5, 0.3, 0.1 and p = 0.6. Add the probabilities in descending order and "
-        "stop as soon as the sum is 0.6 or more: which tokens are in the nucleus? What was the sum before the last one? "
-        "And with p = 0.2?"
+        "Take four tokens with probabilities 0.1, 0.5, 0.3, 0.1 and p = 0.6. Add the probabilities in descending order "
+        "and stop as soon as the sum is 0.6 or more: which tokens are in the nucleus? What was the sum before the last "
+        "one? And with p = 0.2?"
     ),
     (
         "Sort each row in descending order, and take the cumulative sum of its probabilities. A token is kept where the "
@@ -29,14 +29,14 @@ HINTS = (
         "its own index."
     ),
     (
-        "`cumsum` over the sorted softmax, minus that softmax itself, is the sum before each word; fill the sorted logits with "
-        "-inf where it is p or more, and `scatter` them along the last axis at the indices that `sort` gave."
+        "`cumsum` over the sorted softmax, minus that softmax itself, is the sum before each token; fill the sorted "
+        "logits with -inf where it is p or more, and `scatter` them along the last axis at the indices that `sort` gave."
     ),
 )
 
 
 def _sorted(logits):
-    """Logits, probabilities and places of the words, the likeliest first."""
+    """Logits, probabilities and places of the tokens, the likeliest first."""
     ordered, order = logits.sort(dim=-1, descending=True)
     return ordered, ordered.softmax(-1), order
 
@@ -56,7 +56,7 @@ def leaves_out_the_word_that_crosses(logits, p):
 
 @wrong
 def loses_the_likeliest(logits, p):
-    """You keep a word only while the sum up to it, itself included, is at most p. If the likeliest token alone has more
+    """You keep a token only while the sum up to it, itself included, is at most p. If the likeliest token alone has more
     than p, nothing is kept; compare the sum before a token."""
     ordered, probabilities, order = _sorted(logits)
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) > p, -torch.inf), order)
@@ -126,7 +126,7 @@ def adds_up_over_the_first_axis(logits, p):
 
 @wrong
 def sets_the_others_to_zero(logits, p):
-    """You set the words outside the nucleus to 0. A logit of 0 is an ordinary one, and often larger than those you keep.
+    """You set the tokens outside the nucleus to 0. A logit of 0 is an ordinary one, and often larger than those you keep.
     Only -inf becomes probability 0."""
     ordered, probabilities, order = _sorted(logits)
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, 0.0), order)
@@ -151,7 +151,7 @@ def normalises_what_is_left(logits, p):
 
 @right
 def by_counting_the_words(logits, p):
-    """How many words each row needs, and every word whose rank is below that."""
+    """How many tokens each row needs, and every token whose rank is below that."""
     order = logits.argsort(-1, descending=True)
     needed = (logits.softmax(-1).gather(-1, order).cumsum(-1) < p).sum(-1, keepdim=True) + 1
     return torch.where(order.argsort(-1) < needed, logits, -torch.inf)
@@ -159,7 +159,7 @@ def by_counting_the_words(logits, p):
 
 @right
 def by_all_pairs(logits, p):
-    """No running sum: for each word the probabilities of all words that rank before it, from a table of pairs."""
+    """No running sum: for each token the probabilities of all tokens that rank before it, from a table of pairs."""
     ranks = logits.argsort(-1, descending=True).argsort(-1)
     is_before = ranks[..., None, :] < ranks[..., :, None]
     before = (is_before * logits.softmax(-1)[..., None, :]).sum(-1)
@@ -168,7 +168,7 @@ def by_all_pairs(logits, p):
 
 @right
 def row_by_row(logits, p):
-    """Row after row in Python floats: the next likeliest word is taken until p is in hand."""
+    """Row after row in Python floats: the next likeliest token is taken until p is in hand."""
     out = torch.ones_like(logits, dtype=torch.bool).reshape(-1, logits.shape[-1])
     for row, probabilities in enumerate(logits.detach().double().softmax(-1).reshape(out.shape).tolist()):
         held = 0.0
@@ -182,7 +182,7 @@ def row_by_row(logits, p):
 
 @right
 def from_the_rising_order(logits, p):
-    """From the unlikely end, in float64: a word is out where it and all below it sum to 1 - p or less."""
+    """From the unlikely end, in float64: a token is out where it and all below it sum to 1 - p or less."""
     ordered, order = logits.double().sort(dim=-1)
     up_to_here = ordered.softmax(-1).cumsum(-1)
     is_out = (up_to_here <= 1 - p).index_fill(-1, torch.tensor([logits.shape[-1] - 1]), False)
@@ -199,7 +199,7 @@ def _logits(draw: Draw, p: float, *batch: int, n: int = 7) -> Call:
 
 
 def _certain(draw: Draw) -> list[Call]:
-    """One word has nearly all of the probability, so that it alone passes any p."""
+    """One token has nearly all of the probability, so that it alone passes any p."""
     logits, p = _logits(draw, 0.3, 5)
     logits[:, 2] += 12.0
     return [(logits, p), (logits, 0.9)]
@@ -211,7 +211,7 @@ exercise = Exercise(
     reference=top_p,
     properties=(
         runs_on(lambda draw: [_logits(draw, 0.7, 5)]),
-        has_shape("A logit for each word.", lambda draw: [_logits(draw, 0.7, 5), _logits(draw, 0.5)]),
+        has_shape("A logit for each token.", lambda draw: [_logits(draw, 0.7, 5), _logits(draw, 0.5)]),
         Property("certain", "The likeliest token is kept, even where it alone has more than p.", _certain),
         Property(
             "nucleus",

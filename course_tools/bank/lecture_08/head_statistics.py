@@ -163,7 +163,7 @@ def sentence_by_sentence(weights, delimiters, lengths):
 
 @right
 def with_all_rows_in_one(weights, delimiters, lengths):
-    """The rows of all real tokens in one long list, with the place of each; neighbours are gathered."""
+    """The rows of all real tokens in one long list, with the position of each; neighbours are gathered."""
     T = weights.shape[-1]
     b, i = (torch.arange(T)[None] < lengths[:, None]).nonzero(as_tuple=True)
     A = weights.transpose(1, 2)[b, i]

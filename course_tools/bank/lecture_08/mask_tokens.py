@@ -19,19 +19,19 @@ HINTS = (
     ),
     (
         "`torch.where(condition, a, b)` nests: where fate < 0.8 take `mask`, else where fate < 0.9 the replacement, else "
-        "the word. A last `where` with `chosen` selects between this and the unchanged tokens."
+        "the token. A last `where` with `chosen` selects between this and the unchanged tokens."
     ),
 )
 
 
 def _fates(tokens, mask, fate, replacements):
-    """What would stand at each place if it were chosen."""
+    """What would stand at each position if it were chosen."""
     return torch.where(fate < 0.8, mask, torch.where(fate < 0.9, replacements, tokens))
 
 
 @wrong
 def always_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """You turn every chosen word into [MASK]. Later tasks have no [MASK], so a tenth are replaced by another token and a
+    """You turn every chosen token into [MASK]. Later tasks have no [MASK], so a tenth are replaced by another token and a
     tenth stay."""
     chosen = eligible & (choice < rate)
     return Masked(torch.where(chosen, mask, tokens), chosen)
@@ -163,7 +163,7 @@ def word_by_word(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
 
 @right
 def at_the_chosen_places(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
-    """The chosen words as one long row, their fates looked up among three candidates, and scattered back."""
+    """The chosen tokens as one long row, their fates looked up among three candidates, and scattered back."""
     asked = (choice < rate).masked_fill(~eligible, False)
     words = tokens[asked]
     candidates = torch.stack([torch.full_like(words, mask), replacements[asked], words])
@@ -181,7 +181,7 @@ def _fate(draw: Draw, kind: str, *shape: int) -> torch.Tensor:
 
 
 def _called(draw: Draw, kinds: str = "?", B: int = 2, T: int = 7, *rate: float, some: bool = False) -> Call:
-    """A text and a [MASK] that no word is; fates of its rows are of these kinds, in turn; `some` words are not eligible."""
+    """A text and a [MASK] that no token is; fates of its rows are of these kinds, in turn; `some` tokens are not eligible."""
     eligible = draw.mask(B, T) if some else torch.ones(B, T, dtype=torch.bool)
     choice = draw.uniform(B, T)
     if not rate:
@@ -196,7 +196,7 @@ def _every_fate(draw: Draw) -> list[Call]:
 
 
 def _all_chosen(draw: Draw, kind: str) -> list[Call]:
-    """Every word is chosen, and all meet one fate."""
+    """Every token is chosen, and all meet one fate."""
     calls = []
     for B, T in ((1, 3), (2, 5)):
         *text, choice, fate, other = _called(draw, kind, B, T)

@@ -36,7 +36,7 @@ HINTS = (
 
 
 def _losses(logits, tokens):
-    """-log p(true word) at every place, (B, T)."""
+    """-log p(true token) at every position, (B, T)."""
     return F.cross_entropy(logits.mT, tokens, reduction="none")
 
 
@@ -70,7 +70,8 @@ def averages_sentence_by_sentence(logits, tokens, chosen):
 
 @wrong
 def adds_up(logits, tokens, chosen):
-    """You sum over the chosen places. Your loss grows with the size of the batch, and so do its gradients; take the mean."""
+    """You sum over the chosen positions. Your loss grows with the size of the batch, and so do its gradients; take the
+    mean."""
     return _losses(logits, tokens)[chosen].sum()
 
 
@@ -90,7 +91,7 @@ def takes_the_softmax_twice(logits, tokens, chosen):
 
 @wrong
 def forgets_the_logarithm(logits, tokens, chosen):
-    """You average 1 - p of the true words, without a logarithm. The cross-entropy is -log p."""
+    """You average 1 - p of the true tokens, without a logarithm. The cross-entropy is -log p."""
     return 1 - logits.softmax(-1).gather(-1, tokens[..., None])[..., 0][chosen].mean()
 
 
@@ -121,13 +122,13 @@ def cuts_the_graph(logits, tokens, chosen):
 
 @right
 def by_ignoring_the_others(logits, tokens, chosen):
-    """cross_entropy over all places, in which those that do not count have the target it ignores."""
+    """cross_entropy over all positions, in which those that do not count have the target it ignores."""
     return F.cross_entropy(rearrange(logits, "B T n -> (B T) n"), tokens.masked_fill(~chosen, -100).flatten())
 
 
 @right
 def by_log_sum_exp(logits, tokens, chosen):
-    """log Σ exp minus the logit of the true word, at every place; a weighted sum by the mask."""
+    """log Σ exp minus the logit of the true token, at every position; a weighted sum by the mask."""
     true = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     losses = logits.logsumexp(dim=-1) - true
     return torch.where(chosen, losses, 0.0).sum() / chosen.sum()
@@ -135,7 +136,7 @@ def by_log_sum_exp(logits, tokens, chosen):
 
 @right
 def place_by_place(logits, tokens, chosen):
-    """A loop over the chosen places, in float64."""
+    """A loop over the chosen positions, in float64."""
     losses = []
     for b, t in chosen.nonzero().tolist():
         losses.append(-logits[b, t].double().log_softmax(-1)[tokens[b, t]])
@@ -144,14 +145,14 @@ def place_by_place(logits, tokens, chosen):
 
 @right
 def against_one_hot_words(logits, tokens, chosen):
-    """True words as one-hot vectors, the mask as weights, all in one einsum."""
+    """True tokens as one-hot vectors, the mask as weights, all in one einsum."""
     one_hot = F.one_hot(tokens, logits.shape[-1]).to(logits.dtype)
     weights = chosen.to(logits.dtype)
     return -torch.einsum("btn,btn,bt->", F.log_softmax(logits, dim=-1), one_hot, weights) / weights.sum()
 
 
 def _asked(draw: Draw, *rows: str, n_tokens: int = 7, scale: float = 2.0) -> Call:
-    """Texts of which a part is asked for: a row for each, x where a word was chosen."""
+    """Texts of which a part is asked for: a row for each, x where a token was chosen."""
     chosen = torch.tensor([[sign == "x" for sign in row] for row in rows])
     return draw.normal(*chosen.shape, n_tokens, scale=scale), draw.integers(0, n_tokens, *chosen.shape), chosen
 
@@ -174,7 +175,7 @@ exercise = Exercise(
             points=2,
         ),
         Property(
-            "its own place",
+            "its own position",
             "The target of each position is the original token there.",
             lambda draw: [_asked(draw, "..x.."), _asked(draw, "....x"), _asked(draw, "x....")],
             points=2,
@@ -185,7 +186,7 @@ exercise = Exercise(
             "The loss is the mean over the chosen positions.",
             lambda draw: [_asked(draw, "xxx"), _asked(draw, "x.xx.")],
             points=2,
-            needs=("its own place",),
+            needs=("its own position",),
         ),
         Property(
             "same weight",

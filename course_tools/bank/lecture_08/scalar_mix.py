@@ -20,12 +20,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Take two layers of one word, (1, 0) and (0, 4), with w = (0, 0) and γ = 3, and work the result out by hand. How "
+        "Take two layers of one token, (1, 0) and (0, 4), with w = (0, 0) and γ = 3, and work the result out by hand. How "
         "many numbers does it have, and what is the weight of each layer?"
     ),
     (
-        "There is one weight for each layer, the same for all words and all features, and the weights sum to 1 before the "
-        "multiplication by γ. Count the axes from the end: of the layers' axes, the last but one must go."
+        "There is one weight for each layer, the same for all tokens and all features, and the weights sum to 1 before "
+        "the multiplication by γ. Count the axes from the end: of the layers' axes, the last but one must go."
     ),
     (
         "`w.softmax(0)` is a row of n_layers numbers; `@ layers` multiplies it with the last two axes, (n_layers, d), and "
@@ -100,8 +100,8 @@ def averages_after_weighing(layers, w, gamma):
 
 @wrong
 def adds_up_the_features(layers, w, gamma):
-    """You sum over the last axis, the features, where the layers should be summed. One number is left for each layer of each
-    word, instead of one vector for each word."""
+    """You sum over the last axis, the features, where the layers should be summed. One number is left for each layer of
+    each token, instead of one vector for each token."""
     return gamma * (w.softmax(0)[:, None] * layers).sum(-1)
 
 
@@ -143,13 +143,13 @@ def with_the_layers_in_front(layers, w, gamma):
 
 @right
 def as_one_long_matrix(layers, w, gamma):
-    """All batch axes folded into one and unfolded behind the product with features in front."""
+    """All batch axes folded into one and unfolded after the product with features in front."""
     flat = layers.reshape(-1, *layers.shape[-2:])
     return (flat.transpose(1, 2) @ w.softmax(dim=-1) * gamma).reshape(*layers.shape[:-2], layers.shape[-1])
 
 
 def _layers(draw: Draw, *batch: int, n_layers: int, d: int) -> Call:
-    """Layers of words, weights of either sign and a scale far from 1."""
+    """Layers of tokens, weights of either sign and a scale far from 1."""
     return draw.normal(*batch, n_layers, d), draw.normal(n_layers, scale=1.5), draw.uniform(1)[0] + 1.5
 
 

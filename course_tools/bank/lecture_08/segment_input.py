@@ -78,7 +78,7 @@ def gives_the_first_separator_away(first, second, begin, separate):
 
 @wrong
 def gives_every_separator_to_the_first(first, second, begin, separate):
-    """You give segment 1 to the words of the second sentence only; its [SEP] gets a 0. It closes the second sentence and
+    """You give segment 1 to the tokens of the second sentence only; its [SEP] gets a 0. It closes the second sentence and
     belongs to it."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     if second is not None:
@@ -191,7 +191,7 @@ def _call(draw: Draw, n_first: int, n_second: int | None) -> Call:
 
 
 def _marked(draw: Draw, n_first: int, n_second: int | None) -> Call:
-    """Sentences that hold the two marks as words of their own."""
+    """Sentences that hold the two marks as tokens of their own."""
     first, second, begin, separate = _call(draw, n_first, n_second)
     first[1], first[-1] = separate, begin
     if second is not None:
@@ -209,7 +209,7 @@ def _lone(draw: Draw) -> list[Call]:
 
 
 def _same_tokens(expected: Outcome, got: Outcome, but_marks: bool = False) -> Miss | None:
-    """Hold where the tokens are right, whatever the segments are; `but_marks` looks at the words alone."""
+    """Hold where the tokens are right, whatever the segments are; `but_marks` looks at the tokens alone."""
     if (failure := runs(expected, got)) is not None:
         return failure
     want, have = (next(tensors_in(o.results), torch.empty(0)).flatten().tolist() for o in (expected, got))
@@ -225,8 +225,8 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [*_lone(draw), *_pairs(draw)]),
         has_shape("Tokens and segments: integers, of the same length.", _pairs),
-        Property("words", "All words of both, in order.", _pairs, partial(_same_tokens, but_marks=True), needs=("runs",)),
-        Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, _same_tokens, 2, needs=("words",)),
+        Property("content", "All tokens of both, in order.", _pairs, partial(_same_tokens, but_marks=True), needs=("runs",)),
+        Property("tokens", "[CLS] first [SEP] second [SEP].", _pairs, _same_tokens, 2, needs=("content",)),
         Property("segments", "0 from [CLS] to the first [SEP], 1 after it to the end.", _pairs, right_result(1), points=4),
         Property("alone", "A single sentence: [CLS] first [SEP], all of segment 0.", _lone, points=2, needs=("runs",)),
         Property(
@@ -241,7 +241,7 @@ exercise = Exercise(
             lambda draw: [_call(draw, 0, None), _call(draw, 2, 0), _call(draw, 0, 3), _call(draw, 0, 0)],
             needs=("tokens", "segments", "alone"),
         ),
-        leaves_inputs(lambda draw: [*_lone(draw), *_pairs(draw)], needs=("words",)),
+        leaves_inputs(lambda draw: [*_lone(draw), *_pairs(draw)], needs=("content",)),
     ),
     wrong=wrong,
     right=right,

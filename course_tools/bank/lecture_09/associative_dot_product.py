@@ -19,12 +19,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "(θ φᵀ) g = θ (φᵀ g), since there is no softmax between. Write the shape of each bracket: which of them grows with the "
-        "square of the number of places, and which does not know that number at all?"
+        "(θ φᵀ) g = θ (φᵀ g), since there is no softmax between. Write the shape of each bracket: which of them grows "
+        "with the square of the number of positions, and which is independent of it?"
     ),
     (
-        "φᵀ g sums over the keys j: it has d_k rows and d columns, one such matrix for each picture. Divide by the number of "
-        "keys, which is not always the number of queries."
+        "φᵀ g sums over the keys j: it has d_k rows and d columns, one such matrix for each image. Divide by the number "
+        "of keys, which is not always the number of queries."
     ),
     "`theta @ (phi.mT @ g / phi.shape[-2])` is the context; there are no weights to return, so `Attended(context, None)`.",
 )
@@ -37,91 +37,86 @@ def _mixed(theta, phi, g, n):
 
 @wrong
 def multiplies_from_the_left(theta, phi, g):
-    """You multiply θ φᵀ first. Your numbers are right, but on the way you build one for each pair of places: time and memory
-    grow with N². The brackets belong round φᵀ g."""
+    """You multiply θ φᵀ first. Your numbers are right, but on the way you build one for each pair of positions: time and
+    memory grow with N². Put the brackets around φᵀ g."""
     return Attended((theta @ phi.mT) @ g / phi.shape[-2], None)
 
 
 @wrong
 def forgets_to_divide(theta, phi, g):
-    """You do not divide by the number of keys. The more places there are the larger your sum is, and a larger picture gives
-    larger features."""
+    """You do not divide by the number of keys. Your features then grow with the number of positions."""
     return _mixed(theta, phi, g, 1)
 
 
 @wrong
 def divides_by_the_queries(theta, phi, g):
-    """You divide by the number of places that ask. The sum runs over those that are asked: N is the number of keys, and where
-    these were pooled the two differ."""
+    """You divide by the number of queries. The sum runs over the keys: N is their number, and where they were pooled the
+    two differ."""
     return _mixed(theta, phi, g, theta.shape[-2])
 
 
 @wrong
 def divides_by_the_batch(theta, phi, g):
-    """You divide by len(φ), which is the number of pictures. N is the number of places that are asked: the last axis but
-    one."""
+    """You divide by len(φ), which is the number of images. N is the number of keys: the last axis but one."""
     return _mixed(theta, phi, g, len(phi))
 
 
 @wrong
 def divides_by_the_width(theta, phi, g):
-    """You divide by d_k, the features of a product. C(x) = N makes a mean over the places out of the sum; the width has no
-    part in it."""
+    """You divide by d_k. C(x) = N turns the sum over the positions into a mean; it is independent of d_k."""
     return _mixed(theta, phi, g, phi.shape[-1])
 
 
 @wrong
 def divides_both_factors(theta, phi, g):
-    """You divide by N in both products. It belongs to one of them, whichever you like; yours is too small by another N."""
+    """You divide by N in both products. Divide by it once; yours is too small by a factor of N."""
     return _mixed(theta, phi, g, phi.shape[-2] ** 2)
 
 
 @wrong
 def adds_up_the_batch(theta, phi, g):
-    """You sum φᵀ g over the batch too, perhaps by a letter that your einsum does not name on the right. Every picture then
-    reads from the places of all pictures."""
+    """You sum φᵀ g over the batch too, perhaps by a letter that your einsum does not name on the right. Every image then
+    mixes the positions of all images."""
     memory = torch.einsum("nk,nd->kd", phi.flatten(0, -2), g.flatten(0, -2))
     return Attended(theta @ memory / phi.shape[-2], None)
 
 
 @wrong
 def normalises_both_factors(theta, phi, g):
-    """You take a softmax of θ over its features and of φ over the places. That is another attention with brackets from the
-    right; here the products are used as they are, negative ones too."""
+    """You take a softmax of θ over its features and of φ over the positions. That is another attention with brackets from
+    the right; here the products are used as they are, negative ones too."""
     return Attended(theta.softmax(-1) @ (phi.softmax(-2).mT @ g), None)
 
 
 @wrong
 def normalises_the_memory(theta, phi, g):
-    """You take a softmax of φᵀ g. The dot-product form has none; it could not change the order of its products if there were
-    one between them."""
+    """You take a softmax of φᵀ g. The dot-product form has none; that is why the order of its products may be changed."""
     return Attended(theta @ (phi.mT @ g).softmax(-2), None)
 
 
 @wrong
 def divides_by_the_sum_of_weights(theta, phi, g):
-    """You divide by θ_iᵀ Σ_j φ_j, the sum of the weights, as linear attention does. Without a positive feature map that sum may
-    be near 0 or below; the paper divides by N just for this."""
+    """You divide by θ_iᵀ Σ_j φ_j, the sum of the weights, as linear attention does. Without a positive feature map that sum
+    may be near 0 or below; the paper divides by N for this reason."""
     return Attended(theta @ (phi.mT @ g) / (theta @ phi.sum(-2).unsqueeze(-1)), None)
 
 
 @wrong
 def returns_it_transposed(theta, phi, g):
-    """You compute (φᵀ g)ᵀ θᵀ and leave it so. Features and places are exchanged: (d, N) in place of (N, d)."""
+    """You return (φᵀ g)ᵀ θᵀ. Features and positions are exchanged: (d, N) instead of (N, d)."""
     return Attended((phi.mT @ g).mT @ theta.mT / phi.shape[-2], None)
 
 
 @wrong
 def multiplies_the_means(theta, phi, g):
-    """You average φ over the places, and g, and multiply the means. The mean of products is not the product of means: which key
-    belongs to which value is lost, and every place is handed the same."""
+    """You average φ over the positions, and g, and multiply the means. The mean of products is not the product of means;
+    the pairing of keys and values is lost."""
     return Attended((theta @ phi.mean(-2).unsqueeze(-1)) * g.mean(-2, keepdim=True), None)
 
 
 @wrong
 def makes_them_positive(theta, phi, g):
-    """You cut θ and φ off at 0, so that no weight is negative. In this form weights may be: a place can be asked to take
-    something away."""
+    """You cut θ and φ off at 0, so that no weight is negative. In this form weights may be negative."""
     return _mixed(theta.relu(), phi.relu(), g, phi.shape[-2])
 
 
@@ -150,7 +145,7 @@ def value_by_value(theta, phi, g):
 
 @right
 def picture_by_picture(theta, phi, g):
-    """A loop over the pictures, each by two matrix products."""
+    """A loop over the images, each by two matrix products."""
     flat = zip(*(x.reshape(-1, *x.shape[-2:]) for x in (theta, phi, g)), strict=True)
     seen = [torch.mm(asking, torch.mm(keys.t(), values).div(len(keys))) for asking, keys, values in flat]
     return Attended(torch.stack(seen).reshape(*theta.shape[:-1], g.shape[-1]), None)
@@ -163,18 +158,18 @@ def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
 
 
 def _crowded(draw: Draw) -> Call:
-    """So many places that no machine holds a number for each pair; whole numbers, whose sums are exact."""
+    """So many positions that no machine holds a number for each pair; whole numbers, whose sums are exact."""
     return tuple(draw.integers(-1, 4, 1_000, 1).float().repeat(500, 1) for _ in range(3))
 
 
 exercise = Exercise(
     id="09.2",
-    title="The dot product, from the right",
+    title="The dot-product form, by associativity",
     reference=associative_dot_product,
     properties=(
         runs_on(lambda draw: [_drawn(draw, 1)]),
         has_shape("A context of d features for each query, and None for the weights.", lambda draw: [_drawn(draw, 2)]),
-        Property("one place", "Of a single place, g is taken θᵀφ times.", lambda draw: [_drawn(draw, 1, N=1)]),
+        Property("one position", "With a single position, the context is θᵀφ g.", lambda draw: [_drawn(draw, 1, N=1)]),
         Property(
             "mean",
             "The context is the mean over the keys of θ_iᵀ φ_j g_j.",
@@ -183,13 +178,13 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each picture is its own, under any number of axes.",
+            "Each image is computed independently, with any number of batch axes.",
             lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3), _drawn(draw)],
             needs=("mean",),
         ),
         Property(
             "brackets",
-            "Half a million places: there is never a number for each pair of them.",
+            "Half a million positions: no matrix with an entry for each pair.",
             lambda draw: [_crowded(draw)],
             points=3,
             needs=("mean",),

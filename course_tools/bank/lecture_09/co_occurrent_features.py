@@ -24,16 +24,17 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "How many softmaxes are there for one place, and which features does each compare? What is mixed by π: scores, weights "
-        "or contexts – and for which of these does it matter that π sums to 1?"
+        "How many softmaxes are there for one position, and which features does each compare? What is mixed by π: scores, "
+        "weights or contexts – and for which of these does it matter that π sums to 1?"
     ),
     (
-        "Embed once, z = x W_kᵀ, and split it into n_mix parts, each with its own scores over all places. π comes from the "
-        "mean of z over the places: one set of n_mix shares for each picture, by a softmax."
+        "Embed once, z = x W_kᵀ, and split it into n_mix parts, each with its own scores over all positions. π comes from "
+        "the mean of z over the positions: one π of n_mix numbers for each image, by a softmax."
     ),
     (
-        "`parts = split_heads(z, n_mix)`; `(parts @ parts.mT / math.sqrt(d_k)).softmax(-1)` has an axis of n_mix in front of "
-        "the two of the places. Multiply by `shares[..., None, None]` and sum it out: weights, that then mix x W_vᵀ."
+        "`parts = split_heads(z, n_mix)`; `(parts @ parts.mT / math.sqrt(d_k)).softmax(-1)` has an axis of n_mix in front "
+        "of the two of the positions. Multiply by `shares[..., None, None]` and sum it out: weights, that then mix x "
+        "W_vᵀ."
     ),
 )
 
@@ -64,15 +65,14 @@ def scales_by_the_part(x, W_k, W_v, W_pi):
 
 @wrong
 def forgets_the_scale(x, W_k, W_v, W_pi):
-    """You do not divide by √d_k. Embedded by one matrix, each place is most like itself, and without the scale it would see
-    little else."""
+    """You do not divide by √d_k. With one embedding for queries and keys, each position is most similar to itself, and
+    without the scale it gets nearly all the weight."""
     return _features(x, W_k, W_v, W_pi, scale=1)
 
 
 @wrong
 def mixes_the_scores(x, W_k, W_v, W_pi):
-    """You mix the scores of the parts and take one softmax. That is again one softmax of one product, with as few degrees of
-    freedom; each part normalises first, and probabilities are mixed."""
+    """You mix the scores of the parts and take one softmax. Each part is normalised first, and the probabilities are mixed."""
     z = x @ W_k.mT
     parts = split_heads(z, len(W_pi))
     scores = (_shares(z, W_pi)[..., None, None] * (parts @ parts.mT)).sum(-3)
@@ -82,8 +82,8 @@ def mixes_the_scores(x, W_k, W_v, W_pi):
 
 @wrong
 def takes_one_softmax(x, W_k, W_v, W_pi):
-    """You take one softmax of the whole embedding, and neither parts nor π. That is plain attention with keys as queries; a
-    mixture can say "either like this, or like that"."""
+    """You take one softmax of the whole embedding, and neither parts nor π. That is plain attention with keys as queries;
+    here it is a mixture of n_mix softmaxes."""
     z = x @ W_k.mT
     weights = (z @ z.mT / math.sqrt(len(W_k))).softmax(-1)
     return Attended(weights @ (x @ W_v.mT), weights)
@@ -91,21 +91,20 @@ def takes_one_softmax(x, W_k, W_v, W_pi):
 
 @wrong
 def mixes_in_equal_parts(x, W_k, W_v, W_pi):
-    """You average the softmaxes. How much each one counts is for the picture to decide, by π; W_pi has no effect in yours."""
+    """You average the softmaxes. Their weights are π, which depends on the image; W_pi has no effect in yours."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: torch.ones_like(_shares(z, W)) / len(W))
 
 
 @wrong
 def leaves_the_shares_raw(x, W_k, W_v, W_pi):
-    """You use W_π z̄ as it is. These numbers may be negative and need not sum to 1, so that your rows are no probabilities: π
-    is their softmax."""
+    """You use W_π z̄ as it is. These numbers may be negative and need not sum to 1, so that your rows are not
+    probabilities: π is their softmax."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: z.mean(-2) @ W.mT)
 
 
 @wrong
 def lets_each_place_choose(x, W_k, W_v, W_pi):
-    """You compute π from each place's own z. It is one for the whole picture, from the mean of all places: the context of the
-    scene, which no single place knows."""
+    """You compute π from each position's own z. There is one π for the whole image, from the mean of z over the positions."""
     z = x @ W_k.mT
     shares = (z @ W_pi.mT).softmax(-1).mT
     weights = (shares.unsqueeze(-1) * _softmaxes(z, len(W_pi))).sum(-3)
@@ -114,22 +113,22 @@ def lets_each_place_choose(x, W_k, W_v, W_pi):
 
 @wrong
 def chooses_from_the_largest(x, W_k, W_v, W_pi):
-    """You take the largest value of each feature over the places, where the mean is asked for. A single odd pixel then chooses
-    for the whole picture."""
+    """You take the largest value of each feature over the positions, where the mean is asked for. A single pixel then
+    decides for the whole image."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: (z.amax(-2) @ W.mT).softmax(-1))
 
 
 @wrong
 def chooses_from_the_sum(x, W_k, W_v, W_pi):
-    """You add z up over the places and do not divide by their number. Then a larger picture chooses more sharply, and one part
-    takes all; z̄ is the mean."""
+    """You sum z over the positions and do not divide by their number. π then depends on the size of the image; z̄ is the
+    mean."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: (z.sum(-2) @ W.mT).softmax(-1))
 
 
 @wrong
 def reshapes_into_parts(x, W_k, W_v, W_pi):
-    """You reshape (N, d_k) to (n_mix, N, d) at once. Nothing moves in memory by this, so that your parts are runs of places;
-    part the features first, then exchange the axes."""
+    """You reshape (N, d_k) to (n_mix, N, d) at once. A reshape does not exchange axes, so that your parts are runs of
+    positions; split the features first, then exchange the axes."""
     z, n_mix = x @ W_k.mT, len(W_pi)
     parts = z.reshape(*z.shape[:-2], n_mix, z.shape[-2], -1)
     softmaxes = (parts @ parts.mT / math.sqrt(len(W_k))).softmax(-1)
@@ -139,29 +138,29 @@ def reshapes_into_parts(x, W_k, W_v, W_pi):
 
 @wrong
 def chooses_once_for_all(x, W_k, W_v, W_pi):
-    """You average π over the batch. Each picture should choose for itself; in yours the shares depend on which other pictures
-    stand beside it. One picture alone hides this."""
+    """You average π over the batch. Each image has its own π; in yours it depends on the rest of the batch. In a batch of
+    one the mistake has no effect."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: _shares(z, W).reshape(-1, len(W)).mean(0).expand(*z.shape[:-2], -1))
 
 
 @wrong
 def cuts_every_other_feature(x, W_k, W_v, W_pi):
-    """You deal the features out to the parts in turn. Part m owns features that stand together, m·d to (m+1)·d, as heads do."""
+    """You assign the features to the parts in turn. The features of part m are contiguous, m·d to (m+1)·d, as for heads."""
     dealt = rearrange(W_k, "(d n_mix) C -> (n_mix d) C", n_mix=len(W_pi))
     return _features(x, dealt, W_v, rearrange(W_pi, "p (d n_mix) -> p (n_mix d)", n_mix=len(W_pi)))
 
 
 @wrong
 def hands_over_the_input(x, W_k, W_v, W_pi):
-    """You mix x itself. What a place hands over is W_v x, with d_v features."""
+    """You mix x itself. The values are W_v x, with d_v features."""
     _, weights = _features(x, W_k, W_v, W_pi)
     return Attended(weights @ x, weights)
 
 
 @wrong
 def normalises_over_those_who_ask(x, W_k, W_v, W_pi):
-    """You normalise over i, the places that ask. p(x_j | x_i) is a probability of j: its rows sum to 1. The scores are
-    symmetric, so only the sums tell the two apart."""
+    """You normalise over i, the queries. p(x_j | x_i) is a probability of j: its rows sum to 1. The scores are symmetric,
+    so only the sums tell the two apart."""
     return _features(x, W_k, W_v, W_pi, dim=-2)
 
 
@@ -199,7 +198,7 @@ def in_logarithms(x, W_k, W_v, W_pi):
 
 
 def _drawn(draw: Draw, *batch: int, n_mix: int = 3, d: int = 5, N: int | None = None) -> Call:
-    """Pictures of which each has a mean of its own, so that each chooses other shares."""
+    """Images of which each has a mean of its own, so that each chooses other shares."""
     places, C, d_v = draw.sizes(3)
     x = draw.normal(*batch, N or places, C) + draw.normal(*batch, 1, C)
     W_k, W_v = (draw.normal(n, C, scale=C**-0.5) for n in (n_mix * d, d_v))
@@ -216,8 +215,10 @@ exercise = Exercise(
     reference=co_occurrent_features,
     properties=(
         runs_on(lambda draw: [_drawn(draw, 1)]),
-        has_shape("A context of d_v features and a weight for every place, at each place.", lambda draw: [_drawn(draw, 2)]),
-        Property("one place", "A place that is alone is handed its own W_v x.", lambda draw: [_drawn(draw, 2, N=1)]),
+        has_shape(
+            "For each position, a context of d_v features and a weight for every position.", lambda draw: [_drawn(draw, 2)]
+        ),
+        Property("one position", "With a single position, the context is W_v x.", lambda draw: [_drawn(draw, 2, N=1)]),
         Property(
             "one part",
             "With one part it is attention with the keys as queries, over √d_k.",
@@ -231,10 +232,10 @@ exercise = Exercise(
             right_result(1),
             points=3,
         ),
-        Property("values", "What the weights mix is W_v x.", lambda draw: [_drawn(draw, 1)], right_result(0)),
+        Property("values", "The values are W_v x.", lambda draw: [_drawn(draw, 1)], right_result(0)),
         Property(
             "batch",
-            "Each picture has its own shares, under any number of axes.",
+            "Each image has its own π, with any number of batch axes.",
             lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3, n_mix=2), _drawn(draw)],
             needs=("mixture", "values"),
         ),

@@ -21,15 +21,15 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A film has T · H · W places. How many tokens must the attention see so that a pixel of the last picture can look at "
-        "one of the first? And what should come out if W_z is 0?"
+        "A video has T · H · W positions. How many tokens must the attention have so that a pixel of the last frame can "
+        "attend to one of the first? And what should come out if W_z is 0?"
     ),
     (
-        "Join all axes behind the features into one, and bring the features to the end, where the attention expects them: "
-        "(B, N, C). Afterwards apply W_z, exchange the axes back, part the places again, and add x."
+        "Flatten all axes after the features into one, and bring the features to the end, where the attention expects "
+        "them: (B, N, C). Afterwards apply W_z, exchange the axes back, unflatten the positions, and add x."
     ),
     (
-        "`x.flatten(2).mT` makes the tokens, `non_local_embedded_gaussian(…).context @ W_z.mT` what they saw; `.mT` and "
+        "`x.flatten(2).mT` makes the tokens, `non_local_embedded_gaussian(…).context @ W_z.mT` is W_z y; `.mT` and "
         "`.unflatten(2, x.shape[2:])` give it the shape of x."
     ),
 )
@@ -49,8 +49,8 @@ def _seen(tokens, W_theta, W_phi, W_g, W_z):
 
 @wrong
 def keeps_the_times_apart(x, W_theta, W_phi, W_g, W_z):
-    """You attend within each picture of a film by itself. A pixel cannot see what was before or comes after; all places of all
-    times belong into one softmax. A single picture hides this."""
+    """You attend within each frame of a video separately. All positions of all frames belong to one softmax; for images the
+    mistake has no effect."""
     is_film = x.dim() == 5
     pixels = x.flatten(3) if is_film else x.flatten(2)
     tokens = pixels.movedim(1, -1)
@@ -60,8 +60,8 @@ def keeps_the_times_apart(x, W_theta, W_phi, W_g, W_z):
 
 @wrong
 def looks_along_time_only(x, *weights):
-    """You let each pixel of a film look at the same pixel at other times. Whatever moves has left that pixel: attention in
-    space-time goes over all pixels of all times. A single picture hides this."""
+    """Each pixel of a video attends only to the same pixel in other frames. Attention in space-time is over all pixels of
+    all frames."""
     if x.dim() < 5:
         return x + _map(_seen(_tokens(x), *weights), x)
     lines = rearrange(x, "B C T H W -> B H W T C")
@@ -70,8 +70,8 @@ def looks_along_time_only(x, *weights):
 
 @wrong
 def reads_pictures_alone(x, *weights):
-    """You unpack the axes behind the features into H and W. That is a picture; a film has three such axes and a line one, and
-    the same block should serve all of them."""
+    """You unpack the axes after the features into H and W. That holds for an image; a video has three such axes and a
+    sequence one, and the same block serves all of them."""
     B, C, H, W = x.shape
     tokens = x.reshape(B, C, H * W).transpose(1, 2)
     return x + _seen(tokens, *weights).transpose(1, 2).reshape(B, C, H, W)
@@ -79,23 +79,23 @@ def reads_pictures_alone(x, *weights):
 
 @wrong
 def reshapes_into_tokens(x, *weights):
-    """You reshape (B, C, places) to (B, places, C). Nothing moves in memory by this, so that your tokens are runs of pixels of
-    one channel, and not the channels of one pixel; exchange the axes."""
+    """You reshape (B, C, places) to (B, places, C). A reshape does not exchange axes, so your tokens are runs of pixels of
+    one channel, and not the channels of one pixel; transpose."""
     tokens = x.reshape(x.shape[0], -1, x.shape[1])
     return x + _map(_seen(tokens, *weights), x)
 
 
 @wrong
 def reshapes_into_maps(x, *weights):
-    """You reshape the tokens (B, N, C) to the shape of x. The features stand last there and must stand first here: exchange the
-    axes before you part the places."""
+    """You reshape the tokens (B, N, C) to the shape of x. The features are the last axis there and must come first here:
+    exchange the axes before you unflatten the positions."""
     return x + _seen(_tokens(x), *weights).reshape(x.shape)
 
 
 @wrong
 def exchanges_height_and_width(x, *weights):
-    """You part the places again as if they had been counted column by column. What the places saw is added at others; a square
-    picture does not even complain."""
+    """You unflatten the positions as if they were numbered column by column. The contexts are added at the wrong positions;
+    for a square image there is no shape error."""
     if x.dim() < 4:
         return x + _map(_seen(_tokens(x), *weights), x)
     *before, H, W = x.shape[2:]
@@ -104,60 +104,58 @@ def exchanges_height_and_width(x, *weights):
 
 @wrong
 def forgets_the_input(x, *weights):
-    """You return what the places saw and do not add x. The block could then not be put into a trained network: with W_z = 0 it
-    should change nothing, and yours gives 0."""
+    """You return W_z y and do not add x. With W_z = 0 the block should be the identity, and yours gives 0."""
     return _map(_seen(_tokens(x), *weights), x)
 
 
 @wrong
 def lets_the_pictures_meet(x, *weights):
-    """You put the places of the whole batch into one row of tokens. Then every picture sees the others, and its result depends
-    on its neighbours in the batch."""
+    """You put the positions of the whole batch into one sequence. Then every image attends to the others, and its result
+    depends on the rest of the batch."""
     tokens = _tokens(x)
     return x + _map(_seen(tokens.reshape(1, -1, x.shape[1]), *weights).reshape(tokens.shape), x)
 
 
 @wrong
 def scales_the_scores(x, W_theta, W_phi, W_g, W_z):
-    """You divide the scores by √d_k. This paper does not: its weights are those of the plain product."""
+    """You divide the scores by √d_k. This paper does not: its scores are the plain products."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map(attend(theta @ phi.mT / len(W_theta) ** 0.5, g).context @ W_z.mT, x)
 
 
 @wrong
 def normalises_over_those_who_ask(x, W_theta, W_phi, W_g, W_z):
-    """You normalise over i, the places that ask. Each place shares out a weight of 1 among those that it looks at: the softmax
-    runs along the last axis, over j."""
+    """You normalise over i, the queries. The weights of each query sum to 1: the softmax runs along the last axis, over j."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map((theta @ phi.mT).softmax(-2) @ g @ W_z.mT, x)
 
 
 @wrong
 def takes_no_softmax(x, W_theta, W_phi, W_g, W_z):
-    """You divide the products by N and take no softmax. That is the dot-product form; this block is the embedded Gaussian's."""
+    """You divide the products by N and take no softmax. That is the dot-product form; this block uses the embedded
+    Gaussian."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map(theta @ phi.mT / theta.shape[1] @ g @ W_z.mT, x)
 
 
 @wrong
 def cuts_off_below_zero(x, *weights):
-    """You end with ReLU, as other blocks of such networks do. What comes along the residual path must pass unchanged, negative
-    features too."""
+    """You end with ReLU, as other blocks of such networks do. The residual path must be the identity, for negative features
+    too."""
     return F.relu(x + _map(_seen(_tokens(x), *weights), x))
 
 
 @wrong
 def hands_all_the_same(x, W_theta, W_phi, W_g, W_z):
-    """You give each place the mean of all. Without weights that depend on the place that asks, θ and φ are of no use, and
-    nothing can be looked for."""
+    """You give each position the mean of all. The weights must depend on the query, by θ and φ."""
     g = _tokens(x) @ W_g.mT
     return x + _map(g.mean(1, keepdim=True).expand_as(g) @ W_z.mT, x)
 
 
 @wrong
 def overwrites_the_input(x, *weights):
-    """You add to x in place. Whoever called finds the input changed, and autograd refuses where x needs a gradient; make a new
-    tensor by `x + …`."""
+    """You add to x in place. That changes the caller's input, and autograd raises an error where x needs a gradient; make a
+    new tensor by `x + …`."""
     return x.add_(_map(_seen(_tokens(x), *weights), x))
 
 
@@ -187,7 +185,7 @@ def features_first(x, W_theta, W_phi, W_g, W_z):
 
 @right
 def with_convolutions(x, W_theta, W_phi, W_g, W_z):
-    """Four convolutions of width 1 along the line of all places, as in the authors' code; torch's attention between."""
+    """Four convolutions of width 1 along the line of all positions, as in the authors' code; torch's attention between."""
     line = x.reshape(*x.shape[:2], -1)
     theta, phi, g = (F.conv1d(line, W.unsqueeze(-1)).transpose(1, 2) for W in (W_theta, W_phi, W_g))
     y = F.scaled_dot_product_attention(theta, phi, g, scale=1.0)
@@ -196,7 +194,7 @@ def with_convolutions(x, W_theta, W_phi, W_g, W_z):
 
 @right
 def brings_back_first(x, W_theta, W_phi, W_g, W_z):
-    """W_z W_g as one matrix for the values, since mixing the places and mixing the features commute."""
+    """W_z W_g as one matrix for the values, since mixing the positions and mixing the features commute."""
     tokens = x.movedim(1, -1).flatten(1, -2)
     y = non_local_embedded_gaussian(tokens, W_theta, W_phi, W_z @ W_g).context
     return x + y.unflatten(1, x.shape[2:]).movedim(-1, 1)
@@ -204,7 +202,7 @@ def brings_back_first(x, W_theta, W_phi, W_g, W_z):
 
 @right
 def picture_by_picture(x, W_theta, W_phi, W_g, W_z):
-    """A loop over the batch, with matrices of one column for each place."""
+    """A loop over the batch, with matrices of one column for each position."""
     out = []
     for picture in x.flatten(2):
         weights = ((W_theta @ picture).T @ (W_phi @ picture)).softmax(1)
@@ -213,42 +211,42 @@ def picture_by_picture(x, W_theta, W_phi, W_g, W_z):
 
 
 def _drawn(draw: Draw, n_axes: int, B: int = 1) -> Call:
-    """A line, a picture or a film, by how many axes its places have."""
+    """A line, an image or a video, by how many axes its positions have."""
     C, d_k, d, *places = draw.sizes(6)
     W_theta, W_phi, W_g = (draw.normal(n, C, scale=C**-0.5) for n in (d_k, d_k, d))
     return draw.normal(B, C, *sorted(places)[:n_axes]), W_theta, W_phi, W_g, draw.normal(C, d, scale=d**-0.5)
 
 
 def _silent(draw: Draw) -> Call:
-    """What the places saw is brought back by zeros."""
+    """What the positions saw is brought back by zeros."""
     *others, W_z = _drawn(draw, 2, B=2)
     return *others, 0 * W_z
 
 
 exercise = Exercise(
     id="09.4",
-    title="A block for pictures, films and lines",
+    title="A non-local block for images, videos and sequences",
     reference=non_local_block,
     properties=(
         runs_on(lambda draw: [_drawn(draw, 2)]),
-        has_shape("What comes out has the shape of what goes in.", lambda draw: [_drawn(draw, 2, B=2)]),
-        Property("silent", "With W_z = 0 the block changes nothing.", lambda draw: [_silent(draw)]),
+        has_shape("The result has the shape of the input.", lambda draw: [_drawn(draw, 2, B=2)]),
+        Property("residual", "With W_z = 0 the block is the identity.", lambda draw: [_silent(draw)]),
         Property(
-            "picture",
-            "Every pixel of a picture sees every other, and W_z y is added to it.",
+            "image",
+            "Every pixel of an image attends to every other, and W_z y is added to it.",
             lambda draw: [_drawn(draw, 2), _drawn(draw, 2)],
             points=3,
         ),
-        Property("batch", "Each picture is its own.", lambda draw: [_drawn(draw, 2, B=3)], needs=("picture",)),
+        Property("batch", "Each image is computed independently.", lambda draw: [_drawn(draw, 2, B=3)], needs=("image",)),
         Property(
-            "film",
-            "Every pixel of a film sees all pixels of all times.",
+            "video",
+            "Every pixel of a video attends to all pixels of all frames.",
             lambda draw: [_drawn(draw, 3), _drawn(draw, 3, B=2)],
             points=2,
-            needs=("picture",),
+            needs=("image",),
         ),
-        Property("line", "A line has places too.", lambda draw: [_drawn(draw, 1, B=2)]),
-        has_gradient(lambda draw: [_drawn(draw, 2, B=2), _drawn(draw, 3)], needs=("film",)),
+        Property("sequence", "A sequence has one axis of positions.", lambda draw: [_drawn(draw, 1, B=2)]),
+        has_gradient(lambda draw: [_drawn(draw, 2, B=2), _drawn(draw, 3)], needs=("video",)),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
     wrong=wrong,

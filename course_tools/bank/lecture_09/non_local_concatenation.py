@@ -21,8 +21,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "w_f meets θ_i and φ_j side by side, 2·d_k numbers. Which part of the score does not depend on j, and which not on i? "
-        "Must you really build all N_q · N pairs?"
+        "w_f is multiplied by the concatenation of θ_i and φ_j, 2·d_k numbers. Which part of the score does not depend on "
+        "j, and which not on i? Must you really build all N_q · N pairs?"
     ),
     (
         "The score of (i, j) is a number of θ_i, by the first half of w_f, plus a number of φ_j, by the second. ReLU of that "
@@ -49,35 +49,33 @@ def _attended(weights, g):
 
 @wrong
 def exchanges_the_halves(theta, phi, g, w_f):
-    """You let the first half of w_f meet φ_j and the second θ_i. In [θ_i, φ_j] the query stands in front."""
+    """You multiply φ_j by the first half of w_f and θ_i by the second. In [θ_i, φ_j] the query comes first."""
     return _attended(_scores(theta, phi, *reversed(w_f.chunk(2))).relu() / phi.shape[-2], g)
 
 
 @wrong
 def interleaves_the_features(theta, phi, g, w_f):
-    """You let every other number of w_f meet θ_i, as if the features of both stood in turn. A concatenation puts one vector
-    behind the other: the first d_k are for θ_i."""
+    """You multiply θ_i by every other entry of w_f, as if the features were interleaved. In a concatenation the first d_k
+    entries belong to θ_i."""
     return _attended(_scores(theta, phi, w_f[0::2], w_f[1::2]).relu() / phi.shape[-2], g)
 
 
 @wrong
 def uses_one_half_for_both(theta, phi, g, w_f):
-    """You use the first half of w_f for both θ_i and φ_j. Then the score asks the same of both; the second half is for φ_j."""
+    """You use the first half of w_f for both θ_i and φ_j. The second half is for φ_j."""
     w_theta, _ = w_f.chunk(2)
     return _attended(_scores(theta, phi, w_theta, w_theta).relu() / phi.shape[-2], g)
 
 
 @wrong
 def forgets_the_relu(theta, phi, g, w_f):
-    """You leave out the ReLU. The score is then a number of i plus a number of j, so that no place could prefer one key and
-    another place another; only the bend makes it depend on the pair."""
+    """You leave out the ReLU. The score is then a term of i plus a term of j; the ReLU makes it depend on the pair."""
     return _attended(_pairs(theta, phi, w_f) / phi.shape[-2], g)
 
 
 @wrong
 def bends_each_part(theta, phi, g, w_f):
-    """You apply ReLU to each half before you add. It belongs to the sum: a query with a strong no could otherwise not outweigh
-    a key's yes."""
+    """You apply ReLU to each half before you add. It is applied to the sum of the two."""
     w_theta, w_phi = w_f.chunk(2)
     weights = (theta @ w_theta).relu().unsqueeze(-1) + (phi @ w_phi).relu().unsqueeze(-2)
     return _attended(weights / phi.shape[-2], g)
@@ -85,36 +83,33 @@ def bends_each_part(theta, phi, g, w_f):
 
 @wrong
 def bends_the_context(theta, phi, g, w_f):
-    """You apply ReLU to the context. It is f that is never negative, the weight of each pair; what is mixed may have either
-    sign."""
+    """You apply ReLU to the context. It belongs to f, the weight of each pair; the context may have either sign."""
     weights = _pairs(theta, phi, w_f) / phi.shape[-2]
     return Attended((weights @ g).relu(), weights)
 
 
 @wrong
 def divides_by_the_root(theta, phi, g, w_f):
-    """You divide the scores by √d_k. Scaled dot-product attention does that; here w_f is learned and sets the size itself."""
+    """You divide the scores by √d_k. Scaled dot-product attention does that; here w_f is learned together with its scale."""
     return _attended((_pairs(theta, phi, w_f) / theta.shape[-1] ** 0.5).relu() / phi.shape[-2], g)
 
 
 @wrong
 def takes_a_softmax(theta, phi, g, w_f):
-    """You put a softmax over the ReLU. This form divides by the number of keys instead, so its weights may all be 0; and where
-    a place wants nothing at all, yours looks everywhere."""
+    """You put a softmax over the ReLU. This form divides by the number of keys instead, so its weights may all be 0; yours
+    always sum to 1."""
     return _attended(_pairs(theta, phi, w_f).relu().softmax(-1), g)
 
 
 @wrong
 def takes_a_sigmoid(theta, phi, g, w_f):
-    """You take a sigmoid in the place of ReLU. Every pair then counts a little and none more than 1; ReLU shuts pairs off
-    altogether, and has no upper limit."""
+    """You use a sigmoid instead of ReLU. Your f lies strictly between 0 and 1; ReLU can be 0 and is unbounded."""
     return _attended(_pairs(theta, phi, w_f).sigmoid() / phi.shape[-2], g)
 
 
 @wrong
 def forgets_to_divide(theta, phi, g, w_f):
-    """You do not divide by N. What a place is handed then grows with the number of places, and a network trained on small
-    pictures is of no use for large ones."""
+    """You do not divide by N. The context then grows with the number of positions."""
     return _attended(_pairs(theta, phi, w_f).relu(), g)
 
 
@@ -126,15 +121,14 @@ def divides_by_the_queries(theta, phi, g, w_f):
 
 @wrong
 def divides_by_the_sum(theta, phi, g, w_f):
-    """You divide each row by its sum, so that it becomes 1. Here C(x) is N, whatever the weights are: a place that hardly
-    answers should be handed little."""
+    """You divide each row by its sum, so that it becomes 1. Here C(x) is N, independent of the weights."""
     weights = _pairs(theta, phi, w_f).relu()
     return _attended(weights / weights.sum(-1, keepdim=True).clamp(min=1e-6), g)
 
 
 @wrong
 def returns_the_scores(theta, phi, g, w_f):
-    """You return what stood before the ReLU as the weights. The context is right, but those are not the numbers that mixed
+    """You return the scores before the ReLU as the weights. The context is right, but those are not the weights that mixed
     it."""
     scores = _pairs(theta, phi, w_f)
     return Attended(scores.relu() @ g / phi.shape[-2], scores)
@@ -195,7 +189,7 @@ def _unwilling(draw: Draw) -> Call:
 
 exercise = Exercise(
     id="09.3",
-    title="The concatenation",
+    title="The concatenation form",
     reference=non_local_concatenation,
     properties=(
         runs_on(lambda draw: [_drawn(draw, 1)]),
@@ -209,20 +203,20 @@ exercise = Exercise(
         ),
         Property(
             "context",
-            "The context is what the weights mix of g.",
+            "The context is weights · g.",
             lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
             right_result(0),
             points=2,
         ),
         Property(
-            "unwilling",
-            "Where no score is above 0, nothing is handed over.",
+            "no positive score",
+            "Where no score is above 0, the context is 0.",
             lambda draw: [_unwilling(draw)],
             needs=("weights",),
         ),
         Property(
             "batch",
-            "Each picture is its own, under any number of axes.",
+            "Each image is computed independently, with any number of batch axes.",
             lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3), _drawn(draw)],
             needs=("weights", "context"),
         ),

@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Three matrices, three roles: what a place asks, what it offers, and what it hands over. Which of them decide the "
-        "weights, and which is mixed by them? How many numbers are there in a row of weights?"
+        "Three matrices, three roles: query, key and value. Which of them decide the weights, and which is mixed by them? "
+        "How many numbers are there in a row of weights?"
     ),
     (
-        "θ = x W_θᵀ, φ = x W_φᵀ and g = x W_gᵀ, at each place by itself. The score of i and j is the plain product θ_iᵀ φ_j; "
-        "C(x) = Σ_j f is what a softmax over the keys divides by."
+        "θ = x W_θᵀ, φ = x W_φᵀ and g = x W_gᵀ, at each position independently. The score of i and j is the plain product "
+        "θ_iᵀ φ_j; C(x) = Σ_j f is what a softmax over the keys divides by."
     ),
     "`attend(theta @ phi.mT, g)` normalises over the last axis and mixes. There is no √d in this paper.",
 )
@@ -46,8 +46,7 @@ def divides_by_the_root(x, W_theta, W_phi, W_g):
 
 @wrong
 def normalises_over_those_who_ask(x, W_theta, W_phi, W_g):
-    """You normalise over i, the places that ask. C(x) sums over j: each place shares out a weight of 1 among those that it
-    looks at, so the rows sum to 1 and not the columns."""
+    """You normalise over i, the queries. C(x) sums over j, so the rows sum to 1 and not the columns."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     weights = (theta @ phi.mT).softmax(-2)
     return Attended(weights @ g, weights)
@@ -55,8 +54,7 @@ def normalises_over_those_who_ask(x, W_theta, W_phi, W_g):
 
 @wrong
 def normalises_over_all_pairs(x, W_theta, W_phi, W_g):
-    """You let one softmax run over all pairs of places. Then a place with small scores sees next to nothing; each place has a
-    sum of its own to divide by."""
+    """You take one softmax over all pairs of positions. The weights of each query must sum to 1."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     scores = theta @ phi.mT
     weights = scores.flatten(-2).softmax(-1).view_as(scores)
@@ -65,44 +63,42 @@ def normalises_over_all_pairs(x, W_theta, W_phi, W_g):
 
 @wrong
 def exchanges_theta_and_phi(x, W_theta, W_phi, W_g):
-    """You let φ ask and θ answer. The scores are then transposed, and place i looks at those that would have looked at it."""
+    """You take φ for the queries and θ for the keys. The scores are then transposed."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     return attend(phi @ theta.mT, g)
 
 
 @wrong
 def embeds_both_alike(x, W_theta, W_phi, W_g):
-    """You embed both sides by W_θ. Your scores are symmetric, and a place always likes itself well; what it seeks may differ
-    from what it offers, which is why there is W_φ."""
+    """You embed both sides by W_θ. Your scores are then symmetric; the keys have their own matrix W_φ."""
     theta, g = _embedded(x, W_theta, W_g)
     return attend(theta @ theta.mT, g)
 
 
 @wrong
 def embeds_neither(x, W_theta, W_phi, W_g):
-    """You compare the features themselves, x xᵀ. That is the Gaussian form, without the word "embedded": θ and φ are there so
-    that it can be learned what to compare."""
+    """You use the products of the features themselves, x xᵀ. That is the Gaussian form; the embedded one projects by W_θ
+    and W_φ."""
     return attend(x @ x.mT, x @ W_g.mT)
 
 
 @wrong
 def hands_over_the_input(x, W_theta, W_phi, W_g):
-    """You mix x itself. What a place hands over is g = W_g x, with d features; your context still has all C."""
+    """You mix x itself. The values are g = W_g x, with d features; your context has C."""
     theta, phi = _embedded(x, W_theta, W_phi)
     return attend(theta @ phi.mT, x)
 
 
 @wrong
 def hands_over_the_keys(x, W_theta, W_phi, W_g):
-    """You mix φ, and never use W_g. What makes a place be found need not be what is fetched from it."""
+    """You mix φ, and never use W_g. The values have their own projection, g = W_g x."""
     theta, phi = _embedded(x, W_theta, W_phi)
     return attend(theta @ phi.mT, phi)
 
 
 @wrong
 def returns_the_scores(x, W_theta, W_phi, W_g):
-    """You return the scores where the weights belong. The context is right, but who draws what a place looks at draws numbers
-    below 0 and above 1."""
+    """You return the scores instead of the weights. The context is right, but the second result must be the softmax."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     return Attended((theta @ phi.mT).softmax(-1) @ g, theta @ phi.mT)
 
@@ -118,8 +114,7 @@ def divides_by_the_number(x, W_theta, W_phi, W_g):
 
 @wrong
 def averages_once_more(x, W_theta, W_phi, W_g):
-    """You divide by N behind the softmax. It has normalised already; your rows sum to 1/N, and the more places there are the
-    less comes back."""
+    """You divide by N after the softmax, which has normalised already; your rows sum to 1/N."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     weights = (theta @ phi.mT).softmax(-1) / x.shape[-2]
     return Attended(weights @ g, weights)
@@ -127,8 +122,7 @@ def averages_once_more(x, W_theta, W_phi, W_g):
 
 @wrong
 def compares_directions(x, W_theta, W_phi, W_g):
-    """You bring θ and φ to length 1 first. Your scores are cosines between -1 and 1, too close together for any place to stand
-    out; the product of the vectors as they are is asked for."""
+    """You normalise θ and φ to length 1. Your scores are cosines; asked for are the plain products."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     return attend(F.normalize(theta, dim=-1) @ F.normalize(phi, dim=-1).mT, g)
 
@@ -152,7 +146,7 @@ def in_einsum(x, W_theta, W_phi, W_g):
 
 @right
 def by_one_form(x, W_theta, W_phi, W_g):
-    """θᵀ φ as one bilinear form of x, and W_g applied to the mixture instead of to each place."""
+    """θᵀ φ as one bilinear form of x, and W_g applied to the mixture instead of to each position."""
     weights = torch.softmax(x @ (W_theta.mT @ W_phi) @ x.mT, dim=-1)
     return weights @ x @ W_g.mT, weights
 
@@ -168,7 +162,7 @@ def fused_twice(x, W_theta, W_phi, W_g):
 
 @right
 def place_by_place(x, W_theta, W_phi, W_g):
-    """A loop over the places that ask, each with its softmax."""
+    """A loop over the positions that ask, each with its softmax."""
     theta, phi, g = (F.linear(x, W) for W in (W_theta, W_phi, W_g))
     rows = [(theta[..., i : i + 1, :] * phi).sum(-1).softmax(-1) for i in range(x.shape[-2])]
     return torch.stack([(row.unsqueeze(-1) * g).sum(-2) for row in rows], dim=-2), torch.stack(rows, dim=-2)
@@ -182,12 +176,14 @@ def _drawn(draw: Draw, *batch: int, N: int | None = None, spread: float = 1.0) -
 
 exercise = Exercise(
     id="09.1",
-    title="The embedded Gaussian",
+    title="The embedded Gaussian form",
     reference=non_local_embedded_gaussian,
     properties=(
         runs_on(lambda draw: [_drawn(draw, 1)]),
-        has_shape("A context of d features and a weight for every place, at each place.", lambda draw: [_drawn(draw, 2)]),
-        Property("one place", "A place that is alone is handed its own g.", lambda draw: [_drawn(draw, 2, N=1)]),
+        has_shape(
+            "For each position, a context of d features and a weight for every position.", lambda draw: [_drawn(draw, 2)]
+        ),
+        Property("one position", "With a single position, the context is its g.", lambda draw: [_drawn(draw, 2, N=1)]),
         Property(
             "weights",
             "The weights are the softmax over j of θ_iᵀ φ_j.",
@@ -197,20 +193,20 @@ exercise = Exercise(
         ),
         Property(
             "context",
-            "What is mixed is g = W_g x.",
+            "The values are g = W_g x.",
             lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
             right_result(0),
             points=2,
         ),
         Property(
-            "steep",
-            "Large scores are no trouble.",
+            "large scores",
+            "Large scores do not overflow.",
             lambda draw: [_drawn(draw, 2, spread=30.0)],
             needs=("weights", "context"),
         ),
         Property(
             "batch",
-            "Each picture is its own, under any number of axes.",
+            "Each image is computed independently, with any number of batch axes.",
             lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3), _drawn(draw)],
             needs=("weights", "context"),
         ),

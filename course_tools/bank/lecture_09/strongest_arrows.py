@@ -20,12 +20,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A film of maps of 2 rows and 3 columns: write down the numbers of its first twelve places. At which time, in which "
-        "row and in which column is number 10? What do you divide by, and what is left?"
+        "A video of maps of 2 rows and 3 columns: write down the indices of its first twelve positions. At which time, in "
+        "which row and in which column is number 10? What do you divide by, and what is left?"
     ),
     (
-        "`topk` over the last axis gives weights and numbers of places, strongest first. A map has H · W places and a row W: "
-        "integer division says how many of them are full, the remainder how far it goes on."
+        "`topk` over the last axis gives weights and indices of positions, largest first. A map has H · W positions and a "
+        "row W: integer division gives the number of full maps or rows, the remainder the position within."
     ),
     (
         "`time = place // (H * W)`, `row = place // W % H`, `column = place % W`, and `torch.stack` of the three on a new last "
@@ -45,74 +45,71 @@ def _arrows(weights, n_arrows, H, W, dim=-1, largest=True):
 
 @wrong
 def exchanges_row_and_column(weights, n_arrows, H, W):
-    """You give the column before the row. Pictures are drawn as (x, y), but the ends were asked for as (time, row, column)."""
+    """You give the column before the row. Points are often (x, y), but the ends are (time, row, column)."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends[..., [0, 2, 1]], strongest)
 
 
 @wrong
 def puts_the_time_last(weights, n_arrows, H, W):
-    """You give row, column, time. The time stands in front, as the axes of a film do."""
+    """You give row, column, time. The time comes first, as in the axes of a video."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends.roll(-1, -1), strongest)
 
 
 @wrong
 def divides_by_the_height(weights, n_arrows, H, W):
-    """You divide by H to find the row. A row is W places long, so that W of them must pass before the next begins; H is right
-    for squares alone."""
+    """You divide by H to find the row. A row has W positions, so divide by W; H is right for square maps only."""
     strongest, place = weights.topk(n_arrows, dim=-1)
     return Arrows(torch.stack([place // (H * W), place // H % W, place % H], dim=-1), strongest)
 
 
 @wrong
 def leaves_the_time_in_the_row(weights, n_arrows, H, W):
-    """You take place // W for the row. In a film that counts on through all pictures: of what is divided by W you still need
-    the remainder by H. At time 0 there is no difference."""
+    """You take place // W for the row. In a video that counts through all frames: take the remainder of the quotient by H.
+    At time 0 there is no difference."""
     strongest, place = weights.topk(n_arrows, dim=-1)
     return Arrows(torch.stack([place // (H * W), place // W, place % W], dim=-1), strongest)
 
 
 @wrong
 def leaves_the_places_numbered(weights, n_arrows, H, W):
-    """You return the numbers of the places as `topk` gives them. Asked for is where each one lies: time, row and column."""
+    """You return the flat indices as `topk` gives them. Asked for are time, row and column."""
     strongest, place = weights.topk(n_arrows, dim=-1)
     return Arrows(place, strongest)
 
 
 @wrong
 def takes_the_weakest(weights, n_arrows, H, W):
-    """You take the smallest weights, the first ones in rising order. An arrow shows where a place looks most."""
+    """You take the smallest weights, the first ones in rising order. The arrows belong to the largest weights."""
     return _arrows(weights, n_arrows, H, W, largest=False)
 
 
 @wrong
 def ends_with_the_strongest(weights, n_arrows, H, W):
-    """You have the right arrows, the strongest last. The weights should fall, so that the first arrow is the one that counts
-    most."""
+    """You have the right arrows, the strongest last. The weights should be in descending order."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends.flip(-2), strongest.flip(-1))
 
 
 @wrong
 def finds_who_looks_here(weights, n_arrows, H, W):
-    """You search over the queries, axis -2. That says for each place who looks at it most; a row of weights belongs to the
-    place that looks, and its keys lie along the last axis."""
+    """You search over the queries, axis -2. A row of weights belongs to a query, and the keys are the last axis."""
     return _arrows(weights, n_arrows, H, W, dim=-2)
 
 
 @wrong
 def keeps_a_few_of_all(weights, n_arrows, H, W):
-    """You keep the largest weights of the whole matrix. Then one place gets many arrows and others none; each place should
-    have n_arrows of its own."""
+    """You keep the largest weights of the whole matrix. Then one query gets many arrows and others none; each query has
+    n_arrows."""
     strongest, pair = weights.flatten(-2).topk(n_arrows, dim=-1)
     return Arrows(_ends(pair % weights.shape[-1], H, W), strongest)
 
 
 @wrong
 def drops_the_first(weights, n_arrows, H, W):
-    """You leave out the largest weight, taking it for the place itself. A place need not look at itself most, and these maps
-    need not even hold it."""
+    """You leave out the largest weight, as if it belonged to the query itself. The largest weight may belong to any
+    position."""
     best = weights.sort(dim=-1, descending=True)
     chosen = slice(1, n_arrows + 1)
     return Arrows(_ends(best.indices[..., chosen], H, W), best.values[..., chosen])
@@ -120,22 +117,21 @@ def drops_the_first(weights, n_arrows, H, W):
 
 @wrong
 def shares_out_anew(weights, n_arrows, H, W):
-    """You divide the weights that you keep by their sum. An arrow should be as thick as its weight was; where a place looks
-    everywhere a little, yours all become thick."""
+    """You divide the weights that you keep by their sum. The weights are returned as they are."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends, strongest / strongest.sum(-1, keepdim=True))
 
 
 @wrong
 def counts_from_one(weights, n_arrows, H, W):
-    """You count times, rows and columns from 1. As indices they begin at 0, and your last row lies outside the map."""
+    """You count times, rows and columns from 1. As indices they begin at 0."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends + 1, strongest)
 
 
 @right
 def by_sorting(weights, n_arrows, H, W):
-    """All places in falling order; first the time and what is left of it, then row and column of that."""
+    """All positions in falling order; first the time and what is left of it, then row and column of that."""
     falling, place = weights.sort(dim=-1, descending=True)
     place = place[..., :n_arrows]
     time, within = place.div(H * W, rounding_mode="floor"), place.remainder(H * W)
@@ -144,7 +140,7 @@ def by_sorting(weights, n_arrows, H, W):
 
 @right
 def by_looking_it_up(weights, n_arrows, H, W):
-    """A table of the ends of all places, made once, and read at those that were found."""
+    """A table of the ends of all positions, made once, and read at those that were found."""
     T = weights.shape[-1] // (H * W)
     table = torch.cartesian_prod(torch.arange(T), torch.arange(H), torch.arange(W))
     place = weights.argsort(dim=-1, descending=True)[..., :n_arrows]
@@ -172,7 +168,7 @@ def one_after_the_other(weights, n_arrows, H, W):
 
 
 def _drawn(draw: Draw, *batch: int, T: int = 1, n_arrows: int = 3) -> Call:
-    """Rows of weights over T maps; as many queries as no map has rows, columns or places."""
+    """Rows of weights over T maps; as many queries as no map has rows, columns or positions."""
     H, W, N_q = draw.sizes(3)
     return draw.normal(*batch, N_q, T * H * W, scale=2.0).softmax(-1), n_arrows, H, W
 
@@ -188,37 +184,37 @@ exercise = Exercise(
     reference=strongest_arrows,
     properties=(
         runs_on(lambda draw: [_drawn(draw, 1)]),
-        has_shape("Each query has n arrows, three whole numbers and a weight for each.", lambda draw: [_drawn(draw, 2)]),
+        has_shape("Each query has n arrows, with three integers and a weight for each.", lambda draw: [_drawn(draw, 2)]),
         Property(
             "weights",
-            "The weights of each query's arrows are its largest, and fall.",
+            "The weights of each query's arrows are its largest, in descending order.",
             lambda draw: [_drawn(draw, 1), _drawn(draw, 1, n_arrows=1)],
             right_result(1),
             points=2,
         ),
         Property(
-            "picture",
-            "In a picture the arrows end at (0, row, column).",
+            "image",
+            "In an image the arrows end at (0, row, column).",
             lambda draw: [_drawn(draw, 1), _drawn(draw, 1)],
             right_result(0),
             points=2,
         ),
         Property(
-            "film",
-            "In a film they end at (time, row, column).",
+            "video",
+            "In a video they end at (time, row, column).",
             lambda draw: [_drawn(draw, 1, T=5), _drawn(draw, 2, T=3, n_arrows=6)],
             right_result(0),
             points=2,
-            needs=("picture",),
+            needs=("image",),
         ),
-        Property("all", "There may be as many arrows as places.", lambda draw: [_all_of_them(draw)], needs=("picture",)),
+        Property("all", "There may be as many arrows as positions.", lambda draw: [_all_of_them(draw)], needs=("image",)),
         Property(
             "batch",
-            "Each picture is its own, under any number of axes.",
+            "Each image is computed independently, with any number of batch axes.",
             lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3, T=2), _drawn(draw)],
-            needs=("picture", "weights"),
+            needs=("image", "weights"),
         ),
-        has_gradient(lambda draw: [_drawn(draw, 2, T=2)], needs=("picture", "weights")),
+        has_gradient(lambda draw: [_drawn(draw, 2, T=2)], needs=("image", "weights")),
         leaves_inputs(lambda draw: [_drawn(draw, 2)]),
     ),
     wrong=wrong,

@@ -25,8 +25,8 @@ HINTS = (
         "and what must happen at a corner, where five of nine keys do not exist?"
     ),
     (
-        "The windows of k are (*batch, H_q, W_q, size², d_k) and q lacks the axis of the window: give it one of 1, multiply, "
-        "and take it away. Add the relative logits, mask, and only then normalise over the window."
+        "The windows of k are (*batch, H_q, W_q, size², d_k) and q lacks the axis of the window: give it one of size 1, "
+        "multiply, and squeeze it. Add the relative logits, mask, and only then normalise over the window."
     ),
     (
         "`(local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)` are the scores. "
@@ -53,14 +53,14 @@ def _mixed(weights, v, rows, stride):
 
 
 def _inside(scores, k, v, rows, stride):
-    """Normalise over the places inside, and mix."""
+    """Normalise over the positions inside, and mix."""
     return _mixed(scores.masked_fill(~_mask(k, rows, stride), -torch.inf).softmax(-1), v, rows, stride)
 
 
 @wrong
 def looks_outside(q, k, v, rows, columns, stride=1):
-    """You do not mask. The zeros outside the picture have scores like any others and take their share of the weight, so that
-    the context fades towards the border."""
+    """You do not mask. The zeros outside the image have scores like any others and get weight, so that the context is too
+    small near the border."""
     size = rows.shape[-2]
     scores = (local_windows(k, size, stride) * q.unsqueeze(-2)).sum(-1) + relative_logits(q, rows, columns)
     weights = scores.softmax(-1)
@@ -84,8 +84,7 @@ def sets_forbidden_scores_to_zero(q, k, v, rows, columns, stride=1):
 
 @wrong
 def looks_only_outside(q, k, v, rows, columns, stride=1):
-    """You forbid what lies inside. True in the mask means "inside, may be looked at"; your pixels look at the padding, and
-    those in the middle at nothing."""
+    """You forbid what lies inside. True in the mask = inside, may be attended to; your pixels attend to the padding only."""
     scores, mask = _scores(q, k, rows, columns, stride), ~_mask(k, rows, stride)
     context, weights = attend(scores.unsqueeze(-2), local_windows(v, rows.shape[-2], stride), mask.unsqueeze(-2))
     return Attended(context.squeeze(-2), weights.squeeze(-2))
@@ -93,15 +92,15 @@ def looks_only_outside(q, k, v, rows, columns, stride=1):
 
 @wrong
 def forgets_the_places(q, k, v, rows, columns, stride=1):
-    """You score by content alone. Without the relative logits a pixel does not know left from right in its window: any
-    shuffling of its neighbours gives the same."""
+    """You score by content alone. Without the relative logits the result is independent of the order of the neighbours in
+    the window."""
     return _inside(_content(q, k, rows.shape[-2], stride), k, v, rows, stride)
 
 
 @wrong
 def adds_the_places_to_the_weights(q, k, v, rows, columns, stride=1):
-    """You add the relative logits behind the softmax. They are logits: beside those of the content, before it, or the weights
-    no longer sum to 1."""
+    """You add the relative logits after the softmax. They are added to the content logits before it, or the weights no
+    longer sum to 1."""
     weights = _inside(_content(q, k, rows.shape[-2], stride), k, v, rows, stride).weights
     return _mixed(weights + relative_logits(q, rows, columns) * _mask(k, rows, stride), v, rows, stride)
 
@@ -114,8 +113,8 @@ def divides_by_the_root(q, k, v, rows, columns, stride=1):
 
 @wrong
 def mirrors_the_values(q, k, v, rows, columns, stride=1):
-    """You number the values of a window column by column and the keys row by row. The weight of the place above then goes to
-    the value of the place to the left."""
+    """You number the values of a window column by column and the keys row by row. The weight of one position then goes to
+    the value of another."""
     weights, size = _inside(_scores(q, k, rows, columns, stride), k, v, rows, stride).weights, rows.shape[-2]
     windows = local_windows(v, size, stride).unflatten(-2, (size, size)).transpose(-3, -2).flatten(-3, -2)
     return Attended((weights.unsqueeze(-1) * windows).sum(-2), weights)
@@ -123,24 +122,23 @@ def mirrors_the_values(q, k, v, rows, columns, stride=1):
 
 @wrong
 def thins_out_the_keys(q, k, v, rows, columns, stride=1):
-    """You keep only every stride-th key and value. The stride is between queries; each of them sees all its neighbours, and
-    yours sees pixels further away, with gaps between."""
+    """You keep only every stride-th key and value. The stride is between queries; each of them attends to all its
+    neighbours, and yours to a window with gaps."""
     k, v = k[..., ::stride, ::stride, :], v[..., ::stride, ::stride, :]
     return _inside(_scores(q, k, rows, columns, 1), k, v, rows, 1)
 
 
 @wrong
 def keeps_the_axis_of_the_query(q, k, v, rows, columns, stride=1):
-    """You leave the axis of 1, which you gave the query, in both results. Each pixel has one context and one row of weights:
-    squeeze it out."""
+    """You leave the query axis of size 1 in both results. Each pixel has one context and one row of weights: squeeze it
+    out."""
     scores, mask = _scores(q, k, rows, columns, stride), _mask(k, rows, stride)
     return attend(scores.unsqueeze(-2), local_windows(v, rows.shape[-2], stride), mask.unsqueeze(-2))
 
 
 @wrong
 def returns_the_scores(q, k, v, rows, columns, stride=1):
-    """You return the scores where the weights belong. The context is right, but whoever draws what a pixel looks at finds
-    numbers that are no shares, at places outside the picture too."""
+    """You return the scores instead of the weights. The context is right, but the second result must be the softmax."""
     scores = _scores(q, k, rows, columns, stride)
     return Attended(_inside(scores, k, v, rows, stride).context, scores)
 
@@ -154,7 +152,7 @@ def scales_by_the_window(q, k, v, rows, columns, stride=1):
 
 @right
 def shift_by_shift(q, k, v, rows, columns, stride=1):
-    """The padded picture cut out for each offset: its scores, and its part of the context. No windows are built."""
+    """The padded image cut out for each offset: its scores, and its part of the context. No windows are built."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     around = (0, 0, *[size // 2] * 4)
     k, v, real = F.pad(k, around), F.pad(v, around), F.pad(torch.ones(H, W, 1), around)
@@ -166,7 +164,7 @@ def shift_by_shift(q, k, v, rows, columns, stride=1):
 
 @right
 def in_einsum(q, k, v, rows, columns, stride=1):
-    """Windows of keys with the vector of each place added, so that one product gives both terms."""
+    """Windows of keys with the vector of each position added, so that one product gives both terms."""
     size = rows.shape[-2]
     r = torch.cat([rows.repeat_interleave(size, -2), torch.cat([columns] * size, -2)], dim=-1)[..., None, None, :, :]
     scores = torch.einsum("...d,...nd->...n", q, local_windows(k, size, stride) + r)
@@ -177,7 +175,7 @@ def in_einsum(q, k, v, rows, columns, stride=1):
 
 @right
 def pixel_by_pixel(q, k, v, rows, columns, stride=1):
-    """A loop over the queries; each looks at a slice of the picture, cut off at its borders."""
+    """A loop over the queries; each looks at a slice of the image, cut off at its borders."""
     size, (H, W), relative, pixels = rows.shape[-2], k.shape[-3:-1], relative_logits(q, rows, columns), []
     for i, j in ((i, j) for i in range(q.shape[-3]) for j in range(q.shape[-2])):
         y, x, query = i * stride - size // 2, j * stride - size // 2, q[..., i, j, :]
@@ -218,7 +216,7 @@ exercise = Exercise(
         has_shape("A context and size² weights for each query.", _pixels),
         Property(
             "border",
-            "Where all scores are equal, the weight is spread over the places inside the picture, and sums to 1.",
+            "Where all scores are equal, the weights are uniform over the positions inside the image.",
             lambda draw: [_with(_looked_at(draw, 2), q=0.0), _with(_looked_at(draw, 2, size=5, H=3), q=0.0)],
             points=2,
         ),
@@ -231,21 +229,21 @@ exercise = Exercise(
         ),
         Property(
             "offsets",
-            "The relative logits stand in the same softmax.",
+            "The relative logits are added before the softmax.",
             lambda draw: [_with(_looked_at(draw, 2), k=0.0), _looked_at(draw, 2), _looked_at(draw, 2, size=5)],
             points=2,
             needs=("content",),
         ),
         Property(
             "stride",
-            "Fewer pixels may ask; each still sees all its neighbours.",
+            "With a stride there are fewer queries; each still attends to all its neighbours.",
             lambda draw: [_looked_at(draw, 2, stride=2), _looked_at(draw, 2, size=5, stride=3)],
             points=2,
             needs=("content",),
         ),
         Property(
             "heads",
-            "A batch with heads, each with its own offsets or all with the same; a picture alone; a picture of one row.",
+            "A batch with heads, each with its own offsets or all with the same; a single image; an image of one row.",
             lambda draw: [
                 _looked_at(draw, 2, 3, heads=(3,)),
                 _looked_at(draw, 2, 3),

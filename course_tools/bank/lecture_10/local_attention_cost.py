@@ -13,12 +13,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Which weights does the layer own, and which of them would be more with a larger window? Then one query: how many "
+        "Which parameters does the layer have, and which of them grow with the window? Then one query: how many "
         "multiplications does its product with one key take, and how many keys are there?"
     ),
     (
-        "Queries are made where one asks, at n = ⌈H / stride⌉ · ⌈W / stride⌉ pixels, keys and values everywhere. In the window "
-        "two products of size² · d_out each, with keys and with values. Rows and columns: size vectors of d_out / 2 each."
+        "Queries are computed at n = ⌈H / stride⌉ · ⌈W / stride⌉ pixels, keys and values everywhere. In the window two "
+        "products of size² · d_out each, with keys and with values. Rows and columns: size vectors of d_out / 2 each."
     ),
     (
         "Parameters: 3·d_in·d_out + size·d_out. Multiply-adds: (n + 2·H·W)·d_in·d_out for the projections, n·2·size²·d_out in "
@@ -38,22 +38,21 @@ def _cost(d_in, d_out, size, H, W, stride, *, matrices=3, vectors=None, asking=N
 
 @wrong
 def counts_every_operation(d_in, d_out, size, H, W, stride=1):
-    """You count multiplications and additions, each for itself. A multiply-add is one: yours are twice as many."""
+    """You count multiplications and additions separately. A multiply-add counts as one: yours are twice as many."""
     parameters, work = _cost(d_in, d_out, size, H, W, stride)
     return OperationCount(parameters, 2 * work)
 
 
 @wrong
 def gives_each_place_a_vector(d_in, d_out, size, H, W, stride=1):
-    """You count a vector for each of the size² places of a window. A place is its row's and its column's vector: size of each,
-    with half the features, which is why so few are needed."""
+    """You count a vector for each of the size² positions of a window. A position is encoded by the vector of its row and
+    that of its column: size of each, with half the features."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
 
 
 @wrong
 def gives_both_all_features(d_in, d_out, size, H, W, stride=1):
-    """You count rows and columns with d_out features each. They share them, one half for the rows and the other for the
-    columns."""
+    """You count rows and columns with d_out features each. Rows have half of the features and columns the other half."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=2 * size)
 
 
@@ -73,8 +72,8 @@ def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
 
 @wrong
 def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
-    """You let each query meet a vector for each of the size² places. It meets size rows and size columns, and the two numbers
-    are added: size · d_out multiply-adds are enough."""
+    """You multiply each query by a vector for each of the size² positions. There are size rows and size columns of d_out /
+    2 features: size · d_out multiply-adds."""
     parameters, _ = _cost(d_in, d_out, size, H, W, stride)
     _, work = _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
     return OperationCount(parameters, work)
@@ -97,42 +96,43 @@ def projects_the_output(d_in, d_out, size, H, W, stride=1):
 
 @wrong
 def looks_everywhere(d_in, d_out, size, H, W, stride=1):
-    """You let each query look at all H · W pixels. That is global attention; here it sees its window, size² places."""
+    """Each of your queries attends to all H · W pixels. That is global attention; here it attends to a window of size²
+    positions."""
     return _cost(d_in, d_out, size, H, W, stride, looked_at=H * W)
 
 
 @wrong
 def looks_along_one_side(d_in, d_out, size, H, W, stride=1):
-    """You count size places in a window. `size` is its side: the places are size²."""
+    """You count `size` positions in a window. `size` is its side: it has size² positions."""
     return _cost(d_in, d_out, size, H, W, stride, looked_at=size)
 
 
 @wrong
 def ignores_the_stride(d_in, d_out, size, H, W, stride=1):
-    """You let every pixel ask. With a stride only ⌈H / stride⌉ · ⌈W / stride⌉ do; what stays are the keys and values of all
-    pixels."""
+    """You count a query for every pixel. With a stride there are ⌈H / stride⌉ · ⌈W / stride⌉, with the keys and values of
+    all pixels."""
     return _cost(d_in, d_out, size, H, W, 1)
 
 
 @wrong
 def rounds_down(d_in, d_out, size, H, W, stride=1):
-    """You round down when you divide by the stride. The first query stands on the first pixel, so what is left over at the end
-    has room for one more: ⌈H / stride⌉."""
+    """You round down when you divide by the stride. The first query is at the first pixel, so the remainder has one more:
+    ⌈H / stride⌉."""
     return _cost(d_in, d_out, size, H, W, stride, asking=(H // stride) * (W // stride))
 
 
 @wrong
 def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
-    """You project keys and values at every stride-th pixel only. Fewer pixels ask, but all are looked at, and for that they
-    need a key and a value."""
+    """You project keys and values at every stride-th pixel only. There are fewer queries, but every pixel needs a key and a
+    value."""
     n = -(-H // stride) * -(-W // stride)
     return _cost(d_in, d_out, size, H, W, stride, made=3 * n)
 
 
 @wrong
 def projects_in_every_window(d_in, d_out, size, H, W, stride=1):
-    """You count size² projections a pixel, as for a convolution. A key is made once for each pixel and looked at from all the
-    windows that it lies in; that is what makes large windows cheap."""
+    """You count size² projections a pixel, as for a convolution. A key is computed once for each pixel and used in all
+    windows that contain it."""
     n = -(-H // stride) * -(-W // stride)
     return _cost(d_in, d_out, size, H, W, stride, made=n + 2 * n * size**2)
 
@@ -151,7 +151,8 @@ def layer_by_layer(d_in, d_out, size, H, W, stride=1):
 
 @right
 def pixel_by_pixel(d_in, d_out, size, H, W, stride=1):
-    """Every pixel pays for its key and its value, and where it asks for a query, two products in the window, and its places."""
+    """Every pixel pays for its key and its value, and where it asks for a query, two products in the window, and its
+    positions."""
     work = 0
     for row in range(H):
         for column in range(W):
@@ -180,14 +181,14 @@ def _layers(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="10.5",
-    title="What it costs",
+    title="The cost of local attention",
     reference=local_attention_cost,
     properties=(
         runs_on(lambda draw: [_layer(draw, 3)]),
-        has_shape("Two whole numbers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)]),
+        has_shape("Two integers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)]),
         Property(
             "parameters",
-            "Three matrices, and vectors for the rows and columns of a window; none for each place, none for each pixel.",
+            "Three matrices, and vectors for the rows and columns of a window.",
             lambda draw: [*_layers(draw), _layer(draw, 5, 2)],
             right_result(0),
             points=2,
@@ -201,7 +202,7 @@ exercise = Exercise(
         ),
         Property(
             "stride",
-            "Fewer pixels ask, ⌈H / stride⌉ · ⌈W / stride⌉; all are looked at.",
+            "There are ⌈H / stride⌉ · ⌈W / stride⌉ queries; keys and values are those of all pixels.",
             lambda draw: [(3, 2, 3, 5, 7, 2), (2, 6, 5, 11, 7, 3), _layer(draw, 3, 4)],
             points=2,
             needs=("parameters", "work"),

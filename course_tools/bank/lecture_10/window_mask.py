@@ -11,24 +11,24 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "In a picture of 3 × 4 places with windows of 3 × 3: how many of the nine are True at a corner, at the middle of an "
-        "edge, and inside? And with windows of 5 × 5?"
+        "In an image of 3 × 4 pixels with windows of 3 × 3: how many of the nine are True at a corner, at the middle of "
+        "an edge, and inside? And with windows of 5 × 5?"
     ),
     (
-        "A place of the window in row y and column x lies inside if 0 ≤ y < H and 0 ≤ x < W. There is also a shorter way: "
-        "`local_windows` puts zeros outside. Which picture would show you where?"
+        "A position of the window in row y and column x lies inside if 0 ≤ y < H and 0 ≤ x < W. There is also a shorter "
+        "way: `local_windows` puts zeros outside. For which image does that give the mask?"
     ),
     "`local_windows(torch.ones(H, W, 1), size, stride)` holds 1 inside and 0 outside; squeeze its last axis, compare with 0.",
 )
 
 
 def _places(n, size, stride=1):
-    """Along one axis, the places of each window, (n_windows, size)."""
+    """Along one axis, the positions of each window, (n_windows, size)."""
     return torch.arange(0, n, stride)[:, None] + torch.arange(size) - size // 2
 
 
 def _both(down, across):
-    """What holds of the rows (H_q, size) and of the columns (W_q, size), for all places of all windows."""
+    """What holds of the rows (H_q, size) and of the columns (W_q, size), for all positions of all windows."""
     return (down[:, None, :, None] & across[:, None, :]).flatten(2)
 
 
@@ -39,36 +39,32 @@ def _inside(n, size, stride):
 
 @wrong
 def says_what_is_outside(H, W, size, stride=1, device=None):
-    """You say True where the window leaves the picture. In this course True means "may be looked at", so your pixels attend to
-    the padding and to nothing else."""
+    """Your mask is True outside the image. In this course True = may attend, so your pixels attend to the padding only."""
     return (~_both(_inside(H, size, stride), _inside(W, size, stride))).to(device=device)
 
 
 @wrong
 def gives_numbers(H, W, size, stride=1, device=None):
-    """You return zeros and ones. A mask is of type bool: `~mask` and `masked_fill` would do something else with numbers, or
-    refuse."""
+    """You return zeros and ones. A mask is of type bool: `~mask` and `masked_fill` need a bool."""
     return _both(_inside(H, size, stride), _inside(W, size, stride)).float().to(device=device)
 
 
 @wrong
 def exchanges_height_and_width(H, W, size, stride=1, device=None):
-    """You take W for the number of rows and H for that of columns. A mask of a square picture does not show it."""
+    """You take W for the number of rows and H for that of columns. For a square image the mistake has no effect."""
     return _both(_inside(W, size, stride), _inside(H, size, stride)).to(device=device)
 
 
 @wrong
 def counts_column_by_column(H, W, size, stride=1, device=None):
-    """You number the places of a window column by column. `local_windows` goes row by row, and the mask must follow, or it
-    forbids places at the right border where those below are meant."""
+    """You number the positions of a window column by column. `local_windows` is in row-major order, and so is the mask."""
     down, across = _inside(H, size, stride), _inside(W, size, stride)
     return ((down[:, None, None, :] & across[:, :, None]).flatten(2)).to(device=device)
 
 
 @wrong
 def reaches_one_place(H, W, size, stride=1, device=None):
-    """You look at the outermost pixels only, as if every window reached one place beyond them. A window of size × size reaches
-    size // 2, so larger ones leave the picture from further inside, and by more places."""
+    """You treat every window as if it reached one pixel beyond its middle. A window of size × size reaches size // 2."""
 
     def inside(n):
         at, offset = torch.arange(0, n, stride)[:, None], torch.arange(size) - size // 2
@@ -79,16 +75,15 @@ def reaches_one_place(H, W, size, stride=1, device=None):
 
 @wrong
 def shuts_off_the_border(H, W, size, stride=1, device=None):
-    """You forbid the whole window of a pixel near the border. Such a pixel would see nothing at all; only those of its
-    neighbours that do not exist are to be left out."""
+    """You forbid the whole window of a pixel near the border. Only the positions outside the image are forbidden."""
     down, across = (_inside(n, size, stride).all(-1, keepdim=True).expand(-1, size) for n in (H, W))
     return _both(down, across).to(device=device)
 
 
 @wrong
 def watches_one_corner(H, W, size, stride=1, device=None):
-    """You check that row and column are not negative, and no more. At the lower and the right border windows leave the picture
-    too."""
+    """You check that row and column are not negative, and no more. Windows leave the image at the lower and the right
+    border too."""
     return _both(_places(H, size, stride) >= 0, _places(W, size, stride) >= 0).to(device=device)
 
 
@@ -101,29 +96,28 @@ def lets_one_more_in(H, W, size, stride=1, device=None):
 
 @wrong
 def leaves_the_border_out(H, W, size, stride=1, device=None):
-    """You allow only what lies strictly between the edges, > 0. Row 0 and column 0 belong to the picture."""
+    """You allow only what lies strictly between the edges, > 0. Row 0 and column 0 are inside the image."""
     places = ((_places(n, size, stride), n) for n in (H, W))
     return _both(*((at > 0) & (at < n) for at, n in places)).to(device=device)
 
 
 @wrong
 def counts_through_the_rows(H, W, size, stride=1, device=None):
-    """You check that the number of a place, row · W + column, lies between 0 and H · W. A step over the right edge then lands
-    in the next row and seems to be inside; rows and columns must be checked each for itself."""
+    """You check that the number of a position, row · W + column, lies between 0 and H · W. A position beyond the right edge
+    then counts as one of the next row; check rows and columns separately."""
     number = _places(H, size, stride)[:, None, :, None] * W + _places(W, size, stride)[:, None, :]
     return (((number >= 0) & (number < H * W)).flatten(2)).to(device=device)
 
 
 @wrong
 def ignores_the_stride(H, W, size, stride=1, device=None):
-    """You make a window for every pixel. With a stride only every stride-th row and column asks, and the mask has to be of
-    their shape."""
+    """You make a window for every pixel. With a stride there is a window for every stride-th row and column only."""
     return _both(_inside(H, size, 1), _inside(W, size, 1)).to(device=device)
 
 
 @wrong
 def makes_a_list_of_windows(H, W, size, stride=1, device=None):
-    """You put all windows in one list, (H_q · W_q, size²). They stand on a grid as the pixels do: (H_q, W_q, size²)."""
+    """You put all windows in one list, (H_q · W_q, size²). The result has the shape of the grid: (H_q, W_q, size²)."""
     return _both(_inside(H, size, stride), _inside(W, size, stride)).flatten(0, 1).to(device=device)
 
 
@@ -136,7 +130,7 @@ def ignores_the_device(H, W, size, stride=1, device=None):
 
 @right
 def of_a_picture_of_ones(H, W, size, stride=1, device=None):
-    """The windows of a picture that is 1 everywhere, which hold 0 outside."""
+    """The windows of an image that is 1 everywhere, which hold 0 outside."""
     return local_windows(torch.ones((H, W, 1), device=device), size, stride)[..., 0].bool()
 
 
@@ -150,7 +144,7 @@ def by_torchs_unfold(H, W, size, stride=1, device=None):
 
 @right
 def by_distance(H, W, size, stride=1, device=None):
-    """A place is inside where it is no further than half the picture from the picture's middle, down and across."""
+    """A position is inside where it is no further than half the image from the image's middle, down and across."""
     number = torch.arange(size * size, device=device)
     y = torch.arange(0, H, stride, device=device)[:, None, None] + number.div(size, rounding_mode="floor") - size // 2
     x = torch.arange(0, W, stride, device=device)[None, :, None] + number.remainder(size) - size // 2
@@ -169,31 +163,31 @@ def one_by_one(H, W, size, stride=1, device=None):
 
 
 def _drawn(draw: Draw, sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Call]:
-    """Pictures with two different sides, one for each size and stride."""
+    """Images with two different sides, one for each size and stride."""
     return [(*draw.sizes(2), size, stride) for size in sizes for stride in strides]
 
 
 exercise = Exercise(
     id="10.2",
-    title="Where there is no picture",
+    title="The mask of the windows",
     reference=window_mask,
     properties=(
         runs_on(lambda draw: [(5, 7, 3, 1)]),
         has_shape(
-            "A bool for each place of each window.",
+            "A bool for each position of each window.",
             lambda draw: [*_drawn(draw, (3, 5), (1,)), (5, 7, 3, 2), (11, 7, 3, 4)],
         ),
-        Property("one place", "A window of one place lies inside.", lambda draw: _drawn(draw, (1,), (1,))),
+        Property("one pixel", "A window of size 1 lies inside.", lambda draw: _drawn(draw, (1,), (1,))),
         Property(
             "border",
-            "A window of 3 × 3 leaves the picture by one place, at each of the four borders.",
+            "A window of 3 × 3 leaves the image by one pixel, at each of the four borders.",
             lambda draw: [(5, 7, 3, 1), (1, 2, 3, 1), *_drawn(draw, (3,), (1,)), (3, 5, 3)],
             points=2,
-            needs=("one place",),
+            needs=("one pixel",),
         ),
         Property(
             "reach",
-            "A larger window leaves it from further inside, by more places.",
+            "A window reaches size // 2 pixels in each direction.",
             lambda draw: [(5, 7, 5, 1), (2, 3, 7, 1), *_drawn(draw, (5, 7), (1,))],
             points=2,
             needs=("border",),

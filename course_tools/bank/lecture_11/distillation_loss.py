@@ -20,8 +20,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Which of student, teacher and labels enter into each of the two terms? Where does the temperature stand, and what "
-        "should the loss be if the student says exactly what the teacher says and λ is 1?"
+        "Which of student, teacher and labels enter into each of the two terms? Where does the temperature enter, and "
+        "what should the loss be if student and teacher have the same logits and λ is 1?"
     ),
     (
         "KL(p ‖ q) = Σ p (log p - log q), with the teacher's probabilities p as weights. Both softmaxes take logits over τ; "
@@ -54,23 +54,22 @@ def weighs_by_the_student(student, teacher, labels, temperature, share):
 
 @wrong
 def forgets_the_squared_temperature(student, teacher, labels, temperature, share):
-    """You leave out τ². A temperature of τ makes the gradients of the KL about τ² times smaller, and without this factor the
-    teacher is hardly heard when τ is large."""
+    """You leave out τ². A temperature of τ makes the gradients of the KL about τ² times smaller, and without this factor
+    the teacher has almost no effect when τ is large."""
     soft = _kl(teacher.detach() / temperature, student / temperature)
     return (1 - share) * F.cross_entropy(student, labels) + share * soft
 
 
 @wrong
 def tempers_only_the_teacher(student, teacher, labels, temperature, share):
-    """You soften the teacher and not the student. Then the student learns to be as soft as a teacher at temperature τ, at
-    temperature 1; both are divided by τ inside the KL."""
+    """You soften the teacher and not the student. Both are divided by τ inside the KL."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(p, q * temperature))
 
 
 @wrong
 def tempers_the_labels_too(student, teacher, labels, temperature, share):
-    """You divide the student's logits by τ in the cross-entropy too. The labels ask what the student says as it is, at
-    temperature 1; τ belongs to the KL alone."""
+    """You divide the student's logits by τ in the cross-entropy too. The cross-entropy with the labels is at temperature 1;
+    τ belongs to the KL alone."""
     soft = _kl(teacher.detach() / temperature, student / temperature)
     return (1 - share) * F.cross_entropy(student / temperature, labels) + share * temperature**2 * soft
 
@@ -85,15 +84,14 @@ def multiplies_by_the_temperature(student, teacher, labels, temperature, share):
 
 @wrong
 def exchanges_the_shares(student, teacher, labels, temperature, share):
-    """You give λ to the labels and 1 - λ to the teacher. λ is the teacher's share: with λ = 0 this is plain learning from
-    labels."""
+    """You give λ to the labels and 1 - λ to the teacher. λ is the weight of the teacher: with λ = 0 the loss is the
+    cross-entropy with the labels."""
     return _loss(student, teacher, labels, temperature, 1 - share)
 
 
 @wrong
 def keeps_the_labels_in_full(student, teacher, labels, temperature, share):
-    """You add λ times the teacher's term to the whole cross-entropy. What the teacher gets is taken from the labels: they
-    weigh 1 - λ."""
+    """You add λ times the teacher's term to the whole cross-entropy. The cross-entropy has the factor 1 - λ."""
     return _loss(student, teacher, labels, temperature, share) + share * F.cross_entropy(student, labels)
 
 
@@ -106,16 +104,16 @@ def averages_over_the_classes_too(student, teacher, labels, temperature, share):
 
 @wrong
 def believes_only_the_decision(student, teacher, labels, temperature, share):
-    """You learn the teacher's most likely class as if it were a label. That is hard distillation; the soft kind keeps what the
-    teacher thinks of all other classes too."""
+    """You use the teacher's most likely class as a label. That is hard distillation; the soft one uses the probabilities of
+    all classes."""
     hard = F.cross_entropy(student / temperature, teacher.argmax(-1))
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * hard
 
 
 @wrong
 def teaches_the_teacher(student, teacher, labels, temperature, share):
-    """You do not detach the teacher. Your loss is right, but its gradient also draws the teacher towards the student, which is
-    the easier way to agree; the teacher should stay as it is."""
+    """You do not detach the teacher. Your loss is right, but its gradient also flows into the teacher, which should stay as
+    it is."""
     soft = _kl(teacher / temperature, student / temperature)
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
 
@@ -192,7 +190,7 @@ def _agreeing(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="11.5",
-    title="Learning from a teacher",
+    title="Distillation from a teacher",
     reference=distillation_loss,
     properties=(
         runs_on(_lessons),
@@ -208,25 +206,27 @@ exercise = Exercise(
         ),
         Property(
             "agreement",
-            "A student who says what the teacher says has nothing to learn from them.",
+            "Where student and teacher agree, the divergence is 0.",
             _agreeing,
             needs=("teacher alone",),
         ),
         Property(
             "temperature",
-            "τ softens both alike, and τ² makes up for it.",
+            "τ divides the logits of both, and the divergence is multiplied by τ².",
             lambda draw: [_lesson(draw, share=1.0), _lesson(draw, 0.5, 1.0)],
             points=2,
             needs=("teacher alone",),
         ),
         Property(
-            "shares",
-            "λ is the share of the teacher, 1 - λ that of the labels.",
+            "weights",
+            "λ is the weight of the teacher, 1 - λ that of the labels.",
             _lessons,
             needs=("labels alone", "temperature"),
         ),
-        Property("large", "Large logits: finite, and right.", lambda draw: [_lesson(draw, 0.5, scale=60.0)], needs=("shares",)),
-        has_gradient(_lessons, needs=("shares",)),
+        Property(
+            "large", "Large logits give a finite loss.", lambda draw: [_lesson(draw, 0.5, scale=60.0)], needs=("weights",)
+        ),
+        has_gradient(_lessons, needs=("weights",)),
         leaves_inputs(_lessons),
     ),
     wrong=wrong,

@@ -25,8 +25,8 @@ HINTS = (
         "the tokens are the same for both images, before the positions and after?"
     ),
     (
-        "Project the patches, with their bias, and only then put the learned tokens before them: these are in d_model features "
-        "already. They lack the batch axis, which `expand` lends them."
+        "Project the patches, with their bias, and only then put the learned tokens before them: these have d_model "
+        "features already. They lack the batch axis, which `expand` adds."
     ),
     (
         "`torch.cat([learned.expand(B, -1, -1), patches @ E.mT + b], dim=1) + positions`: the positions, (T, d_model), "
@@ -45,8 +45,7 @@ def _with(learned, tokens):
 
 @wrong
 def puts_the_learned_last(patches, E, b, learned, positions):
-    """You put the learned tokens behind the patches. The class token is number 0: there the head looks for it, and there the
-    first position belongs."""
+    """You put the learned tokens after the patches. The class token is token 0, with the first position."""
     tokens = _projected(patches, E, b)
     return torch.cat([tokens, learned.expand(len(tokens), -1, -1)], dim=1) + positions
 
@@ -59,7 +58,7 @@ def forgets_the_bias(patches, E, b, learned, positions):
 
 @wrong
 def adds_the_bias_to_all(patches, E, b, learned, positions):
-    """You add b behind the concatenation, to the learned tokens too. The bias belongs to the projection of patches, and the
+    """You add b after the concatenation, to the learned tokens too. The bias belongs to the projection of patches, and the
     learned tokens are not projected."""
     return _with(learned, patches @ E.mT) + b + positions
 
@@ -73,38 +72,37 @@ def places_the_patches_only(patches, E, b, learned, positions):
 
 @wrong
 def gives_the_patches_the_first_positions(patches, E, b, learned, positions):
-    """You give the patches the first positions and the learned tokens the last. Positions stand in the order of the tokens,
-    those of the learned ones in front; yours are all shifted."""
+    """You give the patches the first positions and the learned tokens the last. Positions are in the order of the tokens,
+    those of the learned ones first; yours are all shifted."""
     N = patches.shape[1]
     return _with(learned + positions[N:], _projected(patches, E, b) + positions[:N])
 
 
 @wrong
 def forgets_the_positions(patches, E, b, learned, positions):
-    """You add no positions. Attention cannot tell patches apart by where they stand, so for your model every shuffling of the
-    patches is the same image."""
+    """You add no positions. Attention is independent of the order, so for your model every permutation of the patches is
+    the same image."""
     return _with(learned, _projected(patches, E, b))
 
 
 @wrong
 def multiplies_by_the_positions(patches, E, b, learned, positions):
-    """You multiply the tokens by the positions. They are added; a position of 0, as one may start with, would wipe its patch
-    out."""
+    """You multiply the tokens by the positions. They are added."""
     return _with(learned, _projected(patches, E, b)) * positions
 
 
 @wrong
 def sets_the_positions_beside(patches, E, b, learned, positions):
-    """You set the positions beside the tokens, as more features. Your tokens are twice as wide as the model; positions are
-    added to the d_model features."""
+    """You concatenate the positions to the tokens, as more features. Your tokens are twice as wide as the model; positions
+    are added to the d_model features."""
     tokens = _with(learned, _projected(patches, E, b))
     return torch.cat([tokens, positions.expand(len(tokens), -1, -1)], dim=-1)
 
 
 @wrong
 def takes_one_learned_token(patches, E, b, learned, positions):
-    """You count on exactly one learned token and take the first. DeiT has two, and a model that averages its patches has none:
-    take all that are handed in."""
+    """You count on exactly one learned token and take the first. DeiT has two, and a model that averages its patches has
+    none: take all that are passed in."""
     return _with(learned[:1], _projected(patches, E, b)) + positions
 
 
@@ -117,15 +115,14 @@ def adds_the_learned_to_the_patches(patches, E, b, learned, positions):
 
 @wrong
 def overwrites_the_first_patches(patches, E, b, learned, positions):
-    """You put the learned tokens in the place of the first patches. These are lost, and there are too few tokens for the
-    positions: the learned ones come in addition."""
+    """You overwrite the first patches by the learned tokens. The learned tokens come in addition, before the patches."""
     return _with(learned, _projected(patches, E, b)[:, len(learned) :]) + positions[: patches.shape[1]]
 
 
 @wrong
 def scales_by_the_width(patches, E, b, learned, positions):
-    """You multiply the projected patches by √d_model, as the first Transformer does with its words. Equation 1 has no such
-    factor; your positions count for little beside them."""
+    """You multiply the projected patches by √d_model, as the original Transformer does with its embeddings. Equation 1 has
+    no such factor."""
     return _with(learned, _projected(patches, E, b) * len(E) ** 0.5) + positions
 
 
@@ -157,7 +154,8 @@ def image_by_image(patches, E, b, learned, positions):
 
 @right
 def as_one_projection(patches, E, b, learned, positions):
-    """Each patch gets a one-hot vector of its place beside it, and each learned token only that: one matrix makes all of it."""
+    """Each patch gets a one-hot vector of its position beside it, and each learned token only that: one matrix makes all of
+    it."""
     B, N, d_patch = patches.shape
     n = len(learned)
     places = torch.eye(n + N, dtype=patches.dtype).expand(B, -1, -1)
@@ -197,19 +195,19 @@ exercise = Exercise(
         ),
         Property(
             "in front",
-            "The learned token stands in front, as it is, in every image.",
+            "The learned token comes first, unchanged, in every image.",
             lambda draw: [_tokens(draw, 3, 1, place=0.0)],
             points=2,
             needs=("bias",),
         ),
-        Property("places", "Every token is told its own place.", _images, points=2, needs=("in front",)),
+        Property("positions", "Every token gets its own position.", _images, points=2, needs=("in front",)),
         Property(
             "several",
             "There may be two learned tokens, or none.",
             lambda draw: [_tokens(draw, 2, 2), _tokens(draw, 2, 0)],
-            needs=("places",),
+            needs=("positions",),
         ),
-        has_gradient(lambda draw: [_tokens(draw, 2, 2)], needs=("places",)),
+        has_gradient(lambda draw: [_tokens(draw, 2, 2)], needs=("positions",)),
         leaves_inputs(_images),
     ),
     wrong=wrong,

@@ -11,7 +11,7 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "With W and b at 0, what does the softmax say of every example? The gradient of the cross-entropy with respect to the "
+        "With W and b at 0, what is the softmax of every example? The gradient of the cross-entropy with respect to the "
         "logits is that, less a 1 at the right class: which way does the first step go?"
     ),
     (
@@ -41,23 +41,22 @@ def _sgd(learning_rate, momentum):
 
 @wrong
 def starts_at_random(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You start with random weights, as `nn.Linear` does. The new head starts at 0: every class is as likely as any other, and
-    nothing that it says at the beginning is due to chance."""
+    """You start with random weights, as `nn.Linear` does. The new head starts at 0: all classes are equally likely, and the
+    result is deterministic."""
     W = torch.randn(n_classes, features.shape[1], dtype=features.dtype) / features.shape[1] ** 0.5
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), W)
 
 
 @wrong
 def forgets_the_momentum(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You step along the gradient alone. The velocity carries over μ of what it was in the step before; with μ = 0.9 your head
-    gets only a tenth as far where the direction stays the same."""
+    """You step along the gradient alone. The velocity keeps μ times its previous value."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, 0.0))
 
 
 @wrong
 def dampens_the_gradient(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You give the gradient only a share of 1 - μ in the velocity, a running mean as in Adam. Here it is added in full: a
-    steady gradient makes steps up to 1 / (1 - μ) times as long."""
+    """You multiply the gradient by 1 - μ in the velocity, a running mean as in Adam. Here it is added in full: a steady
+    gradient makes steps up to 1 / (1 - μ) times as long."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate * (1 - momentum), momentum))
 
 
@@ -74,14 +73,13 @@ def looks_ahead(features, labels, n_classes, learning_rate, momentum, n_steps):
 
 @wrong
 def moves_before_it_looks(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You move by the old velocity and renew it afterwards. Your first step goes nowhere, and all others come one step too
-    late: first v, then W."""
+    """You move by the old velocity and update it afterwards. All your steps come one step too late: first v, then W."""
     return _trained(features, labels, n_classes, n_steps, lambda w, v, g: (w - learning_rate * v, momentum * v + g))
 
 
 @wrong
 def climbs(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You add the velocity instead of subtracting it. The loss grows with every step: the gradient points uphill."""
+    """You add the velocity instead of subtracting it. The loss then grows with every step."""
     return _trained(features, labels, n_classes, n_steps, _sgd(-learning_rate, momentum))
 
 
@@ -93,7 +91,7 @@ def adds_up_the_examples(features, labels, n_classes, learning_rate, momentum, n
 
 @wrong
 def leaves_the_bias_at_zero(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You train W and leave b at 0. The bias is part of the head and learns how common each class is."""
+    """You train W and leave b at 0. The bias is part of the head too."""
     move = _sgd(learning_rate, momentum)
     return _trained(features, labels, n_classes, n_steps, lambda w, v, g: move(w, v, g) if w.dim() == 2 else (w, v))
 
@@ -108,8 +106,7 @@ def pushes_only_the_weights(features, labels, n_classes, learning_rate, momentum
 
 @wrong
 def compares_the_examples(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You take the softmax over the examples. It says which example fits a class best; asked is which class fits an example,
-    so the sum over the classes is 1."""
+    """You take the softmax over the examples. The probabilities of each example must sum to 1 over the classes."""
     return _trained(
         features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), likely=lambda logits: logits.softmax(0)
     )
@@ -117,15 +114,15 @@ def compares_the_examples(features, labels, n_classes, learning_rate, momentum, 
 
 @wrong
 def asks_class_by_class(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You use a sigmoid for each class, as if an example could belong to several or none. One softmax over the classes makes
-    them compete."""
+    """You use a sigmoid for each class, as if an example could belong to several or none. The head has one softmax over the
+    classes."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), likely=torch.sigmoid)
 
 
 @wrong
 def squares_the_errors(features, labels, n_classes, learning_rate, momentum, n_steps):
-    """You fit the one-hot labels by least squares, with no softmax. That is linear regression; the head is trained to be
-    likely, by cross-entropy."""
+    """You fit the one-hot labels by least squares, with no softmax. That is linear regression; the head is trained by
+    cross-entropy."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), likely=lambda logits: logits)
 
 
@@ -192,7 +189,7 @@ exercise = Exercise(
             points=2,
         ),
         Property("descent", "Several steps without momentum.", lambda draw: [_task(draw, 4, 0.0)], needs=("one step",)),
-        Property("momentum", "The velocity carries over.", _tasks, points=2, needs=("descent",)),
+        Property("momentum", "The velocity keeps μ times its previous value.", _tasks, points=2, needs=("descent",)),
         leaves_inputs(_tasks),
     ),
     wrong=wrong,

@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A model has learned 1 + 4 · 6 positions, and an image comes with 8 · 6 patches. Which of the positions say something "
-        "about a place in the picture, and how many new ones do you need? What becomes of the others?"
+        "A model has learned 1 + 4 · 6 positions, and an image comes with 8 · 6 patches. Which of the positions belong to "
+        "the grid, and how many new ones do you need? What becomes of the others?"
     ),
     (
-        "Read the positions of the patches as a picture: H rows, W columns, and d_model channels. `F.interpolate` resizes such "
-        "a picture, (1, d_model, H, W): the features have to move to the front, and back afterwards."
+        "Read the positions of the patches as an image: H rows, W columns, and d_model channels. `F.interpolate` resizes "
+        "such an image, (1, d_model, H, W): the features have to move to the front, and back afterwards."
     ),
     (
         "n = len(positions) - H · W are kept. The rest by `rearrange` to 1 d_model H W, "
@@ -52,15 +52,15 @@ def _resized(positions, H, W, H_new, W_new, mode="bicubic", align_corners=False,
 
 @wrong
 def interpolates_linearly(positions, H, W, H_new, W_new):
-    """You interpolate between the nearest four positions, bilinearly. Asked for is bicubic, which looks at sixteen and has no
-    kinks; the published models are resized in this way."""
+    """You interpolate between the nearest four positions, bilinearly. Asked for is bicubic interpolation, which uses
+    sixteen."""
     return _resized(positions, H, W, H_new, W_new, mode="bilinear")
 
 
 @wrong
 def aligns_the_corners(positions, H, W, H_new, W_new):
     """You align the corners, so that the middle of the first patch stays where it was. Patches are areas: the edges of the
-    picture stay, and the middle of a smaller patch lies nearer to them."""
+    image are aligned, not the centres of the corner patches (align_corners=False)."""
     return _resized(positions, H, W, H_new, W_new, align_corners=True)
 
 
@@ -80,24 +80,23 @@ def drops_the_learned(positions, H, W, H_new, W_new):
 
 @wrong
 def moves_the_learned_to_the_end(positions, H, W, H_new, W_new):
-    """You put the positions of the learned tokens behind the grid. They stand in front, as the tokens do; each patch is now
-    one place off."""
+    """You put the positions of the learned tokens after the grid. They come first, as the tokens do."""
     learned, image = _grid(positions, H, W)
     return torch.cat([_rows(F.interpolate(image, (H_new, W_new), mode="bicubic")), learned])
 
 
 @wrong
 def counts_on_one_learned_token(positions, H, W, H_new, W_new):
-    """You take exactly one position off, for the class token. Other models have two learned tokens or none; what is more than
-    H · W tells how many there are."""
+    """You take exactly one position off, for the class token. Other models have two learned tokens or none; their number is
+    len(positions) - H · W."""
     image = rearrange(positions[1:], "(H W) d -> 1 d H W", H=H)
     return torch.cat([positions[:1], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
 
 
 @wrong
 def resizes_a_sequence(positions, H, W, H_new, W_new):
-    """You resize all positions as one long sequence, the class token's among them. The end of one row is no neighbour of the
-    beginning of the next, and the class token is nobody's: only the grid is resized, in two directions."""
+    """You resize all positions as one long sequence, the class token's among them. Only the grid is resized, in two
+    directions."""
     T_new = len(positions) - H * W + H_new * W_new
     line = rearrange(positions, "T d -> 1 d T 1")
     return _rows(F.interpolate(line, (T_new, 1), mode="bicubic"))
@@ -105,22 +104,21 @@ def resizes_a_sequence(positions, H, W, H_new, W_new):
 
 @wrong
 def reads_with_height_and_width_exchanged(positions, H, W, H_new, W_new):
-    """You read the rows with H positions each, and there are W in a row. On a grid that is no square your rows begin in the
-    middle of others."""
+    """You read the rows with H positions each, and there are W in a row. On a grid that is not square your rows are wrong."""
     return _resized(positions, W, H, H_new, W_new)
 
 
 @wrong
 def exchanges_the_new_sizes(positions, H, W, H_new, W_new):
-    """You resize to W_new rows of H_new. The number of positions is right, but for an image on its side; torch takes the
+    """You resize to W_new rows of H_new. The number of positions is right, but for a transposed image; torch takes the
     height first."""
     return _resized(positions, H, W, W_new, H_new)
 
 
 @wrong
 def does_not_move_the_features(positions, H, W, H_new, W_new):
-    """You reshape (H · W, d_model) to (d_model, H, W) as it lies. The features were the last axis and must be moved to the
-    front; your channels are mixtures of several features at several places."""
+    """You reshape (H · W, d_model) to (d_model, H, W). The features were the last axis and must be moved to the front; a
+    reshape does not exchange axes."""
     n = len(positions) - H * W
     image = positions[n:].reshape(1, -1, H, W)
     return torch.cat([positions[:n], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
@@ -128,8 +126,8 @@ def does_not_move_the_features(positions, H, W, H_new, W_new):
 
 @wrong
 def does_not_move_them_back(positions, H, W, H_new, W_new):
-    """You resize rightly and then reshape (d_model, H_new, W_new) to rows as it lies. The features must go back to the last
-    axis first, or a row of yours is one feature at many places."""
+    """You resize correctly and then reshape (d_model, H_new, W_new) to rows. The features must go back to the last axis
+    first; a reshape does not exchange axes."""
     learned, image = _grid(positions, H, W)
     resized = F.interpolate(image, (H_new, W_new), mode="bicubic")
     return torch.cat([learned, resized.reshape(H_new * W_new, -1)])
@@ -137,15 +135,15 @@ def does_not_move_them_back(positions, H, W, H_new, W_new):
 
 @wrong
 def cuts_off_or_repeats(positions, H, W, H_new, W_new):
-    """You cut the grid off where it is too large and begin again where it is too small. The left edge of the picture then
-    stands for its middle; the whole grid should be stretched over the new picture."""
+    """You crop the grid where it is too large and repeat it where it is too small. The grid should be resized to cover the
+    new image."""
     learned, image = _grid(positions, H, W)
     return torch.cat([learned, _rows(image[:, :, torch.arange(H_new) % H][..., torch.arange(W_new) % W])])
 
 
 @right
 def feature_by_feature(positions, H, W, H_new, W_new):
-    """A loop over the features, each a picture in grey, into a result made beforehand."""
+    """A loop over the features, each an image in grey, into a result made beforehand."""
     n = len(positions) - H * W
     resize = torch.nn.Upsample((H_new, W_new), mode="bicubic", align_corners=False)
     pictures = [resize(feature.reshape(1, 1, H, W)).flatten() for feature in positions[n:].unbind(1)]
@@ -211,7 +209,7 @@ exercise = Exercise(
         ),
         Property("shrinking", "The same to a coarser one.", lambda draw: [_resizing(draw, 0, 7, 5, 3, 2)], needs=("growing",)),
         Property(
-            "class token", "The position of the class token is no part of the grid.", _resizings, points=2, needs=("growing",)
+            "class token", "The position of the class token is not part of the grid.", _resizings, points=2, needs=("growing",)
         ),
         Property(
             "several",

@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw an image of 4 × 6 pixels and P = 2, and number its pixels as they lie in memory. Which four numbers make the "
+        "Draw an image of 4 × 6 pixels and P = 2, and number its pixels in memory order. Which four numbers make the "
         "first patch, and which the second? A plain reshape would give others."
     ),
     (
-        "Each of the two axes of the picture is parted in two: which patch, and which pixel in it, H = rows · P. That makes "
-        "six axes. Bring them into the order in which the result counts, then join."
+        "Split each of the two axes of the image into two: patch and pixel within it, H = rows · P. That makes six axes. "
+        "Permute them into the order of the result, then merge."
     ),
     (
         "`rearrange` from B C (rows P_1) (columns P_2) to B (rows columns) (C P_1 P_2). Without einops: reshape to "
@@ -37,30 +37,29 @@ HINTS = (
 
 @wrong
 def cuts_the_memory(images, P):
-    """You reshape the image as it lies in memory. Each of your vectors is then a run of whole rows of one channel, cut off
-    anywhere, and no square: a reshape alone never brings pixels of two rows together."""
+    """You only reshape the image. Each of your vectors is then a run of pixels of one channel and not a square: a reshape
+    does not permute axes."""
     B, C, H, W = images.shape
     return images.reshape(B, H * W // P**2, C * P**2)
 
 
 @wrong
 def puts_the_channels_last(images, P):
-    """You let the channels run fastest in each patch: red, green, blue of one pixel, then of the next. Here all of the first
-    channel comes before the second, as in the weights of a convolution, so that those could be used."""
+    """You let the channels run fastest in each patch: red, green, blue of one pixel, then of the next. Here all of the
+    first channel comes before the second, as in the weights of a convolution."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) (P_1 P_2 C)", P_1=P, P_2=P)
 
 
 @wrong
 def counts_the_patches_downwards(images, P):
-    """You count the patches column by column. They should stand as one reads: the first row from left to right, then the
-    next."""
+    """You count the patches column by column. They are in row-major order: the first row from left to right, then the next."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (c r) (C P_1 P_2)", P_1=P, P_2=P)
 
 
 @wrong
 def reads_each_patch_downwards(images, P):
-    """You read the pixels within each patch column by column, so that every patch lies on its side. Its rows come one after
-    the other."""
+    """You read the pixels within each patch column by column, so every patch is transposed. Its pixels are in row-major
+    order."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) (C P_2 P_1)", P_1=P, P_2=P)
 
 
@@ -73,8 +72,8 @@ def turns_the_image(images, P):
 
 @wrong
 def takes_pixels_far_apart(images, P):
-    """You part the height into P by rows, not rows by P. One vector of yours collects every rows-th pixel, from all over the
-    image: what stands last within the bracket is what lies together."""
+    """You split the height as (P rows), not (rows P). A vector of yours collects pixels from all over the image: the last
+    axis in the parentheses is the contiguous one."""
     return rearrange(images, "B C (P_1 r) (P_2 c) -> B (r c) (C P_1 P_2)", P_1=P, P_2=P)
 
 
@@ -87,36 +86,34 @@ def leaves_the_axes_exchanged(images, P):
 
 @wrong
 def makes_a_token_of_each_channel(images, P):
-    """You make a patch of each channel by itself. A token is a piece of the picture with all its colours: N of them, each
-    with C · P² numbers."""
+    """You make a patch of each channel by itself. A token has all channels: N tokens, each with C · P² numbers."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (C r c) (P_1 P_2)", P_1=P, P_2=P)
 
 
 @wrong
 def joins_without_permuting(images, P):
-    """You cut squares rightly, but join the axes while the channels still stand before the grid. Your tokens hold several
-    neighbouring squares of one channel; only with a single channel is there no difference."""
+    """You split correctly, but merge the axes while the channels still come before the grid. Your tokens hold several
+    patches of one channel; with a single channel the mistake has no effect."""
     squares = images.unfold(2, P, P).unfold(3, P, P)
     return squares.reshape(len(images), -1, images.shape[1] * P**2)
 
 
 @wrong
 def keeps_the_squares(images, P):
-    """You leave each patch as a small image. A linear layer reads one vector: join channel, row and column into one axis."""
+    """You leave each patch as a small image. A linear layer needs one vector: merge channel, row and column into one axis."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) C P_1 P_2", P_1=P, P_2=P)
 
 
 @wrong
 def lets_the_patches_overlap(images, P):
-    """You move on by half a patch, so that your squares overlap and are nearly four times as many. Patches lie side by side:
-    the stride is P."""
+    """Your stride is half a patch, so that your squares overlap. Patches do not overlap: the stride is P."""
     return F.unfold(images, P, stride=max(1, P // 2)).mT
 
 
 @wrong
 def looks_at_one_channel(images, P):
-    """You cut up the first channel only. All channels of a pixel belong to its patch; in a grey picture there is only one, and
-    nothing shows."""
+    """You use the first channel only. All channels of a pixel belong to its patch; in a grey image the mistake has no
+    effect."""
     return rearrange(images[:, :1], "B C (r P_1) (c P_2) -> B (r c) (C P_1 P_2)", P_1=P, P_2=P)
 
 
@@ -151,7 +148,7 @@ def by_convolution(images, P):
 
 @right
 def by_counting(images, P):
-    """The place of every number in memory is computed, and picked there."""
+    """The position of every number in memory is computed, and picked there."""
     _, C, H, W = images.shape
     row, column = torch.arange(H).reshape(-1, 1, 1, P, 1), torch.arange(W).reshape(1, -1, 1, 1, P)
     place = torch.arange(C)[:, None, None] * H * W + row * W + column
@@ -169,7 +166,7 @@ def _images(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="11.1",
-    title="An image as a sentence",
+    title="An image as a sequence of patches",
     reference=patchify,
     properties=(
         runs_on(_images),
@@ -182,7 +179,7 @@ exercise = Exercise(
         Property("channels", "Each token holds one channel after the other.", _images, points=2, needs=("squares",)),
         Property(
             "views",
-            "It does not matter how an image lies in memory.",
+            "The result is independent of the memory layout of the image.",
             lambda draw: [(_image(draw, 2, 3, 5, 3, 2)[0].mT, 2)],
             needs=("channels",),
         ),

@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Two layers, two tokens, one head. Output 1 draws from token 2 of the first layer's results, and that drew from input "
-        "1: which two numbers must you multiply, and where do both ways through the residual connection come in?"
+        "Two layers, two tokens, one head. Output 1 attends to token 2 of the first layer, and that attended to input 1: "
+        "which two numbers must you multiply, and where do the residual connections enter?"
     ),
     (
-        "Average the heads of each layer, then make A = ½ W + ½ I, whose rows still sum to 1. Begin with the identity; each "
-        "layer, from the first to the last, is multiplied from the left, for it reads what the layers below made."
+        "Average the heads of each layer, then make A = ½ W + ½ I, whose rows still sum to 1. Begin with the identity; "
+        "each layer, from the first to the last, is multiplied from the left."
     ),
     (
         "`drawn = I`, and for each layer of `weights.mean(-3)`: `drawn = (layer + I) / 2 @ drawn`. For stacks without a layer, "
@@ -52,34 +52,32 @@ def _with_residual(layers, weights):
 
 @wrong
 def multiplies_from_the_right(weights):
-    """You multiply each new layer from the right. Your product reads as if the first layer stood on top of the last: what a
-    later layer does with the results of an earlier one stands on the left."""
+    """You multiply each new layer from the right. Your product has the layers in reverse order: a later layer is the left
+    factor."""
     return reduce(torch.matmul, _with_residual(weights.mean(-3), weights), _identity(weights))
 
 
 @wrong
 def forgets_the_residual(weights):
-    """You multiply the attention alone. Half of what each layer hands on is what it was given, along the residual path; with
-    ½ I in every layer, tokens keep much more of themselves."""
+    """You multiply the attention alone. The residual connection adds ½ I in every layer."""
     return _rolled(weights, weights.mean(-3))
 
 
 @wrong
 def adds_the_residual_in_full(weights):
-    """You add I and do not halve. Your rows sum to 2 after one layer and to 2^L after L: they are no shares any more."""
+    """You add I and do not halve. Your rows sum to 2 after one layer and to 2^L after L: they must sum to 1."""
     return _rolled(weights, 2 * _with_residual(weights.mean(-3), weights))
 
 
 @wrong
 def halves_only_the_residual(weights):
-    """You add ½ I to the whole attention. Both ways count half, the attention too: ½ W + ½ I has rows that sum to 1."""
+    """You add ½ I to the whole attention. Attention and residual have weight ½ each: ½ W + ½ I has rows that sum to 1."""
     return _rolled(weights, weights.mean(-3) + torch.eye(weights.shape[-1], dtype=weights.dtype) / 2)
 
 
 @wrong
 def takes_the_residual_once(weights):
-    """You multiply the attention of all layers and mix in I at the end. Each layer has a residual path of its own, so that a
-    token may go past one layer and through the next."""
+    """You multiply the attention of all layers and mix in I at the end. Each layer has its own residual connection."""
     return _with_residual(_rolled(weights, weights.mean(-3)), weights)
 
 
@@ -98,8 +96,7 @@ def believes_the_strongest_head(weights):
 
 @wrong
 def follows_each_head_alone(weights):
-    """You roll out each head by itself and average at the end. The heads of a layer are joined before the next layer reads
-    them: what one head brought can be fetched by another."""
+    """You roll out each head separately and average at the end. The heads are averaged in each layer, before the product."""
     layers = _with_residual(weights, weights)
     start = torch.eye(weights.shape[-1], dtype=weights.dtype).expand(weights.shape[1:])
     return reduce(lambda drawn, layer: layer @ drawn, layers, start).mean(-3)
@@ -107,29 +104,27 @@ def follows_each_head_alone(weights):
 
 @wrong
 def looks_at_the_last_layer(weights):
-    """You take the last layer alone. Its tokens are mixtures already: what they are made of stands in the layers below, all of
-    which must be multiplied."""
+    """You take the last layer alone. Its inputs are mixtures already: multiply the matrices of all layers."""
     return _rolled(weights, _with_residual(weights.mean(-3), weights)[-1:])
 
 
 @wrong
 def averages_the_layers(weights):
-    """You take the mean of all layers. They work one after the other and not side by side: a path through two layers is a
-    product."""
+    """You take the mean of all layers. Layers are applied one after the other: a path through two layers is a product."""
     layers = _with_residual(weights.mean(-3), weights)
     return layers.mean(0) if len(layers) else _identity(weights)
 
 
 @wrong
 def multiplies_entry_by_entry(weights):
-    """You multiply the layers entry by entry. That asks whether every layer looked from i to j directly; a path may go over
-    any token between, and the matrix product adds them all up."""
+    """You multiply the layers entry by entry. A path may go through any token in between, and the matrix product sums over
+    all of them."""
     return _with_residual(weights.mean(-3), weights).prod(0)
 
 
 @wrong
 def turns_the_result(weights):
-    """You return the transpose. In yours, row i says who draws from input i; asked for is what output i draws from."""
+    """You return the transpose. Row i must hold the weights of output i over the inputs."""
     return _rolled(weights, _with_residual(weights.mean(-3), weights)).mT
 
 
@@ -187,17 +182,17 @@ exercise = Exercise(
     reference=rollout,
     properties=(
         runs_on(_stacks),
-        has_shape("A map from every input to every output: (*batch, T, T).", _stacks),
+        has_shape("A weight of every input for every output: (*batch, T, T).", _stacks),
         Property(
             "one head",
-            "One layer of one head: half of what it looks at, half of itself.",
+            "One layer of one head: half attention, half identity.",
             lambda draw: [_stack(draw, 1, 2, h=1)],
             points=2,
         ),
         Property("heads", "The heads of a layer are averaged.", lambda draw: [_stack(draw, 1, 2)], needs=("one head",)),
         Property(
             "layers",
-            "Each layer draws from what the one below drew.",
+            "The matrices of the layers are multiplied.",
             lambda draw: [_stack(draw, 3, 2, h=1)],
             points=2,
             needs=("one head",),
@@ -208,7 +203,7 @@ exercise = Exercise(
             lambda draw: [*_stacks(draw), _stack(draw, 2, 2, 3)],
             needs=("heads", "layers"),
         ),
-        Property("none", "Without layers, every output is its own input.", lambda draw: [_stack(draw, 0, 2)]),
+        Property("none", "Without layers, the result is the identity.", lambda draw: [_stack(draw, 0, 2)]),
         has_gradient(lambda draw: [_stack(draw, 3, 2)], needs=("all",)),
         leaves_inputs(_stacks),
     ),

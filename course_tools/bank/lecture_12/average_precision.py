@@ -13,12 +13,13 @@ HINTS = (
         "three detections? Which precision is the best that reaches a recall of a half?"
     ),
     (
-        "Sort the hits by falling score; their running sum over 1, 2, 3 … is the precision, over n_objects the recall. For "
-        "each of the 101 recalls 0, 0.01, …, 1 take the largest precision of all places whose recall is at least that, else 0."
+        "Sort the hits by falling score; their running sum over 1, 2, 3 … is the precision, over n_objects the recall. "
+        "For each of the 101 recalls 0, 0.01, …, 1 take the largest precision of all ranks whose recall is at least that, "
+        "else 0."
     ),
     (
-        "The best precision from here on is a `cummax` from the back: `precision.flip(0).cummax(0).values.flip(0)`. "
-        "`torch.searchsorted(recall, recalls)` finds the first place that reaches each recall; behind the end stands a 0."
+        "The best precision from each rank on is a `cummax` from the back: `precision.flip(0).cummax(0).values.flip(0)`. "
+        "`torch.searchsorted(recall, recalls)` finds the first rank that reaches each recall; after the end there is a 0."
     ),
 )
 
@@ -41,23 +42,21 @@ RECALLS = torch.linspace(0, 1, 101, dtype=torch.float64)
 
 @wrong
 def keeps_the_order_of_the_detections(scores, hits, n_objects):
-    """You never sort by confidence. The curve asks what a user gets who reads the most confident detections first; in any other
-    order it means nothing."""
+    """You never sort by confidence. The precision-recall curve goes through the detections in descending confidence."""
     found = hits.double().cumsum(0)
     return _mean_at(found / torch.arange(1, len(found) + 1), found / n_objects, RECALLS).to(scores.dtype)
 
 
 @wrong
 def begins_with_the_least_confident(scores, hits, n_objects):
-    """You sort by rising confidence. The detections that the model believes in least come first in yours: sort in falling
-    order."""
+    """You sort by ascending confidence. The order must be descending."""
     return _mean_at(*_curve(-scores, hits, n_objects), RECALLS).to(scores.dtype)
 
 
 @wrong
 def takes_the_precision_as_it_stands(scores, hits, n_objects):
-    """You read the precision off where a recall is reached first. Farther down the list it may be higher again: take the best
-    precision of all places that reach the recall."""
+    """You read the precision off where a recall is reached first. Further down the list it may be higher again: take the
+    best precision of all ranks that reach the recall."""
     precision, recall = _curve(scores, hits, n_objects)
     first = torch.searchsorted(recall, RECALLS)
     return torch.cat([precision, torch.zeros(1)])[first].mean().to(scores.dtype)
@@ -80,22 +79,21 @@ def reads_at_eleven_recalls(scores, hits, n_objects):
 
 @wrong
 def recalls_among_the_hits(scores, hits, n_objects):
-    """You divide by the number of hits rather than by the number of objects. Then every detector recalls everything in the end,
-    also one that never found most of the objects."""
+    """You divide by the number of hits rather than by the number of objects. Then the last recall is always 1, even where
+    most objects were missed."""
     return _mean_at(*_curve(scores, hits, max(int(hits.sum()), 1)), RECALLS).to(scores.dtype)
 
 
 @wrong
 def recalls_among_the_detections(scores, hits, n_objects):
-    """You divide the hits by the number of detections to get the recall. Recall is the share of the *objects* that were
+    """You divide the hits by the number of detections to get the recall. Recall is the fraction of the *objects* that were
     found."""
     return _mean_at(*_curve(scores, hits, max(len(hits), 1)), RECALLS).to(scores.dtype)
 
 
 @wrong
 def leaves_out_what_is_never_reached(scores, hits, n_objects):
-    """You average only over the recalls that are reached. A detector that finds one object in a hundred, and is right about it,
-    would score 1: recalls that are never reached count 0."""
+    """You average only over the recalls that are reached. Recalls that are never reached count 0."""
     precision, recall = _curve(scores, hits, n_objects)
     reached = RECALLS[recall.max() >= RECALLS] if len(recall) else RECALLS
     return _mean_at(precision, recall, reached).to(scores.dtype)
@@ -103,8 +101,7 @@ def leaves_out_what_is_never_reached(scores, hits, n_objects):
 
 @wrong
 def looks_for_the_best_before(scores, hits, n_objects):
-    """Your running maximum goes from the front. The best precision so far belongs to smaller recalls; what counts is the best
-    from here on, from the back."""
+    """Your running maximum goes from the front. What counts is the best precision from each rank on: take it from the back."""
     precision, recall = _curve(scores, hits, n_objects)
     best = precision.cummax(0).values if len(precision) else precision
     return torch.cat([best, torch.zeros(1)])[torch.searchsorted(recall, RECALLS)].mean().to(scores.dtype)
@@ -112,22 +109,20 @@ def looks_for_the_best_before(scores, hits, n_objects):
 
 @wrong
 def divides_by_the_objects(scores, hits, n_objects):
-    """You give the share of the objects that were found. That is the last recall; what the misses among the detections cost
-    does not show in it."""
+    """You return the last recall. It is independent of the false detections."""
     return (hits.sum() / n_objects).to(scores.dtype)
 
 
 @wrong
 def averages_the_precision(scores, hits, n_objects):
-    """You average the precision over all detections. How far the recall has come does not enter: more detections at the end of
-    the list would change it, though they find nothing new."""
+    """You average the precision over all detections. It must be averaged over the 101 recalls."""
     precision, _ = _curve(scores, hits, n_objects)
     return precision.mean().to(scores.dtype) if len(precision) else scores.sum()
 
 
 @wrong
 def wants_a_detection(scores, hits, n_objects):
-    """Yours fails where nothing was detected. An empty list is an answer too: its average precision is 0."""
+    """Yours fails where nothing was detected. The average precision of an empty list is 0."""
     precision, recall = _curve(scores, hits, n_objects)
     reached = recall >= RECALLS[:, None]
     return torch.where(reached, precision, 0.0).amax(-1).mean().to(scores.dtype)
@@ -156,7 +151,7 @@ def by_steps_of_the_recall(scores, hits, n_objects):
 
 @right
 def in_one_table(scores, hits, n_objects):
-    """All recalls against all places in one table; a column of zeros for those that are never reached."""
+    """All recalls against all positions in one table; a column of zeros for those that are never reached."""
     precision, recall = _curve(scores, hits, n_objects)
     table = torch.where(recall >= RECALLS[:, None], precision, 0.0)
     return torch.cat([table, torch.zeros(101, 1, dtype=table.dtype)], dim=-1).amax(-1).mean().to(scores.dtype)

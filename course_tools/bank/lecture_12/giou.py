@@ -24,8 +24,8 @@ HINTS = (
         "and which of it do the two boxes not cover?"
     ),
     (
-        "C is the smallest box around both: from the smaller of the first corners to the larger of the second. Of C, the part "
-        "that the union leaves free is what is taken off, as a share of C."
+        "C is the smallest box around both: from the smaller of the first corners to the larger of the second. Subtract "
+        "the part of C that is outside the union, divided by C."
     ),
     (
         "shared, covered = overlap(a, b); around = area of C; then shared / covered - (around - covered) / around. Clamp each "
@@ -46,22 +46,22 @@ def _ratio(part, whole):
 
 @wrong
 def stops_at_iou(a, b):
-    """You give IoU. It is 0 for all boxes that do not touch, near or far; what generalises it is the share of the box around
-    both that neither of them covers, taken off."""
+    """You give IoU. It is 0 for all boxes that do not touch, near or far; GIoU subtracts the fraction of the enclosing box
+    that is outside the union."""
     return _ratio(*overlap(a, b))
 
 
 @wrong
 def divides_by_the_union(a, b):
-    """You divide what is left free by the union. It is a share of the box around both; yours may fall far below -1."""
+    """You divide the area outside the union by the union. Divide by the enclosing box; yours may fall far below -1."""
     shared, covered = overlap(a, b)
     return _ratio(shared, covered) - _ratio(_around(a, b) - covered, covered)
 
 
 @wrong
 def takes_the_shared_part_off(a, b):
-    """You take everything in the box around both that is not *shared* as free. The union is what covers it: for a box inside
-    another yours goes below IoU."""
+    """You subtract the enclosing box without the *intersection*. Take the part outside the *union*: for a box inside
+    another GIoU equals IoU."""
     shared, covered = overlap(a, b)
     first = torch.minimum(a[..., :, None, :2], b[..., None, :, :2])
     last = torch.maximum(a[..., :, None, 2:], b[..., None, :, 2:])
@@ -72,7 +72,8 @@ def takes_the_shared_part_off(a, b):
 
 @wrong
 def adds_what_is_free(a, b):
-    """You add the free share to IoU. It is taken off: the farther two boxes are apart, the smaller GIoU must be."""
+    """You add the fraction outside the union to IoU. Subtract it: the farther two boxes are apart, the smaller GIoU must
+    be."""
     shared, covered = overlap(a, b)
     around = _around(a, b)
     return _ratio(shared, covered) + _ratio(around - covered, around)
@@ -80,8 +81,8 @@ def adds_what_is_free(a, b):
 
 @wrong
 def takes_the_inner_corners(a, b):
-    """Your box around both runs from the larger of the first corners to the smaller of the second. That is what they share:
-    the box around both reaches to the outermost edges."""
+    """Your enclosing box runs from the larger of the first corners to the smaller of the second. That is the intersection:
+    the enclosing box reaches to the outermost edges."""
     shared, covered = overlap(a, b)
     around = shared
     return _ratio(shared, covered) - _ratio(around - covered, around)
@@ -89,8 +90,7 @@ def takes_the_inner_corners(a, b):
 
 @wrong
 def takes_the_sum_for_the_box_around(a, b):
-    """You take the sum of the two areas as the box around both. It knows nothing of the gap between them, which is the whole
-    point."""
+    """You take the sum of the two areas for the area of the enclosing box. That is independent of the gap between them."""
     shared, covered = overlap(a, b)
     around = area(a)[..., :, None] + area(b)[..., None, :]
     return _ratio(shared, covered) - _ratio(around - covered, around)
@@ -98,15 +98,14 @@ def takes_the_sum_for_the_box_around(a, b):
 
 @wrong
 def takes_off_an_area(a, b):
-    """You take the free area off as it is. It is a share, divided by the area of the box around both: yours changes when the
-    whole scene is drawn larger."""
+    """You subtract the area outside the union without dividing it by the enclosing box: yours depends on the scale."""
     shared, covered = overlap(a, b)
     return _ratio(shared, covered) - (_around(a, b) - covered)
 
 
 @wrong
 def gives_the_loss(a, b):
-    """You give 1 - GIoU, which is the loss. The function is asked for how well the boxes agree: 1 for the same box."""
+    """You return 1 - GIoU, which is the loss. GIoU is 1 for equal boxes."""
     shared, covered = overlap(a, b)
     around = _around(a, b)
     return 1 - (_ratio(shared, covered) - _ratio(around - covered, around))
@@ -114,8 +113,7 @@ def gives_the_loss(a, b):
 
 @wrong
 def divides_zero_by_zero(a, b):
-    """You divide by areas that may be 0. Two empty boxes give 0 / 0, which is NaN and spreads through the whole loss; such a
-    ratio counts as 0 here."""
+    """You divide by areas that may be 0. Two empty boxes give 0 / 0, which is NaN; such a ratio counts as 0 here."""
     shared, covered = overlap(a, b)
     around = _around(a, b)
     return shared / covered - (around - covered) / around
@@ -123,8 +121,7 @@ def divides_zero_by_zero(a, b):
 
 @wrong
 def ends_at_zero(a, b):
-    """You clamp the result at 0. The negative part is what tells boxes that do not touch how far apart they are; clamped, they
-    have no gradient again."""
+    """You clamp the result at 0. For boxes that do not touch GIoU is negative; clamped, they have no gradient."""
     shared, covered = overlap(a, b)
     around = _around(a, b)
     return (_ratio(shared, covered) - _ratio(around - covered, around)).clamp(min=0)
@@ -132,8 +129,7 @@ def ends_at_zero(a, b):
 
 @wrong
 def divides_by_the_smaller_box(a, b):
-    """You divide the shared area by the smaller of the two boxes. Then a small box anywhere inside a large one agrees
-    perfectly; IoU divides by the union."""
+    """You divide the intersection by the smaller of the two boxes. IoU divides by the union."""
     shared, covered = overlap(a, b)
     around = _around(a, b)
     smaller = torch.minimum(area(a)[..., :, None], area(b)[..., None, :])
@@ -142,8 +138,7 @@ def divides_by_the_smaller_box(a, b):
 
 @wrong
 def measures_only_those_apart(a, b):
-    """You take the free share off only where two boxes do not touch. It is taken off always: boxes that share a corner leave
-    two others of the box around them free."""
+    """You subtract the fraction outside the union only where two boxes do not touch. It is always subtracted."""
     shared, covered = overlap(a, b)
     around = _around(a, b)
     free = _ratio(around - covered, around)
@@ -199,7 +194,7 @@ def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
 
 
 def _touching(draw: Draw) -> list[Call]:
-    """Two boxes that share a part of each; then the same in a picture ten times as large."""
+    """Two boxes that share a part of each; then the same in an image ten times as large."""
     a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
     b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
     return [(a, b), (10 * a, 10 * b)]
@@ -219,7 +214,7 @@ def _apart(draw: Draw) -> list[Call]:
 
 
 def _on_either_side(draw: Draw) -> list[Call]:
-    """Boxes that touch and boxes that do not, the first of them once before the second and once behind it."""
+    """Boxes that touch and boxes that do not, the first of them once before the second and once after it."""
     calls = [*_touching(draw), *_apart(draw)]
     return [*calls, *(call[::-1] for call in calls)]
 
@@ -230,7 +225,7 @@ def _lists(draw: Draw) -> list[Call]:
 
 
 def _empty(draw: Draw) -> list[Call]:
-    """Boxes of no area: in two places, in one place, and beside a real one."""
+    """Boxes of no area: in two positions, in one position, and beside a real one."""
     point, box = draw.uniform(1, 2).repeat(1, 2), _corners(draw, 1)
     return [(point, point), (point, _moved(point, 0.3, 0.2)), (point, _moved(box, 1.0, 1.0))]
 
@@ -242,12 +237,12 @@ exercise = Exercise(
     properties=(
         runs_on(_touching),
         has_shape("A number for each box of a, a row, with each box of b, a column.", _lists),
-        Property("inside", "Where one box holds the other, nothing is left free: it is IoU.", _inside, points=2),
-        Property("apart", "Boxes that do not touch: the farther apart, the less.", _apart, points=2),
-        Property("touching", "Boxes that share a part, drawn at any scale.", _touching, points=2),
-        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "touching")),
+        Property("inside", "Where one box contains the other, GIoU equals IoU.", _inside, points=2),
+        Property("apart", "Boxes that do not touch: the farther apart, the smaller.", _apart, points=2),
+        Property("intersecting", "Boxes that intersect, at any scale.", _touching, points=2),
+        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "intersecting")),
         Property("empty", "A ratio of two areas counts 0 where both are 0.", _empty, needs=("apart",)),
-        has_gradient(_on_either_side, needs=("apart", "touching")),
+        has_gradient(_on_either_side, needs=("apart", "intersecting")),
         leaves_inputs(_lists),
     ),
     wrong=wrong,

@@ -13,22 +13,22 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Two objects like the same query best, and the second has only a very dear alternative. Who should get it, if the sum "
-        "is to be small? Would your code change its mind?"
+        "Two objects have the same cheapest query, and the second has only a very expensive alternative. Which should get "
+        "it, if the sum is to be smallest? What does your code do?"
     ),
     (
         "`linear_sum_assignment` takes one matrix and gives the rows and the columns of the cheapest pairs. Give it the "
-        "columns of the real objects of one picture, and write down the row of each column."
+        "columns of the real objects of one image, and record the row of each column."
     ),
     (
-        "For each picture: `(places,) = (classes[b] >= 0).nonzero(as_tuple=True)`, then `n, m = "
+        "For each image: `(places,) = (classes[b] >= 0).nonzero(as_tuple=True)`, then `n, m = "
         "linear_sum_assignment(cost[b][:, places])`, then queries[b, places[m]] = n in a tensor that was full of -1."
     ),
 )
 
 
 def _assign(cost, classes, choose):
-    """Fill in -1 everywhere, and at the real objects of each picture what `choose` says of their columns."""
+    """Fill in -1 everywhere, and at the real objects of each image what `choose` says of their columns."""
     queries = torch.full(classes.shape, -1)
     for row, costs, kinds in zip(queries, cost.detach(), classes, strict=True):
         (places,) = (kinds >= 0).nonzero(as_tuple=True)
@@ -44,15 +44,14 @@ def _optimal(costs):
 
 @wrong
 def lets_each_take_its_favourite(cost, classes):
-    """You give every object its cheapest query. Two objects may then share one, and it can speak about only one of them: the
-    matching must be one-to-one."""
+    """You give every object its cheapest query. Two objects may then get the same one: the matching must be one-to-one."""
     return _assign(cost, classes, lambda costs: costs.argmin(0))
 
 
 @wrong
 def serves_the_objects_in_turn(cost, classes):
-    """You let one object after the other take the cheapest query that is free. The first may take what the second needs more:
-    the *sum* is to be the smallest, and yours depends on the order of the objects."""
+    """You let one object after the other take the cheapest query that is free. The *sum* must be the smallest, and yours
+    depends on the order of the objects."""
 
     def choose(costs):
         costs, chosen = costs.clone(), []
@@ -66,8 +65,7 @@ def serves_the_objects_in_turn(cost, classes):
 
 @wrong
 def takes_the_cheapest_pair_first(cost, classes):
-    """You take the cheapest pair of all, strike it out, and go on. That is greedy too: the last object may be left with a query
-    so dear that another choice at the beginning would have been cheaper altogether."""
+    """You take the cheapest pair, remove it, and repeat. That is greedy too, and does not minimise the sum."""
 
     def choose(costs):
         costs, chosen = costs.clone(), [0] * costs.shape[1]
@@ -88,43 +86,40 @@ def looks_for_the_dearest(cost, classes):
 
 @wrong
 def matches_padding_too(cost, classes):
-    """You give queries to places where there is no object. A class of -1 is padding: it takes a query away from a real object,
-    and its place is to be -1."""
+    """You match padding too. A class of -1 is padding: it takes no query, and its entry is -1."""
     return _assign(cost, torch.zeros_like(classes), _optimal)
 
 
 @wrong
 def lists_them_in_the_order_of_the_queries(cost, classes):
-    """You write down the rows as `linear_sum_assignment` gives them, in rising order. They belong to the columns that come
-    beside them: put each query at the place of its object."""
+    """You return the rows as `linear_sum_assignment` gives them, in ascending order. They belong to the columns returned
+    with them: write each query at the index of its object."""
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[0])
 
 
 @wrong
 def gives_the_columns(cost, classes):
-    """You write down the columns, and so which object each matched query has. Asked for is the query of each object: the
-    rows."""
+    """You return the columns, the object of each matched query. Asked for is the query of each object: the rows."""
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[1])
 
 
 @wrong
 def matches_nothing(cost, classes):
-    """You give the first object the first query, the second the second. Nothing was compared: the queries have no order, and
-    it is the cost that says who should speak about what."""
+    """You give the first object the first query, the second the second. You never use the cost."""
     return _assign(cost, classes, lambda costs: torch.arange(costs.shape[1]))
 
 
 @wrong
 def matches_the_first_picture_for_all(cost, classes):
-    """You solve the first picture and use its matching for all. Every picture has costs of its own."""
+    """You solve the first image and use its matching for all. Every image has its own costs."""
     first = cost[:1].expand_as(cost)
     return _assign(first, classes, _optimal)
 
 
 @wrong
 def moves_the_objects_to_the_front(cost, classes):
-    """You write the queries of the real objects one behind the other at the front. Where padding stands between objects, they
-    slip to other places: each query belongs where its object is."""
+    """You write the queries of the real objects one after the other at the front. Where there is padding between objects
+    they are shifted: each query belongs at the index of its object."""
     queries = torch.full(classes.shape, -1)
     for row, costs, kinds in zip(queries, cost.detach(), classes, strict=True):
         real = kinds >= 0
@@ -159,7 +154,7 @@ def of_the_objects_as_rows(cost, classes):
 
 @right
 def with_costly_padding(cost, classes):
-    """One square matrix for each picture: padding and missing columns all cost the same, so they take what is left."""
+    """One square matrix for each image: padding and missing columns all cost the same, so they take what is left."""
     B, N, M = cost.shape
     queries = torch.full(classes.shape, -1)
     for b in range(B):
@@ -210,17 +205,19 @@ def _many(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="12.5",
-    title="The cheapest matching",
+    title="The matching of least cost",
     reference=match,
     properties=(
         runs_on(lambda draw: [_scene(draw, 2, 5, 3)]),
-        has_shape("A query, a whole number, for each object.", lambda draw: [_scene(draw, 2, 5, 3)]),
+        has_shape("An integer, the index of a query, for each object.", lambda draw: [_scene(draw, 2, 5, 3)]),
         Property("one object", "A single object gets its cheapest query.", _alone),
         Property(
-            "contested", "The sum is the smallest, not each cost on its own.", _contested, points=3, needs=("one object",)
+            "smallest sum", "The sum is the smallest, not each cost on its own.", _contested, points=3, needs=("one object",)
         ),
-        Property("many", "Every object its own query, in the order of the objects.", _many, points=2, needs=("contested",)),
-        Property("padding", "A place without an object takes no query, and holds -1.", _padded, points=2),
+        Property(
+            "many", "Each object gets its own query, in the order of the objects.", _many, points=2, needs=("smallest sum",)
+        ),
+        Property("padding", "Padding takes no query, and gets -1.", _padded, points=2),
         leaves_inputs(_many),
     ),
     wrong=wrong,

@@ -49,42 +49,39 @@ def _agreement(boxes, targets):
 
 @wrong
 def takes_the_logarithm(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You take the logarithm of the probability, as the loss does. It has no bound, and where a query is sure of another class
-    it drowns the boxes: the cost uses the probability itself."""
+    """You take the logarithm of the probability, as the loss does. It is unbounded, so it may dominate the terms of the
+    boxes: the cost uses the probability itself."""
     return _cost(logits.log_softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
 @wrong
 def takes_the_logits(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You take the logits as they are. They are no probabilities: a query that is large in all of them looks cheap for
-    everything; put a softmax over the classes first."""
+    """You take the logits as they are. Take a softmax over the classes first."""
     return _cost(logits, _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
 @wrong
 def pays_for_the_right_class(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You add the probability of the class. A query that is sure of the right class must be cheap, so it is subtracted."""
+    """You add the probability of the class. A high probability must make the cost small, so it is subtracted."""
     said = -logits.softmax(-1)
     return _cost(said, _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
 @wrong
 def leaves_no_object_out(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You leave "no object" out of the softmax. A query that says "nothing here" then counts as sure of whichever class comes
-    next: the softmax runs over all n_classes + 1."""
+    """You leave "no object" out of the softmax. The softmax runs over all n_classes + 1."""
     return _cost(logits[..., :-1].softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
 @wrong
 def lets_the_queries_compete(logits, boxes, classes, targets, weights=WEIGHTS):
-    """Your softmax runs over the queries. Each query has a distribution over classes of its own: the sum over the last axis
-    is 1."""
+    """Your softmax runs over the queries. Each query has a distribution over classes: the sum over the last axis is 1."""
     return _cost(logits.softmax(-2), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
 @wrong
 def averages_the_distance(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You average over the four numbers of a box. ‖·‖₁ is their sum: yours weighs the boxes a quarter of what λ says."""
+    """You average over the four numbers of a box. ‖·‖₁ is their sum: your distance is a quarter of it."""
     return _cost(logits.softmax(-1), _distance(boxes, targets) / 4, _agreement(boxes, targets), classes, weights)
 
 
@@ -98,35 +95,32 @@ def measures_as_the_crow_flies(logits, boxes, classes, targets, weights=WEIGHTS)
 
 @wrong
 def compares_centres_as_corners(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You hand centres and sizes to `giou`, which reads them as corners. Turn both into corners first; the areas that yours
-    compares are of boxes that nobody drew."""
+    """You pass centres and sizes to `giou`, which expects corners. Convert both first."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), giou(boxes, targets), classes, weights)
 
 
 @wrong
 def pays_for_agreement(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You add GIoU. It is 1 for boxes that agree and falls when they part, so it is subtracted from the cost."""
+    """You add GIoU. It is 1 for equal boxes, so it is subtracted from the cost."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), -_agreement(boxes, targets), classes, weights)
 
 
 @wrong
 def ignores_the_weights(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You type the weights in and ignore those that were passed. With the usual ones it goes unnoticed."""
+    """You use fixed weights and ignore those that are passed in. With the default ones the mistake has no effect."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, WEIGHTS)
 
 
 @wrong
 def charges_for_padding(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You leave costs in the columns of objects that do not exist. A class of -1 is padding, and its column is 0: nothing to
-    gain or to lose there."""
+    """You leave costs in the columns of padding. A class of -1 is padding, and its column is 0."""
     cost = -weights[0] * _probability(logits.softmax(-1), classes)
     return cost + weights[1] * _distance(boxes, targets) - weights[2] * _agreement(boxes, targets)
 
 
 @wrong
 def forgets_the_class(logits, boxes, classes, targets, weights=WEIGHTS):
-    """You compare the boxes only. Of two objects in nearly one place, the query that knows the class should speak: its
-    probability belongs into the cost."""
+    """You compare the boxes only. The probability of the class is missing from your cost."""
     return _cost(torch.zeros_like(logits), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
@@ -177,7 +171,7 @@ def in_double_precision(logits, boxes, classes, targets, weights=WEIGHTS):
 
 
 def _scene(draw: Draw, *batch: int, N: int = 5, M: int = 3, n_classes: int = 7, weights: tuple | None = None) -> Call:
-    """What N queries say about a picture with M objects; no weights = those of the signature."""
+    """What N queries say about an image with M objects; no weights = those of the signature."""
     said = 2 * draw.normal(*batch, N, n_classes + 1), draw.boxes(*batch, N)
     there = draw.integers(0, n_classes, *batch, M), draw.boxes(*batch, M)
     return (*said, *there) if weights is None else (*said, *there, weights)
@@ -188,7 +182,7 @@ def _one_part(*weights: float) -> Callable[[Draw], list[Call]]:
 
 
 def _padded(draw: Draw) -> list[Call]:
-    """A place without an object first, in the middle, and everywhere."""
+    """A position without an object first, in the middle, and everywhere."""
     calls = [_scene(draw, M=2), _scene(draw, M=3), _scene(draw, M=2)]
     calls[0][2][0], calls[1][2][1], calls[2][2][:] = -1, -1, -1
     return calls
@@ -213,12 +207,12 @@ exercise = Exercise(
         Property("cost", "With no weights given, they are 1, 5 and 2.", lambda draw: [_scene(draw)], points=2),
         Property(
             "weights",
-            "Each part is weighed as asked.",
+            "Each part is multiplied by its weight.",
             lambda draw: [_scene(draw, weights=(0.7, 1.3, 3.1))],
             needs=("cost",),
         ),
-        Property("padding", "A place without an object costs 0, whoever takes it.", _padded, needs=("cost",)),
-        Property("batch", "Every picture has its own costs.", _batches, needs=("padding",)),
+        Property("padding", "The column of padding is 0.", _padded, needs=("cost",)),
+        Property("batch", "Each image is computed independently.", _batches, needs=("padding",)),
         leaves_inputs(_batches),
     ),
     wrong=wrong,

@@ -21,16 +21,16 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Two boxes that overlap share a box. Where is its left edge: at the left edge of the one that begins first, or of the "
-        "one that begins later? What becomes of its width when the two lie apart?"
+        "The intersection of two boxes is a box. Where is its left edge: at the left edge of the one that begins first, "
+        "or of the one that begins later? What becomes of its width when the two lie apart?"
     ),
     (
-        "Give both lists an axis for the other one, (…, n, 1, 4) and (…, 1, m, 4). The shared box runs from the larger of the "
-        "first corners to the smaller of the second ones; each of its sides is at least 0 before you multiply."
+        "Give both lists an axis for the other one, (…, n, 1, 4) and (…, 1, m, 4). The intersection runs from the larger "
+        "of the first corners to the smaller of the second ones; each of its sides is at least 0 before you multiply."
     ),
     (
-        "shared = width · height of `torch.minimum(a[…, 2:], b[…, 2:]) - torch.maximum(a[…, :2], b[…, :2])`, clamped at 0; "
-        "covered = area of a + area of b - shared, because the shared part was counted twice."
+        "shared = width · height of `torch.minimum(a[…, 2:], b[…, 2:]) - torch.maximum(a[…, :2], b[…, :2])`, clamped at "
+        "0; covered = area of a + area of b - shared, because the intersection was counted twice."
     ),
 )
 
@@ -57,7 +57,7 @@ def clamps_the_product(a, b):
 
 @wrong
 def takes_the_box_around_both(a, b):
-    """You take the smaller of the first corners and the larger of the second. That is the box around both; what they share
+    """You take the smaller of the first corners and the larger of the second. That is the enclosing box; the intersection
     begins where the later one begins, and ends where the first one ends."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     width, height = (torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])).clamp(min=0).unbind(-1)
@@ -67,7 +67,7 @@ def takes_the_box_around_both(a, b):
 
 @wrong
 def counts_the_shared_part_twice(a, b):
-    """Your covered area is the sum of both boxes. What they share lies in both of them, and was counted twice."""
+    """Your union is the sum of both areas. The intersection is counted twice."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     return sides[..., 0] * sides[..., 1], area(a) + area(b)
@@ -75,8 +75,7 @@ def counts_the_shared_part_twice(a, b):
 
 @wrong
 def covers_the_box_around_both(a, b):
-    """You give the box around both as what they cover. It also holds corners that neither of them covers: the union is smaller
-    than that."""
+    """You return the enclosing box for the union. The union is smaller."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     around = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
@@ -85,7 +84,7 @@ def covers_the_box_around_both(a, b):
 
 @wrong
 def takes_the_shared_part_off_twice(a, b):
-    """You subtract the shared area from either box. Then it is left out altogether: of two equal boxes yours cover nothing."""
+    """You subtract the intersection twice: for two equal boxes your union is 0."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     shared = sides[..., 0] * sides[..., 1]
@@ -94,8 +93,7 @@ def takes_the_shared_part_off_twice(a, b):
 
 @wrong
 def lists_the_second_boxes_in_rows(a, b):
-    """Your rows are the boxes of b and your columns those of a. It is asked for the other way round: (…, n, m), a row for each
-    box of a."""
+    """Your rows are the boxes of b and your columns those of a. The result is (…, n, m), a row for each box of a."""
     a, b = a[..., None, :, :], b[..., :, None, :]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     shared = sides[..., 0] * sides[..., 1]
@@ -104,7 +102,7 @@ def lists_the_second_boxes_in_rows(a, b):
 
 @wrong
 def divides_already(a, b):
-    """You give the ratio of the two areas in the place of the second. IoU comes later; here both areas are asked for."""
+    """You return the ratio of the two areas as the second result. IoU comes later; here both areas are asked for."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     shared = sides[..., 0] * sides[..., 1]
@@ -113,8 +111,7 @@ def divides_already(a, b):
 
 @wrong
 def compares_widths_only(a, b):
-    """You take the width that both share as the area. Two boxes one above the other share a width and no area: multiply by the
-    height that they share."""
+    """You take the width of the intersection for its area: multiply by its height."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     shared = (torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])).clamp(min=0)
     return shared, area(a) + area(b) - shared
@@ -122,8 +119,8 @@ def compares_widths_only(a, b):
 
 @wrong
 def counts_edges_as_pixels(a, b):
-    """You add 1 to every side, as for pixels that are counted from first to last. These boxes have edges, in parts of the
-    picture: the width is the difference."""
+    """You add 1 to every side, as for pixels that are counted from first to last. These boxes are given by their edges: the
+    width is the difference."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2]) + 1).clamp(min=0)
     shared = sides[..., 0] * sides[..., 1]
@@ -132,7 +129,8 @@ def counts_edges_as_pixels(a, b):
 
 @wrong
 def takes_the_first_list_twice(a, b):
-    """You add the area of the first box twice, where the second belongs. It shows as soon as the two are not of one size."""
+    """You add the area of the first box twice instead of that of the second. With boxes of one size the mistake has no
+    effect."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     shared = sides[..., 0] * sides[..., 1]
@@ -208,16 +206,23 @@ def _lists(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="12.2",
-    title="What two boxes share, and what they cover",
+    title="Intersection and union of boxes",
     reference=overlap,
     properties=(
         runs_on(_touching),
         has_shape("Two areas for each box of a, a row, with each box of b, a column.", _lists),
-        Property("shared", "The area that lies in both boxes.", _touching, right_result(0), points=2),
-        Property("apart", "Boxes that do not touch share nothing.", _apart, right_result(0), points=2, needs=("shared",)),
-        Property("covered", "The area that lies in one box or the other.", _touching, points=2, needs=("shared",)),
-        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "covered")),
-        has_gradient(lambda draw: [*_touching(draw), *(call[::-1] for call in _touching(draw))], needs=("covered",)),
+        Property("intersection", "The area that is in both boxes.", _touching, right_result(0), points=2),
+        Property(
+            "apart",
+            "The intersection of boxes that do not touch is 0.",
+            _apart,
+            right_result(0),
+            points=2,
+            needs=("intersection",),
+        ),
+        Property("union", "The area that is in one box or the other.", _touching, points=2, needs=("intersection",)),
+        Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "union")),
+        has_gradient(lambda draw: [*_touching(draw), *(call[::-1] for call in _touching(draw))], needs=("union",)),
         leaves_inputs(_lists),
     ),
     wrong=wrong,

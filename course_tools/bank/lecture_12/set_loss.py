@@ -21,7 +21,7 @@ from course_tools.checks.exercise import (
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Write down, for one picture, which class each query is to say. What do all those say that have no object?",
+    "Write down, for one image, the target class of each query. What is the target of those without an object?",
     "Fill a (B, N) table with the last class, put each object's class at (b, queries[b, m]); boxes only at those pairs.",
     (
         "`b, m = (classes >= 0).nonzero(as_tuple=True)`, `n = queries[b, m]`; then boxes[b, n] against targets[b, m] pair by "
@@ -61,15 +61,14 @@ def _boxes(boxes, classes, targets, queries):
 
 @wrong
 def weighs_all_queries_alike(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You give "no object" the weight of a class. Most queries have no object, and what they say drowns the few that do: they
-    count `no_object` each."""
+    """You give all queries the weight 1. Queries without an object have the weight `no_object`."""
     return _classes(logits, _wanted(logits, classes, queries), 1.0), *_boxes(boxes, classes, targets, queries)
 
 
 @wrong
 def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You give the small weight to the queries that have an object, and 1 to those that have none. It is the other way
-    round."""
+    """You give the small weight to the queries that have an object, and 1 to those that have none. The weights are
+    exchanged."""
     weight = torch.full(logits.shape[-1:], no_object, dtype=logits.dtype)
     weight[-1] = 1.0
     classified = F.cross_entropy(logits.mT, _wanted(logits, classes, queries), weight)
@@ -78,8 +77,7 @@ def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=
 
 @wrong
 def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You divide the weighed sum by the number of queries. A weighed mean divides by the sum of the weights, or the loss
-    shrinks the more queries there are without an object."""
+    """You divide the weighted sum by the number of queries. A weighted mean divides by the sum of the weights."""
     wanted = _wanted(logits, classes, queries)
     weight = torch.where(wanted == logits.shape[-1] - 1, no_object, 1.0)
     each = F.cross_entropy(logits.mT, wanted, reduction="none")
@@ -88,8 +86,7 @@ def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0
 
 @wrong
 def asks_only_the_matched(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You judge the classes of the matched queries only. The others never learn to say "no object", and every one of them will
-    report something."""
+    """You compute the class loss of the matched queries only. The others have the target "no object"."""
     b, m, n = _pairs(classes, queries)
     classified = F.cross_entropy(logits[b, n], classes[b, m]) if len(b) else logits.sum() * 0
     return classified, *_boxes(boxes, classes, targets, queries)
@@ -97,8 +94,7 @@ def asks_only_the_matched(logits, boxes, classes, targets, queries, no_object=0.
 
 @wrong
 def takes_the_first_class_for_nothing(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You let the first class stand for "no object". The first class is a real one; "no object" is the last of the
-    n_classes + 1 logits."""
+    """You take the first class for "no object". It is the last of the n_classes + 1 logits."""
     b, m, n = _pairs(classes, queries)
     wanted = torch.zeros(logits.shape[:2], dtype=torch.long)
     wanted[b, n] = classes[b, m]
@@ -109,15 +105,14 @@ def takes_the_first_class_for_nothing(logits, boxes, classes, targets, queries, 
 
 @wrong
 def averages_over_the_four_numbers(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You average the four differences of a box. ‖·‖₁ is their sum; yours counts the boxes a quarter."""
+    """You average the four differences of a box. ‖·‖₁ is their sum; yours is a quarter of it."""
     l1, apart = _boxes(boxes, classes, targets, queries)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 / 4, apart
 
 
 @wrong
 def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You divide the losses of the boxes by the number of pictures. A picture with many objects then counts more than one with
-    few: divide by the number of objects in the batch."""
+    """You divide the losses of the boxes by the number of images. Divide by the number of objects in the batch."""
     share = max(int((classes >= 0).sum()), 1) / len(classes)
     l1, apart = _boxes(boxes, classes, targets, queries)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * share, apart * share
@@ -125,14 +120,14 @@ def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=
 
 @wrong
 def rewards_agreement(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You give GIoU as the loss. It is 1 where the boxes agree, so learning would drive them apart: the loss is 1 - GIoU."""
+    """You return GIoU as the loss. It is 1 for equal boxes: the loss is 1 - GIoU."""
     l1, apart = _boxes(boxes, classes, targets, queries)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, int((classes >= 0).any()) - apart
 
 
 @wrong
 def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You hand centres and sizes to `giou`, which reads them as corners. Turn both into corners first."""
+    """You pass centres and sizes to `giou`, which expects corners. Convert both first."""
     b, m, n = _pairs(classes, queries)
     l1, apart = _boxes(boxes, classes, targets, queries)[0], 1 - giou(boxes[b, n][:, None], targets[b, m][:, None])
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, apart.sum() / max(len(b), 1)
@@ -140,16 +135,16 @@ def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_obj
 
 @wrong
 def compares_boxes_in_order(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You compare the first object with the first query, the second with the second. Which query speaks about which object is
-    what `queries` says."""
+    """You compare the first object with the first query, the second with the second. The query of each object is in
+    `queries`."""
     in_order = torch.where(classes >= 0, (classes >= 0).cumsum(-1) - 1, -1)
     return _classes(logits, _wanted(logits, classes, queries), no_object), *_boxes(boxes, classes, targets, in_order)
 
 
 @wrong
 def divides_by_no_object(logits, boxes, classes, targets, queries, no_object=0.1):
-    """You divide by the number of objects even where there is none. A batch of empty pictures gives 0 / 0, and NaN ends the
-    training: divide by at least 1."""
+    """You divide by the number of objects even where there is none. A batch of empty images gives 0 / 0 = NaN: divide by at
+    least 1."""
     l1, apart = _boxes(boxes, classes, targets, queries)
     scale = 1 if (classes >= 0).any() else float("nan")
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * scale, apart * scale
@@ -176,7 +171,7 @@ def with_torchs_own_losses(logits, boxes, classes, targets, queries, no_object=0
 
 @right
 def picture_by_picture(logits, boxes, classes, targets, queries, no_object=0.1):
-    """Each picture with a list of pairs of its own; five sums, divided at the end."""
+    """Each image with a list of pairs of its own; five sums, divided at the end."""
     total, weights, l1, apart, count = 0.0, 0.0, boxes.sum() * 0, boxes.sum() * 0, 0
     for b, (kinds, where) in enumerate(zip(classes, queries, strict=True)):
         m = (kinds >= 0).nonzero()[:, 0]
@@ -204,7 +199,7 @@ def by_masks_over_everything(logits, boxes, classes, targets, queries, no_object
 
 
 def _scene(draw: Draw, B: int = 2, N: int = 5, M: int = 3, n_classes: int = 7) -> Call:
-    """What N queries say about B pictures of M objects each, which are matched with queries in no order."""
+    """What N queries say about B images of M objects each, which are matched with queries in no order."""
     said = 2 * draw.normal(B, N, n_classes + 1), draw.boxes(B, N)
     queries = draw.uniform(B, N).argsort(-1)[:, :M]
     turn = (queries == torch.arange(M)).all(-1, keepdim=True)
@@ -216,7 +211,7 @@ def _one_object(draw: Draw) -> list[Call]:
 
 
 def _padded(draw: Draw) -> list[Call]:
-    """Fewer objects in some pictures, in places of any kind; beside no object stands -1, or a query of another."""
+    """Fewer objects in some images, in places of any kind; beside no object stands -1, or a query of another."""
     call = _scene(draw, 3, 7, 5, 3)
     classes, queries = call[2], call[4]
     classes[0, 1], classes[1, :2], classes[2, 4] = -1, -1, -1
@@ -225,7 +220,7 @@ def _padded(draw: Draw) -> list[Call]:
 
 
 def _empty(draw: Draw) -> list[Call]:
-    """Pictures without any object."""
+    """Images without any object."""
     logits, boxes, classes, targets, queries = _scene(draw, 2, 3, 2, 5)
     return [(logits, boxes, torch.full_like(classes, -1), targets, torch.full_like(queries, -1))]
 
@@ -244,13 +239,17 @@ exercise = Exercise(
     reference=set_loss,
     properties=(
         runs_on(_one_object),
-        has_shape("Three numbers: of the classes, of the distances, of the agreements.", _one_object),
-        Property("classes", "Each query says its object's class, or that it has none.", _pictures, right_result(0), points=2),
+        has_shape("Three numbers: the losses of classes, L1 distance and GIoU.", _one_object),
+        Property(
+            "classes", 'The target of each query is its object\'s class, or "no object".', _pictures, right_result(0), points=2
+        ),
         Property("distance", "The sum of the absolute differences, for each object.", _pictures, right_result(1), points=2),
         Property("agreement", "1 - GIoU of each object with its query.", _pictures, right_result(2), points=2),
-        Property("weight", "A query without an object weighs no_object.", _weighed, right_result(0), needs=("classes",)),
-        Property("padding", "A place without an object asks nothing of anybody.", _padded, needs=("classes", "distance")),
-        Property("nothing", "Pictures without an object: the boxes cost 0.", _empty, needs=("classes", "distance")),
+        Property(
+            "weight", "A query without an object has the weight no_object.", _weighed, right_result(0), needs=("classes",)
+        ),
+        Property("padding", "Padding has no effect.", _padded, needs=("classes", "distance")),
+        Property("nothing", "Images without an object: the losses of the boxes are 0.", _empty, needs=("classes", "distance")),
         has_gradient(lambda draw: [_scene(draw), *_padded(draw)], needs=("padding", "agreement")),
         leaves_inputs(_padded),
     ),

@@ -24,13 +24,10 @@ HINTS = (
         "need for that?"
     ),
     (
-        "The centre lies in the middle, so each edge is half a width or half a height away. The four numbers stand along "
-        "the last axis, however many axes come before."
+        "Each edge is half a width or half a height from the centre. The four numbers are the last axis, with any number "
+        "of axes before it."
     ),
-    (
-        "Take x, y, w and h apart with `boxes.unbind(-1)`, and stack x - w/2, y - h/2, x + w/2 and y + h/2 along the last axis "
-        "again."
-    ),
+    ("Get x, y, w and h by `boxes.unbind(-1)`, and stack x - w/2, y - h/2, x + w/2 and y + h/2 along the last axis again."),
 )
 
 
@@ -52,8 +49,7 @@ def goes_a_whole_width(boxes):
 
 @wrong
 def exchanges_width_and_height(boxes):
-    """You go half a height sideways and half a width upwards. The third number is the width and belongs to x; a lying box of
-    yours stands upright."""
+    """You go half a height sideways and half a width upwards. The third number is the width and belongs to x."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x - h / 2, y - w / 2, x + h / 2, y + w / 2], dim=-1)
 
@@ -67,23 +63,21 @@ def lists_the_edges_axis_by_axis(boxes):
 
 @wrong
 def begins_with_the_row(boxes):
-    """You give (y, x) for each corner, as an array is indexed. Boxes are written as points are: x first, to the right."""
+    """You return (y, x) for each corner, in the order of array indices. Boxes have x first, to the right."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], dim=-1)
 
 
 @wrong
 def begins_at_the_lower_right(boxes):
-    """You give the lower right corner first. The first corner is the upper left one, with the smaller numbers; turned round,
-    every width that is computed from yours is negative."""
+    """You return the lower right corner first. The first corner is the upper left one, with the smaller numbers."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x + w / 2, y + h / 2, x - w / 2, y - h / 2], dim=-1)
 
 
 @wrong
 def takes_the_boxes_apart(boxes):
-    """You take apart the first axis, and so four boxes rather than the four numbers of each. With any other number of boxes
-    it fails, and with four it mixes them."""
+    """You unbind the first axis, that of the boxes, and not the last one, that of the four numbers."""
     x, y, w, h = boxes.unbind(0)
     return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=0)
 
@@ -98,16 +92,14 @@ def keeps_the_size(boxes):
 
 @wrong
 def stays_in_the_picture(boxes):
-    """You cut the corners off at 0 and 1. A box may reach beyond the picture, as that of an object at its edge does, and where
-    it is cut off no gradient tells it to move."""
+    """You clamp the corners to 0…1. A box may extend beyond the image, and where it is clamped it has no gradient."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=-1).clamp(0, 1)
 
 
 @wrong
 def writes_into_the_boxes(boxes):
-    """You move the numbers of the caller's own boxes. Whoever asks for the corners still needs the centres, and a tensor that
-    gathers gradients refuses it."""
+    """You change the caller's boxes in place. For a leaf tensor with requires_grad autograd raises an error."""
     boxes[..., :2] -= boxes[..., 2:] / 2
     boxes[..., 2:] += boxes[..., :2]
     return boxes
@@ -115,8 +107,8 @@ def writes_into_the_boxes(boxes):
 
 @wrong
 def measures_the_upper_edge_upwards(boxes):
-    """You let y grow upwards, so the first corner has the larger y. In a picture y runs downwards, and the upper edge is at
-    y - h/2."""
+    """You let y grow upwards, so the first corner has the larger y. In an image y points down, and the upper edge is at y -
+    h/2."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x - w / 2, y + h / 2, x + w / 2, y - h / 2], dim=-1)
 
@@ -148,7 +140,7 @@ def box_by_box(boxes):
 
 
 def _boxes(draw: Draw, *batch: int) -> Tensor:
-    """Boxes well inside the picture, no two sides alike."""
+    """Boxes well inside the image, no two sides alike."""
     return torch.cat([0.4 + 0.2 * draw.uniform(*batch, 2), 0.1 + 0.5 * draw.uniform(*batch, 2)], dim=-1)
 
 
@@ -162,7 +154,7 @@ def _lists(draw: Draw) -> list[Call]:
 
 
 def _at_the_border(draw: Draw) -> list[Call]:
-    """Boxes whose centres lie on the four sides of the picture."""
+    """Boxes whose centres lie on the four sides of the image."""
     boxes = _boxes(draw, 4)
     boxes[:, :2] = torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.5, 0.0], [0.5, 1.0]])
     return [(boxes,)]
@@ -175,9 +167,9 @@ exercise = Exercise(
     properties=(
         runs_on(_one),
         has_shape("Four numbers for a box.", _one),
-        Property("edges", "Each edge lies half a width or half a height from the centre.", _one, points=2),
-        Property("lists", "Boxes stand along any axes before the last one.", _lists, needs=("edges",)),
-        Property("border", "A box may reach beyond the picture.", _at_the_border, needs=("lists",)),
+        Property("edges", "Each edge is half a width or half a height from the centre.", _one, points=2),
+        Property("lists", "Any number of axes may come before the last one.", _lists, needs=("edges",)),
+        Property("border", "A box may extend beyond the image.", _at_the_border, needs=("lists",)),
         has_gradient(_lists, needs=("edges",)),
         leaves_inputs(_lists),
     ),

@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Set all weights of both networks to 0. What should come out of the block? And whose output does the second half "
-        "read: that of the first half, or x once more?"
+        "Set all weights of both networks to 0. What should come out of the block? And what is the input of the second "
+        "half: the result of the first half, or x?"
     ),
     (
-        "Twice the same pattern: normalise over the features, mix, and add the result to what was there before the norm. The "
-        "second half begins with the sum of the first."
+        "Twice the same pattern: normalise over the features, mix, and add the result to the input of the norm. The input "
+        "of the second half is the sum of the first."
     ),
     (
         "`h = x + token_mixing(layer_norm(x, *norms[0]), *tokens)`; the result is h plus `channel_mixing` of "
@@ -45,36 +45,35 @@ def _channel_half(x, channels, norm):
 
 @wrong
 def normalises_the_sums(x, tokens, channels, norms):
-    """You normalise behind each sum, as the first Transformer did. The Mixer is pre-norm: each network reads a normalised
-    input, and what runs along the residual path is never normalised."""
+    """You normalise after each sum, as the original Transformer does. The Mixer is pre-norm: each network has a normalised
+    input, and the residual path is never normalised."""
     h = layer_norm(x + token_mixing(x, *tokens), *norms[0])
     return layer_norm(h + channel_mixing(h, *channels), *norms[1])
 
 
 @wrong
 def does_not_normalise(x, tokens, channels, norms):
-    """You leave out the norms. Both networks then read x as large as it happens to be, and it grows from block to block."""
+    """You leave out the norms. Each network has a normalised input."""
     h = x + token_mixing(x, *tokens)
     return h + channel_mixing(h, *channels)
 
 
 @wrong
 def uses_one_norm_twice(x, tokens, channels, norms):
-    """You use the first norm in both halves. Each half has a gain and a bias of its own."""
+    """You use the first norm in both halves. Each half has its own gain and bias."""
     return _channel_half(_token_half(x, tokens, norms[0]), channels, norms[0])
 
 
 @wrong
 def exchanges_the_norms(x, tokens, channels, norms):
-    """You give the first norm to the channels and the second to the places. They stand in the order of their use, and the
-    places are mixed first."""
+    """You use the first norm for the channels and the second for the tokens. They are in the order of their use, and the
+    tokens are mixed first."""
     return _channel_half(_token_half(x, tokens, norms[1]), channels, norms[0])
 
 
 @wrong
 def adds_to_the_normalised_input(x, tokens, channels, norms):
-    """You add each result to the normalised input instead of the input. The residual path is there to carry x past the block
-    untouched; through a norm in every block, its size is lost."""
+    """You add each result to the normalised input instead of the input. The residual path must be the identity."""
     n = layer_norm(x, *norms[0])
     m = layer_norm(n + token_mixing(n, *tokens), *norms[1])
     return m + channel_mixing(m, *channels)
@@ -82,42 +81,38 @@ def adds_to_the_normalised_input(x, tokens, channels, norms):
 
 @wrong
 def forgets_the_first_sum(x, tokens, channels, norms):
-    """You do not add x to what the token mixing gives. All that each place knew of itself must then squeeze through that
-    network; only the change should."""
+    """You do not add x to the result of token mixing: the first residual connection is missing."""
     return _channel_half(token_mixing(layer_norm(x, *norms[0]), *tokens), channels, norms[1])
 
 
 @wrong
 def forgets_the_second_sum(x, tokens, channels, norms):
-    """You return the channel mixing alone. With its weights at 0 your block would give 0 for any image; it should hand on what
-    the first half gave."""
+    """You return the channel mixing alone: the second residual connection is missing."""
     return channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
 
 
 @wrong
 def works_side_by_side(x, tokens, channels, norms):
-    """You let both networks read x and add both results. The channels are mixed after the places: what one patch has heard
-    from others is what the second network should think over."""
+    """You apply both networks to x and add both results. The input of the channel mixing is the result of the token mixing."""
     return _token_half(x, tokens, norms[0]) + channel_mixing(layer_norm(x, *norms[1]), *channels)
 
 
 @wrong
 def adds_the_input_again(x, tokens, channels, norms):
-    """You add x, not the result of the first half, to the channel mixing. What the places told each other reaches the output
-    only through the second network, and the direct way is lost."""
+    """You add x, not the result of the first half, to the channel mixing. The result of the token mixing then reaches the
+    output only through the second network."""
     return x + channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
 
 
 @wrong
 def mixes_the_channels_first(x, tokens, channels, norms):
-    """You mix the channels first and the places afterwards. Here the places come first, each half with its own norm."""
+    """You mix the channels first and the tokens afterwards. Here the tokens come first."""
     return _token_half(_channel_half(x, channels, norms[1]), tokens, norms[0])
 
 
 @wrong
 def normalises_over_the_places(x, tokens, channels, norms):
-    """You normalise over the axis that is mixed, in the first half the places. Both norms are over the features of one place,
-    whatever the network behind them does; yours takes from every channel how bright it is on the whole."""
+    """In the first half you normalise over the positions. Both norms are over the features of one position."""
     over_places = F.layer_norm(x.mT, x.shape[1:2]).mT * norms[0][0] + norms[0][1]
     h = x + token_mixing(over_places, *tokens)
     return h + channel_mixing(layer_norm(h, *norms[1]), *channels)
@@ -125,14 +120,13 @@ def normalises_over_the_places(x, tokens, channels, norms):
 
 @wrong
 def normalises_at_the_end(x, tokens, channels, norms):
-    """You normalise the result once more. Such a norm closes the whole stack, once; inside the block it would cut the residual
-    path."""
+    """You normalise the result once more. A final norm belongs to the whole stack, not to a block."""
     return layer_norm(_channel_half(_token_half(x, tokens, norms[0]), channels, norms[1]), *norms[1])
 
 
 @right
 def one_half_for_both(x, tokens, channels, norms):
-    """The same half twice, in a loop: norm, two linear layers, sum; for the places turned round before and after."""
+    """The same half twice, in a loop: norm, two linear layers, sum; for the positions turned round before and after."""
     for turn, (W_in, b_in, W_out, b_out), norm in ((True, tokens, norms[0]), (False, channels, norms[1])):
         normed = layer_norm(x, *norm)
         seen = normed.transpose(1, 2) if turn else normed
@@ -191,29 +185,29 @@ exercise = Exercise(
     reference=mixer_block,
     properties=(
         runs_on(_whole),
-        has_shape("A vector for each place.", _whole),
+        has_shape("A vector for each position.", _whole),
         Property(
-            "silent",
-            "Where both networks say nothing, what comes in goes out.",
+            "residual",
+            "Where both networks return 0, the output equals the input.",
             lambda draw: [_block(draw, 2, 5, 3, tokens=0.0, channels=0.0)],
         ),
         Property(
             "tokens",
-            "The places alone: mixed behind the first norm, and added to what came.",
+            "The tokens alone: mixed after the first norm, and added to the input.",
             lambda draw: [_block(draw, 2, 5, 3, channels=0.0), _block(draw, 2, 3, 3, channels=0.0)],
             points=2,
-            needs=("silent",),
+            needs=("residual",),
         ),
         Property(
             "channels",
-            "The channels alone: mixed behind the second norm, and added to what came.",
+            "The channels alone: mixed after the second norm, and added to the input.",
             lambda draw: [_block(draw, 2, 5, 3, tokens=0.0), _block(draw, 2, 3, 3, tokens=0.0)],
             points=2,
-            needs=("silent",),
+            needs=("residual",),
         ),
         Property(
             "order",
-            "The places first; the second half reads what the first has made, and adds to it.",
+            "The tokens first; the second half acts on the result of the first, and adds to it.",
             _whole,
             points=2,
             needs=("tokens", "channels"),

@@ -9,16 +9,17 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Write down every tensor of a model with one block, each with its shape. Which of them would grow if the images were "
-        "larger? And is there anything that exists once for each channel, or once for each place?"
+        "Write down every tensor of a model with one block, each with its shape. Which of them would grow if the images "
+        "were larger? And is there any tensor for each channel, or for each position?"
     ),
     (
-        "A linear layer from a to b numbers has a·b weights and b biases; a norm over d features has a gain and a bias, 2·d. "
-        "The patches' layer and one closing norm stand outside the blocks, of which there are n_layers."
+        "A linear layer from a to b numbers has a·b weights and b biases; a norm over d features has a gain and a bias, "
+        "2·d. The layer of the patches and one final norm are outside the n_layers blocks."
     ),
     (
-        "A block: 2·N·d_tokens + d_tokens + N for the places, 2·d·d_channels + d_channels + d for the channels, and two norms, "
-        "4·d. Outside: (d_patch + 1)·d for the patches, 2·d for the closing norm, (d + 1)·n_classes for the head."
+        "A block: 2·N·d_tokens + d_tokens + N for the positions, 2·d·d_channels + d_channels + d for the channels, and "
+        "two norms, 4·d. Outside: (d_patch + 1)·d for the patches, 2·d for the closing norm, (d + 1)·n_classes for the "
+        "head."
     ),
 )
 
@@ -39,53 +40,49 @@ def _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
 
 @wrong
 def gives_each_channel_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You count the network over the places once for every channel. All channels share it: that is why a Mixer with more
-    channels does not need more of these weights."""
+    """You count the network over the positions once for every channel. All channels share it."""
     more = n_layers * (d_model - 1) * _network(n_patches, d_tokens)
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
 @wrong
 def gives_each_place_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You count the network over the channels once for every place. It slides over the places as a convolution of 1 × 1 does,
-    with one set of weights."""
+    """You count the network over the channels once for every position. All positions share it, as in a convolution of 1 ×
+    1."""
     more = n_layers * (n_patches - 1) * _network(d_model, d_channels)
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
 @wrong
 def counts_no_biases(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You count the matrices and no biases. Every linear layer has one number more for each of its outputs: those of the
-    patches, of both networks and of the head."""
+    """You count the matrices and no biases. Every linear layer has a bias for each of its outputs."""
     block = 2 * n_patches * d_tokens + 2 * d_model * d_channels + 4 * d_model
     return d_patch * d_model + n_layers * block + 2 * d_model + d_model * n_classes
 
 
 @wrong
 def counts_no_norms(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You leave out the norms. Each has a gain and a bias for every channel; there are two in a block and one that closes the
-    stack."""
+    """You leave out the norms. Each has a gain and a bias for every channel; there are two in a block and one after the
+    last."""
     every = _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
     return every - (2 * n_layers + 1) * 2 * d_model
 
 
 @wrong
 def counts_one_norm_in_a_block(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You count one norm in each block. There are two, one before each network, with weights of their own."""
+    """You count one norm in each block. There are two, one before each network, with their own weights."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - n_layers * 2 * d_model
 
 
 @wrong
 def forgets_the_closing_norm(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You forget the norm behind the last block. What runs along the residual path is never normalised within the blocks, so
-    one more stands before the head: 2·d parameters."""
+    """You leave out the norm after the last block: 2·d parameters."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - 2 * d_model
 
 
 @wrong
 def counts_positions(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You count learned positions, as ViT has them. A Mixer needs none: its weights over the places know each place by its
-    number."""
+    """You count learned positions, as ViT has them. A Mixer has none."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + n_patches * d_model
 
 
@@ -98,22 +95,19 @@ def counts_one_layer_a_network(d_model, d_tokens, d_channels, n_layers, n_patche
 
 @wrong
 def shares_one_block(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You count one block, however many there are. The blocks look alike but do not share weights, so there are n_layers
-    times as many."""
+    """You count one block, whatever n_layers is. The blocks do not share weights."""
     return _all(d_model, d_tokens, d_channels, 1, n_patches, d_patch, n_classes)
 
 
 @wrong
 def exchanges_the_widths(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You give the places the width d_channels and the channels the width d_tokens. Each width is called after what its
-    network mixes."""
+    """You exchange the widths: token mixing has d_tokens hidden units, channel mixing d_channels."""
     return _all(d_model, d_channels, d_tokens, n_layers, n_patches, d_patch, n_classes)
 
 
 @wrong
 def reads_all_places_in_the_head(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You let the head read all places side by side, N·d numbers. It reads their mean, d numbers, with a weight for each of
-    them and each class, and a bias for the class."""
+    """The input of your head is all positions, N·d numbers. It is their mean, d numbers."""
     every = _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, 0)
     return every + _linear(n_patches * d_model, n_classes)
 
@@ -166,38 +160,38 @@ def _sizes(draw: Draw, n_layers: int, n_classes: int) -> Call:
 
 exercise = Exercise(
     id="13.6",
-    title="How many parameters",
+    title="The number of parameters of a Mixer",
     reference=mixer_parameters,
     properties=(
         runs_on(lambda draw: [_sizes(draw, 2, 3)]),
         has_shape("One number.", lambda draw: [_sizes(draw, 2, 3)]),
         Property(
             "ends",
-            "Without a block and a head: one layer for all patches, and the norm that closes the stack.",
+            "Without blocks and head: the layer of the patches, and the final norm.",
             lambda draw: [_sizes(draw, 0, 0), _sizes(draw, 0, 0)],
         ),
         Property(
             "head",
-            "The head reads the mean of all places; it has a bias for each class.",
+            "The input of the head is the mean of all positions; it has a bias for each class.",
             lambda draw: [_sizes(draw, 0, 1), _sizes(draw, 0, 10)],
             needs=("ends",),
         ),
         Property(
             "block",
-            "A block has a network over the places, one over the channels, and two norms.",
+            "A block has a network over the positions, one over the channels, and two norms.",
             lambda draw: [_sizes(draw, 1, 0), _sizes(draw, 1, 0)],
             points=3,
             needs=("ends",),
         ),
         Property(
             "layers",
-            "Every block has weights of its own.",
+            "Every block has its own weights.",
             lambda draw: [_sizes(draw, 5, 0), _sizes(draw, 3, 2)],
             needs=("block",),
         ),
         Property(
             "published",
-            "The published sizes, small to huge, on pictures of 224 × 224.",
+            "The published sizes, small to huge, on images of 224 × 224.",
             lambda draw: [
                 (*sizes, (224 // P) ** 2, 3 * P * P, n_classes)
                 for sizes, P in ((MIXER_SMALL, 32), (MIXER_BASE, 16), (MIXER_LARGE, 16), (MIXER_HUGE, 14))

@@ -20,101 +20,97 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Three places and order = (2, 0, 1): the first column of the shuffled image is place 2 of the old one. Which column of "
-        "W_1 was made for that place, and where must it stand now?"
+        "Three positions and order = (2, 0, 1): the first position of the permuted image is position 2 of the old one. "
+        "Which column of W_1 belongs to that position, and where must it be now?"
     ),
     (
-        "W_1 reads places: its columns belong to them. W_2 and b_2 write places: there it is the rows, and the numbers of "
-        "b_2. And what belongs to a hidden unit does not know of places at all."
+        "The columns of W_1 belong to input positions. The rows of W_2 and the entries of b_2 belong to output positions. "
+        "The hidden units are independent of positions."
     ),
     (
-        "If x' = x[:, order], the weights that met x must be picked by the same index: `W_1[:, order]`, and for what comes "
-        "out `W_2[order]` and `b_2[order]`. Compare both sides of the equation on random numbers."
+        "If x' = x[:, order], the weights must be indexed in the same way: `W_1[:, order]`, and for the output "
+        "`W_2[order]` and `b_2[order]`. Compare both sides of the equation on random numbers."
     ),
 )
 
 
 @wrong
 def uses_the_inverse(W_1, b_1, W_2, b_2, order):
-    """You undo the order, by `argsort`, before you pick. The new place i holds what was place order[i], and so it needs the
-    weights of order[i]; yours are right only where order is its own inverse."""
+    """You index by the inverse order, `argsort`. The new position i holds the old position order[i], so it needs the
+    weights of order[i]."""
     back = order.argsort()
     return W_1[:, back], b_1, W_2[back], b_2[back]
 
 
 @wrong
 def inverts_only_the_input_side(W_1, b_1, W_2, b_2, order):
-    """You pick the columns of W_1 by the inverse order, perhaps to bring the places back before they are mixed. But column i
-    meets the shuffled place i, which was order[i]: the same index on both sides."""
+    """You index the columns of W_1 by the inverse order. Column i is multiplied by the new position i, which was order[i]:
+    use `order` on both sides."""
     return W_1[:, order.argsort()], b_1, W_2[order], b_2[order]
 
 
 @wrong
 def inverts_only_the_output_side(W_1, b_1, W_2, b_2, order):
-    """You read by the order and write by its inverse. The result should be shuffled as the input was, so W_2 and b_2 are
-    picked by the order itself too."""
+    """You index W_2 and b_2 by the inverse order. The result should be permuted like the input, so index them by `order`
+    too."""
     back = order.argsort()
     return W_1[:, order], b_1, W_2[back], b_2[back]
 
 
 @wrong
 def reorders_only_the_input_side(W_1, b_1, W_2, b_2, order):
-    """You reorder W_1 alone. The hidden units then feel what they felt before, and what they say is written to the old
-    places: your result is not shuffled at all."""
+    """You reorder W_1 alone. The output positions must be permuted too, by W_2 and b_2."""
     return W_1[:, order], b_1, W_2, b_2
 
 
 @wrong
 def reorders_only_the_output_side(W_1, b_1, W_2, b_2, order):
-    """You reorder W_2 and b_2 alone. The hidden units read the shuffled image with weights made for the other order, and take
-    one place for another."""
+    """You reorder W_2 and b_2 alone. The columns of W_1 must be permuted too."""
     return W_1, b_1, W_2[order], b_2[order]
 
 
 @wrong
 def forgets_the_outer_bias(W_1, b_1, W_2, b_2, order):
-    """You leave b_2 as it was. It has one number for each place, and moves with its place."""
+    """You leave b_2 as it was. It has one entry for each position, and must be permuted too."""
     return W_1[:, order], b_1, W_2[order], b_2
 
 
 @wrong
 def reorders_the_inner_bias(W_1, b_1, W_2, b_2, order):
-    """You reorder b_1 too. It belongs to the hidden units, and these do not move; where there are as many of them as places it
-    only looks as if it fitted."""
+    """You reorder b_1 too. It belongs to the hidden units, which are not permuted."""
     return W_1[:, order], b_1[order], W_2[order], b_2[order]
 
 
 @wrong
 def reorders_the_hidden_units(W_1, b_1, W_2, b_2, order):
-    """You reorder rows of W_1 and columns of W_2, which are the hidden units. All of them together in another order compute
-    the same as before; what moved are the places, columns of W_1 and rows of W_2."""
+    """You reorder rows of W_1 and columns of W_2, which are the hidden units. That changes nothing; the positions are the
+    columns of W_1 and the rows of W_2."""
     return W_1[order], b_1[order], W_2[:, order], b_2
 
 
 @wrong
 def applies_the_order_twice(W_1, b_1, W_2, b_2, order):
-    """You pick by the order, and then once more. The image was shuffled once."""
+    """You apply the order twice. The image was permuted once."""
     twice = order[order]
     return W_1[:, twice], b_1, W_2[twice], b_2[twice]
 
 
 @wrong
 def changes_nothing(W_1, b_1, W_2, b_2, order):
-    """You give the old weights back, as one could for attention, which treats all places alike. Token mixing has weights of
-    its own for every place, so they must move with the places."""
+    """You return the old weights. Token mixing has separate weights for every position, so they must be permuted with the
+    positions."""
     return W_1, b_1, W_2, b_2
 
 
 @wrong
 def turns_the_places_round(W_1, b_1, W_2, b_2, order):
-    """You turn the places round, whatever the order says. That is one permutation among many; index with `order`."""
+    """You reverse the positions and never use `order`. Index with it."""
     return W_1.flip(1), b_1, W_2.flip(0), b_2.flip(0)
 
 
 @wrong
 def overwrites_the_weights(W_1, b_1, W_2, b_2, order):
-    """You write the new weights over the old ones. Whoever called has then lost the network for the image in order, which is
-    the one to compare with; return new tensors."""
+    """You write the new weights over the old ones. The caller's weights are lost; return new tensors."""
     with torch.no_grad():
         W_1[:], W_2[:], b_2[:] = W_1[:, order], W_2[order], b_2[order]
     return W_1, b_1, W_2, b_2
@@ -129,7 +125,7 @@ def by_permutation_matrix(W_1, b_1, W_2, b_2, order):
 
 @right
 def place_by_place(W_1, b_1, W_2, b_2, order):
-    """For each new place, in turn, the weights of the old one."""
+    """For each new position, in turn, the weights of the old one."""
     old = order.tolist()
     columns, rows = torch.stack([W_1[:, i] for i in old], 1), torch.stack([W_2[i] for i in old])
     return columns, b_1, rows, torch.stack([b_2[i] for i in old])
@@ -137,14 +133,14 @@ def place_by_place(W_1, b_1, W_2, b_2, order):
 
 @right
 def by_selecting(W_1, b_1, W_2, b_2, order):
-    """`index_select` where a place is read, `gather` where one is written, in a list."""
+    """`index_select` where a position is read, `gather` where one is written, in a list."""
     rows = order[:, None].expand(-1, W_2.shape[1])
     return [W_1.index_select(1, order), b_1, W_2.gather(0, rows), b_2.gather(0, order)]
 
 
 @right
 def by_scattering(W_1, b_1, W_2, b_2, order):
-    """The other direction: old place j goes to where the inverse order says."""
+    """The other direction: old position j goes to where the inverse order says."""
     to = torch.empty_like(order).scatter(0, order, torch.arange(len(order)))
     new = [torch.zeros_like(w).index_copy(axis, to, w) for w, axis in ((W_1, 1), (W_2, 0), (b_2, 0))]
     return new[0], b_1, new[1], new[2]
@@ -155,7 +151,8 @@ def _weights(draw: Draw, N: int, d_s: int, order: torch.Tensor) -> Call:
 
 
 def _turned(draw: Draw, N: int) -> torch.Tensor:
-    """Draw an order of 3 places or more, in which each takes the place of the next in a ring: it is not its own inverse."""
+    """Draw an order of 3 positions or more, in which each takes the position of the next in a ring: it is not its own
+    inverse."""
     ring = draw.uniform(N).argsort()
     return torch.empty_like(ring).scatter(0, ring, ring.roll(1))
 
@@ -166,34 +163,36 @@ def _orders(draw: Draw) -> list[Call]:
 
 
 def _square(draw: Draw) -> list[Call]:
-    """As many hidden units as places: here one can be taken for the other."""
+    """As many hidden units as positions: here one can be taken for the other."""
     return [_weights(draw, 7, 7, _turned(draw, 7)), _weights(draw, 5, 5, _turned(draw, 5))]
 
 
 exercise = Exercise(
     id="13.4",
-    title="Shuffled patches",
+    title="Token mixing of permuted patches",
     reference=reordered_token_mixing,
     properties=(
         runs_on(_orders),
         has_shape("Two matrices and two biases, of their old shapes.", _orders),
         Property(
             "in order",
-            "Where nothing is shuffled, or there is one place, the weights stay.",
+            "Where nothing is permuted, or there is one position, the weights stay.",
             lambda draw: [_weights(draw, 5, 3, torch.arange(5)), _weights(draw, 1, 3, torch.zeros(1, dtype=torch.long))],
         ),
-        Property("reads", "Each column of W_1 meets its old place where that stands now.", _orders, right_result(0), points=2),
         Property(
-            "writes", "Each row of W_2 writes to its old place where that stands now.", _orders, right_result(2), points=2
+            "input positions", "Each column of W_1 moves to the new index of its position.", _orders, right_result(0), points=2
         ),
-        Property("biases", "b_2 moves with the places, b_1 belongs to none.", _orders, right_result(1, 3), points=2),
+        Property(
+            "output positions", "Each row of W_2 moves to the new index of its position.", _orders, right_result(2), points=2
+        ),
+        Property("biases", "b_2 is permuted with the positions, b_1 is not.", _orders, right_result(1, 3), points=2),
         Property(
             "square",
-            "The same where there are as many hidden units as places.",
+            "The same where there are as many hidden units as positions.",
             _square,
-            needs=("reads", "writes", "biases"),
+            needs=("input positions", "output positions", "biases"),
         ),
-        has_gradient(_orders, needs=("reads", "writes", "biases")),
+        has_gradient(_orders, needs=("input positions", "output positions", "biases")),
         leaves_inputs(_orders),
     ),
     wrong=wrong,

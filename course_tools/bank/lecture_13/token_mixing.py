@@ -20,12 +20,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Take one channel by itself: a column of N numbers, one from each place. The network reads this column and writes "
-        "another of the same length. Which axis of x do W_1 and W_2 meet, and which axis only repeats?"
+        "Take one channel: a column of N numbers, one from each position. The network maps this column to another of the "
+        "same length. On which axis of x do W_1 and W_2 act, and which is a batch axis?"
     ),
     (
-        "A linear layer acts on the last axis, and the places are the last but one. `x.mT` exchanges these two; what was "
-        "exchanged must be exchanged back at the end."
+        "A linear layer acts on the last axis, and the positions are the last but one. `x.mT` exchanges these two; "
+        "exchange them back at the end."
     ),
     (
         "From `x.mT`, (B, d, N): `@ W_1.mT + b_1`, then `F.gelu`, then `@ W_2.mT + b_2`; the `.mT` of that result is "
@@ -35,89 +35,82 @@ HINTS = (
 
 
 def _mix(x, W_1, b_1, W_2, b_2, activation=F.gelu):
-    """Mix the places with another activation."""
+    """Mix the positions with another activation."""
     return (activation(x.mT @ W_1.mT + b_1) @ W_2.mT + b_2).mT
 
 
 @wrong
 def leaves_it_transposed(x, W_1, b_1, W_2, b_2):
-    """You do not turn the result back. Your channels stand where the places were, (B, d, N), and nothing behind this layer
-    can be added to x any more."""
+    """You do not transpose the result back. It is (B, d, N) instead of (B, N, d)."""
     return _mix(x, W_1, b_1, W_2, b_2).mT
 
 
 @wrong
 def reshapes_instead_of_transposing(x, W_1, b_1, W_2, b_2):
-    """You use `reshape` to exchange places and channels. That keeps the numbers in their old order and only draws the rows
-    elsewhere: your columns hold bits of several channels. An exchange of two axes is `.mT`."""
+    """You use `reshape` to exchange positions and channels. A reshape keeps the order of the numbers in memory, so your
+    columns mix several channels. Exchange two axes by `.mT`."""
     B, N, d = x.shape
     return (F.gelu(x.reshape(B, d, N) @ W_1.mT + b_1) @ W_2.mT + b_2).reshape(B, N, d)
 
 
 @wrong
 def mixes_the_channels(x, W_1, b_1, W_2, b_2):
-    """You apply the network to the last axis, the channels of each place. No place then hears of another, which is what this
-    layer is for; it runs only where there are as many channels as places."""
+    """You apply the network to the last axis, the channels of each position. That is channel mixing; it runs only where
+    there are as many channels as positions."""
     return F.gelu(x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
 @wrong
 def forgets_the_inner_bias(x, W_1, b_1, W_2, b_2):
-    """You leave out b_1. Each hidden unit then begins to bend at 0, wherever that lies, and cannot move its threshold."""
+    """You leave out b_1. It is added to the hidden units, before the GELU."""
     return _mix(x, W_1, torch.zeros_like(b_1), W_2, b_2)
 
 
 @wrong
 def forgets_the_outer_bias(x, W_1, b_1, W_2, b_2):
-    """You leave out b_2. It holds a number for each place, and is added behind the second layer."""
+    """You leave out b_2. It has an entry for each position, and is added after the second layer."""
     return _mix(x, W_1, b_1, W_2, torch.zeros_like(b_2))
 
 
 @wrong
 def forgets_the_activation(x, W_1, b_1, W_2, b_2):
-    """You apply the two layers with nothing between them. Two linear layers are one: W_2 W_1 could be a single N × N matrix,
-    and the hidden units buy nothing."""
+    """You have no activation between the two layers. Together they are then one matrix, W_2 W_1."""
     return _mix(x, W_1, b_1, W_2, b_2, lambda hidden: hidden)
 
 
 @wrong
 def uses_relu(x, W_1, b_1, W_2, b_2):
-    """You cut the hidden units off at 0, with ReLU. The Mixer uses GELU, which lets a little through below 0 and bends
-    smoothly."""
+    """You use ReLU. The Mixer uses GELU."""
     return _mix(x, W_1, b_1, W_2, b_2, F.relu)
 
 
 @wrong
 def approximates_gelu(x, W_1, b_1, W_2, b_2):
-    """You take GELU's approximation by tanh. It is close, and the authors' code in JAX has it too; here the equation stands as
-    it is written, with the distribution function of the normal distribution: `F.gelu` without `approximate`."""
+    """You take GELU's approximation by tanh. Asked for is the exact one, x Φ(x): `F.gelu` without `approximate`."""
     return _mix(x, W_1, b_1, W_2, b_2, lambda hidden: F.gelu(hidden, approximate="tanh"))
 
 
 @wrong
 def bends_the_output_too(x, W_1, b_1, W_2, b_2):
-    """You apply GELU behind the second layer too. The output is then hardly ever below 0, and the block could add to x but
-    never take away from it."""
+    """You apply GELU after the second layer too. The output has no activation."""
     return F.gelu(_mix(x, W_1, b_1, W_2, b_2))
 
 
 @wrong
 def adds_the_input(x, W_1, b_1, W_2, b_2):
-    """You add x to the result. The residual path belongs to the block around this layer, which would add it once more."""
+    """You add x to the result. The residual connection belongs to the block around this layer."""
     return x + _mix(x, W_1, b_1, W_2, b_2)
 
 
 @wrong
 def normalises_first(x, W_1, b_1, W_2, b_2):
-    """You normalise x before you mix. The norm belongs to the block around this layer and has a gain and a bias of its own
-    there; here x is mixed as it comes."""
+    """You normalise x before you mix. The norm belongs to the block around this layer."""
     return _mix(F.layer_norm(x, x.shape[-1:]), W_1, b_1, W_2, b_2)
 
 
 @wrong
 def mixes_by_the_first_layer_alone(x, W_1, b_1, W_2, b_2):
-    """You go back through the transposed W_1 and never use W_2. What reads the places and what writes them are two sets of
-    weights, learned apart."""
+    """You use the transpose of W_1 for the second layer and never use W_2."""
     return _mix(x, W_1, b_1, W_1.mT, b_2)
 
 
@@ -137,7 +130,7 @@ def channel_by_channel(x, W_1, b_1, W_2, b_2):
 
 @right
 def as_convolutions(x, W_1, b_1, W_2, b_2):
-    """The places as channels of a convolution of width 1, which runs along the features."""
+    """The positions as channels of a convolution of width 1, which runs along the features."""
     return F.conv1d(F.gelu(F.conv1d(x, W_1[..., None], b_1)), W_2[..., None], b_2)
 
 
@@ -162,33 +155,35 @@ def _images(draw: Draw) -> list[Call]:
 
 
 def _one_place(draw: Draw) -> list[Call]:
-    """One place and one hidden unit: every channel shows what the activation does to a number from -3 to 3."""
+    """One position and one hidden unit: every channel shows what the activation does to a number from -3 to 3."""
     numbers = torch.linspace(-3, 3, 13).view(1, 1, -1)
     return [(numbers, torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), torch.zeros(1))]
 
 
 exercise = Exercise(
     id="13.1",
-    title="Mix the places",
+    title="Token mixing",
     reference=token_mixing,
     properties=(
         runs_on(_images),
-        has_shape("A number for each place and channel, in their old order.", _images),
-        Property("activation", "Between the two layers stands GELU, exactly.", _one_place, points=2),
+        has_shape("A number for each position and channel, in the same order as in x.", _images),
+        Property("activation", "The activation between the two layers is the exact GELU.", _one_place, points=2),
         Property(
-            "places",
-            "Both layers act on the column of a channel, whatever stands in the others.",
+            "positions",
+            "Both layers act on the column of a channel, independent of the others.",
             lambda draw: [_network(draw, 2, 5, 3, 7, biases=0.0), _network(draw, 3, 7, 1, 2, biases=0.0)],
             points=2,
             needs=("activation",),
         ),
         Property(
             "square",
-            "The same where there are as many channels as places, and hidden units.",
+            "The same where there are as many channels as positions, and hidden units.",
             lambda draw: [_network(draw, 2, 5, 5, 3, biases=0.0), _network(draw, 2, 3, 3, 3, biases=0.0)],
             needs=("activation",),
         ),
-        Property("biases", "b_1 goes with the hidden units, b_2 with the places.", _images, points=2, needs=("places",)),
+        Property(
+            "biases", "b_1 has an entry for each hidden unit, b_2 for each position.", _images, points=2, needs=("positions",)
+        ),
         has_gradient(_images, needs=("biases",)),
         leaves_inputs(_images),
     ),

@@ -21,12 +21,13 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Think of one channel alone, d = 1: hidden unit j adds up the pixels of the whole image, pixel (r, s) weighed by "
-        "W_1[j, r·W + s]. How large is the kernel that does this, how many are there, and where can it stand without padding?"
+        "Take one channel, d = 1: hidden unit j is the sum over the pixels of the whole image, pixel (r, s) times W_1[j, "
+        "r·W + s]. How large is the kernel that does this, how many are there, and how many output pixels are there "
+        "without padding?"
     ),
     (
-        "With groups = d, torch gives the first d_s kernels to channel 0, the next d_s to channel 1, and so on; every channel "
-        "has the same ones. What of the second convolution: how many pixels are left for it to see?"
+        "With groups = d, torch gives the first d_s kernels to channel 0, the next d_s to channel 1, and so on; every "
+        "channel has the same ones. And the second convolution: how many pixels does its input have?"
     ),
     (
         "`W_1.reshape(d_s, 1, H, W)` repeated d times along the first axis by `.repeat(d, 1, 1, 1)`; W_2 as (N, d_s, 1, 1) "
@@ -42,8 +43,8 @@ def _kernels(first, b_1, second, b_2, d):
 
 @wrong
 def repeats_each_kernel_in_turn(W_1, b_1, W_2, b_2, d, H, W):
-    """You repeat every kernel d times before you take the next. But a group is a run of kernels that stand together: your
-    first channel is given the first kernel several times, and others never meet it. The whole set must be repeated."""
+    """You repeat every kernel d times before you take the next. The kernels of a group are contiguous: your first channel
+    gets the first kernel several times. The whole set must be repeated."""
     first = repeat(W_1, "d_s (H W) -> (d_s d) 1 H W", d=d, H=H)
     second = repeat(W_2, "N d_s -> (N d) d_s 1 1", d=d)
     return TokenMixingKernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
@@ -51,52 +52,49 @@ def repeats_each_kernel_in_turn(W_1, b_1, W_2, b_2, d, H, W):
 
 @wrong
 def repeats_each_bias_in_turn(W_1, b_1, W_2, b_2, d, H, W):
-    """You have the kernels in order, but each bias d times before the next. The biases stand as the kernels do: all of the
-    first channel, then all of the second."""
+    """You have the kernels in order, but repeat each bias d times before the next. The biases are in the order of the
+    kernels: all of the first channel, then all of the second."""
     first, _, second, _ = _kernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None], b_2, d)
     return TokenMixingKernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
 
 
 @wrong
 def exchanges_height_and_width(W_1, b_1, W_2, b_2, d, H, W):
-    """You lay the kernels out with W rows and H columns. The places are counted row by row, W to a row; and a kernel of that
-    shape does not fit into the image unless it is a square."""
+    """You lay the kernels out with W rows and H columns. The positions are in row-major order, W in a row."""
     return _kernels(W_1.reshape(-1, 1, W, H), b_1, W_2[..., None, None], b_2, d)
 
 
 @wrong
 def counts_column_by_column(W_1, b_1, W_2, b_2, d, H, W):
-    """You fill the kernels column by column. Their shape is right, and the weights stand at the wrong pixels: place number n
-    is row n // W, column n % W."""
+    """You fill the kernels column by column. The shape is right, but the weights are at the wrong pixels: position n is row
+    n // W, column n % W."""
     return _kernels(W_1.reshape(-1, 1, W, H).mT, b_1, W_2[..., None, None], b_2, d)
 
 
 @wrong
 def turns_the_kernels_round(W_1, b_1, W_2, b_2, d, H, W):
-    """You turn the kernels round, since a convolution does that in mathematics. torch's does not: it lays the kernel on the
-    image as it is, so that your first weight meets the last pixel."""
+    """You flip the kernels, as in the mathematical convolution. `F.conv2d` is a cross-correlation and does not flip."""
     return _kernels(W_1.reshape(-1, 1, H, W).flip(-2, -1), b_1, W_2[..., None, None], b_2, d)
 
 
 @wrong
 def serves_one_channel(W_1, b_1, W_2, b_2, d, H, W):
-    """You make the kernels once. That is enough for an image of one channel; with groups = d each channel needs a copy of its
-    own, and torch refuses, or parts your few kernels among them."""
+    """You make the kernels once. That is enough for an image of one channel; with groups = d each channel needs its own
+    copy."""
     return TokenMixingKernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None], b_2)
 
 
 @wrong
 def lets_the_channels_meet(W_1, b_1, W_2, b_2, d, H, W):
-    """Your first kernels reach over all d channels, as those of a usual convolution. Token mixing is depth-wise: each group
-    sees one channel, so the second axis of its kernels is 1."""
+    """Your first kernels span all d channels, as in an ordinary convolution. Token mixing is depth-wise: each group has one
+    channel, so the second axis of its kernels is 1."""
     first = repeat(W_1, "d_s (H W) -> (copies d_s) d H W", copies=d, d=d, H=H)
     return TokenMixingKernels(first, b_1.repeat(d), repeat(W_2, "N d_s -> (d N) d_s 1 1", d=d), b_2.repeat(d))
 
 
 @wrong
 def divides_by_the_channels(W_1, b_1, W_2, b_2, d, H, W):
-    """You divide the kernels by d, because they stand there d times. Nothing is added up over the channels: each is mixed by
-    itself, with the full weights."""
+    """You divide the kernels by d. There is no sum over the channels: each is mixed independently, with the full weights."""
     return _kernels(W_1.reshape(-1, 1, H, W) / d, b_1, W_2[..., None, None] / d, b_2, d)
 
 
@@ -108,22 +106,22 @@ def forgets_the_biases(W_1, b_1, W_2, b_2, d, H, W):
 
 @wrong
 def transposes_the_second(W_1, b_1, W_2, b_2, d, H, W):
-    """You lay out W_2 the other way round, inputs first. That is how a transposed convolution has it; `F.conv2d` wants for
-    each of the N outputs its d_s weights."""
+    """Your second kernels have the inputs first, as in a transposed convolution. `F.conv2d` expects (out, in): d_s weights
+    for each of the N outputs."""
     return _kernels(W_1.reshape(-1, 1, H, W), b_1, W_2.mT[..., None, None], b_2, d)
 
 
 @wrong
 def spreads_the_second_over_the_image(W_1, b_1, W_2, b_2, d, H, W):
-    """You make the second kernels as large as the image too. Behind the first convolution only one pixel is left, with d_s
-    numbers for each channel, and 1 × 1 is all that fits."""
+    """You make the second kernels as large as the image too. After the first convolution there is only one pixel, so the
+    second kernels are 1 × 1."""
     return _kernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None].expand(-1, -1, H, W), b_2, d)
 
 
 @wrong
 def leaves_out_the_group_axis(W_1, b_1, W_2, b_2, d, H, W):
-    """Your kernels lack the axis of the input channels, which is 1 for a depth-wise convolution but still there: torch wants
-    (out, in / groups, height, width)."""
+    """Your kernels lack the axis of the input channels, which is 1 for a depth-wise convolution but still there: torch
+    expects (out, in / groups, height, width)."""
     return TokenMixingKernels(W_1.reshape(-1, H, W).repeat(d, 1, 1), b_1.repeat(d), W_2.repeat(d, 1), b_2.repeat(d))
 
 
@@ -144,7 +142,7 @@ def one_list_of_copies(W_1, b_1, W_2, b_2, d, H, W):
 
 @right
 def by_index(W_1, b_1, W_2, b_2, d, H, W):
-    """Output i of a convolution is unit i modulo their number, pixel (r, s) is place r·W + s."""
+    """Output i of a convolution is unit i modulo their number, pixel (r, s) is position r·W + s."""
     n_hidden, n_places = W_1.shape
     unit, place = torch.arange(d * n_hidden) % n_hidden, torch.arange(d * n_places) % n_places
     pixel = torch.arange(H)[:, None] * W + torch.arange(W)
@@ -174,17 +172,17 @@ exercise = Exercise(
         has_shape("Two sets of kernels and their biases, as `F.conv2d` takes them in d groups.", _grids),
         Property(
             "image",
-            "One channel: each row of W_1 is laid out as a picture of H × W, row by row.",
+            "One channel: each row of W_1 becomes a kernel of H × W, in row-major order.",
             _one_channel,
             right_result(0),
             points=2,
         ),
         Property(
-            "back", "One channel: W_2 leads from d_s numbers to all places.", _one_channel, right_result(2), needs=("shape",)
+            "back", "One channel: W_2 maps d_s numbers to all positions.", _one_channel, right_result(2), needs=("shape",)
         ),
         Property(
             "groups",
-            "Every channel has all of the first kernels, and they stand together.",
+            "Every channel has all of the first kernels, and they are contiguous.",
             _grids,
             right_result(0),
             points=2,
@@ -192,7 +190,7 @@ exercise = Exercise(
         ),
         Property(
             "second",
-            "Every channel has all of the second kernels, and they stand together.",
+            "Every channel has all of the second kernels, and they are contiguous.",
             _grids,
             right_result(2),
             needs=("back",),
@@ -200,7 +198,7 @@ exercise = Exercise(
         Property("biases", "A bias for each kernel, in the order of the kernels.", _grids, right_result(1, 3)),
         Property(
             "edges",
-            "A single place, a single hidden unit, a single row.",
+            "A single position, a single hidden unit, a single row.",
             lambda draw: [_weights(draw, 3, 2, 1, 1), _weights(draw, 1, 3, 1, 5), _weights(draw, 2, 3, 5, 1)],
             needs=("groups", "second", "biases"),
         ),

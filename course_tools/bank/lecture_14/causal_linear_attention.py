@@ -26,28 +26,30 @@ HINTS = (
         "different S and z are there, and how do you get the next of them from the one before?"
     ),
     (
-        "Keep the outer products φ(k_j) v_jᵀ apart, as (…, T, f, d_v), instead of summing them at once. A cumulative sum over "
-        "the positions turns them into all S_i. Count from the end which axis T is: it is not the same one for z."
+        "Keep the outer products φ(k_j) v_jᵀ separate, as (…, T, f, d_v), instead of summing them at once. A cumulative "
+        "sum over the positions turns them into all S_i. Count from the end which axis T is: it is not the same one for "
+        "z."
     ),
     (
-        "Silence the hidden keys. S is the `einsum` to `... T f d_v` with `cumsum(-3)`, z is the features with `cumsum(-2)`. "
-        "Contract `phi_q` with S over f and with z over f, position by position, and give both to `divide`."
+        "Set the features of masked keys to 0 by `silence`. S is the `einsum` to `... T f d_v` with `cumsum(-3)`, z is "
+        "the features with `cumsum(-2)`. Contract `phi_q` with S over f and with z over f, position by position, and give "
+        "both to `divide`."
     ),
 )
 
 
 @wrong
 def looks_at_the_future(phi_q, phi_k, v, mask=None):
-    """You sum over all positions at once, so each one also looks at those that come after it. Position i may only use the
-    keys j ≤ i: it needs an S and a z of its own."""
+    """You sum over all positions at once, so each one also attends to later ones. Position i may only use the keys j ≤ i:
+    it needs its own S and z."""
     phi_k = silence(phi_k, mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong
 def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
-    """Your numerator is causal, but your normaliser sums over all positions. The later keys still take their share, so the
-    weights of the early positions sum to far less than 1."""
+    """Your numerator is causal, but your normaliser sums over all positions. The later keys are then part of the
+    denominator, so the weights of the early positions sum to less than 1."""
     phi_k = silence(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), phi_q @ phi_k.sum(-2)[..., None])
@@ -55,24 +57,24 @@ def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
 
 @wrong
 def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
-    """Your sums end before position i: it does not see itself, and the first position sees nothing at all. The sums run
-    over j ≤ i, with i included."""
+    """Your sums end before position i: it does not attend to itself, and the first position attends to nothing. The sums
+    run over j ≤ i, with i included."""
     similarity = (phi_q @ silence(phi_k, mask).mT).tril(-1)
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
 @wrong
 def sums_from_the_end(phi_q, phi_k, v, mask=None):
-    """You sum from position i to the end, so each position sees itself and the future but not the past: the triangle of a
-    causal mask, the wrong side up."""
+    """You sum from position i to the end, so each position attends to itself and to later positions but not to earlier
+    ones."""
     similarity = (phi_q @ silence(phi_k, mask).mT).triu()
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
 @wrong
 def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
-    """You take the cumulative sum of both over axis -2. For z that is the positions; the outer products have one axis
-    more, so in S you sum over the features and no position ever sees another."""
+    """You take the cumulative sum of both over axis -2. For z that is the positions; the outer products have one axis more,
+    so in S you sum over the features and no position attends to another."""
     phi_k = silence(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-2)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
@@ -80,8 +82,8 @@ def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
 
 @wrong
 def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
-    """Your z is a cumulative sum over the last axis, the features. Position is the last axis but one of the keys; with
-    yours each normaliser knows a single key, and of that the first features many times."""
+    """Your z is a cumulative sum over the last axis, the features. Position is the last axis but one of the keys; yours
+    sums over the features of a single key."""
     phi_k = silence(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-1)).sum(-1, keepdim=True))
@@ -89,8 +91,8 @@ def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
 
 @wrong
 def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
-    """You take the cumulative sums over axis 0. That is the positions for one single sequence; with a batch you add up the
-    sequences, and the second one sees the first."""
+    """You take the cumulative sums over axis 0. That is the positions for one single sequence; with a batch you sum over
+    sequences."""
     phi_k = silence(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(0)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True))
@@ -115,8 +117,8 @@ def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
 
 @wrong
 def divides_by_the_position(phi_q, phi_k, v, mask=None):
-    """You divide by the number of positions so far, a plain mean. The similarities of a position do not sum to that
-    number; its normaliser is their sum, φ(q_i)ᵀz_i."""
+    """You divide by the number of positions so far, a plain mean. The normaliser is the sum of the similarities,
+    φ(q_i)ᵀz_i."""
     S = einsum(silence(phi_k, mask), v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     seen = torch.arange(1, v.shape[-2] + 1, dtype=v.dtype, device=v.device)
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v") / seen[:, None]
@@ -124,16 +126,15 @@ def divides_by_the_position(phi_q, phi_k, v, mask=None):
 
 @wrong
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
-    """You never use the mask. Causal or not, keys that are hidden must stay out of all the sums: here they enter at their
-    position and never leave."""
+    """You never use the mask. Masked keys must be left out of all sums."""
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
 @wrong
 def silences_the_queries_too(phi_q, phi_k, v, mask=None):
-    """You silence the queries of the hidden positions as well, and their contexts become 0. The mask says which keys are
-    there; a query at any position still looks at those that it may see."""
+    """You set the features of the queries at masked positions to 0 as well, and their contexts become 0. The mask is over
+    keys only."""
     phi_q, phi_k = silence(phi_q, mask), silence(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
@@ -209,29 +210,31 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_inputs(draw, 1)]),
         has_shape("A context for each position.", lambda draw: [_inputs(draw, 2)]),
-        Property("one position", "A position that stands alone gets its value.", lambda draw: [_inputs(draw, 2, T=1)]),
+        Property("one position", "A single position gets its value.", lambda draw: [_inputs(draw, 2, T=1)]),
         Property(
             "past",
-            "A position mixes its own value and those before it, by φ(q)ᵀφ(k) over its sum.",
+            "The context of a position mixes its own value and earlier ones, with weights φ(q)ᵀφ(k) divided by their sum.",
             lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7)],
             points=3,
             needs=("one position",),
         ),
         Property(
             "batch",
-            "Each sentence, and each head, is its own.",
+            "Each sequence and each head is computed independently.",
             lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
             points=2,
             needs=("past",),
         ),
         Property(
             "mask",
-            "A hidden key is in no sum, and its query is answered like any other.",
+            "A masked key is in no sum; the query at its position has a context like any other.",
             lambda draw: [_masked(draw, 1), _masked(draw, 2, 3)],
             points=2,
             needs=("past",),
         ),
-        Property("blind", "Where all keys so far are hidden, the context is 0.", lambda draw: [_late(draw)], needs=("mask",)),
+        Property(
+            "all masked", "Where all keys so far are masked, the context is 0.", lambda draw: [_late(draw)], needs=("mask",)
+        ),
         has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _late(draw)], needs=("batch", "mask")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
     ),

@@ -20,87 +20,85 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw elu by hand, to the left and to the right of 0. Where does its curve end up when you lift it by 1, and what is "
-        "left of e^x - 1 then? A sum of products of such features is to stand under a fraction: which sign must it have?"
+        "Draw elu by hand, to the left and to the right of 0. Where is its curve after adding 1, and what becomes of e^x "
+        "- 1? A sum of products of such features is a denominator: which sign must it have?"
     ),
     (
         "There are two branches: x + 1 where x is positive, e^x elsewhere. A choice between the two still computes both for "
         "every entry. What is e^x at x = 1000, and what happens to a gradient that is 0 times that?"
     ),
     (
-        "The `relu` of x holds the positive branch but for its 1. Cut x off above 0 with `clamp` before you take the "
-        "exponential: that is e^x on the left, and on the right exactly the missing 1. Add the two."
+        "The `relu` of x holds the positive branch but for its 1. Clamp x to at most 0 before you take the exponential: "
+        "that is e^x for negative entries, and exactly the missing 1 for others. Add the two."
     ),
 )
 
 
 @wrong
 def forgets_the_one(x):
-    """You return elu(x) alone, which is negative left of 0. Products of your features can then be negative too, and the
-    normaliser under the fraction may come out as 0 or less; the 1 lifts all features above 0."""
+    """You return elu(x) alone, e^x - 1 for negative entries. Products of your features can then be negative, and the
+    normaliser may be 0 or less; adding 1 makes all features positive."""
     return F.elu(x)
 
 
 @wrong
 def takes_relu_for_elu(x):
-    """You add the 1 to the relu of x. Left of 0 your features are flat: all negative entries look the same, and no
-    gradient reaches them. The exponential branch is there to keep both."""
+    """You return relu(x) + 1. All negative entries then get the same feature, 1, and no gradient; the feature map is e^x
+    there."""
     return F.relu(x) + 1
 
 
 @wrong
 def turns_the_sign(x):
-    """You map -x: your features shrink where x grows. The map must be large where an entry is large, so that a query and a
-    key which agree become similar."""
+    """You map -x: your features decrease where x increases. The map must be increasing."""
     return F.elu(-x) + 1
 
 
 @wrong
 def takes_the_exponential_everywhere(x):
-    """You take e^x for positive entries as well, where the map is the straight line x + 1. Your features explode for
-    large entries, and become infinite above 88 in float32."""
+    """You take e^x for positive entries as well, where the map is the line x + 1. Your features overflow for large entries,
+    above 88 in float32."""
     return x.exp()
 
 
 @wrong
 def takes_softplus(x):
-    """You use softplus, log(1 + e^x), another positive curve. It is log 2 at 0 where this map is 1, and lies below it by
-    almost 1 for large entries."""
+    """You use softplus, log(1 + e^x), another positive function. It is log 2 at 0 where this map is 1."""
     return F.softplus(x)
 
 
 @wrong
 def takes_selu(x):
-    """You use selu, which stretches elu by a factor of 1.05 and its negative side by 1.67 more. With the 1 added, that goes
-    below 0 again; plain elu has neither of these numbers."""
+    """You use selu, which stretches elu by a factor of 1.05 and its negative side by 1.67 more. With the 1 added, that is
+    negative for very negative entries; elu has neither of these factors."""
     return F.selu(x) + 1
 
 
 @wrong
 def lifts_the_input(x):
-    """You add the 1 to x before elu, not to its result. The curve is moved to the left and not upwards: its far end is
-    still at -1, so very negative entries get negative features."""
+    """You add the 1 to x before elu, not to its result. The curve is shifted to the left and not up: very negative entries
+    get negative features, near -1."""
     return F.elu(x + 1)
 
 
 @wrong
 def lifts_only_the_positive_side(x):
-    """You add the 1 only where x is positive and leave e^x - 1 elsewhere. The two halves no longer meet at 0, and your
-    features are negative on the left."""
+    """You add the 1 only where x is positive and leave e^x - 1 elsewhere. The map is then discontinuous at 0, and negative
+    for negative entries."""
     return torch.where(x > 0, x + 1, torch.expm1(x.clamp(max=0)))
 
 
 @wrong
 def swaps_the_branches(x):
-    """You have the branches the wrong way round: the exponential for positive entries and the straight line for negative
-    ones. Your features explode on the right, and below -1 they are negative."""
+    """You exchange the branches: the exponential for positive entries and the line for negative ones. Below -1 your
+    features are negative."""
     return torch.where(x > 0, x.exp(), x + 1)
 
 
 @wrong
 def normalises_the_features(x):
-    """You divide the features by their sum, so that those of each vector add up to 1. The map works on each entry by itself;
-    the division comes later in the attention, and over the keys."""
+    """You divide the features by their sum, so that those of each vector add up to 1. The map acts on each entry
+    independently; the division comes later in the attention, and over the keys."""
     features = F.elu(x) + 1
     return features / features.sum(-1, keepdim=True)
 
@@ -201,18 +199,18 @@ exercise = Exercise(
         Property("left of 0", "A negative entry x gets e^x.", lambda draw: [_on_one_side(draw, -1.0)], points=2),
         Property("at 0", "The two branches meet at 0, in 1.", lambda draw: [(0.0 * draw.normal(3, 5),)]),
         Property(
-            "each by itself",
+            "elementwise",
             "The feature of an entry depends on no other entry.",
             lambda draw: [_inputs(draw, 2), _inputs(draw, 2, 3)],
             needs=("right of 0", "left of 0"),
         ),
         Property(
-            "far out",
-            "Entries far from 0 have a feature as well.",
+            "large entries",
+            "Entries far from 0 have the right feature and gradient too.",
             lambda draw: [_inputs(draw, scale=10.0), _inputs(draw, scale=300.0)],
-            needs=("each by itself",),
+            needs=("elementwise",),
         ),
-        has_gradient(lambda draw: [_inputs(draw, 2), _inputs(draw, scale=300.0)], needs=("far out",)),
+        has_gradient(lambda draw: [_inputs(draw, 2), _inputs(draw, scale=300.0)], needs=("large entries",)),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),
     ),
     wrong=wrong,

@@ -22,8 +22,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Multiply φ(q) by φ(k) for a single ω: what stands in the exponent? For ω ~ N(0, I) the mean of exp(ωᵀu) is "
-        "exp(‖u‖²/2). With u = q + k, what is too much, and what must be subtracted from each side so that qᵀk is left?"
+        "Multiply φ(q) by φ(k) for a single ω: what is the exponent? For ω ~ N(0, I) the mean of exp(ωᵀu) is exp(‖u‖²/2). "
+        "With u = q + k, what is too much, and what must be subtracted from each side so that qᵀk is left?"
     ),
     (
         "Every direction gives one feature, the exponential of its dot product with x less half of the squared length of x. "
@@ -88,8 +88,8 @@ def takes_the_mean_of_the_squares(x, omega):
 
 @wrong
 def takes_one_norm_for_all(x, omega):
-    """You sum the squares over the whole tensor, so all vectors share one norm, and it grows with the batch. Each vector is
-    corrected by its own length; with a single one the slip does not show."""
+    """You sum the squares over the whole tensor, so all vectors share one norm, and it grows with the batch. Each vector
+    has its own norm; with a single vector the mistake has no effect."""
     return (x @ omega.mT - x.square().sum() / 2).exp() / math.sqrt(omega.shape[0])
 
 
@@ -112,16 +112,16 @@ def takes_sines_and_cosines(x, omega):
 
 @wrong
 def scales_by_the_size_of_the_vectors(x, omega):
-    """You divide x by d^¼ first, as for the softmax of qᵀk/√d. These features stand for exp(qᵀk) itself; whoever wants the
-    scale applies it before the map, and now gets it twice."""
+    """You divide x by d^¼ first, as for the softmax of qᵀk/√d. These features estimate exp(qᵀk) itself; the caller applies
+    the scale before the map."""
     x = x / x.shape[-1] ** 0.25
     return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
 @wrong
 def subtracts_the_largest(x, omega):
-    """You subtract the largest exponent of each vector, as a stable softmax does. Here nothing divides it out again inside
-    the map: each vector is scaled by a factor of its own, and φ(q)ᵀφ(k) is no longer exp(qᵀk) on average."""
+    """You subtract the largest exponent of each vector, as a stable softmax does. Inside the map it does not cancel: each
+    vector is scaled by its own factor, and φ(q)ᵀφ(k) is no longer exp(qᵀk) on average."""
     exponent = x @ omega.mT - x.square().sum(-1, keepdim=True) / 2
     return (exponent - exponent.amax(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
 
@@ -203,7 +203,7 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each vector is mapped by itself.",
+            "Each vector is mapped independently.",
             lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), (draw.normal(3), draw.normal(5, 3))],
             needs=("features",),
         ),

@@ -26,8 +26,8 @@ HINTS = (
         "once, before any query comes, and which shapes do these two sums have?"
     ),
     (
-        "S (f, d_v) sums the outer products φ(k_j) v_jᵀ over the keys, z (f,) sums the φ(k_j). A hidden key must be missing "
-        "from both. Each query then asks twice: S for the numerator, z for one number to divide by."
+        "S (f, d_v) sums the outer products φ(k_j) v_jᵀ over the keys, z (f,) sums the φ(k_j). A masked key must be left "
+        "out of both. Each query is then multiplied by S for the numerator, and by z for the denominator."
     ),
     (
         "Pass `phi_k` and the mask to `silence` first. S is the transposed features times `v`, z the features summed over axis "
@@ -52,36 +52,34 @@ def divides_by_the_number_of_keys(phi_q, phi_k, v, mask=None):
 
 @wrong
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
-    """You never use the mask: the padding among the keys takes part in both sums."""
+    """You never use the mask: the padding among the keys is in both sums."""
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong
 def inverts_the_mask(phi_q, phi_k, v, mask=None):
-    """You take True in the mask for "hidden", and so you sum over exactly the keys that are not there. In this course
-    True means "may look"."""
+    """You read True in the mask as "forbidden", and so sum over exactly the masked keys. In this course True = may attend."""
     phi_k = silence(phi_k, None if mask is None else ~mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong
 def masks_the_numerator_only(phi_q, phi_k, v, mask=None):
-    """You leave the hidden keys out of S but keep them in z. They still take their share of each query's weight, so that
-    what is left sums to less than 1."""
+    """You leave the masked keys out of S but keep them in z. The other weights of a query then sum to less than 1."""
     return divide(phi_q @ (silence(phi_k, mask).mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong
 def masks_the_normaliser_only(phi_q, phi_k, v, mask=None):
-    """You leave the hidden keys out of z but keep them in S. Their values still get into your context, and the weights
-    sum to more than 1."""
+    """You leave the masked keys out of z but keep them in S. Their values are still in your context, and the weights sum to
+    more than 1."""
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ silence(phi_k, mask).sum(-2)[..., None])
 
 
 @wrong
 def normalises_the_state(phi_q, phi_k, v, mask=None):
-    """You divide S by z, feature by feature, before the query comes. A sum of fractions is not the fraction of the sums: the
-    query must weigh both first, and only its two results are divided."""
+    """You divide S by z, feature by feature, before the query comes. A sum of fractions is not the fraction of the sums:
+    multiply both by the query first, then divide the two results."""
     phi_k = silence(phi_k, mask)
     return phi_q @ divide(phi_k.mT @ v, phi_k.sum(-2)[..., None])
 
@@ -89,38 +87,35 @@ def normalises_the_state(phi_q, phi_k, v, mask=None):
 @wrong
 def multiplies_the_sums(phi_q, phi_k, v, mask=None):
     """Your normaliser is the sum of the query's features times the sum of all the keys' features. It must be their dot
-    product: each feature of the query meets the same feature of z and no other."""
+    product."""
     phi_k = silence(phi_k, mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q.sum(-1, keepdim=True) * phi_k.sum((-2, -1))[..., None, None])
 
 
 @wrong
 def normalises_over_the_queries(phi_q, phi_k, v, mask=None):
-    """Your weights of each key sum to 1 over the queries. It is each query that shares out its attention: its weights
-    must sum to 1 over the keys."""
+    """Your weights of each key sum to 1 over the queries. The weights of each query must sum to 1 over the keys."""
     similarity = phi_q @ silence(phi_k, mask).mT
     return divide(similarity, similarity.sum(-2, keepdim=True)) @ v
 
 
 @wrong
 def takes_a_softmax(phi_q, phi_k, v, mask=None):
-    """You put φ(q)ᵀφ(k) through a softmax. The features already stand in the place of the exponential; with a second one
-    in between, the sum over the keys cannot be taken before the query comes."""
+    """You apply a softmax to φ(q)ᵀφ(k). The features replace the exponential; the weights are φ(q)ᵀφ(k) divided by their
+    sum."""
     return attend(phi_q @ phi_k.mT, v, mask).context
 
 
 @wrong
 def applies_the_feature_map_again(phi_q, phi_k, v, mask=None):
-    """You apply elu + 1 to what comes in. These are features already: you map them twice, and whatever map the caller has
-    chosen is lost."""
+    """You apply elu + 1 to the inputs. These are features already: you map them twice."""
     phi_q, phi_k = elu_feature_map(phi_q), silence(elu_feature_map(phi_k), mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong
 def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
-    """You divide as it stands. Where every key of a sequence is hidden, both sums are 0 and your context is NaN, which then
-    spreads through the whole model; it must be 0 there."""
+    """You divide 0 by 0 where every key of a sequence is masked, and your context is NaN; it must be 0 there."""
     phi_k = silence(phi_k, mask)
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(-2)[..., None])
 
@@ -197,27 +192,27 @@ exercise = Exercise(
             "one key", "Where there is one key, every query gets its value.", lambda draw: [_inputs(draw, 2, T_k=1)], points=2
         ),
         Property(
-            "shares",
-            "The values are mixed by φ(q)ᵀφ(k), divided by the sum over the keys.",
+            "weights",
+            "The weights are φ(q)ᵀφ(k), divided by the sum over the keys.",
             lambda draw: [_inputs(draw, 1), _short(draw)],
             points=3,
             needs=("one key",),
         ),
         Property(
             "mask",
-            "A hidden key is in neither sum.",
+            "A masked key is in neither sum.",
             lambda draw: [_masked(draw, 1), _masked(draw, 2)],
             points=2,
-            needs=("shares",),
+            needs=("weights",),
         ),
-        Property("blind", "Where every key is hidden, the context is 0.", lambda draw: [_blind(draw)], needs=("mask",)),
+        Property("all masked", "Where every key is masked, the context is 0.", lambda draw: [_blind(draw)], needs=("mask",)),
         Property(
             "batch",
-            "Each sentence, and each head, is its own.",
+            "Each sequence and each head is computed independently.",
             lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
-            needs=("shares",),
+            needs=("weights",),
         ),
-        has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("shares", "mask")),
+        has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _blind(draw)], needs=("weights", "mask")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),
     ),
     wrong=wrong,

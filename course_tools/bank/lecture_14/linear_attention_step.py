@@ -22,32 +22,33 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Position i looks at all positions up to and including itself. When this step begins, which positions are in S and z? "
-        "So what comes first, writing to the state or reading from it?"
+        "Position i attends to all positions up to and including itself. When this step begins, which positions are in S "
+        "and z? So what comes first, writing to the state or reading from it?"
     ),
     (
-        "What is added to S must have the shape of S, (f, d_v): the features of the key down the rows, the value along the "
-        "columns. Make new tensors by adding; whoever gave you S and z may still need them as they are."
+        "What is added to S must have the shape of S, (f, d_v): the features of the key down the rows, the value along "
+        "the columns. Make new tensors by adding; the caller may still need S and z as they are."
     ),
     (
-        "Add the key's features with an axis behind them times the value with an axis before it to S, and the features to z. "
-        "Then `divide` the query's features times the new S, summed over f, by the sum of the query times the new z."
+        "Add the key's features, with a new last axis, times the value, with a new axis before its last, to S, and the "
+        "features to z. Then `divide` the query's features times the new S, summed over f, by the sum of the query times "
+        "the new z."
     ),
 )
 
 
 @wrong
 def reads_before_it_writes(S, z, phi_q, phi_k, v):
-    """You read from the state that came in and add this position afterwards. The position then does not see itself, and
-    the very first one sees nothing at all."""
+    """You read from the state that came in and add this position afterwards. The position then does not attend to itself,
+    and the very first one attends to nothing."""
     context = divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True))
     return context, S + phi_k[..., :, None] * v[..., None, :], z + phi_k
 
 
 @wrong
 def changes_the_state_in_place(S, z, phi_q, phi_k, v):
-    """You add to S and z in place, so the state that the caller holds changes as well. It can no longer go on from there a
-    second time, nor differentiate through the earlier steps."""
+    """You add to S and z in place, so the state that the caller holds changes as well. The caller can then neither step
+    from it again nor differentiate through it."""
     S += phi_k[..., :, None] * v[..., None, :]
     z += phi_k
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
@@ -55,80 +56,74 @@ def changes_the_state_in_place(S, z, phi_q, phi_k, v):
 
 @wrong
 def transposes_the_outer_product(S, z, phi_q, phi_k, v):
-    """You add vφ(k)ᵀ, values down the rows, but S is (f, d_v) with the features down the rows. It only fits by accident, where
-    there are as many features as values, and then it is stored the wrong way round."""
+    """You add vφ(k)ᵀ, values down the rows, but S is (f, d_v) with the features down the rows. It fits only where f = d_v,
+    and then it is transposed."""
     S, z = S + v[..., :, None] * phi_k[..., None, :], z + phi_k
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
 @wrong
 def forgets_z(S, z, phi_q, phi_k, v):
-    """You add to S and leave z as it was. The normaliser then lags behind the numerator; at the start it is still 0, however
-    much has been written."""
+    """You add to S and leave z as it was. The normaliser then lacks this position."""
     S = S + phi_k[..., :, None] * v[..., None, :]
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
 @wrong
 def forgets_the_past(S, z, phi_q, phi_k, v):
-    """You put this position in the place of the state instead of adding it. All earlier positions are lost, and your context
-    is simply the value of this one."""
+    """You replace the state by this position instead of adding it. All earlier positions are lost."""
     S, z = phi_k[..., :, None] * v[..., None, :], phi_k.clone()
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
 @wrong
 def decays_the_state(S, z, phi_q, phi_k, v):
-    """You shrink the state a little before you add to it, as a forget gate does. Linear attention is a plain sum: the
-    oldest position counts as much as the newest."""
+    """You multiply the state by a factor below 1 before you add to it, as a forget gate does. Linear attention is a plain
+    sum: the oldest position counts as much as the newest."""
     S, z = 0.9 * S + phi_k[..., :, None] * v[..., None, :], 0.9 * z + phi_k
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
 @wrong
 def forgets_to_divide(S, z, phi_q, phi_k, v):
-    """You return φ(q)ᵀS as it is. That grows with every step; what you keep in z is there to divide it, so that the
-    weights over all positions sum to 1."""
+    """You return φ(q)ᵀS as it is. Divide it by φ(q)ᵀz, so that the weights over all positions sum to 1."""
     S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return (phi_q[..., :, None] * S).sum(-2), S, z
 
 
 @wrong
 def swaps_query_and_key(S, z, phi_q, phi_k, v):
-    """You write to the state with the query's features and read with the key's. The key is what a position is found by later
-    on, so it goes into the state; the query asks now, and is then forgotten."""
+    """You exchange query and key: the key's features are added to the state, the query's are multiplied by it."""
     S, z = S + phi_q[..., :, None] * v[..., None, :], z + phi_q
     return divide((phi_k[..., :, None] * S).sum(-2), (phi_k * z).sum(-1, keepdim=True)), S, z
 
 
 @wrong
 def gives_back_the_old_state(S, z, phi_q, phi_k, v):
-    """Your context is right, but the state you return is the one that came in. The next step begins without this position,
-    as if it had never been."""
+    """Your context is right, but the state you return is the one that came in. The next step then lacks this position."""
     new_S, new_z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return divide((phi_q[..., :, None] * new_S).sum(-2), (phi_q * new_z).sum(-1, keepdim=True)), S, z
 
 
 @wrong
 def divides_by_the_sum_of_z(S, z, phi_q, phi_k, v):
-    """You divide by the sum of the entries of z, without the query. The numerator weighs the features by φ(q), so the
-    normaliser must do the same, or the weights do not sum to 1."""
+    """You divide by the sum of the entries of z, without the query. The normaliser is φ(q)ᵀz."""
     S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return divide((phi_q[..., :, None] * S).sum(-2), z.sum(-1, keepdim=True)), S, z
 
 
 @wrong
 def divides_nothing_by_nothing(S, z, phi_q, phi_k, v):
-    """You divide as it stands. Where the query finds no similarity, as with a hidden key at the start, that is 0 / 0 and
-    your context is NaN; it must be 0."""
+    """Where all similarities are 0, as with a masked key at the start, you divide 0 by 0 and your context is NaN; it must
+    be 0."""
     S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return (phi_q[..., :, None] * S).sum(-2) / (phi_q * z).sum(-1, keepdim=True), S, z
 
 
 @wrong
 def writes_all_sequences_into_one_state(S, z, phi_q, phi_k, v):
-    """You sum the outer products over the batch and add that to every S. Each sequence, and each head, has a state of its
-    own; with a single one the slip does not show."""
+    """You sum the outer products over the batch and add that to every S. Each sequence and each head has its own state;
+    with a single one the mistake has no effect."""
     S, z = S + torch.einsum("...f,...d->fd", phi_k, v), z + phi_k
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
@@ -211,21 +206,21 @@ exercise = Exercise(
         Property("z", "φ(k) is added to z.", lambda draw: [_inputs(draw, 1)], right_result(2)),
         Property(
             "context",
-            "φ(q) reads the new state: φ(q)ᵀS over φ(q)ᵀz.",
+            "The context is φ(q)ᵀS / φ(q)ᵀz, with the new S and z.",
             lambda draw: [_inputs(draw, 1)],
             points=2,
             needs=("first", "S", "z"),
         ),
         Property(
             "batch",
-            "Each sentence, and each head, has a state of its own.",
+            "Each sequence and each head has its own state.",
             lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
             needs=("context",),
         ),
         Property(
-            "nothing to read", "A query that finds no similarity gets 0.", lambda draw: [_hidden(draw)], needs=("context",)
+            "no similarity", "Where all similarities are 0, the context is 0.", lambda draw: [_hidden(draw)], needs=("context",)
         ),
-        has_gradient(lambda draw: [_inputs(draw, 2), _hidden(draw)], needs=("batch", "nothing to read")),
+        has_gradient(lambda draw: [_inputs(draw, 2), _hidden(draw)], needs=("batch", "no similarity")),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),
     ),
     wrong=wrong,

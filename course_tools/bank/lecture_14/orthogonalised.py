@@ -13,12 +13,13 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "How many vectors of d entries can be perpendicular to each other at most? So into how many groups must m rows be cut, "
-        "and how many rows has the last one if m is no multiple of d? Which two things must a row keep?"
+        "How many vectors of d entries can be perpendicular to each other at most? So into how many groups must m rows be "
+        "cut, and how many rows has the last one if m is no multiple of d? Which two properties must a row keep?"
     ),
     (
-        "Gram and Schmidt: from each row take away its projection on every *finished* row above it in the block, then bring it "
-        "to the length that it had. QR does the first half on the columns of a matrix, but it may turn a direction round."
+        "Gram and Schmidt: from each row subtract its projection on every *finished* row above it in the block, then "
+        "scale it to its old length. QR does the first half on the columns of a matrix, but it may flip the sign of a "
+        "direction."
     ),
     (
         "For each block of `omega.split(d)`: take the QR of the transposed block, multiply each column of Q by the sign of its "
@@ -40,8 +41,7 @@ def gives_every_row_length_one(omega):
 
 @wrong
 def gives_every_row_length_root_d(omega):
-    """You stretch every row to √d. That is right only on average; with all lengths the same a row is no longer distributed
-    as N(0, I), and each must keep its own."""
+    """You scale every row to √d. With equal lengths a row is no longer distributed as N(0, I); each must keep its own."""
     blocks = []
     for rows in omega.split(omega.shape[1]):
         Q, R = torch.linalg.qr(rows.mT)
@@ -51,8 +51,8 @@ def gives_every_row_length_root_d(omega):
 
 @wrong
 def takes_the_signs_of_qr(omega):
-    """You take Q as it comes. QR may turn a direction round and hide the sign in R; Gram and Schmidt leave the first row as
-    it is, and each further row on the side to which it pointed."""
+    """You take Q as it comes. QR may flip the sign of a direction, with the sign in R; Gram-Schmidt keeps the first row,
+    and the orientation of each further one."""
     blocks = []
     for rows in omega.split(omega.shape[1]):
         Q, _ = torch.linalg.qr(rows.mT)
@@ -74,7 +74,7 @@ def cuts_into_d_blocks(omega):
 @wrong
 def treats_the_first_block_only(omega):
     """You make the first d rows perpendicular and leave all others as they were. Each further block of d rows must be
-    treated in the same way, for itself."""
+    treated in the same way."""
     rows, rest = omega[: omega.shape[1]], omega[omega.shape[1] :]
     Q, R = torch.linalg.qr(rows.mT)
     return torch.cat([(Q * R.diagonal().sign()).mT * rows.norm(dim=1, keepdim=True), rest])
@@ -96,7 +96,7 @@ def loses_the_short_block(omega):
 @wrong
 def goes_on_through_all_rows(omega):
     """You make each row perpendicular to all rows before it, also to those of earlier blocks. After d rows no direction is
-    left: what remains of the next one is rounding noise, which you stretch to full length."""
+    left: the remainder of the next one is rounding noise."""
     done = []
     for row in omega:
         left = row
@@ -108,8 +108,7 @@ def goes_on_through_all_rows(omega):
 
 @wrong
 def forgets_the_old_lengths(omega):
-    """You take away what each row shares with those above and leave it at that. Every row but the first has become shorter,
-    the last of a block most of all; each must be stretched to its old length."""
+    """You do not restore the lengths. Every row but the first has become shorter; scale each to its old length."""
     blocks = []
     for rows in omega.split(omega.shape[1]):
         Q, R = torch.linalg.qr(rows.mT)
@@ -119,8 +118,8 @@ def forgets_the_old_lengths(omega):
 
 @wrong
 def looks_at_the_row_above_only(omega):
-    """You make each row perpendicular to the one just above it, and to no other. The third row of a block may still share
-    something with the first; it must lose what it shares with all of them."""
+    """You make each row perpendicular to the one just above it, and to no other. The third row of a block must be
+    perpendicular to the first too."""
     blocks = []
     for rows in omega.split(omega.shape[1]):
         done = [F.normalize(rows[0], dim=0)]
@@ -132,8 +131,8 @@ def looks_at_the_row_above_only(omega):
 
 @wrong
 def projects_on_the_old_rows(omega):
-    """You take away the projections on the rows above as they were before. These are not perpendicular to each other, so
-    what they share is taken away twice; from the third row on you must use the finished rows."""
+    """You subtract the projections on the original rows above. These are not perpendicular to each other; use the finished
+    rows."""
     blocks = []
     for rows in omega.split(omega.shape[1]):
         unit = F.normalize(rows, dim=1)
@@ -144,8 +143,8 @@ def projects_on_the_old_rows(omega):
 
 @wrong
 def turns_all_rows_a_little(omega):
-    """You take the nearest perpendicular directions, by a singular value decomposition, and all rows of a block turn a little.
-    As Gram and Schmidt do it, the first row does not turn at all and each further one gives way to those above."""
+    """You take the nearest perpendicular directions, by a singular value decomposition, and so change all rows of a block.
+    Gram-Schmidt keeps the direction of the first row."""
     blocks = []
     for rows in omega.split(omega.shape[1]):
         U, _, Vh = torch.linalg.svd(rows, full_matrices=False)
@@ -203,15 +202,15 @@ def _rows(draw: Draw, m: int, d: int) -> Tensor:
 
 exercise = Exercise(
     id="14.6",
-    title="Perpendicular directions",
+    title="Orthogonal random directions",
     reference=orthogonalised,
     properties=(
         runs_on(lambda draw: [(_rows(draw, 2, 3),)]),
         has_shape("As many rows as came in.", lambda draw: [(_rows(draw, 5, 3),), (_rows(draw, 2, 5),)]),
-        Property("one row", "A row that stands alone stays as it is.", lambda draw: [(_rows(draw, 1, 5),)]),
+        Property("one row", "A single row stays as it is.", lambda draw: [(_rows(draw, 1, 5),)]),
         Property(
             "two rows",
-            "The second row loses what it shares with the first, and keeps its length and its side.",
+            "The second row loses its projection on the first, and keeps its length and orientation.",
             lambda draw: [(_rows(draw, 2, 3),), (_rows(draw, 2, 5),)],
             points=2,
             needs=("one row",),
@@ -225,7 +224,7 @@ exercise = Exercise(
         ),
         Property(
             "blocks",
-            "Each block of d rows is made perpendicular for itself, the last one however short.",
+            "Each block of d rows is made perpendicular separately, also a shorter last one.",
             lambda draw: [(_rows(draw, 6, 3),), (_rows(draw, 5, 3),), (_rows(draw, 7, 3),), (_rows(draw, 11, 2),)],
             points=2,
             needs=("block",),

@@ -23,12 +23,12 @@ wrong, right = Answers(), Answers()
 HINTS = (
     (
         "Follow one edge e by hand: which node has the value that is passed along it, and at which node does it arrive? "
-        "Several edges may arrive at the same node: what must happen to what they bring?"
+        "Several edges may arrive at the same node: what must happen to their messages?"
     ),
     (
-        "Make a message for each edge, (…, E, d_v): its weight times the value of the node looked at, edges[1]. Then add the "
-        "messages up at the nodes that look, edges[0], starting from zeros for all N nodes. Indexing with `+=` does not add "
-        "up repeated indices."
+        "Make a message for each edge, (…, E, d_v): its weight times the value of the key node, edges[1]. Then sum the "
+        "messages at the query nodes, edges[0], starting from zeros for all N nodes. Indexing with `+=` does not add up "
+        "repeated indices."
     ),
     (
         "`edge_softmax` with `values.shape[-2]` nodes gives the weights; with one more axis they multiply "
@@ -39,8 +39,7 @@ HINTS = (
 
 @wrong
 def passes_the_values_backwards(scores, values, edges):
-    """You pass the value of the node that looks to the node looked at. What is looked at hands over its value: it is taken at
-    edges[1] and added up at edges[0]."""
+    """You pass the value of the query node to the key node. The value is taken at edges[1] and summed at edges[0]."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[0])
     return Attended(torch.zeros_like(values).index_add(-2, edges[1], messages), weights)
@@ -48,8 +47,8 @@ def passes_the_values_backwards(scores, values, edges):
 
 @wrong
 def takes_the_values_of_the_query(scores, values, edges):
-    """You take the value of the node that looks, edges[0], and add it up at the same node. Its weights sum to 1, so each node
-    gets back its own value and learns nothing of its neighbours."""
+    """You take the value of the query node, edges[0]. The weights sum to 1, so each node gets its own value, and nothing
+    from its neighbours."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[0])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
@@ -57,8 +56,8 @@ def takes_the_values_of_the_query(scores, values, edges):
 
 @wrong
 def normalises_over_those_who_look(scores, values, edges):
-    """Your weights sum to 1 over the edges that arrive at the same node looked at. Each node that *looks* shares out its
-    attention, so the edges with the same edges[0] must sum to 1."""
+    """Your weights sum to 1 over the edges with the same key node. They must sum to 1 over the edges with the same query
+    node, edges[0]."""
     weights = edge_softmax(scores, edges.flip(0), values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
@@ -66,8 +65,7 @@ def normalises_over_those_who_look(scores, values, edges):
 
 @wrong
 def normalises_over_all_edges(scores, values, edges):
-    """You take the softmax over all edges of the graph. The contexts of all nodes then share one weight of 1; each node must
-    have it for itself."""
+    """You take the softmax over all edges of the graph. The weights of each query node must sum to 1."""
     weights = scores.softmax(-1)
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
@@ -75,8 +73,7 @@ def normalises_over_all_edges(scores, values, edges):
 
 @wrong
 def mixes_by_the_scores(scores, values, edges):
-    """You mix the values by the scores as they come. Scores may be negative and of any size; they become weights, positive and
-    with the sum 1 for each node, only through the softmax."""
+    """You mix the values by the raw scores. Normalise them by a softmax over the edges of each node first."""
     messages = scores.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), scores)
 
@@ -92,8 +89,7 @@ def forgets_the_weights(scores, values, edges):
 
 @wrong
 def keeps_the_last_message_only(scores, values, edges):
-    """You add by index, and where an index comes several times only one of the additions is kept: each node gets a single
-    message of all that are meant for it."""
+    """You add by indexing with `+=`, and where an index is repeated only one of the additions is kept. Use `index_add`."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     context = torch.zeros_like(values)
     context[..., edges[0], :] += weights.unsqueeze(-1) * values[..., edges[1], :]
@@ -103,7 +99,7 @@ def keeps_the_last_message_only(scores, values, edges):
 @wrong
 def takes_the_mean_of_the_messages(scores, values, edges):
     """You divide the sum of the messages by their number. The weights of a node already sum to 1, so the sum *is* the mean;
-    dividing again shrinks the context of every node with several neighbours."""
+    dividing again is wrong for every node with several neighbours."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     context = torch.zeros_like(values).index_add(-2, edges[0], messages)
@@ -113,8 +109,8 @@ def takes_the_mean_of_the_messages(scores, values, edges):
 
 @wrong
 def ends_at_the_last_node_with_an_edge(scores, values, edges):
-    """You count the nodes by the largest number in the edge list. Nodes behind it have no edge but are nodes all the same: they
-    get a context of 0, and the number of nodes is that of the values."""
+    """You count the nodes by the largest number in the edge list. Later nodes have no edge and a context of 0; the number
+    of nodes is that of the values."""
     n_nodes = int(edges.max()) + 1
     weights = edge_softmax(scores, edges, n_nodes)
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
@@ -124,8 +120,8 @@ def ends_at_the_last_node_with_an_edge(scores, values, edges):
 
 @wrong
 def starts_from_the_values(scores, values, edges):
-    """You add the messages to the node's own value. That is a residual connection, which comes later if at all; here a node
-    sees itself only along a self-loop, and the sum starts from 0."""
+    """You add the messages to the node's own value. That is a residual connection; here a node attends to itself only along
+    a self-loop, and the sum starts from 0."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(values.index_add(-2, edges[0], messages), weights)
@@ -133,8 +129,7 @@ def starts_from_the_values(scores, values, edges):
 
 @wrong
 def lets_a_blind_node_see_itself(scores, values, edges):
-    """You give a node that looks nowhere its own value. Nothing was attended to, so its context is 0; whoever wants each node
-    to see itself puts self-loops into the edge list."""
+    """You give a node without edges its own value. Its context is 0; self-loops are put into the edge list."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     context = torch.zeros_like(values).index_add(-2, edges[0], messages)
@@ -144,8 +139,8 @@ def lets_a_blind_node_see_itself(scores, values, edges):
 
 @wrong
 def goes_through_a_matrix(scores, values, edges):
-    """You write the weights into an N × N matrix and multiply. An edge that is listed twice finds only one place there, and
-    one of its weights is lost from the sum."""
+    """You write the weights into an N × N matrix and multiply. An edge that is listed twice has only one entry there, and
+    one of its weights is lost."""
     query, key = edges
     weights = edge_softmax(scores, edges, values.shape[-2])
     matrix = weights.new_zeros(*weights.shape[:-1], values.shape[-2], values.shape[-2])
@@ -217,26 +212,26 @@ exercise = Exercise(
         ),
         Property(
             "one edge each",
-            "What is looked at hands over its value.",
+            "With one edge, the context is the value of the key node.",
             lambda draw: [_sorted_by_key(draw, 3), _sorted_by_key(draw, 5)],
             points=2,
         ),
         Property(
             "weights",
-            "The edges of a node share a weight of 1.",
+            "The weights of a query node's edges sum to 1.",
             lambda draw: [_edges(draw, 5), _edges(draw, 7)],
             right_result(1),
         ),
         Property(
             "mixing",
-            "A node gets the sum of the values it looks at, by their weights.",
+            "The context of a node is the weighted sum of the values of its neighbours.",
             lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
             points=2,
             needs=("one edge each", "weights"),
         ),
         Property(
             "loops, repeats, gaps",
-            "A loop is an edge; an edge listed twice counts twice; a node that looks nowhere gets 0.",
+            "A loop is an edge; an edge listed twice counts twice; a node without edges gets 0.",
             lambda draw: [
                 _edges(draw, 5, make=edge_lists.tangled),
                 _edges(draw, 7, make=edge_lists.tangled),
@@ -248,7 +243,7 @@ exercise = Exercise(
         ),
         Property(
             "heads",
-            "Each head is its own, with any number of axes before it.",
+            "Each head is computed independently, with any number of batch axes.",
             lambda draw: [_edges(draw, 5, 3), _edges(draw, 5, 2, 3, make=edge_lists.tangled)],
             needs=("mixing",),
         ),

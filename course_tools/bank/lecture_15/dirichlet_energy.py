@@ -20,8 +20,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Two nodes joined in both directions, at distance 3 from each other: the list has two edges, and the energy should be "
-        "9. What does each edge give, and where does the ½ come in?"
+        "Two nodes joined in both directions, at distance 3 from each other: the list has two edges, and the energy "
+        "should be 9. What does each edge contribute, and where does the ½ enter?"
     ),
     (
         "Pick the features of all first ends and of all second ends, on the axis of the *nodes*. Square the differences and "
@@ -42,7 +42,7 @@ def forgets_the_half(x, edges):
 
 @wrong
 def takes_absolute_differences(x, edges):
-    """You add up absolute differences. The energy squares them, so that one large jump weighs more than many small ones."""
+    """You add up absolute differences. The energy sums their squares."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).abs().sum((-2, -1))
 
 
@@ -80,15 +80,14 @@ def picks_on_the_first_axis(x, edges):
 
 @wrong
 def squares_at_the_end(x, edges):
-    """You add up the differences along the edges and square the sum. Differences of opposite sign cancel: with both
-    directions in the list yours is always 0."""
+    """You add up the differences along the edges and square the sum. Differences of opposite sign cancel; square before you
+    sum."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).sum(-2).square().sum(-1)
 
 
 @wrong
 def compares_the_lengths(x, edges):
-    """You take the difference of the squares, ‖x_i‖² - ‖x_j‖². Two neighbours of equal length may point anywhere; it is the
-    square of the difference that tells how far apart they are."""
+    """You take the difference of the squares, ‖x_i‖² - ‖x_j‖². The energy needs the square of the difference."""
     squares = x.square().sum(-1)
     return 0.5 * (squares[..., edges[0]] - squares[..., edges[1]]).sum(-1)
 
@@ -103,8 +102,7 @@ def keeps_one_direction(x, edges):
 
 @wrong
 def counts_each_edge_once(x, edges):
-    """You make a matrix of True and False of the edge list. An edge listed twice stands in it once, and counts once; in the
-    list it counts twice."""
+    """You make a matrix of True and False of the edge list. An edge listed twice then counts once; it must count twice."""
     N = x.shape[-2]
     A = torch.zeros(N, N, dtype=torch.bool)
     A[edges[0].long(), edges[1].long()] = True
@@ -113,8 +111,8 @@ def counts_each_edge_once(x, edges):
 
 @wrong
 def divides_by_the_degrees(x, edges):
-    """You divide each x_i by √(1 + d_i) first, as the paper does for its normalised graph. Here the features are compared as
-    they are: yours finds a difference between equal neighbours of different degree."""
+    """You divide each x_i by √(1 + d_i) first, as the paper does for its normalised graph. Here the features are compared
+    as they are."""
     degree = torch.bincount(edges[0], minlength=x.shape[-2])
     x = x / (1 + degree).to(x.dtype).sqrt().unsqueeze(-1)
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))
@@ -122,8 +120,7 @@ def divides_by_the_degrees(x, edges):
 
 @wrong
 def adds_instead_of_subtracting(x, edges):
-    """You add the features of the two neighbours. The energy measures their difference: it must be 0 where neighbours are
-    equal."""
+    """You add the features of the two neighbours where they must be subtracted: the energy is 0 where neighbours are equal."""
     query, key = edges
     return 0.5 * (x[..., query, :] + x[..., key, :]).square().sum((-2, -1))
 
@@ -200,14 +197,14 @@ def _both_ways(draw: Draw, n_nodes: int, d: int) -> Call:
 
 exercise = Exercise(
     id="15.6",
-    title="How far apart neighbours are",
+    title="The Dirichlet energy",
     reference=dirichlet_energy,
     properties=(
         runs_on(lambda draw: [_both_ways(draw, 5, 3), _graph(draw, 5)]),
         has_shape("One number for a graph.", lambda draw: [_both_ways(draw, 5, 3), _graph(draw, 5)]),
         Property(
             "two nodes",
-            "Two neighbours in both directions have the square of their distance.",
+            "Two neighbours, with both directions listed, have the energy ‖x_i - x_j‖².",
             lambda draw: [(draw.normal(2, d), torch.tensor([[0, 1], [1, 0]])) for d in (1, 3)],
             points=2,
         ),
@@ -220,7 +217,7 @@ exercise = Exercise(
         ),
         Property(
             "any edges",
-            "Every edge of the list counts half, once for each time that it is listed; without edges it is 0.",
+            "Every listed edge contributes half its squared distance, repeated ones repeatedly; without edges the energy is 0.",
             lambda draw: [
                 _graph(draw, 5),
                 _graph(draw, 7, make=edge_lists.tangled),
@@ -230,7 +227,7 @@ exercise = Exercise(
         ),
         Property(
             "batch",
-            "Each graph of a batch has its own, with any number of axes before.",
+            "Each graph of a batch has its own energy, with any number of batch axes.",
             lambda draw: [_graph(draw, 5, 7), _graph(draw, 5, 7, 3), _graph(draw, 7, 7, make=edge_lists.tangled)],
             needs=("sum",),
         ),

@@ -20,13 +20,13 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Which edges share a weight of 1: those that leave the same looking node, or those that arrive at the same node? Take "
-        "five edges in mixed order and write down, for each, which others stand under its fraction."
+        "The weights of which edges sum to 1: those with the same query node, edges[0], or those with the same key node, "
+        "edges[1]? Take five edges in mixed order and write down, for each, which others are in its denominator."
     ),
     (
-        "Three steps: the exponential of each edge, its sum for each looking node, and back from the node to each of its "
+        "Three steps: the exponential of each edge, its sum for each query node, and back from the node to each of its "
         "edges. Before the exponential subtract the largest score of the edge's *own* node: what happens to a node whose "
-        "scores all lie 2000 below another's?"
+        "scores are all 2000 below another's?"
     ),
     (
         "Spread `edges[0]` to the shape of the scores. `scatter_reduce` with `amax`, starting from -inf, finds the largest of "
@@ -37,15 +37,13 @@ HINTS = (
 
 @wrong
 def normalises_over_all_edges(scores, edges, n_nodes):
-    """Your weights sum to 1 over all edges of the graph. Every node shares out its own attention: the edges of each looking
-    node must sum to 1 for themselves."""
+    """Your weights sum to 1 over all edges of the graph. The weights of each query node's edges must sum to 1."""
     return scores.softmax(-1)
 
 
 @wrong
 def groups_by_the_node_looked_at(scores, edges, n_nodes):
-    """You group the edges by edges[1], the node looked at. It is the node that looks, edges[0], which shares out its
-    attention; on an undirected graph both give weights, but only one gives the right ones."""
+    """You group the edges by edges[1], the key node. Normalise over the edges with the same query node, edges[0]."""
     key = edges[1].long().expand(scores.shape)
     largest = scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, key, scores.detach(), "amax")
     exponentials = (scores - largest.gather(-1, key)).exp()
@@ -64,8 +62,8 @@ def subtracts_nothing(scores, edges, n_nodes):
 
 @wrong
 def subtracts_the_largest_of_all(scores, edges, n_nodes):
-    """You subtract the largest score of the whole graph. A node whose scores all lie far below it is left with exponentials
-    of 0 only, and 0 / 0 is NaN; each node needs its own largest."""
+    """You subtract the largest score of the whole graph. For a node whose scores are all far below it, all exponentials are
+    0, and 0 / 0 is NaN; subtract each node's own largest score."""
     query = edges[0].long().expand(scores.shape)
     largest = scores.detach().amax(-1, keepdim=True) if scores.numel() else 0.0
     exponentials = (scores - largest).exp()
@@ -75,8 +73,8 @@ def subtracts_the_largest_of_all(scores, edges, n_nodes):
 
 @wrong
 def starts_the_maximum_at_zero(scores, edges, n_nodes):
-    """You look for the largest score of each node starting from 0. Where all scores of a node are negative you then subtract
-    0, and with scores of -1000 every exponential is 0; a maximum starts from -∞."""
+    """Your maximum over the scores of each node starts from 0. Where all scores of a node are negative you then subtract 0,
+    and with scores of -1000 every exponential is 0; a maximum starts from -∞."""
     query = edges[0].long().expand(scores.shape)
     largest = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_reduce(-1, query, scores.detach(), "amax")
     exponentials = (scores - largest.gather(-1, query)).exp()
@@ -85,8 +83,8 @@ def starts_the_maximum_at_zero(scores, edges, n_nodes):
 
 @wrong
 def clamps_the_scores(scores, edges, n_nodes):
-    """You cut the scores off at ±50 so that no exponential is infinite. All larger ones are then alike, and weigh the same;
-    subtracting the largest of each node changes no weight at all."""
+    """You clamp the scores to ±50 so that no exponential is infinite. All larger ones then get the same weight; subtract
+    the largest score of each node instead."""
     query = edges[0].long().expand(scores.shape)
     exponentials = scores.clamp(-50, 50).exp()
     sums = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_add(-1, query, exponentials)
@@ -95,8 +93,8 @@ def clamps_the_scores(scores, edges, n_nodes):
 
 @wrong
 def forgets_the_exponential(scores, edges, n_nodes):
-    """You divide the scores themselves by their sum. Scores may be negative, and so are your weights then; where they sum to
-    nearly 0 the weights explode. The exponential makes them positive first."""
+    """You divide the scores themselves by their sum. Scores may be negative, and so are your weights then. Take the
+    exponential first."""
     query = edges[0].long().expand(scores.shape)
     sums = scores.new_zeros(*scores.shape[:-1], n_nodes).scatter_add(-1, query, scores)
     return scores / sums.gather(-1, query)
@@ -104,15 +102,15 @@ def forgets_the_exponential(scores, edges, n_nodes):
 
 @wrong
 def takes_the_edges_for_sorted(scores, edges, n_nodes):
-    """You count the edges of each node and cut the list into pieces of these lengths. That holds only if the list is sorted by
-    the looking node; edges come in any order."""
+    """You count the edges of each node and cut the list into pieces of these lengths. That holds only if the list is sorted
+    by the query node; edges come in any order."""
     counts = torch.bincount(edges[0], minlength=n_nodes).tolist()
     return torch.cat([piece.softmax(-1) for piece in scores.split(counts, dim=-1)], dim=-1)
 
 
 @wrong
 def leaves_the_weights_sorted(scores, edges, n_nodes):
-    """You sort the edges by the looking node, and return the weights in that order. The weights are right but belong to other
+    """You sort the edges by the query node, and return the weights in that order. The weights are right but belong to other
     edges: they must come in the order in which the edges were given."""
     order = edges[0].argsort(stable=True)
     counts = torch.bincount(edges[0], minlength=n_nodes).tolist()
@@ -121,8 +119,8 @@ def leaves_the_weights_sorted(scores, edges, n_nodes):
 
 @wrong
 def goes_through_a_matrix(scores, edges, n_nodes):
-    """You write the scores into an N × N matrix and take the softmax of its rows. An edge that is listed twice finds only one
-    place there, so one of its scores is lost and the weights no longer sum to 1."""
+    """You write the scores into an N × N matrix and take the softmax of its rows. An edge that is listed twice has only one
+    entry there, so one of its scores is lost and the weights no longer sum to 1."""
     query, key = edges.long()
     matrix = scores.new_full((*scores.shape[:-1], n_nodes, n_nodes), -torch.inf)
     matrix[..., query, key] = scores
@@ -132,8 +130,8 @@ def goes_through_a_matrix(scores, edges, n_nodes):
 
 @wrong
 def sums_over_the_heads_too(scores, edges, n_nodes):
-    """Your sums run over the edges of a node in all heads together, so that a node's weights sum to 1 only over the heads.
-    Every head shares out its own attention; with one head the slip does not show."""
+    """Your sums run over the edges of a node in all heads together, so that a node's weights sum to 1 only over all heads.
+    Normalise each head separately; with one head the mistake has no effect."""
     query = edges[0].long().expand(scores.shape)
     largest = scores.new_full((n_nodes,), -torch.inf).scatter_reduce(-1, query.flatten(), scores.detach().flatten(), "amax")
     exponentials = (scores - largest[query]).exp()
@@ -143,8 +141,8 @@ def sums_over_the_heads_too(scores, edges, n_nodes):
 
 @wrong
 def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
-    """Your values are right, but you treat the sums as constants, as one may with the largest score. The largest cancels out
-    of the fraction and the sums do not: without their gradient a score never pushes the others of its node down."""
+    """Your values are right, but you treat the sums as constants, as one may with the largest score. The largest cancels
+    and the sums do not: their gradient is part of that of the softmax."""
     query = edges[0].long().expand(scores.shape)
     largest = scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, query, scores.detach(), "amax")
     exponentials = (scores - largest.gather(-1, query)).exp()
@@ -229,10 +227,10 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_star(draw, 5), _edges(draw, 5), _edges(draw, 5, 3)]),
         has_shape("One weight for each edge, in every head.", lambda draw: [_edges(draw, 5), _edges(draw, 5, 3)]),
-        Property("one node", "The edges of one node are a plain softmax.", lambda draw: [_star(draw, 3), _star(draw, 7)]),
+        Property("one node", "For one query node it is a plain softmax.", lambda draw: [_star(draw, 3), _star(draw, 7)]),
         Property(
             "nodes",
-            "Each node that looks shares out its own attention, and the edges keep their places.",
+            "The weights of each query node sum to 1, and the edges keep their order.",
             lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
             points=3,
             needs=("one node",),
@@ -257,7 +255,7 @@ exercise = Exercise(
         Property("no edge", "A graph without edges has no weights, and that is no error.", _none, needs=("one node",)),
         Property(
             "heads",
-            "Each head is its own, with any number of axes before it.",
+            "Each head is computed independently, with any number of batch axes.",
             lambda draw: [_edges(draw, 5, 3), _edges(draw, 5, 2, 3, make=edge_lists.tangled)],
             needs=("nodes",),
         ),

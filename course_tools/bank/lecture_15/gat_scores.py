@@ -21,11 +21,11 @@ wrong, right = Answers(), Answers()
 HINTS = (
     (
         "Write aᵀ[z_i ‖ z_j] as a sum of two dot products. Which of them depends on i alone, which on j alone? How many "
-        "numbers must you compute before every pair is only an addition?"
+        "numbers must be computed before each pair takes a single addition?"
     ),
     (
-        "Cut the last axis of `a` in the middle. The first half meets the node that looks and gives a column (…, N, 1), the "
-        "second meets the node looked at and gives a row (…, 1, N). Their sum is (…, N, N); LeakyReLU comes last."
+        "Cut the last axis of `a` in the middle. The product of the first half with the query node gives a column (…, N, "
+        "1), that of the second with the key node a row (…, 1, N). Their sum is (…, N, N); LeakyReLU comes last."
     ),
     (
         "Give `a` a last axis of 1 and `chunk` it in two along axis -2: (*heads, d, 1) each. `z` times the one, plus `z` times "
@@ -36,16 +36,14 @@ HINTS = (
 
 @wrong
 def swaps_the_halves(z, a, slope=0.2):
-    """Your first half of a meets z_j, the node looked at, and your second meets z_i. That is the transposed matrix: what node
-    i thinks of j now stands in the row of j."""
+    """You multiply z_j by the first half of a, and z_i by the second. That is the transposed matrix."""
     a_key, a_query = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
 
 @wrong
 def uses_the_first_half_twice(z, a, slope=0.2):
-    """You use the first half of a for both nodes. Your scores are symmetric, so i thinks of j exactly what j thinks of i, and
-    the second half is never learned."""
+    """You use the first half of a for both nodes. Your scores are symmetric, and the second half is never used."""
     a_query, _ = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query + (z @ a_query).mT, slope)
 
@@ -60,16 +58,15 @@ def cuts_every_other_entry(z, a, slope=0.2):
 
 @wrong
 def forgets_the_leaky_relu(z, a, slope=0.2):
-    """You leave out the LeakyReLU. Then the part of z_i is the same for all keys, the softmax cancels it, and nodes
-    with the same neighbours weigh them alike, whatever they are themselves."""
+    """You leave out the LeakyReLU. Then the term of z_i is the same for all keys and cancels in the softmax, and nodes with
+    the same neighbours have the same weights."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return z @ a_query + (z @ a_key).mT
 
 
 @wrong
 def takes_relu(z, a, slope=0.2):
-    """You use ReLU, which makes all negative scores 0. They then look alike and pass no gradient; LeakyReLU keeps a small
-    slope there."""
+    """You use ReLU, which makes all negative scores 0. They then have no gradient; LeakyReLU has a small slope there."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.relu(z @ a_query + (z @ a_key).mT)
 
@@ -84,24 +81,22 @@ def takes_the_slope_of_torch(z, a, slope=0.2):
 
 @wrong
 def fixes_the_slope(z, a, slope=0.2):
-    """You write the slope 0.2 into the function and never look at the argument. With the default it does not show; whoever
-    asks for another slope does not get it."""
+    """You use a fixed slope of 0.2 and never use the argument."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, 0.2)
 
 
 @wrong
 def takes_tanh(z, a, slope=0.2):
-    """You use tanh, as Bahdanau's additive score does. A GAT has LeakyReLU in that place, and it stands outside aᵀ: your
-    scores never leave -1…1."""
+    """You use tanh, as Bahdanau's additive score does. A GAT uses LeakyReLU; your scores are bounded by -1…1."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return torch.tanh(z @ a_query + (z @ a_key).mT)
 
 
 @wrong
 def bends_the_features(z, a, slope=0.2):
-    """You apply LeakyReLU to the features, before aᵀ. In the GAT of 2018 it comes after: first one number for the pair, then
-    the bend. Moving it inside is an idea of GATv2, which also adds z_i and z_j there."""
+    """You apply LeakyReLU to the features, before aᵀ. In the GAT of 2018 it comes after: first one number for the pair,
+    then LeakyReLU. Moving it inside is GATv2."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     bent = F.leaky_relu(z, slope)
     return bent @ a_query + (bent @ a_key).mT
@@ -109,8 +104,8 @@ def bends_the_features(z, a, slope=0.2):
 
 @wrong
 def bends_each_half(z, a, slope=0.2):
-    """You apply LeakyReLU to the part of the query and to that of the key, and add afterwards. The part of the query is then
-    cancelled by the softmax; the bend belongs to the sum, where the two parts meet."""
+    """You apply LeakyReLU to the part of the query and to that of the key, and add afterwards. The term of the query then
+    cancels in the softmax; LeakyReLU is applied to the sum."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query, slope) + F.leaky_relu(z @ a_key, slope).mT
 
@@ -125,8 +120,7 @@ def takes_the_softmax_already(z, a, slope=0.2):
 
 @wrong
 def uses_the_first_head_for_all(z, a, slope=0.2):
-    """You take the first row of a for every head. Each head has a vector of its own, which must meet that head's
-    features; with one head the slip does not show."""
+    """You take the first row of a for every head. Each head has its own vector; with one head the mistake has no effect."""
     a_query, a_key = a.reshape(-1, a.shape[-1])[0].unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
@@ -181,21 +175,21 @@ exercise = Exercise(
         runs_on(lambda draw: [_nodes(draw, 5), _nodes(draw, 5, heads=(3,))]),
         has_shape("One score for each pair of nodes.", lambda draw: [_nodes(draw, 5), _nodes(draw, 5, heads=(3,))]),
         Property(
-            "oneself",
-            "A node scores itself by both halves of a.",
+            "one node",
+            "The score of a node with itself uses both halves of a.",
             lambda draw: [_nodes(draw, 1) for _ in range(4)],
             points=2,
         ),
         Property(
             "pairs",
-            "Row i is the node that looks, column j the one looked at.",
+            "Row i is the query node, column j the key node.",
             lambda draw: [_nodes(draw, 2), _nodes(draw, 5)],
             points=2,
-            needs=("oneself",),
+            needs=("one node",),
         ),
         Property(
             "slope",
-            "The slope of LeakyReLU is that which is asked for.",
+            "LeakyReLU has the slope that is passed in.",
             lambda draw: [(*_nodes(draw, 5), 0.5), (*_nodes(draw, 5), 0.05)],
             needs=("pairs",),
         ),

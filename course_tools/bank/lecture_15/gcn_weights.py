@@ -12,8 +12,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "How many edges are there along which node i looks, and where in the edge list do you read that? Then take an edge "
-        "(i, j): it needs that number for both of its ends."
+        "How many edges have node i as query, and where in the edge list is that? Then take an edge (i, j): it needs that "
+        "number for both of its ends."
     ),
     (
         "`torch.bincount` counts how often each number occurs; tell it how many nodes there are, or the last ones may be "
@@ -28,23 +28,22 @@ HINTS = (
 
 @wrong
 def takes_the_mean(edges, n_nodes):
-    """You give each edge 1 / d_i, which makes a mean over the neighbours. A graph convolution shares the normalisation
-    between both ends, √d_i and √d_j: a neighbour with many edges counts less."""
+    """You give each edge 1 / d_i, which makes a mean over the neighbours. A graph convolution divides by √d_i √d_j, with
+    the degrees of both ends."""
     degree = torch.bincount(edges[0], minlength=n_nodes).float()
     return 1 / degree[edges[0]]
 
 
 @wrong
 def looks_at_one_end_only(edges, n_nodes):
-    """You take the root, but only of the degree of the node that looks. The other end of the edge has a degree as well, and
-    without it the weights of an undirected graph are not symmetric."""
+    """You use only the degree of the query node. The weight is 1 / √(d_i d_j), with the degrees of both ends."""
     degree = torch.bincount(edges[0], minlength=n_nodes).float()
     return degree[edges[0]].rsqrt()
 
 
 @wrong
 def forgets_the_root(edges, n_nodes):
-    """You divide by d_i · d_j. Each end divides by the *root* of its degree; yours makes the sums shrink with every layer."""
+    """You divide by d_i · d_j. Divide by the *root* of each degree."""
     degree = torch.bincount(edges[0], minlength=n_nodes).float()
     inverse = torch.where(degree > 0, 1 / degree, 0.0)
     return inverse[edges[0]] * inverse[edges[1]]
@@ -52,8 +51,8 @@ def forgets_the_root(edges, n_nodes):
 
 @wrong
 def counts_who_is_looked_at(edges, n_nodes):
-    """You count edges[1], how often each node is looked at. The degree here is the number of edges along which a node looks,
-    edges[0]; in an undirected graph the two are the same, in a directed one they are not."""
+    """You count edges[1]. The degree here is the number of edges with the node as query, edges[0]; in a directed graph the
+    two differ."""
     degree = torch.bincount(edges[1], minlength=n_nodes).float()
     scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
     return scale[edges[0]] * scale[edges[1]]
@@ -61,7 +60,7 @@ def counts_who_is_looked_at(edges, n_nodes):
 
 @wrong
 def counts_both_ends(edges, n_nodes):
-    """You count how often a node stands in the list, at either end. An undirected graph lists both directions already, so
+    """You count how often a node occurs in the list, at either end. An undirected graph lists both directions already, so
     your degrees are twice too large there."""
     degree = torch.bincount(edges.flatten(), minlength=n_nodes).float()
     scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
@@ -70,8 +69,7 @@ def counts_both_ends(edges, n_nodes):
 
 @wrong
 def counts_each_end_in_its_own_row(edges, n_nodes):
-    """You count the first nodes in edges[0] and the second ones in edges[1]. Both degrees of the formula are of one kind: d_j
-    is the number of edges along which j looks, just like d_i."""
+    """You count the first nodes in edges[0] and the second ones in edges[1]. Both degrees are counted in edges[0]."""
     looks = torch.bincount(edges[0], minlength=n_nodes).float()
     looked_at = torch.bincount(edges[1], minlength=n_nodes).float()
     return looks[edges[0]].rsqrt() * looked_at[edges[1]].rsqrt()
@@ -79,16 +77,14 @@ def counts_each_end_in_its_own_row(edges, n_nodes):
 
 @wrong
 def adds_one_for_itself(edges, n_nodes):
-    """You add 1 to every degree, for the node itself. Who wants self-loops puts them into the list, where they are counted;
-    yours are counted without being there, or twice."""
+    """You add 1 to every degree, for the node itself. Self-loops are put into the list by the caller, and counted there."""
     scale = (torch.bincount(edges[0], minlength=n_nodes).float() + 1).rsqrt()
     return scale[edges[0]] * scale[edges[1]]
 
 
 @wrong
 def adds_the_self_loops(edges, n_nodes):
-    """You put the missing self-loops into the list first. The weights are asked for the edges that came in, in their order;
-    yours are too many, and the degrees have grown."""
+    """You put the missing self-loops into the list first. Return weights for the given edges only, in their order."""
     edges = with_self_loops(edges, n_nodes)
     scale = torch.bincount(edges[0], minlength=n_nodes).float().rsqrt()
     return scale[edges[0]] * scale[edges[1]]
@@ -104,24 +100,23 @@ def leaves_the_self_loops_out(edges, n_nodes):
 
 @wrong
 def divides_by_zero(edges, n_nodes):
-    """You divide by the root of every degree. A node that looks nowhere has degree 0, and an edge *to* it gets the weight
-    inf; its weight is to be 0."""
+    """You divide by the root of every degree. A node with degree 0 may be the key of an edge, which then gets the weight
+    inf; it must be 0."""
     scale = torch.bincount(edges[0], minlength=n_nodes).float().rsqrt()
     return scale[edges[0]] * scale[edges[1]]
 
 
 @wrong
 def counts_at_least_one(edges, n_nodes):
-    """You lift the degree 0 to 1, so that nothing is divided by 0. An edge to a node that looks nowhere then has the weight
-    1 / √d_i; it is to be 0, as the formula Â = D^-½ A D^-½ has it with 0 for 1 / √0."""
+    """You replace the degree 0 by 1. An edge to such a node then has the weight 1 / √d_i; it must be 0."""
     scale = torch.bincount(edges[0], minlength=n_nodes).clamp(min=1).float().rsqrt()
     return scale[edges[0]] * scale[edges[1]]
 
 
 @wrong
 def counts_each_pair_once(edges, n_nodes):
-    """You drop what is listed twice before you count. An edge listed twice counts twice: the degree is the number of entries
-    in the list."""
+    """You drop repeated edges before you count. An edge listed twice counts twice: the degree is the number of entries in
+    the list."""
     degree = torch.bincount(edges.unique(dim=1)[0], minlength=n_nodes).float()
     scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
     return scale[edges[0]] * scale[edges[1]]
@@ -195,18 +190,20 @@ exercise = Exercise(
         runs_on(lambda draw: [_ring(draw, 5, 1), _both_ways(draw, 5)]),
         has_shape("One weight for each edge.", lambda draw: [_ring(draw, 5, 1), _both_ways(draw, 5)]),
         Property(
-            "alike", "Where all nodes have d edges, every weight is 1 / d.", lambda draw: [_ring(draw, 7, 1), _ring(draw, 7, 2)]
+            "regular graph",
+            "Where all nodes have degree d, every weight is 1 / d.",
+            lambda draw: [_ring(draw, 7, 1), _ring(draw, 7, 2)],
         ),
         Property(
             "both ends",
-            "In an undirected graph an edge weighs 1 / √(d_i d_j), the same in both directions.",
+            "In an undirected graph the weight of an edge is 1 / √(d_i d_j), the same in both directions.",
             lambda draw: [_both_ways(draw, 5), _both_ways(draw, 7)],
             points=3,
-            needs=("alike",),
+            needs=("regular graph",),
         ),
         Property(
             "directed",
-            "The degree of either end counts the edges along which that node looks.",
+            "The degree of either end counts the edges with that node as query.",
             lambda draw: [(edge_lists.plain(draw, 5), 5), (edge_lists.plain(draw, 7), 7)],
             points=2,
             needs=("both ends",),
@@ -219,7 +216,7 @@ exercise = Exercise(
         ),
         Property(
             "repeats and gaps",
-            "An edge listed twice counts twice; an edge to a node that looks nowhere weighs 0.",
+            "An edge listed twice counts twice; an edge to a node of degree 0 has weight 0.",
             lambda draw: [
                 (torch.tensor([[0, 0, 1], [1, 2, 0]]), 4),
                 (edge_lists.tangled(draw, 5), 5),

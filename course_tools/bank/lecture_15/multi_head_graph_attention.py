@@ -32,8 +32,8 @@ HINTS = (
         "of its result, gives every head its own projection of every node?"
     ),
     (
-        "Project with the transpose of W and split the features into as many heads as a has rows. From there each step takes "
-        "the head axis along as part of the batch: score the edges, attend, and only then bring the heads together."
+        "Project with the transpose of W and split the features into as many heads as a has rows. From there the head "
+        "axis is a batch axis: score the edges, attend, and only then combine the heads."
     ),
     (
         "z is `split_heads(x @ W.mT, len(a))`. Give z, a and the edges to `gat_edge_scores`, the scores with z as values to "
@@ -44,8 +44,7 @@ HINTS = (
 
 @wrong
 def always_merges(x, W, a, edges, combine=merge_heads):
-    """You lay the heads side by side whatever `combine` says. A last layer takes their mean, and asks for it by this
-    argument."""
+    """You concatenate the heads and never use `combine`. A last layer averages them."""
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
     return Attended(merge_heads(context), weights)
@@ -53,8 +52,8 @@ def always_merges(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def cuts_across_the_nodes(x, W, a, edges, combine=merge_heads):
-    """You reshape straight to (h, N, d). That deals out the numbers as they lie in memory, node after node: a head of yours
-    gets some of the nodes, and not a part of each node's features."""
+    """You reshape straight to (h, N, d). A reshape keeps the order in memory: a head of yours gets some of the nodes, and
+    not a part of each node's features."""
     z = (x @ W.mT).reshape(*x.shape[:-2], len(a), x.shape[-2], -1)
     context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
     return Attended(combine(context), weights)
@@ -71,8 +70,7 @@ def deals_out_the_features_in_turn(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def reshapes_the_matrix(x, W, a, edges, combine=merge_heads):
-    """You bring W to (d_in, h·d) by a reshape. The shape fits, but the numbers stay in their old order; rows become columns
-    by transposing."""
+    """You bring W to (d_in, h·d) by a reshape. The shape fits, but the order in memory is kept; transpose instead."""
     z = split_heads(x @ W.reshape(W.shape[1], W.shape[0]), len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
     return Attended(combine(context), weights)
@@ -80,8 +78,7 @@ def reshapes_the_matrix(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def scores_all_heads_alike(x, W, a, edges, combine=merge_heads):
-    """You score every head with the first row of a. Each head has a vector of its own; that is what lets two heads look for
-    different neighbours."""
+    """You score every head with the first row of a. Each head has its own vector."""
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a[0], edges), z, edges)
     return Attended(combine(context), weights)
@@ -89,8 +86,8 @@ def scores_all_heads_alike(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def shares_one_set_of_weights(x, W, a, edges, combine=merge_heads):
-    """You average the scores of the heads before the softmax, and all heads mix by the same weights. Each head must attend
-    for itself; only their contexts meet."""
+    """You average the scores of the heads before the softmax, and all heads mix by the same weights. Each head has its own
+    weights; only their contexts are combined."""
     z = split_heads(x @ W.mT, len(a))
     scores = gat_edge_scores(z, a, edges)
     context, weights = attend_edges(scores.mean(-2, keepdim=True).expand_as(scores), z, edges)
@@ -99,8 +96,7 @@ def shares_one_set_of_weights(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def averages_the_weights(x, W, a, edges, combine=merge_heads):
-    """You return the mean of the heads' weights. They are asked for head by head, (*batch, h, E): in the mean nobody sees
-    that one head looks elsewhere than another."""
+    """You return the mean of the heads' weights. Return the weights of each head, (*batch, h, E)."""
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
     return Attended(combine(context), weights.mean(-2))
@@ -108,8 +104,8 @@ def averages_the_weights(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
-    """You turn the edges round. Node edges[0] looks at node edges[1], so the softmax runs over the edges with the same first
-    node; in a directed graph yours collects from the wrong side."""
+    """You reverse the edges. Node edges[0] attends to node edges[1], so the softmax runs over the edges with the same first
+    node."""
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges.flip(0)), z, edges.flip(0))
     return Attended(combine(context), weights)
@@ -117,8 +113,7 @@ def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
-    """You score with the two halves of a exchanged: the first meets the node looked at, the second the node that looks. It
-    is the other way round, query before key."""
+    """You score with the two halves of a exchanged: the first half belongs to the query node, the second to the key node."""
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges.flip(0)), z, edges)
     return Attended(combine(context), weights)
@@ -126,8 +121,7 @@ def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def mixes_the_raw_features(x, W, a, edges, combine=merge_heads):
-    """You attend over x itself and use the projection for the scores only. The values are W x_j too: what a node hands over
-    is projected by the head that asks."""
+    """You attend over x itself and use the projection for the scores only. The values are projected too, W x_j."""
     z = split_heads(x @ W.mT, len(a))
     values = x.unsqueeze(-3).expand(*x.shape[:-2], len(a), *x.shape[-2:])
     context, weights = attend_edges(gat_edge_scores(z, a, edges), values, edges)
@@ -136,8 +130,7 @@ def mixes_the_raw_features(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def ends_with_the_nonlinearity(x, W, a, edges, combine=merge_heads):
-    """You apply the σ of the paper to the result. Attention ends with the mixture; the nonlinearity is left to the layer
-    around it, which in the last layer needs another one."""
+    """You apply the σ of the paper to the result. The nonlinearity belongs to the layer around the attention."""
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
     return Attended(F.elu(combine(context)), weights)
@@ -145,8 +138,8 @@ def ends_with_the_nonlinearity(x, W, a, edges, combine=merge_heads):
 
 @wrong
 def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
-    """You add the self-loops that are missing. The edges are the caller's: a node without a loop does not look at itself,
-    and your weights belong to edges that nobody gave you."""
+    """You add the self-loops that are missing. A node without a loop does not attend to itself; return weights for the
+    given edges only."""
     edges = with_self_loops(edges, x.shape[-2])
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
@@ -224,7 +217,7 @@ def _graph(draw: Draw, h: int, *batch: int, combine=None, make=edge_lists.plain)
 
 exercise = Exercise(
     id="15.4",
-    title="Many heads, side by side or averaged",
+    title="Multi-head graph attention, merged or averaged",
     reference=multi_head_graph_attention,
     properties=(
         runs_on(lambda draw: [_graph(draw, 3), _graph(draw, 2, combine=average_heads)]),
@@ -232,39 +225,39 @@ exercise = Exercise(
             "A context for each node, merged or averaged, and weights for each head and edge.",
             lambda draw: [_graph(draw, 3), _graph(draw, 3, combine=average_heads)],
         ),
-        Property("one head", "One head is attention over projected nodes.", lambda draw: [_graph(draw, 1)], points=2),
+        Property("one head", "One head is attention over the projected nodes.", lambda draw: [_graph(draw, 1)], points=2),
         Property(
             "weights",
-            "Each head weighs by its own rows of W and its own vector.",
+            "The weights of each head come from its own rows of W and its own vector.",
             lambda draw: [_graph(draw, 2), _graph(draw, 3)],
             right_result(1),
         ),
         Property(
-            "side by side",
-            "The heads come out next to each other.",
+            "merged",
+            "The heads are concatenated.",
             lambda draw: [_graph(draw, 2), _graph(draw, 3)],
             points=2,
             needs=("one head", "weights"),
         ),
         Property(
             "averaged",
-            "What becomes of the heads is asked for by the caller.",
+            "The heads are combined by `combine`.",
             lambda draw: [_graph(draw, 2, combine=average_heads), _graph(draw, 3, combine=average_heads)],
-            needs=("side by side",),
+            needs=("merged",),
         ),
         Property(
             "edges",
             "The edges are used as they are.",
             lambda draw: [_graph(draw, 2, make=edge_lists.tangled), _graph(draw, 3, make=edge_lists.tangled)],
-            needs=("side by side",),
+            needs=("merged",),
         ),
         Property(
             "batch",
-            "Each graph of a batch is its own.",
+            "Each graph of a batch is computed independently.",
             lambda draw: [_graph(draw, 3, 2), _graph(draw, 2, 3, 2, combine=average_heads)],
-            needs=("side by side",),
+            needs=("merged",),
         ),
-        has_gradient(lambda draw: [_graph(draw, 3), _graph(draw, 2, 2, combine=average_heads)], needs=("side by side",)),
+        has_gradient(lambda draw: [_graph(draw, 3), _graph(draw, 2, 2, combine=average_heads)], needs=("merged",)),
         leaves_inputs(lambda draw: [_graph(draw, 3)]),
     ),
     wrong=wrong,

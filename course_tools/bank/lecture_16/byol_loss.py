@@ -10,13 +10,10 @@ from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property
 wrong, right = Answers(), Answers()
 
 HINTS = (
+    ("Two vectors of length 1: what is their largest squared distance? And which of the two inputs may get a gradient?"),
     (
-        "Two arrows of length 1: how far apart are their tips at most, squared? And which of your two inputs is the one that "
-        "may move, when the loss asks them to come closer?"
-    ),
-    (
-        "Give both inputs length 1. Multiplied entry by entry and summed over the features, they are the cosine of each row. "
-        "Before that, cut the target off from what computed it."
+        "Normalise both inputs to length 1. The sum of their product over the features is the cosine of each row. Detach "
+        "the target first."
     ),
     (
         "The cosine of each row is `(unit(prediction) * unit(target.detach())).sum(-1)`. The loss of a row is 2 minus twice "
@@ -27,43 +24,38 @@ HINTS = (
 
 @wrong
 def lets_the_target_move(prediction, target):
-    """You let the gradient flow into the target as well. The two networks then meet halfway, and the cheapest meeting point
-    is one vector for all images: the collapse that the stop-gradient is there to hinder."""
+    """You let the gradient flow into the target as well. The stop-gradient prevents the collapse to one vector for all
+    images."""
     return (2 - 2 * (unit(prediction) * unit(target)).sum(-1)).mean()
 
 
 @wrong
 def stops_the_prediction(prediction, target):
-    """You cut off the prediction and let the target learn. It is the other way round: the online network is trained, and
-    the target network only follows it."""
+    """You detach the prediction instead of the target. The online network is trained by the gradient of the prediction."""
     return (2 - 2 * (unit(prediction.detach()) * unit(target)).sum(-1)).mean()
 
 
 @wrong
 def compares_without_lengths(prediction, target):
-    """You compare the vectors as they come. Only directions count; yours charges the prediction for every difference in
-    length, and grows with the target."""
+    """You take the squared distance of the vectors as they are. Only directions count: divide both by their lengths first."""
     return (prediction - target.detach()).square().sum(-1).mean()
 
 
 @wrong
 def leaves_the_target_as_it_is(prediction, target):
-    """You give the prediction length 1, but not the target. Your product is the cosine times the target's length, and a
-    long target weighs more than the others."""
+    """You give the prediction length 1, but not the target. Your product is the cosine times the target's length."""
     return (2 - 2 * (unit(prediction) * target.detach()).sum(-1)).mean()
 
 
 @wrong
 def counts_the_cosine_once(prediction, target):
-    """You return 1 - cos. Written out, the square of a difference holds the product of the two vectors twice: your loss and
-    its gradients are half as large as they should be."""
+    """You return 1 - cos. ‖u - v‖² = 2 - 2 cos: your loss is half as large as it should be."""
     return (1 - (unit(prediction) * unit(target.detach())).sum(-1)).mean()
 
 
 @wrong
 def forgets_the_square(prediction, target):
-    """You average the distance and not its square. Near the goal its gradient does not get smaller, and at the goal itself
-    it has none."""
+    """You average the distance and not its square. The loss is the squared distance."""
     return (unit(prediction) - unit(target.detach())).norm(dim=-1).mean()
 
 
@@ -91,15 +83,14 @@ def normalises_each_feature(prediction, target):
 
 @wrong
 def compares_everyone_with_everyone(prediction, target):
-    """You multiply each prediction with every target. Row i belongs to row i alone: the other targets are other images, and
-    this loss does without them."""
+    """You multiply each prediction with every target. Row i belongs to row i alone: this loss has no negatives."""
     return (2 - 2 * unit(prediction) @ unit(target.detach()).mT).mean()
 
 
 @wrong
 def adds_the_other_direction(prediction, target):
-    """You add the same loss with the two roles exchanged. Exchanging the *views* is done outside, with another prediction
-    and another target; here yours counts this one twice."""
+    """You add the same loss with the two roles exchanged. Exchanging the *views* is done by the caller, with another
+    prediction and target."""
     one = 2 - 2 * (unit(prediction) * unit(target.detach())).sum(-1)
     other = 2 - 2 * (unit(target.detach()) * unit(prediction)).sum(-1)
     return (one + other).mean()
@@ -130,7 +121,7 @@ def as_a_batch_of_products(prediction, target):
 
 @right
 def as_one_long_vector(prediction, target):
-    """Both sums at once, over the batch and the features: all rows behind each other, and a single dot product."""
+    """Both sums at once, over the batch and the features: all rows after each other, and a single dot product."""
     total = torch.dot(unit(prediction).flatten(), unit(target).detach().flatten())
     return 2.0 - 2.0 * total / prediction.shape[0]
 
@@ -176,7 +167,7 @@ exercise = Exercise(
         has_shape("One number.", lambda draw: [_rows(draw, 3)]),
         Property(
             "one row",
-            "The squared distance of two arrows of length 1.",
+            "The squared distance of two vectors of length 1.",
             lambda draw: [_rows(draw, 1), _rows(draw, 1)],
             points=2,
         ),

@@ -22,23 +22,22 @@ HINTS = (
 
 @wrong
 def exchanges_the_two(target, online, decay):
-    """You give τ to the online weights and 1 - τ to the target. With τ near 1 your target jumps to the online network at
-    every step and no longer lags behind it."""
+    """You give τ to the online weights and 1 - τ to the target. With τ near 1 your target is almost equal to the online
+    network after every step."""
     return [(1 - decay) * xi + decay * theta for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def changes_the_target_in_place(target, online, decay):
-    """You return the right numbers, but in the old tensors: the operations with an underscore overwrite the caller's target.
-    New tensors are asked for."""
+    """You return the right numbers, but in the old tensors: operations with an underscore overwrite the caller's target.
+    Return new tensors."""
     with torch.no_grad():
         return [xi.mul_(decay).add_(theta, alpha=1 - decay) for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def refills_the_list(target, online, decay):
-    """Your tensors are new, but you put them into the caller's list. After the call the old target is gone from there; build
-    a list of your own."""
+    """Your tensors are new, but you put them into the caller's list. The caller's list is changed; build a new one."""
     for i, theta in enumerate(online):
         target[i] = decay * target[i] + (1 - decay) * theta
     return target
@@ -46,56 +45,52 @@ def refills_the_list(target, online, decay):
 
 @wrong
 def shrinks_the_online_weights(target, online, decay):
-    """You scale the online weights in place on the way to the sum. The average is right, but the online network that goes on
-    learning has lost nearly all of its weights."""
+    """You scale the online weights in place on the way to the sum. The average is right, but the online weights are
+    changed."""
     with torch.no_grad():
         return [decay * xi + theta.mul_(1 - decay) for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def adds_the_whole_online_weight(target, online, decay):
-    """You shrink the target by τ and then add all of θ. The two shares must sum to 1; your target grows towards 1 / (1 - τ)
-    times the online weights."""
+    """You shrink the target by τ and then add all of θ. The two factors must sum to 1."""
     return [decay * xi + theta for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def keeps_the_whole_target(target, online, decay):
-    """You add (1 - τ) θ to a target that keeps all of its weight. Nothing is ever forgotten: your sum grows from step to
-    step and is no average."""
+    """You add (1 - τ) θ to a target that keeps all of its weight. The two factors must sum to 1: multiply the target by τ."""
     return [xi + (1 - decay) * theta for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def moves_away(target, online, decay):
-    """You step along ξ - θ, which points from the online weights to the target. Your target runs away from what it should
-    follow."""
+    """You step along ξ - θ, away from the online weights; the step is along θ - ξ."""
     return [xi + (1 - decay) * (xi - theta) for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def meets_halfway(target, online, decay):
-    """You take the plain mean of the two and never use τ. How slowly the target follows is just what τ decides."""
+    """You take the plain mean of the two and never use τ. τ decides how slowly the target follows."""
     return [(xi + theta) / 2 for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def returns_one_long_vector(target, online, decay):
-    """You join all weights to one vector. A network cannot load it: one tensor for each weight is asked for, in the order of
-    the list."""
+    """You concatenate all weights to one vector. Return one tensor for each weight, in the order of the list."""
     return torch.cat([(decay * xi + (1 - decay) * theta).flatten() for xi, theta in zip(target, online, strict=True)])
 
 
 @wrong
 def flattens_each_weight(target, online, decay):
-    """You lay each weight out as a vector and leave it so. The numbers are right, the shapes are lost: each new tensor must
-    have the shape of the old one, also one without axes."""
+    """You flatten each weight. The numbers are right, but each new tensor must have the shape of the old one, also one
+    without axes."""
     return [decay * xi.reshape(-1) + (1 - decay) * theta.reshape(-1) for xi, theta in zip(target, online, strict=True)]
 
 
 @wrong
 def returns_after_the_first(target, online, decay):
-    """Your `return` stands inside the loop: the first weight is averaged, and all others are dropped."""
+    """Your `return` is inside the loop: all weights but the first are dropped."""
     moved = []
     for xi, theta in zip(target, online, strict=True):
         moved.append(decay * xi + (1 - decay) * theta)
@@ -139,7 +134,7 @@ def all_lists_at_once(target, online, decay):
 
 @right
 def through_one_vector(target, online, decay):
-    """All weights behind each other in one vector, averaged there, and cut up again into their shapes."""
+    """All weights after each other in one vector, averaged there, and cut up again into their shapes."""
     pairs = list(zip(target, online, strict=True))
     if not pairs:
         return []
@@ -186,7 +181,7 @@ def _number(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="16.5",
-    title="The moving average of the weights",
+    title="The exponential moving average of the weights",
     reference=ema_update,
     properties=(
         runs_on(_two),
@@ -200,7 +195,7 @@ exercise = Exercise(
             points=2,
             needs=("stay", "follow"),
         ),
-        Property("number", "A weight may be a single number, without axes.", _number, needs=("between",)),
+        Property("scalar", "A weight may be a single number, without axes.", _number, needs=("between",)),
         leaves_inputs(lambda draw: [*_two(draw), *_number(draw)], points=2),
     ),
     wrong=wrong,

@@ -11,8 +11,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Fix W for a moment. Which b is then the best one, written with the mean of the features and the mean of the one-hot "
-        "labels? Put it back into the sum: what has become of the x_i and the y_i?"
+        "Fix W for a moment. Which b is then the best one, written with the mean of the features and the mean of the "
+        "one-hot labels? Insert it into the sum: what becomes of the x_i and the y_i?"
     ),
     (
         "With b at its best, only features and labels minus their means are left, and no bias. Set the derivative with respect "
@@ -27,8 +27,8 @@ HINTS = (
 
 @wrong
 def has_no_bias(features, labels, n_classes, penalty):
-    """You fit scores that are 0 at the origin, and return a bias of 0. Features hardly ever have mean 0, and b must take
-    up what W x leaves over on average."""
+    """You fit scores that are 0 at the origin, and return a bias of 0. Features hardly ever have mean 0, and b is the mean
+    label minus W times the mean feature."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
     d = features.shape[1]
     W = torch.linalg.solve(features.mT @ features + penalty * torch.eye(d), features.mT @ y).mT
@@ -47,8 +47,7 @@ def penalises_the_bias(features, labels, n_classes, penalty):
 
 @wrong
 def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
-    """You return the mean label as the bias. That is right for features whose mean was taken off; whoever uses your probe
-    gives it features as they are, so W times the mean must go."""
+    """You return the mean label as the bias. That is right for centred features; subtract W times the mean feature."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
@@ -57,8 +56,8 @@ def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
 
 @wrong
 def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
-    """You return -W times the mean feature as the bias. At the mean of the features your scores are then 0, and they
-    should be what is left there: how often each class occurs."""
+    """You return -W times the mean feature as the bias. The mean of the labels is missing: at the mean of the features the
+    scores must be the class frequencies."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
@@ -67,8 +66,7 @@ def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
 
 @wrong
 def centres_by_one_number(features, labels, n_classes, penalty):
-    """You take off one mean over all entries of the features. Each feature has a mean of its own, over the examples; yours
-    leaves the columns off centre, and the fit no longer accounts for the bias."""
+    """You subtract one mean over all entries of the features. Each feature has its own mean, over the examples."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean()
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
@@ -87,8 +85,7 @@ def returns_features_by_classes(features, labels, n_classes, penalty):
 
 @wrong
 def ignores_the_penalty(features, labels, n_classes, penalty):
-    """You fit without λ. The errors get as small as they can and the weights as large as that takes; with more features
-    than examples you fit every label exactly."""
+    """You fit without λ. λ must be added to the diagonal."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = (torch.linalg.pinv(x, rtol=1e-4) @ (y - y.mean(0))).mT
@@ -108,8 +105,8 @@ def averages_the_errors(features, labels, n_classes, penalty):
 
 @wrong
 def adds_the_penalty_everywhere(features, labels, n_classes, penalty):
-    """You add the number λ to the matrix, and so to each of its entries. The derivative of λ‖W‖² is λ times W itself: λ
-    stands on the diagonal alone."""
+    """You add the number λ to the matrix, and so to each of its entries. The derivative of λ‖W‖² is λ times W itself: λ is
+    on the diagonal only."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     W = (torch.linalg.pinv(x.mT @ x + penalty, rtol=1e-4) @ x.mT @ (y - y.mean(0))).mT
@@ -128,8 +125,8 @@ def aims_at_plus_and_minus_one(features, labels, n_classes, penalty):
 
 @wrong
 def counts_the_classes_it_sees(features, labels, n_classes, penalty):
-    """You let the labels tell how many classes there are. When the last class has no example, its row of W and its entry of
-    b are missing."""
+    """You infer the number of classes from the labels. When the last class has no example, its row of W and its entry of b
+    are missing."""
     y = F.one_hot(labels).to(features.dtype)
     x = features - features.mean(0)
     W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
@@ -138,8 +135,7 @@ def counts_the_classes_it_sees(features, labels, n_classes, penalty):
 
 @wrong
 def standardises_the_features(features, labels, n_classes, penalty):
-    """You also divide each feature by its spread. The features are to be taken as they are: your weights belong to other
-    features, and the penalty weighs differently on each."""
+    """You also divide each feature by its standard deviation. The features are taken as they are."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
     x = features - features.mean(0)
     x = x / x.square().mean(0).sqrt().clamp(min=1e-6)
@@ -161,7 +157,7 @@ def with_a_column_of_ones(features, labels, n_classes, penalty):
 
 @right
 def by_the_examples(features, labels, n_classes, penalty):
-    """A system of n × n in place of d × d: the weights as mixtures of the examples (the dual form), in float64."""
+    """A system of n × n instead of d × d: the weights as mixtures of the examples (the dual form), in float64."""
     n = len(labels)
     centre = torch.eye(n, dtype=torch.float64, device=features.device) - 1 / n
     x = centre @ features.double()

@@ -21,12 +21,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Put all 2N views below each other and think of one of them as a question with several answers: how many answers "
-        "does it choose among, and which one is right? What would it choose if it could choose itself?"
+        "Stack all 2N views row-wise and consider one of them as a classification problem: how many classes are there, "
+        "and which one is right? Which would win if the view itself were a class?"
     ),
     (
-        "It is one cross-entropy: the (2N, 2N) cosines over τ are the logits, and a view must never win against itself, so "
-        "its own logit is -∞. With a above b, the partner of row i stands N rows further down, or N rows further up."
+        "It is one cross-entropy: the (2N, 2N) cosines over τ are the logits, and a view is not its own class, so that "
+        "logit is -∞. With a above b, the partner of row i is row i + N or i - N."
     ),
     (
         "Join a and b along the rows, `unit`, multiply by its transpose, divide by τ, fill the diagonal with -inf. The "
@@ -37,8 +37,8 @@ HINTS = (
 
 @wrong
 def compares_without_lengths(a, b, temperature):
-    """You compare by dot products and leave out the lengths. A long embedding then looks like everybody; the similarity
-    of this loss is a cosine, which knows directions only."""
+    """You compare by dot products and leave out the lengths. The similarity of this loss is a cosine: divide by the
+    lengths."""
     z = torch.cat([a, b])
     logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
@@ -55,7 +55,7 @@ def divides_both_sides_by_the_temperature(a, b, temperature):
 
 @wrong
 def multiplies_by_the_temperature(a, b, temperature):
-    """You multiply the cosines by τ. A small temperature should sharpen the choice; yours makes all views look alike."""
+    """You multiply the cosines by τ. Divide by τ: a small temperature makes the softmax sharper."""
     z = unit(torch.cat([a, b]))
     logits = (z @ z.mT * temperature).fill_diagonal_(-torch.inf)
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
@@ -63,16 +63,14 @@ def multiplies_by_the_temperature(a, b, temperature):
 
 @wrong
 def competes_with_itself(a, b, temperature):
-    """You leave each view among its own rivals. Its cosine with itself is always 1, a rival that nothing can beat: your
-    loss stays above 0 even with a single pair."""
+    """You keep each view among its own classes. Its cosine with itself is always 1: exclude the diagonal."""
     z = unit(torch.cat([a, b]))
     return F.cross_entropy(z @ z.mT / temperature, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
 @wrong
 def hides_itself_behind_a_zero(a, b, temperature):
-    """You set the similarity of each view with itself to 0. That is no exclusion: exp(0) = 1 still stands in the sum,
-    like a view at a right angle."""
+    """You set the similarity of each view with itself to 0. exp(0) = 1 is still in the sum: set it to -∞."""
     z = unit(torch.cat([a, b]))
     logits = (z @ z.mT / temperature).fill_diagonal_(0.0)
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
@@ -80,8 +78,8 @@ def hides_itself_behind_a_zero(a, b, temperature):
 
 @wrong
 def leaves_the_partner_out_of_the_sum(a, b, temperature):
-    """Your denominator holds the negatives only. The sum runs over all k ≠ i, and the partner is one of them; without it
-    the fraction is no share, and your loss can fall below 0."""
+    """Your denominator holds the negatives only. The sum runs over all k ≠ i, the partner included; without it your loss
+    can be negative."""
     z = unit(torch.cat([a, b]))
     N = len(a)
     similarity = z @ z.mT / temperature
@@ -94,8 +92,8 @@ def leaves_the_partner_out_of_the_sum(a, b, temperature):
 
 @wrong
 def looks_across_only(a, b, temperature):
-    """You compare the first views with the second ones only, N answers to each question, as CLIP does with images and
-    texts. Here the other views of the *same* side are rivals too: 2N - 1 answers."""
+    """You compare the first views with the second ones only, N classes for each, as in CLIP. Here the other views of the
+    *same* side are negatives too: 2N - 1 classes."""
     logits = unit(a) @ unit(b).mT / temperature
     classes = torch.arange(len(a), device=a.device)
     return (F.cross_entropy(logits, classes) + F.cross_entropy(logits.mT, classes)) / 2
@@ -103,8 +101,7 @@ def looks_across_only(a, b, temperature):
 
 @wrong
 def asks_the_first_views_only(a, b, temperature):
-    """You average over the N first views. Each pair counts twice, as ℓ(i, j) and ℓ(j, i): a view of `b` has other rivals
-    than its partner, so its term is another number."""
+    """You average over the N first views. Each pair counts twice, as ℓ(i, j) and ℓ(j, i): the two terms differ."""
     z = unit(torch.cat([a, b]))
     N = len(a)
     logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
@@ -123,8 +120,8 @@ def divides_by_the_number_of_pairs(a, b, temperature):
 
 @wrong
 def seeks_the_partner_next_door(a, b, temperature):
-    """You take rows 0 and 1, 2 and 3, … for pairs. That is so where views are interleaved; where b stands below a, the
-    partner of row i is row i + N, and you pull different images together."""
+    """You take rows 0 and 1, 2 and 3, … for pairs. That is so where views are interleaved; with b below a, the partner of
+    row i is row i + N."""
     z = unit(torch.cat([a, b]))
     logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device) ^ 1)
@@ -132,8 +129,7 @@ def seeks_the_partner_next_door(a, b, temperature):
 
 @wrong
 def normalises_each_feature(a, b, temperature):
-    """You divide each feature by its length over the batch. What must have length 1 is each embedding, one row; your
-    products are no cosines and depend on who else is in the batch."""
+    """You divide each feature by its length over the batch. Each embedding, one row, must have length 1."""
     z = unit(torch.cat([a, b]).mT).mT
     logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
@@ -230,10 +226,10 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_pairs(draw, 3)]),
         has_shape("One number.", lambda draw: [_pairs(draw, 3)]),
-        Property("one pair", "A single pair has no rivals: the loss is 0.", lambda draw: [_pairs(draw, 1)], points=2),
+        Property("one pair", "A single pair has no negatives: the loss is 0.", lambda draw: [_pairs(draw, 1)], points=2),
         Property(
-            "rivals",
-            "Every view finds its partner among all views but itself, and the mean is over the 2N views.",
+            "negatives",
+            "Each view classifies its partner among all views but itself; the mean is over the 2N views.",
             lambda draw: [_pairs(draw, 2), _pairs(draw, 7)],
             points=3,
         ),
@@ -242,19 +238,19 @@ exercise = Exercise(
             "The cosines are divided by τ.",
             lambda draw: [_pairs(draw, 5, 0.1), _pairs(draw, 3, 2.5)],
             points=2,
-            needs=("rivals",),
+            needs=("negatives",),
         ),
         Property(
             "lengths",
             "Only directions count.",
             lambda draw: [_pairs(draw, 5, 0.5, 1.0), _pairs(draw, 3, 0.5, 100.0)],
             points=2,
-            needs=("rivals",),
+            needs=("negatives",),
         ),
-        Property("no direction", "A zero vector has cosine 0 with everyone.", _with_zeros, needs=("lengths",)),
+        Property("no direction", "A zero vector has cosine 0 with every vector.", _with_zeros, needs=("lengths",)),
         Property(
             "sharp",
-            "A small τ makes large numbers, and the loss stays right.",
+            "Where exp(1 / τ) overflows, the loss stays right.",
             _strangers,
             needs=("temperature",),
         ),

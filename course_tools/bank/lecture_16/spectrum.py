@@ -10,12 +10,12 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "If all embeddings point the same way, every number of your answer should be 0. Which of your steps takes away the "
-        "direction that they share, and which one the lengths in which they may still differ?"
+        "If all embeddings point the same way, every number of your answer should be 0. Which step removes their common "
+        "direction, and which one their lengths?"
     ),
     (
-        "First each row gets length 1, then the mean row is taken off. The squares of the singular values of what is left "
-        "are sums over n embeddings: divide so that they become means."
+        "First each row gets length 1, then subtract the mean row. The squares of the singular values of the result are "
+        "sums over n embeddings: divide so that they become means."
     ),
     (
         "Divide by the lengths along the last axis, subtract the mean over the first, take `torch.linalg.svdvals`, and divide "
@@ -26,38 +26,34 @@ HINTS = (
 
 @wrong
 def keeps_the_lengths(embeddings):
-    """You leave the embeddings as long as they are. Only directions count: yours is the spread of lengths as well, and grows
-    when all embeddings are doubled."""
+    """You leave the embeddings as long as they are. Only directions count: divide each by its length."""
     return torch.linalg.svdvals(embeddings - embeddings.mean(0)) / len(embeddings) ** 0.5
 
 
 @wrong
 def keeps_the_mean(embeddings):
-    """You do not centre. What all embeddings share then stands as the first singular value, and a total collapse shows a 1
-    where nothing varies at all."""
+    """You do not centre. The mean is then the first singular value, and is 1 for a complete collapse instead of 0."""
     return torch.linalg.svdvals(F.normalize(embeddings, dim=-1)) / len(embeddings) ** 0.5
 
 
 @wrong
 def centres_first(embeddings):
-    """You centre and then divide by the lengths. Each small deviation from the mean is blown up to length 1, so that a
-    collapse looks like a sphere, and the rows no longer have mean 0."""
+    """You centre and then divide by the lengths. Each small deviation from the mean is then scaled to length 1; normalise
+    first, then centre."""
     directions = F.normalize(embeddings - embeddings.mean(0), dim=-1)
     return torch.linalg.svdvals(directions) / len(embeddings) ** 0.5
 
 
 @wrong
 def centres_each_embedding(embeddings):
-    """You take from each embedding the mean of its own features. The mean that matters is over the embeddings, one number
-    for each feature."""
+    """You subtract from each embedding the mean of its own features. Subtract the mean over the embeddings."""
     directions = F.normalize(embeddings, dim=-1)
     return torch.linalg.svdvals(directions - directions.mean(-1, keepdim=True)) / len(embeddings) ** 0.5
 
 
 @wrong
 def normalises_each_feature(embeddings):
-    """You divide each feature by its length over all embeddings. That gives every axis the same size, and a direction that
-    is hardly used looks as good as the others; it is the rows that get length 1."""
+    """You divide each feature by its length over all embeddings. Normalise the rows instead."""
     directions = F.normalize(embeddings, dim=0)
     return torch.linalg.svdvals(directions - directions.mean(0)) / len(embeddings) ** 0.5
 
@@ -79,8 +75,8 @@ def divides_by_the_number_itself(embeddings):
 
 @wrong
 def corrects_for_the_mean(embeddings):
-    """You divide by √(n - 1), as one does to estimate a variance from a sample. Here the embeddings at hand are described,
-    with n; and a single one gives you 0 / 0."""
+    """You divide by √(n - 1), as one does to estimate a variance from a sample. Here divide by √n; for a single embedding
+    yours is 0 / 0."""
     directions = F.normalize(embeddings, dim=-1)
     return torch.linalg.svdvals(directions - directions.mean(0)) / (len(embeddings) - 1) ** 0.5
 
@@ -105,8 +101,7 @@ def lists_the_smallest_first(embeddings):
 
 @wrong
 def lists_a_value_for_each_feature(embeddings):
-    """You take the eigenvalues of the (d, d) covariance, d of them. Of n embeddings with n < d there are n singular values
-    only; yours ends in zeros that say nothing."""
+    """You take the eigenvalues of the (d, d) covariance, d of them. There are min(n, d) singular values."""
     directions = F.normalize(embeddings.double(), dim=-1)
     centred = directions - directions.mean(0)
     values = torch.linalg.eigvalsh(centred.mT @ centred / len(embeddings)).flip(0)
@@ -115,8 +110,7 @@ def lists_a_value_for_each_feature(embeddings):
 
 @wrong
 def divides_by_the_largest(embeddings):
-    """You divide all values by the first, so that it is 1. How far the embeddings spread at all is lost with it, and a total
-    collapse gives 0 / 0."""
+    """You divide all values by the first, so that it is 1. The scale is then lost, and a complete collapse gives 0 / 0."""
     directions = F.normalize(embeddings, dim=-1)
     values = torch.linalg.svdvals(directions - directions.mean(0))
     return values / values[0]
@@ -160,7 +154,7 @@ def _cloud(draw: Draw, n: int, d: int, long: bool = False) -> Call:
 
 exercise = Exercise(
     id="16.6",
-    title="The spectrum of a collapse",
+    title="The spectrum of embeddings",
     reference=spectrum,
     properties=(
         runs_on(lambda draw: [_cloud(draw, 11, 5)]),
@@ -177,7 +171,7 @@ exercise = Exercise(
         Property("few", "There may be fewer embeddings than axes.", lambda draw: [_cloud(draw, 3, 7)], needs=("spread",)),
         Property(
             "collapse",
-            "Where all point the same way, nothing spreads.",
+            "Where all embeddings have the same direction, all values are 0.",
             lambda draw: [(draw.normal(1, 5).repeat(7, 1),), (draw.normal(1, 3),)],
             points=2,
         ),

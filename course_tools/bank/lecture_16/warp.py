@@ -20,13 +20,13 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "A pixel moves from r to A r + t. Now stand on a pixel of the *new* image, at r: from which place of the old image "
-        "did it come? Write that place down before you think of any grid."
+        "A pixel moves from r to A r + t. Consider a pixel of the *new* image, at r: from which point of the old image "
+        "does it come? Write that point down before you think of any grid."
     ),
     (
-        "It came from A⁻¹ (r - t). `F.affine_grid` wants the same map with both places in half widths and half heights of "
-        "the image: put r = half · u on both sides, half = (W / 2, H / 2), solve for the old u, and read off its matrix and "
-        "its shift."
+        "It came from A⁻¹ (r - t). `F.affine_grid` expects the same map with both points in half widths and half heights "
+        "of the image: put r = half · u on both sides, half = (W / 2, H / 2), solve for the old u, and read off its "
+        "matrix and its shift."
     ),
     (
         "With `back` for the inverse of A: row i, column j of the 2 × 2 part is back[i, j] · half[j] / half[i], and the last "
@@ -49,37 +49,33 @@ def _sampled(images, back, origin, half, corners=False, outside="zeros"):
 
 @wrong
 def pushes_instead_of_pulling(images, A, t):
-    """You hand A and t over as they are. The sampler *fetches*: it asks for each new pixel where it came from, which is
-    the way back. Your images turn, grow and move the wrong way round."""
+    """You pass A and t as they are. The sampler needs, for each new pixel, the point that it comes from: the inverse map."""
     return _sampled(images, A, t[:, :, None], _half(images))
 
 
 @wrong
 def transposes_for_the_inverse(images, A, t):
-    """You go back by the transpose of A. That undoes a rotation; as soon as A also stretches or shears, its inverse is
-    another matrix."""
+    """You use the transpose of A for its inverse. The two are equal only for a rotation."""
     return _sampled(images, A.mT, -A.mT @ t[:, :, None], _half(images))
 
 
 @wrong
 def undoes_the_matrix_before_the_shift(images, A, t):
-    """You go back by A⁻¹ r - t. The pixel was first multiplied by A and then shifted, so the way back takes off the
-    shift first: your shift is turned and stretched along with the image."""
+    """You use A⁻¹ r - t. The inverse of A r + t subtracts the shift first: A⁻¹ (r - t)."""
     return _sampled(images, torch.linalg.inv(A), -t[:, :, None], _half(images))
 
 
 @wrong
 def shifts_the_other_way(images, A, t):
-    """You invert the matrix but not the shift. On the way back t is taken off; you add it, and the image moves left
-    where it should move right."""
+    """You invert the matrix but not the shift. The inverse map subtracts t; yours adds it."""
     back = torch.linalg.inv(A)
     return _sampled(images, back, back @ t[:, :, None], _half(images))
 
 
 @wrong
 def shifts_in_pixels(images, A, t):
-    """You give the grid a shift in pixels. Its unit is half an image, from the centre to the edge, so that a shift by
-    2 pixels already carries everything out of sight."""
+    """You give the grid a shift in pixels. Its unit is half an image, from the centre to the edge, so divide the shift by
+    half the width and half the height."""
     back = torch.linalg.inv(A)
     half = _half(images)
     return _sampled(images, back, -back @ t[:, :, None] * half[:, None], half)
@@ -87,24 +83,24 @@ def shifts_in_pixels(images, A, t):
 
 @wrong
 def shifts_in_whole_widths(images, A, t):
-    """You divide the shift by the whole width and height. The places run from -1 to 1, which is two units across an
-    image, so your images move half as far as they should."""
+    """You divide the shift by the whole width and height. The coordinates run from -1 to 1, two units, so divide by half of
+    them."""
     back = torch.linalg.inv(A)
     return _sampled(images, back, -back @ t[:, :, None] / 2, _half(images))
 
 
 @wrong
 def exchanges_width_and_height(images, A, t):
-    """You divide x by the height and y by the width. A shape lists H before W, but places are (x, y), and x runs along
-    the width. Square images hide it."""
+    """You divide x by the height and y by the width. Shapes are (H, W), but points are (x, y), and x runs along the width.
+    For square images the mistake has no effect."""
     back = torch.linalg.inv(A)
     return _sampled(images, back, -back @ t[:, :, None], _half(images).flip(0))
 
 
 @wrong
 def turns_in_stretched_places(images, A, t):
-    """You use the inverse matrix on places from -1 to 1, whatever the sides of the image are. In an image that is wider
-    than high these units differ along x and y, and your rotation shears."""
+    """You apply the inverse matrix to coordinates from -1 to 1. Their units differ along x and y where H ≠ W: convert the
+    matrix too."""
     back = torch.linalg.inv(A)
     half = _half(images)
     return _sampled(images, half[:, None] * back / half, -back @ t[:, :, None], half)
@@ -112,8 +108,7 @@ def turns_in_stretched_places(images, A, t):
 
 @wrong
 def takes_rows_for_x(images, A, t):
-    """You read the axes of A and t as (row, column). They are (x, y), right and down: what should move right moves
-    down, and a rotation turns the other way."""
+    """You read the axes of A and t as (row, column). They are (x, y), right and down: yours exchanges x and y."""
     back = torch.linalg.inv(A.flip(1, 2))
     return _sampled(images, back, -back @ t.flip(-1)[:, :, None], _half(images))
 
@@ -135,8 +130,7 @@ def aligns_the_corners(images, A, t):
 
 @wrong
 def smears_the_border(images, A, t):
-    """You let the outermost pixels go on for ever outside the image. Nothing stands out there: what comes from outside
-    is 0."""
+    """You repeat the border outside the image. Values from outside are 0."""
     back = torch.linalg.inv(A)
     return _sampled(images, back, -back @ t[:, :, None], _half(images), outside="border")
 
@@ -217,37 +211,39 @@ def _general(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="16.1",
-    title="A whole batch through one affine grid",
+    title="Warp a batch by affine maps",
     reference=warp,
     properties=(
         runs_on(lambda draw: [_image(draw, _matrices(draw, 2), draw.normal(2, 2))]),
         has_shape("Images of the shape that came in.", lambda draw: [_image(draw, _matrices(draw, 2), draw.normal(2, 2))]),
-        Property("rest", "The identity moves nothing.", lambda draw: [_image(draw, _eye(1), _by(0.0, 0.0))]),
+        Property(
+            "identity", "The identity leaves the images as they are.", lambda draw: [_image(draw, _eye(1), _by(0.0, 0.0))]
+        ),
         Property(
             "shift",
             "A shift counts in pixels, to the right and down; what comes from outside is 0.",
             lambda draw: [_image(draw, _eye(1), _by(2.0, 1.0)), _image(draw, _eye(1), _by(-1.0, 0.5), (6, 6))],
             points=2,
-            needs=("rest",),
+            needs=("identity",),
         ),
         Property(
-            "turn",
-            "A rotation turns about the centre, x to the right and y down, and does not shear.",
+            "rotation",
+            "A rotation is about the centre, x to the right and y down, without shear.",
             lambda draw: [
                 _image(draw, _turns(draw, 1), _by(0.0, 0.0), (6, 6)),
                 _image(draw, _turns(draw, 1), _by(0.0, 0.0), (5, 9)),
             ],
             points=2,
-            needs=("rest",),
+            needs=("identity",),
         ),
         Property(
             "both",
             "Any matrix that is not singular, then the shift: r goes to A r + t.",
             lambda draw: [_image(draw, _matrices(draw, 1), draw.normal(1, 2, scale=1.5)) for _ in range(2)],
             points=2,
-            needs=("shift", "turn"),
+            needs=("shift", "rotation"),
         ),
-        Property("batch", "Each image goes its own way.", _general, needs=("both",)),
+        Property("batch", "Each image has its own matrix and shift.", _general, needs=("both",)),
         has_gradient(_general, needs=("batch",)),
         leaves_inputs(_general),
     ),
