@@ -24,9 +24,9 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
     """Average -log of the share that each view gives to its partner among all views but itself.
 
     Args:
-        a: (N, d), one view of each image, N ≥ 1; any length, only directions count.
+        a: (N, d), one view of each image, N ≥ 1; any length, only directions count; a zero vector has cosine 0 with all.
         b: (N, d), the other view; row i of `a` and row i of `b` belong together.
-        temperature: τ > 0; small values look only at the nearest of the others.
+        temperature: τ > 0; also so small that exp(1 / τ) overflows. Small values make the nearest negatives dominate.
 
     Returns:
         the mean of ℓ over all 2N views, in nats; 0 for N = 1, log(2N - 1) where all views are equal.
