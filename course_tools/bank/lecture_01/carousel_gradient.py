@@ -49,8 +49,7 @@ def multiplies_along_the_units(forget_gates):
 
 @wrong
 def multiplies_everything(forget_gates):
-    """You multiply all gates into a single number. Every unit of every example has a carousel of its own, and a
-    gradient of its own."""
+    """You multiply all gates into a single number. Every unit of every example has its own carousel and its own gradient."""
     return forget_gates.prod()
 
 

@@ -20,8 +20,8 @@ from course_tools.checks.exercise import (
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Every query meets every key. Before you write code, write down the shape of the tensor that holds one vector of "
-    "size $d_a$ for each such pair, and where the axes of queries and of keys are.",
+    "Every query is paired with every key. Before you write code, write down the shape of the tensor that holds one "
+    "vector of size $d_a$ for each such pair, and where the axes of queries and of keys are.",
     "$W q_i$ does not depend on $j$, and $U k_j$ does not depend on $i$: compute both once, `(*batch, T_q, d_a)` and "
     "`(*batch, T_k, d_a)`, and let broadcasting build the sum over all pairs. Remember that the rows of the matrices "
     "are the outputs, as in `torch.nn.Linear`.",

@@ -92,8 +92,8 @@ def one_token_too_many(x, lengths, h, W, U, b):
 
 @wrong
 def first_length_for_all(x, lengths, h, W, U, b):
-    """You take the length of the first sequence for the whole batch. Longer sequences are cut off there, and shorter
-    ones read their padding; each sequence has a length of its own."""
+    """You take the length of the first sequence for the whole batch. Longer sequences are cut off there, and shorter ones
+    read their padding; each sequence has its own length."""
     states = []
     for t in range(x.shape[1]):
         real = t < lengths[0]

@@ -261,14 +261,14 @@ exercise = Exercise(
             "scale",
             "The scores are divided by √d_k.",
             lambda draw: [_inputs(draw, 1), _inputs(draw, 1, d_k=17)],
-            points=2,
+            points=1,
             needs=("softmax",),
         ),
         Property(
             "mask",
             "A forbidden key gets weight 0, and the weights of the others sum to 1.",
             lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw)],
-            points=2,
+            points=4,
             needs=("average",),
         ),
         Property(

@@ -29,8 +29,8 @@ HINTS = (
     ),
     (
         "Three steps of add and norm: over the target tokens (which mask?), over the memory (which mask?), and the "
-        "network. The result has a row for each token, so the queries of the second step come from the tokens, and keys "
-        "and values do not."
+        "network. The result has a row for each target token, so the queries of the second step come from the target "
+        "tokens, and keys and values do not."
     ),
     (
         "x attends to x with `*own` under `causal_mask(T)`; the result attends to `memory, memory` with `*cross` under "
@@ -263,7 +263,7 @@ exercise = Exercise(
         Property(
             "memory", "Queries come from the target, keys and values from the memory.", _cross, points=2, needs=("norms",)
         ),
-        Property("network", "The network comes last, with a norm of its own.", _parts(0.0, 0.0, 0.5), needs=("norms",)),
+        Property("network", "The network comes last, with its own norm.", _parts(0.0, 0.0, 0.5), needs=("norms",)),
         Property(
             "order", "Self-attention, then cross-attention, then the network.", _whole, needs=("causal", "memory", "network")
         ),

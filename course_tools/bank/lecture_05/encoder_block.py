@@ -79,8 +79,8 @@ def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
 
 @wrong
 def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
-    """You normalise both sums by the same gain and bias. The two norms have weights of their own, and those of the second are
-    never used."""
+    """You normalise both sums by the same gain and bias. Each norm has its own weights, and those of the second are never
+    used."""
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
     return layer_norm(h + feed_forward(h, *network), *norms[0])
 
@@ -252,7 +252,7 @@ exercise = Exercise(
             _whole,
             needs=("tokens", "channels"),
         ),
-        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, needs=("order",)),
+        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, points=3, needs=("order",)),
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),

@@ -244,7 +244,7 @@ exercise = Exercise(
         Property("best of all", "The best continuations of all hypotheses, best first.", _GOING, points=2, needs=("greedy",)),
         Property("log p", "The second result is log p, not the score.", _GOING, right_result(1), needs=("greedy",)),
         Property("ended", "An ended hypothesis stays as it is, and competes.", _ENDED, points=2, needs=("best of all",)),
-        Property("penalty", "The length penalty changes the ranking, and not log p.", _penalised, points=2, needs=("ended",)),
+        Property("penalty", "The length penalty changes the ranking, and not log p.", _penalised, points=3, needs=("ended",)),
         Property("batch", "Each source has its own beam.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),
         leaves_inputs(lambda draw: [*_GOING(draw), *_ENDED(draw)]),
     ),

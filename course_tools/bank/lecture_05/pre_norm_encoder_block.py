@@ -101,8 +101,8 @@ def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
 
 @wrong
 def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
-    """You normalise before both layers by the same gain and bias. The two norms have weights of their own, and those of the
-    second are never used."""
+    """You normalise before both layers by the same gain and bias. Each norm has its own weights, and those of the second
+    are never used."""
     seen = layer_norm(x, *norms[0])
     x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
     return x + feed_forward(layer_norm(x, *norms[0]), *network)
@@ -261,7 +261,7 @@ exercise = Exercise(
             _whole,
             needs=("tokens", "channels"),
         ),
-        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, needs=("order",)),
+        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, points=3, needs=("order",)),
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),

@@ -232,7 +232,7 @@ exercise = Exercise(
             needs=("one step",),
         ),
         Property("many", "n_steps may be any number.", _MANY, needs=("two steps",)),
-        Property("mask", "The mask is passed on at every step.", _masked, needs=("two steps",)),
+        Property("mask", "The mask is passed on at every step.", _masked, points=3, needs=("two steps",)),
         has_gradient(_stacks(3, 2), needs=("two steps",)),
         leaves_inputs(_stacks(2, 1)),
     ),

@@ -125,7 +125,7 @@ def adds_a_look_at_an_encoder(n_tokens, T_max, d_model, n_layers, n_norms_at_the
 
 @wrong
 def counts_one_block(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
-    """You count one block, whatever n_layers is. Each block has parameters of its own."""
+    """You count one block, whatever n_layers is. Each block has its own parameters."""
     return gpt_parameters(n_tokens, T_max, d_model, 1, n_norms_at_the_end)
 
 

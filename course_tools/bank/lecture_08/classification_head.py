@@ -20,8 +20,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "The model gives one state for each token, and one answer is wanted for the whole sequence. Which token is there "
-        "for this purpose, and at which position?"
+        "The model gives one state for each token, and one set of logits is needed for the whole sequence. Which token is "
+        "there for this purpose, and at which position?"
     ),
     (
         "Take the states of the first tokens, (B, d_model). A layer of W_p and b_p with tanh gives (B, d_p); a second "

@@ -257,7 +257,7 @@ exercise = Exercise(
             "eligible",
             "A token that is not eligible stays and is never chosen.",
             lambda draw: [_called(draw, "m", 2, 5, 0.9, some=True), _called(draw, "m", 3, 7, 0.5, some=True)],
-            points=2,
+            points=4,
             needs=("masked",),
         ),
         Property(

@@ -161,7 +161,7 @@ def overwrites_the_input(x, *weights):
 
 @wrong
 def exchanges_theta_and_phi(x, W_theta, W_phi, W_g, W_z):
-    """You make the queries by W_φ and the keys by W_θ: each pair of positions is scored the other way round."""
+    """You make the queries by W_φ and the keys by W_θ: the scores are transposed."""
     return non_local_block(x, W_phi, W_theta, W_g, W_z)
 
 

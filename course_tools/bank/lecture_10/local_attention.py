@@ -29,8 +29,8 @@ HINTS = (
         "multiply, and squeeze it. Add the relative logits, mask, and only then normalise over the window."
     ),
     (
-        "`(local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)` are the scores. "
-        "`attend` wants an axis of queries: `unsqueeze(-2)` on scores and mask, `squeeze(-2)` on both results."
+        "`(local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)` are the "
+        "scores. `attend` expects an axis of queries: `unsqueeze(-2)` on scores and mask, `squeeze(-2)` on both results."
     ),
 )
 

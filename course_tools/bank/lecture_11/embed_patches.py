@@ -108,8 +108,7 @@ def takes_one_learned_token(patches, E, b, learned, positions):
 
 @wrong
 def adds_the_learned_to_the_patches(patches, E, b, learned, positions):
-    """You add the learned tokens to every patch. They are tokens of their own, before the patches, and make the sequence
-    longer."""
+    """You add the learned tokens to every patch. They are separate tokens before the patches, and make the sequence longer."""
     return _projected(patches, E, b) + learned.sum(0) + positions[len(learned) :]
 
 

@@ -189,7 +189,7 @@ exercise = Exercise(
             points=2,
         ),
         Property("descent", "Several steps without momentum.", lambda draw: [_task(draw, 4, 0.0)], needs=("one step",)),
-        Property("momentum", "The velocity keeps μ times its previous value.", _tasks, points=2, needs=("descent",)),
+        Property("momentum", "The velocity keeps μ times its previous value.", _tasks, points=4, needs=("descent",)),
         leaves_inputs(_tasks),
     ),
     wrong=wrong,

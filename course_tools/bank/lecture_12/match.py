@@ -217,7 +217,7 @@ exercise = Exercise(
         Property(
             "many", "Each object gets its own query, in the order of the objects.", _many, points=2, needs=("smallest sum",)
         ),
-        Property("padding", "Padding takes no query, and gets -1.", _padded, points=2),
+        Property("padding", "Padding takes no query, and gets -1.", _padded, points=3),
         leaves_inputs(_many),
     ),
     wrong=wrong,

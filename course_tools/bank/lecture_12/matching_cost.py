@@ -16,8 +16,8 @@ HINTS = (
         "its class, with boxes near or far, with a large or a small GIoU? Which of the three are subtracted?"
     ),
     (
-        "Softmax over all n_classes + 1 logits, then for each object the probability of its class at every query, (…, N, M). "
-        "Distances: each box of N against each of M, summed over the four numbers. GIoU wants corners."
+        "Softmax over all n_classes + 1 logits, then for each object the probability of its class at every query, (…, N, "
+        "M). Distances: each box of N against each of M, summed over the four numbers. GIoU expects corners."
     ),
     (
         "-w0 · probability.gather(-1, classes) + w1 · `torch.cdist(boxes, targets, p=1)` - w2 · giou(to_corners(…), "

@@ -217,7 +217,7 @@ exercise = Exercise(
             "The intersection of boxes that do not touch is 0.",
             _apart,
             right_result(0),
-            points=2,
+            points=3,
             needs=("intersection",),
         ),
         Property("union", "The area that is in one box or the other.", _touching, points=2, needs=("intersection",)),

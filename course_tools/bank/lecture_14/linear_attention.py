@@ -45,8 +45,8 @@ def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
 
 @wrong
 def divides_by_the_number_of_keys(phi_q, phi_k, v, mask=None):
-    """You divide by T_k, so you take a plain mean over the keys. The similarities themselves do not sum to T_k: each
-    query has a normaliser of its own, the sum of its similarities."""
+    """You divide by T_k, so you take a plain mean over the keys. The similarities themselves do not sum to T_k: each query
+    has its own normaliser, the sum of its similarities."""
     return phi_q @ (silence(phi_k, mask).mT @ v) / phi_k.shape[-2]
 
 
@@ -188,9 +188,7 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_inputs(draw)]),
         has_shape("A context for each query.", lambda draw: [_inputs(draw, 2)]),
-        Property(
-            "one key", "Where there is one key, every query gets its value.", lambda draw: [_inputs(draw, 2, T_k=1)], points=2
-        ),
+        Property("one key", "With one key, every query gets its value.", lambda draw: [_inputs(draw, 2, T_k=1)], points=2),
         Property(
             "weights",
             "The weights are φ(q)ᵀφ(k), divided by the sum over the keys.",
@@ -202,7 +200,7 @@ exercise = Exercise(
             "mask",
             "A masked key is in neither sum.",
             lambda draw: [_masked(draw, 1), _masked(draw, 2)],
-            points=2,
+            points=3,
             needs=("weights",),
         ),
         Property("all masked", "Where every key is masked, the context is 0.", lambda draw: [_blind(draw)], needs=("mask",)),

@@ -67,7 +67,7 @@ def averages_over_the_features(x, edges):
 
 @wrong
 def adds_up_the_batch(x, edges):
-    """You add up everything, the batch included. Each graph of the batch has an energy of its own, (*batch,)."""
+    """You add up everything, the batch included. Each graph of the batch has its own energy: the result is (*batch,)."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum()
 
 

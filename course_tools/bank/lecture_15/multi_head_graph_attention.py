@@ -28,8 +28,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Follow the shapes: x is (*batch, N, d_in) and attention wants values (*batch, h, N, d). Which product, and which cut "
-        "of its result, gives every head its own projection of every node?"
+        "Follow the shapes: x is (*batch, N, d_in) and attention expects values (*batch, h, N, d). Which product, and "
+        "which cut of its result, gives every head its own projection of every node?"
     ),
     (
         "Project with the transpose of W and split the features into as many heads as a has rows. From there the head "

@@ -13,8 +13,8 @@ HINTS = (
         "of its weight? What comes out at τ = 1, and what at τ = 0?"
     ),
     (
-        "Walk through both lists side by side, one new tensor for each pair. An operation that ends in an underscore, or a "
-        "`*=`, would change a tensor that the caller still needs."
+        "Iterate over both lists at once, and make one new tensor for each pair. An operation that ends in an underscore, "
+        "or a `*=`, would change a tensor that the caller still needs."
     ),
     "For each pair xi, theta of `zip(target, online, strict=True)`, the new tensor is decay * xi + (1 - decay) * theta.",
 )

@@ -244,7 +244,7 @@ exercise = Exercise(
             "lengths",
             "Only directions count.",
             lambda draw: [_pairs(draw, 5, 0.5, 1.0), _pairs(draw, 3, 0.5, 100.0)],
-            points=2,
+            points=3,
             needs=("negatives",),
         ),
         Property("no direction", "A zero vector has cosine 0 with every vector.", _with_zeros, needs=("lengths",)),

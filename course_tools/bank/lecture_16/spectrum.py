@@ -166,7 +166,7 @@ exercise = Exercise(
             points=3,
         ),
         Property(
-            "lengths", "Only directions count.", lambda draw: [_cloud(draw, 13, 5, long=True)], points=2, needs=("spread",)
+            "lengths", "Only directions count.", lambda draw: [_cloud(draw, 13, 5, long=True)], points=4, needs=("spread",)
         ),
         Property("few", "There may be fewer embeddings than axes.", lambda draw: [_cloud(draw, 3, 7)], needs=("spread",)),
         Property(

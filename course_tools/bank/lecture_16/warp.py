@@ -243,7 +243,7 @@ exercise = Exercise(
             points=2,
             needs=("shift", "rotation"),
         ),
-        Property("batch", "Each image has its own matrix and shift.", _general, needs=("both",)),
+        Property("batch", "Each image has its own matrix and shift.", _general, points=2, needs=("both",)),
         has_gradient(_general, needs=("batch",)),
         leaves_inputs(_general),
     ),
