@@ -183,7 +183,7 @@ exercise = Exercise(
             "The mask is created on the device that is passed in.",
             lambda draw: [(5, None, "meta"), (2, 5, "meta")],
             same_shapes,
-            needs=("past",),
+            needs=("cached",),
         ),
     ),
     wrong=wrong,

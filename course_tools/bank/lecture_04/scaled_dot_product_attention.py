@@ -261,7 +261,7 @@ exercise = Exercise(
             "scale",
             "The scores are divided by √d_k.",
             lambda draw: [_inputs(draw, 1), _inputs(draw, 1, d_k=17)],
-            points=1,
+            points=2,
             needs=("softmax",),
         ),
         Property(
