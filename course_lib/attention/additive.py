@@ -5,6 +5,8 @@ A.1.2 (https://arxiv.org/abs/1409.0473), where the query is the decoder's state 
 
     e_ij = vᵀ tanh(W q_i + U k_j)                additive (Bahdanau)
     e_ij = vᵀ tanh(W [q_i; k_j])                 concat (Luong, Pham, Manning 2015, section 3.1, https://arxiv.org/abs/1508.04025)
+
+Concat is the same score with the two matrices side by side in one.
 """
 
 import torch
@@ -28,9 +30,9 @@ def additive_scores(
     Args:
         q: queries (*batch, T_q, d_q).
         k: keys (*batch, T_k, d_k); d_k may differ from d_q.
-        W: (d_a, d_q), takes a query into the attention space of size d_a.
-        U: (d_a, d_k), takes a key there.
-        v: (d_a,), weighs the hidden units.
+        W: (d_a, d_q), projects a query to the d_a hidden units.
+        U: (d_a, d_k), projects a key to them.
+        v: (d_a,), the weights of the hidden units.
 
     Returns:
         scores (*batch, T_q, T_k).
@@ -64,7 +66,7 @@ def concat_scores(q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float
     Args:
         q: queries (*batch, T_q, d_q).
         k: keys (*batch, T_k, d_k).
-        W: (d_a, d_q + d_k), acts on the query and the key joined.
+        W: (d_a, d_q + d_k), acts on the query and the key, concatenated.
         v: (d_a,).
 
     Returns:

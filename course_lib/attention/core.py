@@ -1,47 +1,67 @@
-"""Attention in one line: score → normalise → mix. Every mechanism of the course ends here.
+"""Attention = score → normalise → mix: the masked softmax that every mechanism ends in, and the types of a mechanism.
 
 Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eq. 2 (https://arxiv.org/abs/1410.5401) and
 Bahdanau, Cho, Bengio 2015, eqs. 5-6 (https://arxiv.org/abs/1409.0473):
 
     α_ij = exp(e_ij) / Σ_j' exp(e_ij')        c_i = Σ_j α_ij v_j
 
-A mask takes keys out of both sums. A query whose row is masked whole may look nowhere: its weights and its context are 0,
-and so are its gradients.
+A mask excludes keys from both sums. A query that may attend to no key has weights and context 0, and so are its gradients.
+A key that no query may attend to has no effect on any context, even where it holds NaN or infinity.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
-from course_lib.shapes import Context, Mask, Scores, Values, Weights
+from course_lib.shapes import Context, Keys, Mask, Queries, Scores, Values, Weights
 
 
 class Attended(NamedTuple):
-    """What a mechanism returns: `context` (*batch, T_q, d_v) and the `weights` (*batch, T_q, T_k) that mixed it.
-
-    `weights` is None from a fused form, which never builds them.
-    """
+    """Result of a mechanism: `context` (*batch, T_q, d_v) and the `weights` (*batch, T_q, T_k) that mixed the values."""
 
     context: Context
-    weights: Weights | None
+    weights: Weights
 
 
-Mechanism = Callable[..., Attended]
-"""Any function or module `(q, k, v, mask=None) -> Attended`."""
+class ContextOnly(NamedTuple):
+    """Result of a fused form, which never builds the weights: `context` (*batch, T_q, d_v), and None for `weights`."""
+
+    context: Context
+    weights: None = None
+
+
+class Mechanism(Protocol):
+    """A function or module `(q, k, v, mask=None) -> Attended`."""
+
+    def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Attended:
+        """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
+
+
+class FusedMechanism(Protocol):
+    """A function or module `(q, k, v, mask=None) -> ContextOnly`: it builds no weights."""
+
+    def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> ContextOnly:
+        """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
+
+
+class AnyMechanism(Protocol):
+    """A `Mechanism` or a `FusedMechanism`: for models that need the context alone."""
+
+    def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Attended | ContextOnly:
+        """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
 
 
 def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended:
-    """Normalise the scores over the keys, and mix the values by the weights.
+    """Normalise the scores over the keys by a masked softmax, and mix the values by the weights.
 
     Args:
-        scores: (*batch, T_q, T_k), any real number: how well each key answers each query.
+        scores: (*batch, T_q, T_k), any real number: how well each key matches each query.
         values: (*batch, T_k, d_v).
-        mask: bool, broadcastable to the scores; True = may look. None = everyone may look everywhere.
+        mask: bool, broadcastable to the scores; True = may attend. None = every query may attend to every key.
 
     Returns:
         context (*batch, T_q, d_v) and weights (*batch, T_q, T_k). Each row of weights is ≥ 0 and sums to 1, or to 0
-        where the mask forbids every key.
+        where the mask excludes every key.
 
     Raises:
         ValueError: scores and values disagree on T_k, or the mask does not broadcast to the scores.
@@ -51,27 +71,52 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
     """
     if scores.shape[-1] != values.shape[-2]:
         raise ValueError(
-            f"scores {tuple(scores.shape)} look at {scores.shape[-1]} keys, but values {tuple(values.shape)} hold "
+            f"scores {tuple(scores.shape)} are for {scores.shape[-1]} keys, but values {tuple(values.shape)} hold "
             f"{values.shape[-2]}: the last axis of scores and the last but one of values must be the same T_k."
         )
     if mask is None:
         weights = scores.softmax(-1)
     else:
         require_mask(mask, scores.shape)
-        blind = ~mask.any(-1, keepdim=True)
-        weights = scores.masked_fill(~mask, -torch.inf).masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
+        empty = ~mask.any(-1, keepdim=True)
+        weights = torch.where(empty, 0.0, torch.where(mask | empty, scores, -torch.inf).softmax(-1))
+        values = hide_keys(values, mask)
     return Attended(weights @ values, weights)
 
 
+def hide_keys(x: Values, mask: Mask) -> Values:
+    """Set keys or values (*batch, T_k, d) that no query may attend to under `mask` to 0, so that 0 · NaN cannot occur."""
+    visible = mask.any(-2) if mask.dim() > 1 else mask
+    return torch.where(visible.unsqueeze(-1), x, 0.0)
+
+
 def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
-    """Refuse a mask that is not bool, or that does not broadcast to scores of `shape`; say how to mend it."""
+    """Raise an error unless the mask is bool and broadcasts to scores of `shape`, (*batch, T_q, T_k)."""
     if mask.dtype != torch.bool:
         raise TypeError(
-            f"the mask must be bool with True = may look, got {mask.dtype}. From an additive mask write `mask == 0`."
+            f"the mask must be bool with True = may attend, got {mask.dtype}. Convert an additive mask by `mask == 0`."
         )
-    axes = list(zip(reversed(mask.shape), reversed(shape), strict=False))
-    if mask.dim() > len(shape) or any(m not in (1, s) for m, s in axes):
+    if not broadcasts(mask.shape, shape):
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} does not broadcast to the scores' (*batch, T_q, T_k) = {tuple(shape)}. "
-            "A mask over keys alone needs a query axis of 1: `mask[..., None, :]`. Multi-head attention adds the axis of heads."
+            "A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
         )
+
+
+def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Tell whether a tensor of `shape` broadcasts to the shape `to` without widening it."""
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def require_weights(attended: Attended | ContextOnly) -> Attended:
+    """Give the result of a mechanism where its weights are needed.
+
+    Raises:
+        TypeError: the mechanism is a fused form, which returns no weights.
+    """
+    if attended.weights is None:
+        raise TypeError(
+            "the attention weights are needed here, but this mechanism is a fused form that never builds them: "
+            "choose the equation form, such as `scaled_dot_product_attention` in place of its fused form."
+        )
+    return Attended(attended.context, attended.weights)

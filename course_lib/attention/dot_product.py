@@ -1,23 +1,15 @@
-"""Scaled dot-product attention, and its fused twins.
+"""Dot-product attention: scaled, causal, unscaled and bilinear, each with its fused form where torch has a kernel.
 
-Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1, eq. 1 (https://arxiv.org/abs/1706.03762):
+Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1, eq. 1 (https://arxiv.org/abs/1706.03762), divides by √d_k: two
+random vectors of size d_k have a dot product of standard deviation √d_k, and without the scale the softmax saturates. Luong,
+Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Translation*, section 3.1
+(https://arxiv.org/abs/1508.04025), where the query is the decoder's state h_t and the keys are the encoder's h̄_s, do not:
 
-    Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
-
-The scale is the size of the keys: two random vectors of size d_k have a dot product of standard deviation √d_k, and without
-the scale the softmax saturates.
-
-Multiplicative attention: a product scores each pair of query and key. Dot and its fused twin, general (bilinear), concat.
-
-Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Translation*, section 3.1
-(https://arxiv.org/abs/1508.04025), where the query is the decoder's state h_t and the keys are the encoder's h̄_s:
-
+    scaled   e_ij = q_iᵀ k_j / √d_k
     dot      e_ij = q_iᵀ k_j
     general  e_ij = q_iᵀ W k_j
-    concat   e_ij = vᵀ tanh(W [q_i; k_j])
 
-Concat is additive attention (Bahdanau et al.) with its two matrices side by side in one: it stands here because Luong lists
-it, and a test holds the two equal.
+Luong's third score, concat, is additive and stands in `additive.py`.
 """
 
 import math
@@ -27,8 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, attend, require_mask
-from course_lib.primitives.masks import causal_mask
+from course_lib.attention.core import Attended, ContextOnly, attend, hide_keys, require_mask
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
 
@@ -39,10 +30,10 @@ def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | No
         q: queries (*batch, T_q, d_k).
         k: keys (*batch, T_k, d_k).
         v: values (*batch, T_k, d_v).
-        mask: bool, broadcastable to (*batch, T_q, T_k); True = may look.
+        mask: bool, broadcastable to (*batch, T_q, T_k); True = may attend.
 
     Returns:
-        context (*batch, T_q, d_v) and weights (*batch, T_q, T_k); both 0 for a query that may look nowhere.
+        context (*batch, T_q, d_v) and weights (*batch, T_q, T_k); both 0 for a query that may attend to no key.
 
     Raises:
         RuntimeError: queries and keys differ in size; their product cannot be formed.
@@ -60,44 +51,23 @@ def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -
     """Attend as `scaled_dot_product_attention`, each query to its own position and earlier ones; `mask` may forbid more.
 
     Where T_k > T_q, the queries are the last T_q positions of the keys. Source: Vaswani et al. 2017, section 3.2.3.
+
+    Raises:
+        ValueError: there are more queries than keys, or as `scaled_dot_product_attention`.
     """
     return scaled_dot_product_attention(q, k, v, _causal_and(mask, q, k))
 
 
-def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
     """Compute the context of `scaled_dot_product_attention` by torch's fused kernel; the weights are not built, but None."""
-    if mask is not None:
-        require_mask(mask, (*q.shape[:-1], k.shape[-2]))
-        mask = torch.atleast_2d(mask)
-        mask = mask[None] if mask.dim() == 3 else mask
-    return _fused(q, k, v, attn_mask=mask)
+    return _fused(q, k, v, mask, k.shape[-1] ** -0.5)
 
 
-def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
     """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost of one."""
     if mask is None and q.shape[-2] == k.shape[-2]:
-        return _fused(q, k, v, is_causal=True)
-    return fused_scaled_dot_product_attention(q, k, v, _causal_and(mask, q, k))
-
-
-def _causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask:
-    """Give the causal mask of q and k, and where there is a further mask, what both allow."""
-    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
-    if mask is None:
-        return causal
-    require_mask(mask, (*q.shape[:-1], k.shape[-2]))
-    return causal & mask
-
-
-def _fused(q: Queries, k: Keys, v: Values, **how: Mask | bool | None) -> Attended:
-    context = F.scaled_dot_product_attention(*(_packed(x) for x in (q, k, v)), **how)
-    return Attended(context[(0,) * max(0, 4 - q.dim())], None)
-
-
-def _packed(x: Tensor) -> Tensor:
-    """Four axes, features side by side in memory: with fewer, or another stride, the kernel silently takes its slow path."""
-    x = x[(None,) * max(0, 4 - x.dim())]
-    return x if x.stride(-1) == 1 else x.contiguous()
+        return _fused(q, k, v, None, k.shape[-1] ** -0.5, is_causal=True)
+    return _fused(q, k, v, _causal_and(mask, q, k), k.shape[-1] ** -0.5)
 
 
 def dot_scores(q: Queries, k: Keys) -> Scores:
@@ -119,6 +89,17 @@ def dot_scores(q: Queries, k: Keys) -> Scores:
     return q @ k.mT
 
 
+def dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v) by dot products without a scale."""
+    return attend(dot_scores(q, k), v, mask)
+
+
+def fused_dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
+    """Compute the context of `dot_attention` by torch's fused kernel; the weights are not built, but None."""
+    _require_one_size(q, k)
+    return _fused(q, k, v, mask, 1.0)
+
+
 def general_scores(q: Queries, k: Keys, W: Float[Tensor, "d_q d_k"]) -> Scores:
     """Score by the bilinear form e_ij = q_iᵀ W k_j; queries and keys may differ in size.
 
@@ -135,35 +116,6 @@ def general_scores(q: Queries, k: Keys, W: Float[Tensor, "d_q d_k"]) -> Scores:
     return q @ W @ k.mT
 
 
-def dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
-    """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v) by dot products without a scale."""
-    return attend(dot_scores(q, k), v, mask)
-
-
-def fused_dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
-    """Compute the context of `dot_attention` by torch's fused kernel; the weights are not built, but None.
-
-    The kernel wants just two axes in front, and features side by side in memory; else it silently builds the T_q × T_k numbers.
-    """
-    _require_one_size(q, k)
-    batch = q.shape[:-2]
-    if mask is not None:
-        require_mask(mask, (*q.shape[:-1], k.shape[-2]))
-        mask = torch.atleast_2d(mask)
-        mask = mask.expand(*batch, *mask.shape[-2:]).reshape(-1, 1, *mask.shape[-2:]) if mask.dim() > 2 else mask
-    packed = (x.reshape(math.prod(batch), 1, *x.shape[-2:]).contiguous() for x in (q, k, v))
-    context = F.scaled_dot_product_attention(*packed, attn_mask=mask, scale=1.0)
-    return Attended(context.reshape(*batch, *context.shape[-2:]), None)
-
-
-def _require_one_size(q: Queries, k: Keys) -> None:
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(
-            f"a dot product needs queries and keys of one size, got {q.shape[-1]} and {k.shape[-1]}. "
-            "Project one of them, or use general_scores, whose W takes keys to queries."
-        )
-
-
 class GeneralAttention(nn.Module):
     """Luong's general mechanism, also called bilinear: owns W (d_q, d_k)."""
 
@@ -175,3 +127,51 @@ class GeneralAttention(nn.Module):
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
         """Attend from q (*batch, T_q, d_q) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v)."""
         return attend(general_scores(q, k, self.W), v, mask)
+
+
+def _causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask:
+    """Make the causal mask (T_q, T_k) of q and k, as `primitives.causal_mask` does, and combine it with a further mask."""
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    if T_q > T_k:
+        raise ValueError(f"causal attention needs a key at each query's own position, got {T_q} queries and {T_k} keys.")
+    causal = torch.ones(T_q, T_k, dtype=torch.bool, device=q.device).tril(T_k - T_q)
+    if mask is None:
+        return causal
+    require_mask(mask, (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), T_q, T_k))
+    return causal & mask
+
+
+def _fused(q: Queries, k: Keys, v: Values, mask: Mask | None, scale: float, is_causal: bool = False) -> ContextOnly:
+    """Call torch's kernel with what it is fast with: two equal batch axes, and features adjacent in memory."""
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"each key needs a value: got {k.shape[-2]} keys and {v.shape[-2]} values.")
+    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    if mask is not None:
+        require_mask(mask, (*batch, q.shape[-2], k.shape[-2]))
+        k, v = hide_keys(k, mask), hide_keys(v, mask)
+    batch = torch.broadcast_shapes(batch, v.shape[:-2])
+    if mask is not None:
+        mask = torch.atleast_2d(mask)
+        mask = _two_batch_axes(mask, batch) if mask.dim() > 2 else mask
+    q, k, v = (_two_batch_axes(x, batch) for x in (q, k, v))
+    if 0 in (*q.shape, *k.shape, *v.shape):
+        context = q.new_zeros(*q.shape[:-1], v.shape[-1])
+    else:
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale)
+    return ContextOnly(context.reshape(*batch, *context.shape[-2:]))
+
+
+def _two_batch_axes(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Bring x (*batch, T, d) to (N, M, T, d): with other batch axes, or features apart in memory, the kernel is slow."""
+    x = x.expand(*batch, *x.shape[-2:])
+    if len(batch) != 2:
+        x = x.reshape(math.prod(batch), 1, *x.shape[-2:])
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _require_one_size(q: Queries, k: Keys) -> None:
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"a dot product needs queries and keys of one size, got {q.shape[-1]} and {k.shape[-1]}. "
+            "Project one of them, or use general_scores, whose W takes keys to queries."
+        )

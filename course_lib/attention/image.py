@@ -1,6 +1,6 @@
 """Self-attention over the pixels of an image: the `AttentionLayer2d` of EE-559, deck 13.2.
 
-Every pixel is a token; attention mixes all of them, and the image comes back in its shape:
+Every pixel is a token that attends to all pixels; the result has the shape of the image:
 
     y = softmax(q kᵀ / √d_k) v        q = W_q x,  k = W_k x,  v = W_v x   at each pixel
 """
@@ -9,7 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, Mechanism
+from course_lib.attention.core import AnyMechanism, Attended, ContextOnly
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.shapes import Image
 
@@ -29,7 +29,7 @@ def attention_over_image(
         W_v: (d_v, C).
 
     Returns:
-        images (B, d_v, H, W): at each place the context of its pixel.
+        images (B, d_v, H, W): at each position the context of its pixel.
 
     Source: EE-559, deck 13.2, "Implementation example".
     """
@@ -42,7 +42,7 @@ def attention_over_image(
 class AttentionLayer2d(nn.Module):
     """Self-attention over pixels around any mechanism: owns W_q, W_k (d_k, C) and W_v (d_v, C), without biases."""
 
-    def __init__(self, d_in: int, d_k: int, d_v: int, mechanism: Mechanism = scaled_dot_product_attention) -> None:
+    def __init__(self, d_in: int, d_k: int, d_v: int, mechanism: AnyMechanism = scaled_dot_product_attention) -> None:
         """Set up the three projections of the d_in channels."""
         super().__init__()
         self.mechanism = mechanism
@@ -50,9 +50,9 @@ class AttentionLayer2d(nn.Module):
         self.W_k = nn.Linear(d_in, d_k, bias=False)
         self.W_v = nn.Linear(d_in, d_v, bias=False)
 
-    def forward(self, x: Image) -> Attended:
+    def forward(self, x: Image) -> Attended | ContextOnly:
         """Attend over images (B, C, H, W); the context is an image (B, d_v, H, W), the weights are (B, H·W, H·W)."""
         H, W = x.shape[-2:]
         pixels = rearrange(x, "B C H W -> B (H W) C")
-        context, weights = self.mechanism(self.W_q(pixels), self.W_k(pixels), self.W_v(pixels))
-        return Attended(rearrange(context, "B (H W) d_v -> B d_v H W", H=H, W=W), weights)
+        attended = self.mechanism(self.W_q(pixels), self.W_k(pixels), self.W_v(pixels))
+        return attended._replace(context=rearrange(attended.context, "B (H W) d_v -> B d_v H W", H=H, W=W))

@@ -1,19 +1,17 @@
-"""Multi-head attention around any mechanism.
+"""Multi-head attention around any mechanism, cross-attention, and one cached decoding step.
 
 Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762):
 
     MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O        head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
-The matrices of all heads stand below each other in one, so that one product serves every head. They are stored as
+The matrices of all heads are stacked row-wise in one, so that one product serves every head. They are stored as
 torch.nn.Linear stores them, (out, in): the paper's X W is `x @ W.mT`.
 
-Causal self-attention one token at a time: keys and values of the past are kept, so that no token is read twice.
-
-The last row of Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762), for a new token x_t:
+Cached decoding computes only the last row of causal self-attention, for a new token x_t (section 3.2.3):
 
     K_t = [K_{t-1}; x_t W^K]        V_t = [V_{t-1}; x_t W^V]        head = softmax(x_t W^Q K_tᵀ / √d_k) V_t
 
-What was written stays true, since no earlier token looks at a later one. T tokens cost T rows of scores in place of T squares.
+Earlier rows do not change, since no earlier token attends to a later one.
 """
 
 import math
@@ -24,7 +22,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, Mechanism, attend
+from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, attend, broadcasts
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.shapes import Keys, Mask, Queries, Values
 
@@ -40,17 +38,17 @@ def split_heads(x: Float[Tensor, "*batch T h_d"], n_heads: int) -> Float[Tensor,
         (*batch, n_heads, T, d).
 
     Raises:
-        ValueError: the features do not divide into n_heads.
+        ValueError: n_heads is not positive, or the features do not divide into n_heads.
 
     Source: Vaswani et al. 2017, section 3.2.2.
     """
-    if x.shape[-1] % n_heads:
+    if n_heads < 1 or x.shape[-1] % n_heads:
         raise ValueError(f"{x.shape[-1]} features do not divide into {n_heads} heads.")
     return rearrange(x, "... T (h d) -> ... h T d", h=n_heads)
 
 
 def merge_heads(x: Float[Tensor, "*batch h T d"]) -> Float[Tensor, "*batch T h_d"]:
-    """Lay the heads side by side again: the inverse of `split_heads`, (*batch, h, T, d) -> (*batch, T, h · d)."""
+    """Concatenate the heads: the inverse of `split_heads`, (*batch, h, T, d) -> (*batch, T, h · d)."""
     return rearrange(x, "... h T d -> ... T (h d)")
 
 
@@ -71,12 +69,13 @@ def multi_head_attention(
         queries: (*batch, T_q, d_q).
         keys: (*batch, T_k, d_k_in).
         values: (*batch, T_k, d_v_in).
-        W_q: (n_heads · d_k, d_q), the query projections of all heads below each other.
+        W_q: (n_heads · d_k, d_q), the query projections of all heads, stacked row-wise.
         W_k: (n_heads · d_k, d_k_in).
         W_v: (n_heads · d_v, d_v_in); d_v may differ from d_k.
         W_o: (d_model, n_heads · d_v).
         n_heads: number of heads.
-        mask: bool, broadcastable to (*batch, T_q, T_k), the same for every head; True = may look.
+        mask: bool, True = may attend: broadcastable to (*batch, T_q, T_k), the same for every head; or with an axis of heads,
+            (*batch, 1, T_q, T_k) or (*batch, n_heads, T_q, T_k).
 
     Returns:
         context (*batch, T_q, d_model) and weights (*batch, n_heads, T_q, T_k).
@@ -86,7 +85,7 @@ def multi_head_attention(
     q = split_heads(queries @ W_q.mT, n_heads)
     k = split_heads(keys @ W_k.mT, n_heads)
     v = split_heads(values @ W_v.mT, n_heads)
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, q, k))
     return Attended(merge_heads(context) @ W_o.mT, weights)
 
 
@@ -100,17 +99,17 @@ def cross_attention(
     n_heads: int,
     mask: Mask | None = None,
 ) -> Attended:
-    """Let a sequence look at another: queries come from the one, keys and values from the other.
+    """Attend from one sequence to another: queries come from the one, keys and values from the other.
 
     Args:
-        x: what looks, the decoder's words, (*batch, T_q, d_q).
-        memory: what is looked at, the encoder's output, (*batch, T_k, d_k).
+        x: the sequence that attends, in the decoder, (*batch, T_q, d_q).
+        memory: the sequence attended to, the encoder's output, (*batch, T_k, d_k).
         W_q: (n_heads · d_k, d_q), acts on x.
         W_k: (n_heads · d_k, d_k), acts on the memory.
         W_v: (n_heads · d_v, d_k), acts on the memory.
         W_o: (d_model, n_heads · d_v).
         n_heads: number of heads.
-        mask: bool, broadcastable to (*batch, T_q, T_k); True = may look.
+        mask: as in `multi_head_attention`; True = may attend.
 
     Returns:
         context (*batch, T_q, d_model) and weights (*batch, n_heads, T_q, T_k).
@@ -120,9 +119,22 @@ def cross_attention(
     return multi_head_attention(x, memory, memory, W_q, W_k, W_v, W_o, n_heads, mask)
 
 
-def mask_per_head(mask: Mask | None) -> Mask | None:
-    """Give a mask for (*batch, T_q, T_k) a head axis of 1, so that every head sees it; None stays None."""
-    return mask if mask is None or mask.dim() < 2 else mask.unsqueeze(-3)
+def mask_per_head(mask: Mask | None, q: Queries, k: Keys) -> Mask | None:
+    """Give a mask the axis of heads of q (*batch, n_heads, T_q, d) and k (*batch, n_heads, T_k, d), unless it has one.
+
+    Raises:
+        ValueError: the mask broadcasts neither to (*batch, T_q, T_k) nor to (*batch, n_heads, T_q, T_k).
+    """
+    if mask is None:
+        return None
+    per_head = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
+    same_for_all = (*per_head[:-3], *per_head[-2:])
+    if not broadcasts(mask.shape, per_head if mask.dim() == len(per_head) else same_for_all):
+        raise ValueError(
+            f"a mask of shape {tuple(mask.shape)} does not broadcast to (*batch, T_q, T_k) = {same_for_all}, nor with an axis "
+            f"of heads to {per_head}. A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
+        )
+    return mask.unsqueeze(-3) if 2 < mask.dim() < len(per_head) else mask
 
 
 class MultiHead(nn.Module):
@@ -132,7 +144,7 @@ class MultiHead(nn.Module):
         self,
         d_model: int,
         n_heads: int,
-        mechanism: Mechanism = scaled_dot_product_attention,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
         d_k: int | None = None,
         d_v: int | None = None,
         d_memory: int | None = None,
@@ -143,7 +155,8 @@ class MultiHead(nn.Module):
         Args:
             d_model: size of the queries and of the output.
             n_heads: number of heads.
-            mechanism: what each head does; a function or module `(q, k, v, mask) -> Attended`.
+            mechanism: how each head attends; a function or module `(q, k, v, mask)` that returns `Attended` or, in a fused
+                form, `ContextOnly`.
             d_k: size of a head's queries and keys; d_model / n_heads if None.
             d_v: size of a head's values; d_k if None.
             d_memory: size of the keys and values that come in; d_model if None.
@@ -167,17 +180,22 @@ class MultiHead(nn.Module):
         self.W_v = nn.Linear(d_memory, n_heads * d_v, bias=bias)
         self.W_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
-    def forward(self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None) -> Attended:
-        """Attend from queries (*batch, T_q, d_model) over keys and values (*batch, T_k, d_memory), under `mask`."""
+    def forward(
+        self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None
+    ) -> Attended | ContextOnly:
+        """Attend from queries (*batch, T_q, d_model) over keys and values (*batch, T_k, d_memory).
+
+        The mask is as in `multi_head_attention`. Weights are those of the mechanism, (*batch, n_heads, T_q, T_k).
+        """
         q = split_heads(self.W_q(queries), self.n_heads)
         k = split_heads(self.W_k(keys), self.n_heads)
         v = split_heads(self.W_v(values), self.n_heads)
-        context, weights = self.mechanism(q, k, v, mask_per_head(mask))
-        return Attended(self.W_o(merge_heads(context)), weights)
+        attended = self.mechanism(q, k, v, mask_per_head(mask, q, k))
+        return attended._replace(context=self.W_o(merge_heads(attended.context)))
 
 
 class CachedStep(NamedTuple):
-    """What a step gives: `output` (B, d_model) for the new token, and all `keys` and `values` (B, h, T + 1, d) for the next."""
+    """Result of a step: `output` (B, d_model) for the new token, and all `keys` and `values` (B, h, T + 1, d) for the next."""
 
     output: Float[Tensor, "B d_model"]
     keys: Float[Tensor, "B h T d_k"]
@@ -193,20 +211,20 @@ def cached_step(
     W_v: Float[Tensor, "h_d_v d_in"],
     W_o: Float[Tensor, "d_model h_d_v"],
 ) -> CachedStep:
-    """Attend from one new token to itself and to the past.
+    """Attend from one new token to itself and to the cached keys and values of earlier tokens.
 
     Args:
         x: the new token of each sequence, (B, d_in).
-        keys: of the past, head by head, (B, h, T, d_k); T = 0 at the start.
-        values: of the past, (B, h, T, d_v).
-        W_q: (h · d_k, d_in), the query projections of all heads below each other.
+        keys: of earlier tokens, per head, (B, h, T, d_k); T = 0 at the start.
+        values: of earlier tokens, (B, h, T, d_v).
+        W_q: (h · d_k, d_in), the query projections of all heads, stacked row-wise.
         W_k: (h · d_k, d_in).
         W_v: (h · d_v, d_in).
         W_o: (d_model, h · d_v).
 
     Returns:
         output (B, d_model), as the last row of causal multi-head attention over the whole sequence would be; and the keys
-        and values with those of x behind them, (B, h, T + 1, d). What came in is not changed.
+        and values with those of x appended, (B, h, T + 1, d). The arguments are not changed.
 
     Source: Vaswani et al. 2017, section 3.2.3.
     """
