@@ -2,7 +2,15 @@
 
 from course_lib.attention.additive import AdditiveAttention, ConcatAttention, additive_scores, concat_scores
 from course_lib.attention.co_occurrent import CoOccurrent, co_occurrent_features
-from course_lib.attention.core import Attended, Mechanism, attend
+from course_lib.attention.core import (
+    AnyMechanism,
+    Attended,
+    ContextOnly,
+    FusedMechanism,
+    Mechanism,
+    attend,
+    require_weights,
+)
 from course_lib.attention.dot_product import (
     GeneralAttention,
     causal_attention,
@@ -70,12 +78,15 @@ from course_lib.attention.pooling import Pool, mean_pool, pool
 
 __all__ = [
     "AdditiveAttention",
+    "AnyMechanism",
     "Attended",
     "AttentionLayer2d",
     "CachedStep",
     "CoOccurrent",
     "ConcatAttention",
+    "ContextOnly",
     "DynamicGraphAttention",
+    "FusedMechanism",
     "GeneralAttention",
     "GraphAttention",
     "GraphMechanism",
@@ -133,6 +144,7 @@ __all__ = [
     "pool",
     "recurrent_linear_attention",
     "relative_logits",
+    "require_weights",
     "scaled_dot_product_attention",
     "sliced_local_attention",
     "split_heads",

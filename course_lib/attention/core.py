@@ -9,7 +9,7 @@ A mask excludes keys from both sums. A query that may attend to no key has weigh
 A key that no query may attend to has no effect on any context, even where it holds NaN or infinity.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -30,6 +30,7 @@ class ContextOnly(NamedTuple):
     weights: None = None
 
 
+@runtime_checkable
 class Mechanism(Protocol):
     """A function or module `(q, k, v, mask=None) -> Attended`."""
 
@@ -37,6 +38,7 @@ class Mechanism(Protocol):
         """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
 
 
+@runtime_checkable
 class FusedMechanism(Protocol):
     """A function or module `(q, k, v, mask=None) -> ContextOnly`: it builds no weights."""
 
@@ -44,6 +46,7 @@ class FusedMechanism(Protocol):
         """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
 
 
+@runtime_checkable
 class AnyMechanism(Protocol):
     """A `Mechanism` or a `FusedMechanism`: for models that need the context alone."""
 

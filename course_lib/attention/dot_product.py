@@ -155,7 +155,7 @@ def _fused(q: Queries, k: Keys, v: Values, mask: Mask | None, scale: float, is_c
         mask = _two_batch_axes(mask, batch) if mask.dim() > 2 else mask
     q, k, v = (_two_batch_axes(x, batch) for x in (q, k, v))
     if 0 in (*q.shape, *k.shape, *v.shape):
-        context = q.new_zeros(*q.shape[:-1], v.shape[-1])
+        context = attend(q @ k.mT * scale, v, mask).context
     else:
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale)
     return ContextOnly(context.reshape(*batch, *context.shape[-2:]))

@@ -8,13 +8,16 @@ Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-A
 Pixels outside the picture are not there: no weight falls on them. A leading `*batch` may hold the heads.
 """
 
+from functools import reduce
+from typing import Protocol, runtime_checkable
+
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, Mechanism, attend
+from course_lib.attention.core import Attended, ContextOnly, attend
 from course_lib.primitives.windows import local_windows, require_window, window_mask
 from course_lib.shapes import Image
 
@@ -25,6 +28,16 @@ RowEmbeddings = Float[Tensor, "*heads size d_row"]
 ColumnEmbeddings = Float[Tensor, "*heads size d_column"]
 TILE = 4
 """Side of a tile of queries: larger ones have less halo to copy, but more products that the window throws away."""
+
+
+@runtime_checkable
+class LocalMechanism(Protocol):
+    """A form of `local_attention`: with the weights, as the equation, or without them."""
+
+    def __call__(
+        self, q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1, /
+    ) -> Attended | ContextOnly:
+        """Attend from each query to the window around it, with the shapes of `local_attention`."""
 
 
 def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddings) -> Float[Tensor, "*batch H_q W_q window"]:
@@ -70,7 +83,7 @@ def local_attention(
     """
     size = require_local_inputs(q, k, v, rows, columns, stride)
     scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
-    mask = window_mask(*k.shape[-3:-1], size, stride, device=k.device)
+    mask = window_mask(k.shape[-3], k.shape[-2], size, stride, device=k.device)
     context, weights = attend(scores.unsqueeze(-2), local_windows(v, size, stride), mask.unsqueeze(-2))
     return Attended(context.squeeze(-2), weights.squeeze(-2))
 
@@ -90,16 +103,16 @@ def sliced_local_attention(
     across = [slice(b, b + stride * W_q, stride) for b in range(size)]
     shifted = [(..., rows_, columns_, slice(None)) for rows_ in down for columns_ in across]
     by_content = torch.stack([(q * k_padded[place]).sum(-1) for place in shifted], dim=-1)
-    mask = window_mask(*k.shape[-3:-1], size, stride, device=k.device)
+    mask = window_mask(k.shape[-3], k.shape[-2], size, stride, device=k.device)
     scores = by_content + relative_logits(q, rows, columns)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
-    context = sum(weight.unsqueeze(-1) * v_padded[place] for weight, place in zip(weights.unbind(-1), shifted, strict=True))
-    return Attended(context, weights)
+    mixed = (weight.unsqueeze(-1) * v_padded[place] for weight, place in zip(weights.unbind(-1), shifted, strict=True))
+    return Attended(reduce(torch.add, mixed), weights)
 
 
 def tiled_local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
-) -> Attended:
+) -> ContextOnly:
     """Compute the context of `local_attention` tile by tile: TILE × TILE queries against the keys of all their windows.
 
     The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. What lies
@@ -121,7 +134,7 @@ def tiled_local_attention(
     scores = torch.baddbmm(by_place.flatten(0, -3), queries.flatten(0, -3), keys.flatten(0, -3).mT)
     context = attend(scores, values.flatten(0, -3)).context.unflatten(0, tiles.shape[:-3])
     context = rearrange(context, "... Y X (i j) d -> ... (Y i) (X j) d", i=TILE)
-    return Attended(context[..., :H_q, :W_q, :], None)
+    return ContextOnly(context[..., :H_q, :W_q, :])
 
 
 def require_local_inputs(
@@ -193,7 +206,7 @@ class LocalAttention(nn.Module):
     """
 
     def __init__(
-        self, d_in: int, d_out: int, n_heads: int, size: int, stride: int = 1, mechanism: Mechanism = local_attention
+        self, d_in: int, d_out: int, n_heads: int, size: int, stride: int = 1, mechanism: LocalMechanism = local_attention
     ) -> None:
         """Set up projections and offsets.
 
@@ -220,11 +233,11 @@ class LocalAttention(nn.Module):
         d_half = d_out // n_heads // 2
         self.rows, self.columns = (nn.Parameter(torch.randn(n_heads, size, d_half) * d_half**-0.5) for _ in range(2))
 
-    def forward(self, x: Image) -> Attended:
+    def forward(self, x: Image) -> Attended | ContextOnly:
         """Attend over x (B, d_in, H, W): context (B, d_out, H_q, W_q), weights (B, h, H_q, W_q, size²); H_q = ⌈H / stride⌉."""
         pixels = rearrange(x, "B C H W -> B H W C")
         asking = pixels[:, :: self.stride, :: self.stride]
         projected = self.W_q(asking), self.W_k(pixels), self.W_v(pixels)
         q, k, v = (rearrange(y, "B H W (h d) -> B h H W d", h=self.n_heads) for y in projected)
-        context, weights = self.mechanism(q, k, v, self.rows, self.columns, self.stride)
-        return Attended(rearrange(context, "B h H W d -> B (h d) H W"), weights)
+        attended = self.mechanism(q, k, v, self.rows, self.columns, self.stride)
+        return attended._replace(context=rearrange(attended.context, "B h H W d -> B (h d) H W"))

@@ -85,7 +85,7 @@ def multi_head_attention(
     q = split_heads(queries @ W_q.mT, n_heads)
     k = split_heads(keys @ W_k.mT, n_heads)
     v = split_heads(values @ W_v.mT, n_heads)
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, q, k))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.dim()))
     return Attended(merge_heads(context) @ W_o.mT, weights)
 
 
@@ -119,22 +119,9 @@ def cross_attention(
     return multi_head_attention(x, memory, memory, W_q, W_k, W_v, W_o, n_heads, mask)
 
 
-def mask_per_head(mask: Mask | None, q: Queries, k: Keys) -> Mask | None:
-    """Give a mask the axis of heads of q (*batch, n_heads, T_q, d) and k (*batch, n_heads, T_k, d), unless it has one.
-
-    Raises:
-        ValueError: the mask broadcasts neither to (*batch, T_q, T_k) nor to (*batch, n_heads, T_q, T_k).
-    """
-    if mask is None:
-        return None
-    per_head = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
-    same_for_all = (*per_head[:-3], *per_head[-2:])
-    if not broadcasts(mask.shape, per_head if mask.dim() == len(per_head) else same_for_all):
-        raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} does not broadcast to (*batch, T_q, T_k) = {same_for_all}, nor with an axis "
-            f"of heads to {per_head}. A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
-        )
-    return mask.unsqueeze(-3) if 2 < mask.dim() < len(per_head) else mask
+def mask_per_head(mask: Mask | None, n_axes: int = 3) -> Mask | None:
+    """Give a mask for inputs of `n_axes` axes, (*batch, T, d), an axis of heads of size 1, unless it has one; None stays None."""
+    return mask if mask is None or not 2 <= mask.dim() <= n_axes else mask.unsqueeze(-3)
 
 
 class MultiHead(nn.Module):
@@ -190,8 +177,21 @@ class MultiHead(nn.Module):
         q = split_heads(self.W_q(queries), self.n_heads)
         k = split_heads(self.W_k(keys), self.n_heads)
         v = split_heads(self.W_v(values), self.n_heads)
-        attended = self.mechanism(q, k, v, mask_per_head(mask, q, k))
+        if mask is not None:
+            _require_mask_of_heads(mask, q, k)
+        attended = self.mechanism(q, k, v, mask_per_head(mask, queries.dim()))
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
+
+
+def _require_mask_of_heads(mask: Mask, q: Queries, k: Keys) -> None:
+    """Raise a ValueError with the mask's own shape unless it fits scores (*batch, n_heads, T_q, T_k), or those of one head."""
+    per_head = (*q.shape[:-1], k.shape[-2])
+    for_all = (*per_head[:-3], *per_head[-2:])
+    if not broadcasts(mask.shape, per_head if mask.dim() == len(per_head) else for_all):
+        raise ValueError(
+            f"a mask of shape {tuple(mask.shape)} does not broadcast to (*batch, T_q, T_k) = {for_all}, nor with an axis of heads "
+            f"to {per_head}. A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
+        )
 
 
 class CachedStep(NamedTuple):

@@ -15,12 +15,13 @@ with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N places. Without a soft
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, Mechanism, attend
+from course_lib.attention.core import Attended, ContextOnly, attend
 from course_lib.attention.dot_product import dot_attention, fused_dot_attention
 from course_lib.shapes import Keys, Queries, Values
 
@@ -28,6 +29,24 @@ PixelFeatures = Float[Tensor, "*batch N C"]
 Map = Float[Tensor, "B C *places"]
 """A picture (B, C, H, W), a film (B, C, T, H, W), or a line (B, C, T)."""
 unbiased = partial(nn.Linear, bias=False)
+
+
+@runtime_checkable
+class PairwiseMechanism(Protocol):
+    """A function or module `(theta, phi, g)` over all pairs of positions, without a mask; a `Mechanism` is one too."""
+
+    def __call__(self, theta: Queries, phi: Keys, g: Values, /) -> Attended | ContextOnly:
+        """Mix g (*batch, N, d) by theta (*batch, N_q, d_k) and phi (*batch, N, d_k)."""
+
+
+@runtime_checkable
+class MapAttention(Protocol):
+    """A module that attends over a feature map (B, C, *positions) and has `d_out` features, such as `NonLocal`."""
+
+    d_out: int
+
+    def __call__(self, x: Map, /) -> Attended | ContextOnly:
+        """Attend over x (B, C, *positions); the context is a map (B, d_out, *positions)."""
 
 
 def non_local_gaussian(x: PixelFeatures, W_g: Float[Tensor, "d C"]) -> Attended:
@@ -69,7 +88,7 @@ def non_local_embedded_gaussian(
 
 def fused_embedded_gaussian(
     x: PixelFeatures, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
-) -> Attended:
+) -> ContextOnly:
     """Compute the context of `non_local_embedded_gaussian` by one product and torch's fused kernel; weights are None."""
     sizes = len(W_theta), len(W_phi), len(W_g)
     theta, phi, g = (x @ torch.cat([W_theta, W_phi, W_g]).mT).split(sizes, dim=-1)
@@ -93,12 +112,12 @@ def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
     return Attended(weights @ g, weights)
 
 
-def associative_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
+def associative_dot_product(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
     """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; no weights are built, but None.
 
     Time and memory go with N · d_k · d in place of N².
     """
-    return Attended(theta @ (phi.mT @ g / phi.shape[-2]), None)
+    return ContextOnly(theta @ (phi.mT @ g / phi.shape[-2]))
 
 
 def non_local_concatenation(theta: Queries, phi: Keys, g: Values, w_f: Float[Tensor, "two_d_k"]) -> Attended:
@@ -167,7 +186,7 @@ class NonLocal(nn.Module):
         self,
         d_in: int,
         d: int | None = None,
-        mechanism: Mechanism = dot_attention,
+        mechanism: PairwiseMechanism = dot_attention,
         embed: Callable[[int, int], nn.Module] = unbiased,
         pool: nn.Module | None = None,
     ) -> None:
@@ -191,18 +210,18 @@ class NonLocal(nn.Module):
         self.W_g = nn.Linear(d_in, d, bias=False)
         self.pool = nn.Identity() if pool is None else pool
 
-    def forward(self, x: Map) -> Attended:
+    def forward(self, x: Map) -> Attended | ContextOnly:
         """Attend over x (B, C, *places); the context is a map (B, d, *places), the weights are (B, N, N of the pooled)."""
         tokens, places = x.flatten(2).mT, x.shape[2:]
         phi, g = (self.pool(W(tokens).mT.unflatten(2, places)).flatten(2).mT for W in (self.W_phi, self.W_g))
-        context, weights = self.mechanism(self.W_theta(tokens), phi, g)
-        return Attended(context.mT.unflatten(2, places), weights)
+        attended = self.mechanism(self.W_theta(tokens), phi, g)
+        return attended._replace(context=attended.context.mT.unflatten(2, places))
 
 
 class NonLocalBlock(nn.Module):
     """What its attention sees is added: z = x + norm(W_z y). The gain of the norm starts at 0, so the block as the identity."""
 
-    def __init__(self, d_in: int, attention: nn.Module, norm: Callable[[int], nn.Module] = nn.BatchNorm1d) -> None:
+    def __init__(self, d_in: int, attention: MapAttention, norm: Callable[[int], nn.BatchNorm1d] = nn.BatchNorm1d) -> None:
         """Take the attention whose context (B, attention.d_out, *places) is added, such as `NonLocal(d_in)`.
 
         `norm(d_in)` has a gain `weight` and acts on (B, d_in, N).

@@ -1,14 +1,14 @@
-"""The Performer: linear attention whose features are random, so that the mean over their draw is softmax attention's kernel.
+"""Performer: linear attention with positive random features, an unbiased estimate of softmax attention's kernel.
 
 Choromanski et al. 2021, *Rethinking Attention with Performers*, eqs. 4-7 (https://arxiv.org/abs/2009.14794), with q and k
 divided by d_k^¼, so that qᵀk carries the 1/√d_k of softmax attention:
 
     φ(x) = exp(Ω x - ‖x‖²/2) / √m          c_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j)
 
-A factor that all features of one query share, or all features of all keys, stands above and below the line and cancels. So
+A factor that all features of one query share, or all features of all keys, is in numerator and denominator and cancels. So
 exponents may be shifted until nothing overflows, and the features of a query and those of all keys may be softmaxes. (The
-paper's code adds an ε to each feature instead, for the gradients' sake: where the exponents are large, all features are then
-nearly ε, and the context is pulled to the plain average of the values.)
+paper's code adds an ε to each feature instead: where the exponents are large and negative, all features are then nearly ε, and
+the context approaches the plain average of the values.)
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended
+from course_lib.attention.core import ContextOnly
 from course_lib.attention.linear import chunked_linear_attention, linear_attention, silence
 from course_lib.primitives.kernels import Projection, orthogonal_projection
 from course_lib.shapes import Keys, Mask, Queries, Values
@@ -25,28 +25,30 @@ _HIGHEST = 60.0
 """e^60 times a long sum of large values is still a number in float32 and bfloat16, which end at e^88."""
 
 
-def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, *, omega: Projection) -> Attended:
+def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, *, omega: Projection) -> ContextOnly:
     """Estimate softmax attention over all keys by the m random directions `omega`, at a cost of (T_q + T_k) · m.
 
     Args:
         q: queries (*batch, T_q, d_k).
         k: keys (*batch, T_k, d_k).
         v: values (*batch, T_k, d_v).
-        mask: which keys are there, the same for every query, (*batch, 1, T_k); True = may look.
+        mask: the visible keys, the same for every query, (*batch, 1, T_k); True = may attend.
         omega: random directions (m, d_k), such as `orthogonal_projection(m, d_k)`.
 
     Returns:
         context (*batch, T_q, d_v), finite while squared lengths of queries and keys are; the weights are not built, but None.
 
     Raises:
-        ValueError: the mask differs from query to query.
+        ValueError: the mask differs between queries.
         TypeError: the mask is not bool.
 
     Source: Choromanski et al. 2021, section 2.3; the softmax over keys and features takes their common factor out.
     """
-    exponent = silence(_key_exponent(k, omega), mask, torch.finfo(k.dtype).min)
-    phi_k = exponent.flatten(-2).softmax(-1).view_as(exponent)
-    return Attended(linear_attention(query_features(q, omega), phi_k, v, mask), None)
+    exponent = _key_exponent(k, omega)
+    exponent = exponent.expand(*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), *exponent.shape[-2:])
+    exponent = silence(exponent, mask, torch.finfo(exponent.dtype).min)
+    phi_k = exponent.flatten(-2).softmax(-1).unflatten(-1, exponent.shape[-2:])
+    return ContextOnly(linear_attention(query_features(q, omega), phi_k, v, mask))
 
 
 def causal_performer_attention(
@@ -57,47 +59,53 @@ def causal_performer_attention(
     *,
     omega: Projection,
     mix: Callable[..., Tensor] = chunked_linear_attention,
-) -> Attended:
-    """Estimate causal softmax attention, position by position: no factor is shared with keys that are still to come.
+) -> ContextOnly:
+    """Estimate causal softmax attention, position by position: no factor is shared with later keys.
 
     As `performer_attention`, with as many queries as keys. `mix` is one of the causal forms of linear attention. Where keys
     are so long that all their features vanish (qᵀk/√d_k beyond about 150), the context is 0.
     """
-    return Attended(mix(query_features(q, omega), key_features(k, omega), v, mask), None)
+    return ContextOnly(mix(query_features(q, omega), key_features(k, omega), v, mask))
 
 
 def query_features(q: Queries, omega: Projection) -> Tensor:
-    """Map queries (*batch, T, d_k) to features (*batch, T, m) that sum to 1: what they share cancels in the quotient."""
-    return (_shortened(q) @ omega.mT).softmax(-1)
+    """Map queries (*batch, T, d_k) to features (*batch, T, m) that sum to 1: a common factor cancels in the quotient."""
+    return _product(_shortened(q), omega).softmax(-1)
 
 
 def key_features(k: Keys, omega: Projection) -> Tensor:
     """Map each key of (*batch, T, d_k) by itself to positive features (*batch, T, m), up to one factor that Ω decides.
 
-    The exponent ωᵀk - ‖k‖²/2 is at most ‖ω‖²/2; only where that may overflow, above a d_k of about 100, is anything taken off.
+    The exponent ωᵀk - ‖k‖²/2 is at most ‖ω‖²/2; only where that may overflow, above a d_k of about 100, is anything subtracted.
     """
-    bound = omega.square().sum(-1).amax() / 2
+    bound = omega.to(torch.promote_types(omega.dtype, torch.float32)).square().sum(-1).amax() / 2
     return (_key_exponent(k, omega) - (bound - _HIGHEST).clamp(min=0.0)).exp()
 
 
 def _key_exponent(k: Keys, omega: Projection) -> Tensor:
     k = _shortened(k)
-    return k @ omega.mT - k.square().sum(-1, keepdim=True) / 2
+    return _product(k, omega) - k.square().sum(-1, keepdim=True) / 2
 
 
 def _shortened(x: Tensor) -> Tensor:
-    """Divide by d^¼, once for the query and once for the key."""
-    return x * x.shape[-1] ** -0.25
+    """Divide by d^¼, once for the query and once for the key, in float32 at least: squares of float16 overflow."""
+    return x.to(torch.promote_types(x.dtype, torch.float32)) * x.shape[-1] ** -0.25
+
+
+def _product(x: Tensor, omega: Projection) -> Tensor:
+    """Project x on the directions in its own precision, also under autocast."""
+    with torch.autocast(x.device.type, enabled=False):
+        return x @ omega.to(x.dtype).mT
 
 
 class PerformerAttention(nn.Module):
-    """A mechanism `(q, k, v, mask) -> Attended` for `MultiHead` that owns its random directions; it trains nothing."""
+    """A mechanism `(q, k, v, mask) -> ContextOnly` for `MultiHead` that owns its random directions; it has no trained parameters."""
 
     def __init__(
         self,
         d_k: int,
         m: int,
-        mechanism: Callable[..., Attended] = performer_attention,
+        mechanism: Callable[..., ContextOnly] = performer_attention,
         draw: Callable[..., Projection] = orthogonal_projection,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -116,9 +124,9 @@ class PerformerAttention(nn.Module):
         self.register_buffer("omega", draw(m, d_k, generator))
 
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw the directions anew, as the paper does every so often in training."""
+        """Draw the directions anew, as the paper does periodically in training."""
         self.omega.copy_(self.draw(*self.omega.shape, generator))
 
-    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
         """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v)."""
         return self.mechanism(q, k, v, mask, omega=self.omega)

@@ -180,11 +180,18 @@ def test_gradients_against_differences_over_several_chunks(normal):
     assert torch.autograd.gradcheck(of_features(chunked_linear_attention, None, 2), small)
 
 
-def test_the_gradient_of_a_gradient_is_refused_where_there_is_none(normal):
-    q, k, v = inputs(normal, B)
-    (first,) = torch.autograd.grad(of_features(chunked_linear_attention)(q, k, v).square().sum(), v, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
+def test_the_gradient_of_a_gradient_penalty_is_that_of_the_prefix_sums(normal):
+    """Through a residual sum, whose incoming gradient needs no gradient itself: a constant would be returned in silence."""
+
+    def penalty(form, *leaves):
+        q, k, v = (leaf.clone().requires_grad_() for leaf in leaves)
+        first = torch.autograd.grad((v + of_features(form)(q, k, v)).sum(), (q, k, v), create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), (q, k, v))
+
+    leaves = [x.detach() for x in inputs(normal, B)]
+    exact = penalty(causal_linear_attention, *leaves)
+    for found, wanted in zip(penalty(chunked_linear_attention, *leaves), exact, strict=True):
+        torch.testing.assert_close(found, wanted)
 
 
 def test_signed_features_are_taken_as_they_are(normal, agree):
