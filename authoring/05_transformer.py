@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from course_lib.analysis import record
 from course_lib.attention import GeneralAttention, multi_head_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes, encoder_stack, post_norm, pre_norm
-from course_lib.blocks.block import Four, Pair
+from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
 from course_lib.generation import Extension, beam_search, greedy
 from course_lib.losses import teacher_forced_loss

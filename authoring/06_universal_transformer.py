@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, SelfAttention, encoder_block
-from course_lib.blocks.block import Four, Pair
+from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
 from course_lib.datasets import sums
 from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal
 from course_lib.primitives import HaltingStep, sinusoidal_positions

@@ -53,7 +53,7 @@ from torch import Tensor, nn
 from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
 from course_lib.blocks import ConvNet, TokenMixingKernels, Sizes, lean_token_mixing
 from course_lib.metrics import count_operations
-from course_lib.blocks.block import Four, Pair
+from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
 from course_lib.blocks.mlp_mixer import PatchFeatures
 from course_lib.datasets import mnist, split
 from course_tools.notebook import check, predict

@@ -25,7 +25,8 @@ PUBLIC = {
         window_mask with_self_loops
     """,
     "course_lib.attention": """
-        AdditiveAttention Attended AttentionLayer2d CachedStep CoOccurrent ConcatAttention DynamicGraphAttention
+        AdditiveAttention AnyMechanism Attended AttentionLayer2d CachedStep CoOccurrent ConcatAttention ContextOnly
+        DynamicGraphAttention FusedMechanism
         GeneralAttention GraphAttention GraphMechanism LinearAttention LocalAttention Mechanism MultiHead NonLocal
         NonLocalBlock NonLocalConcatenation PerformerAttention Pool additive_scores associative_dot_product attend
         attend_edges attention_over_image average_heads cached_step causal_attention causal_linear_attention
@@ -35,11 +36,12 @@ PUBLIC = {
         gat_edge_scores gat_scores general_scores inplace_linear_attention_step kernel_attention linear_attention
         linear_attention_step local_attention mean_pool merge_heads multi_head_attention multi_head_graph_attention
         non_local_block non_local_concatenation non_local_dot_product non_local_embedded_gaussian non_local_gaussian
-        performer_attention pool recurrent_linear_attention relative_logits scaled_dot_product_attention
+        performer_attention pool recurrent_linear_attention relative_logits require_weights scaled_dot_product_attention
         sliced_local_attention split_heads tiled_local_attention uniform_graph_attention
     """,
     "course_lib.blocks": """
-        Block ContextOf ConvNet CrossAttention DecoderBlock FeedForward LayerFactory MixerSizes Residual SelfAttention
+        Activation AttentionWeights Block ContextOf ConvNet CrossAttention DecoderBlock FeedForward FeedForwardWeights
+        LayerFactory MixerSizes NormWeights Residual SelfAttention
         Sizes Stack Sublayer TokenMixing TokenMixingKernels channel_mixing channel_mixing_by_convolution closing_norm
         convolution decoder_block decoder_stack draw_weights encoder_block encoder_stack feed_forward
         lean_token_mixing mixer_block post_norm pre_norm pre_norm_encoder_block reordered_token_mixing token_mixing

@@ -1,4 +1,4 @@
-"""See what a model looks at: collect the attention of every sub-module while it runs, without changing the model."""
+"""Record the attention of every sub-module of a model while it runs, by forward hooks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,15 +6,15 @@ from functools import partial
 
 from torch import nn
 
-from course_lib.attention.core import Attended
+from course_lib.attention import Attended, ContextOnly
 
 
 @contextmanager
-def record(module: nn.Module) -> Iterator[dict[str, list[Attended]]]:
-    """Collect every `Attended` that `module` or one of its sub-modules returns inside the `with` block.
+def record(module: nn.Module) -> Iterator[dict[str, list[Attended | ContextOnly]]]:
+    """Record every `Attended` or `ContextOnly` that `module` or one of its sub-modules returns inside the `with` block.
 
     Args:
-        module: any model; its forward hooks are taken off again at the end of the block, also after an exception.
+        module: any model; the hooks are removed at the end of the block, also after an exception.
 
     Yields:
         a dict from the name of a sub-module, as `named_modules` gives it ("" = the module itself), to its results in the
@@ -25,7 +25,7 @@ def record(module: nn.Module) -> Iterator[dict[str, list[Attended]]]:
             model(x)
         weights = seen["decoder.attention"][0].weights
     """
-    seen: dict[str, list[Attended]] = {}
+    seen: dict[str, list[Attended | ContextOnly]] = {}
     hooks = [part.register_forward_hook(partial(_keep, seen, name)) for name, part in module.named_modules()]
     try:
         yield seen
@@ -34,7 +34,10 @@ def record(module: nn.Module) -> Iterator[dict[str, list[Attended]]]:
             hook.remove()
 
 
-def _keep(seen: dict[str, list[Attended]], name: str, part: nn.Module, inputs: tuple, output: object) -> None:
-    if isinstance(output, Attended):
-        weights = None if output.weights is None else output.weights.detach()
-        seen.setdefault(name, []).append(Attended(output.context.detach(), weights))
+def _keep(
+    seen: dict[str, list[Attended | ContextOnly]], name: str, part: nn.Module, inputs: tuple[object, ...], output: object
+) -> None:
+    if isinstance(output, Attended) and output.weights is not None:
+        seen.setdefault(name, []).append(Attended(output.context.detach(), output.weights.detach()))
+    elif isinstance(output, Attended | ContextOnly):
+        seen.setdefault(name, []).append(ContextOnly(output.context.detach()))

@@ -108,7 +108,10 @@ def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
 
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Tell whether a tensor of `shape` broadcasts to the shape `to` without widening it."""
-    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+    for size, target in zip(reversed(shape), reversed(to), strict=False):
+        if size not in (1, target):
+            return False
+    return len(shape) <= len(to)
 
 
 def require_weights(attended: Attended | ContextOnly) -> Attended:

@@ -120,7 +120,7 @@ def cross_attention(
 
 
 def mask_per_head(mask: Mask | None, n_axes: int = 3) -> Mask | None:
-    """Give a mask for inputs of `n_axes` axes, (*batch, T, d), an axis of heads of size 1, unless it has one; None stays None."""
+    """Add an axis of heads, of size 1, to a mask for inputs of `n_axes` axes, (*batch, T, d), unless it has one."""
     return mask if mask is None or not 2 <= mask.dim() <= n_axes else mask.unsqueeze(-3)
 
 
@@ -167,9 +167,7 @@ class MultiHead(nn.Module):
         self.W_v = nn.Linear(d_memory, n_heads * d_v, bias=bias)
         self.W_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
-    def forward(
-        self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None
-    ) -> Attended | ContextOnly:
+    def forward(self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None) -> Attended | ContextOnly:
         """Attend from queries (*batch, T_q, d_model) over keys and values (*batch, T_k, d_memory).
 
         The mask is as in `multi_head_attention`. Weights are those of the mechanism, (*batch, n_heads, T_q, T_k).
@@ -189,8 +187,8 @@ def _require_mask_of_heads(mask: Mask, q: Queries, k: Keys) -> None:
     for_all = (*per_head[:-3], *per_head[-2:])
     if not broadcasts(mask.shape, per_head if mask.dim() == len(per_head) else for_all):
         raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} does not broadcast to (*batch, T_q, T_k) = {for_all}, nor with an axis of heads "
-            f"to {per_head}. A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
+            f"a mask of shape {tuple(mask.shape)} does not broadcast to (*batch, T_q, T_k) = {for_all}, nor with an axis "
+            f"of heads to {per_head}. A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
         )
 
 

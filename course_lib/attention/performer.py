@@ -99,7 +99,7 @@ def _product(x: Tensor, omega: Projection) -> Tensor:
 
 
 class PerformerAttention(nn.Module):
-    """A mechanism `(q, k, v, mask) -> ContextOnly` for `MultiHead` that owns its random directions; it has no trained parameters."""
+    """A mechanism `(q, k, v, mask) -> ContextOnly` for `MultiHead` that owns random directions and nothing trained."""
 
     def __init__(
         self,

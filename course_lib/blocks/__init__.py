@@ -1,20 +1,32 @@
 """A block = mix tokens, then mix channels: residual connections, feed-forward networks, token mixers, and stacks of them."""
 
 from course_lib.blocks.block import (
+    Activation,
+    AttentionWeights,
     Block,
     CrossAttention,
     DecoderBlock,
+    FeedForward,
+    FeedForwardWeights,
+    NormWeights,
     Residual,
     SelfAttention,
+    Sizes,
+    Stack,
     Sublayer,
+    closing_norm,
     decoder_block,
+    decoder_stack,
+    draw_weights,
     encoder_block,
+    encoder_stack,
+    feed_forward,
     post_norm,
     pre_norm,
     pre_norm_encoder_block,
+    zero_head,
 )
 from course_lib.blocks.convnet import ContextOf, ConvNet, LayerFactory, convolution
-from course_lib.blocks.feedforward import FeedForward, feed_forward
 from course_lib.blocks.mlp_mixer import (
     MixerSizes,
     TokenMixing,
@@ -28,17 +40,20 @@ from course_lib.blocks.mlp_mixer import (
     token_mixing_by_convolution,
     token_mixing_kernels,
 )
-from course_lib.blocks.stack import Sizes, Stack, closing_norm, decoder_stack, draw_weights, encoder_stack, zero_head
 
 __all__ = [
+    "Activation",
+    "AttentionWeights",
     "Block",
     "ContextOf",
     "ConvNet",
     "CrossAttention",
     "DecoderBlock",
     "FeedForward",
+    "FeedForwardWeights",
     "LayerFactory",
     "MixerSizes",
+    "NormWeights",
     "Residual",
     "SelfAttention",
     "Sizes",

@@ -1,101 +1,133 @@
-"""Add & norm: a layer's output is added to its input, and a normalisation stands behind the sum or before the layer.
+"""Transformer blocks and their stacks: token mixer, feed-forward network, residual connections and norms.
 
-He et al. 2016, eq. 1 (https://arxiv.org/abs/1512.03385); behind it as in Vaswani et al. 2017, section 3.1
-(https://arxiv.org/abs/1706.03762), before it as in Radford et al. 2019, section 2.3, and Xiong et al. 2020, table 1
-(https://arxiv.org/abs/2002.04745):
+A block mixes tokens, then channels; what mixes the tokens is an argument. Vaswani et al. 2017, sections 3.1 to 3.3 and figure 1
+(https://arxiv.org/abs/1706.03762), with R = post-norm, as there, or pre-norm, as in Radford et al. 2019, section 2.3, and Xiong
+et al. 2020, table 1 (https://arxiv.org/abs/2002.04745); the residual connection is that of He et al. 2016, eq. 1
+(https://arxiv.org/abs/1512.03385):
 
-    post-norm: y = Norm(x + Sublayer(x))        pre-norm: y = x + Sublayer(Norm(x))
+    post-norm  R(x, Sublayer) = Norm(x + Sublayer(x))
+    pre-norm   R(x, Sublayer) = x + Sublayer(Norm(x))
 
-Pre-norm leaves a path of plain sums from the last layer to the first; a stack of such layers needs one more norm at its end.
+    encoder    h = R(x, Mixer)        y = R(h, FFN)
+    decoder    h = R(x, Self)         m = R(h, Cross(·, memory))        y = R(m, FFN)
 
-Token mixers: the half of a block in which positions hear of each other. A mixer maps (B, T, d_model) to the same shape.
+    FFN(x) = φ(x W₁ + b₁) W₂ + b₂        φ = ReLU in the paper, GELU in GPT and BERT
 
-Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): self-attention takes queries, keys and values from one
-sequence, cross-attention its queries from the decoder and keys and values from the encoder's memory.
+A stack has N such blocks, each with weights of its own. The output of pre-norm blocks is a sum that was never normalised: one
+more norm closes their stack.
 
-Any module `(x, *context) -> (B, T, d_model)` may stand in their place. The weights are not kept: `course_lib.analysis.record`
-collects them from the attention inside.
-
-A block = mix tokens, then mix channels, each inside add & norm. What mixes the tokens is an argument.
-
-Vaswani et al. 2017, section 3.1 and figure 1 (https://arxiv.org/abs/1706.03762), with R = post-norm:
-
-    h = R(x, Mixer)        y = R(h, FFN)                              encoder
-    h = R(x, Self)         m = R(h, Cross(·, memory))    y = R(m, FFN)    decoder
-
-The blocks of the Transformer by their equations, with their weights passed in.
-
-Vaswani et al. 2017, section 3.1 (https://arxiv.org/abs/1706.03762), LN = layer norm; pre-norm as in Xiong et al. 2020, table 1
-(https://arxiv.org/abs/2002.04745):
-
-    encoder:   h = LN(x + MHA(x, x, x))                  y = LN(h + FFN(h))
-    pre-norm:  n = LN(x)    h = x + MHA(n, n, n)         y = h + FFN(LN(h))
-    decoder:   h = LN(x + MHA(x, x, x; causal))    m = LN(h + MHA(h, memory, memory))    y = LN(m + FFN(m))
-
+`encoder_block`, `pre_norm_encoder_block` and `decoder_block` are the same equations as functions with their weights passed in:
 `attention` = (W_q, W_k, W_v, W_o) as in `multi_head_attention`, `network` = (W_1, b_1, W_2, b_2) as in `feed_forward`, and
-`norms` = pairs (gain, bias) as in `layer_norm`, in the order of their use. `block.py` has the modules that own them.
+`norms` = pairs (gain, bias) as in `layer_norm`, in the order of their use.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import multi_head_attention
-from course_lib.blocks.feedforward import feed_forward
+from course_lib.attention import AnyMechanism, MultiHead, multi_head_attention, scaled_dot_product_attention
 from course_lib.primitives import causal_mask, layer_norm
 from course_lib.shapes import Mask, Memory, TokenFeatures
 
-Sublayer = Callable[[Tensor], Tensor]
-"""Any map of a sequence (B, T, d_model) to one of the same shape."""
-
-Residual = Callable[[Tensor, Sublayer, Sublayer], Tensor]
-"""`post_norm` or `pre_norm`: (x, sublayer, norm) -> y."""
-
-
-def post_norm(x: Tensor, sublayer: Sublayer, norm: Sublayer) -> Tensor:
-    """Add the sublayer's output to its input, then normalise the sum. x and result (B, T, d_model).
-
-    Source: Vaswani et al. 2017, section 3.1.
-    """
-    return norm(x + sublayer(x))
+Activation = Callable[[Tensor], Tensor]
+NormFactory = Callable[[int], nn.Module]
+"""`norm(d_model)` makes a normalisation of d_model features."""
+Sublayer = Callable[..., Tensor]
+"""Any map `(x, *context) -> y` of a sequence (B, T, d_model) to one of the same shape."""
+AttentionWeights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""(W_q, W_k, W_v, W_o)."""
+FeedForwardWeights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""(W_1, b_1, W_2, b_2)."""
+NormWeights = tuple[Tensor, Tensor]
+"""(gain, bias)."""
 
 
-def pre_norm(x: Tensor, sublayer: Sublayer, norm: Sublayer) -> Tensor:
-    """Normalise what the sublayer sees, and add its output to the input as it came. x and result (B, T, d_model).
+@runtime_checkable
+class Residual(Protocol):
+    """How a sublayer, its residual connection and its norm are combined: `post_norm` or `pre_norm`."""
 
-    Source: Xiong et al. 2020, table 1.
-    """
-    return x + sublayer(norm(x))
+    normalises_output: bool
+
+    def __call__(self, x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
+        """Map x (B, T, d_model) to the same shape; the sublayer is called with x and the context."""
+
+
+class PostNorm:
+    """Post-norm residual connection, `post_norm`."""
+
+    normalises_output = True
+
+    def __call__(self, x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
+        """Add the sublayer's output to its input, then normalise the sum. x and result (B, T, d_model).
+
+        Source: Vaswani et al. 2017, section 3.1.
+        """
+        return norm(x + sublayer(x, *context))
+
+
+class PreNorm:
+    """Pre-norm residual connection, `pre_norm`."""
+
+    normalises_output = False
+
+    def __call__(self, x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
+        """Normalise the sublayer's input, and add its output to the unnormalised x. x and result (B, T, d_model).
+
+        Source: Xiong et al. 2020, table 1.
+        """
+        return x + sublayer(norm(x), *context)
+
+
+post_norm, pre_norm = PostNorm(), PreNorm()
 
 
 class SelfAttention(nn.Module):
-    """Each position looks at all positions of its own sequence."""
+    """Token mixer in which each position attends to its own sequence."""
 
     def __init__(self, attention: nn.Module) -> None:
-        """Take the attention around which to mix, such as `MultiHead(d_model, n_heads)`."""
+        """Set the attention, such as `MultiHead(d_model, n_heads)`."""
         super().__init__()
         self.attention = attention
 
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Tensor:
-        """Mix x (B, T, d_model) under a mask that broadcasts to (B, T, T), True = may look; gives (B, T, d_model)."""
+        """Mix x (B, T, d_model) under a mask that broadcasts to (B, T, T), True = may attend; gives (B, T, d_model)."""
         return self.attention(x, x, x, mask).context
 
 
 class CrossAttention(nn.Module):
-    """Each position looks at all positions of another sequence, the memory."""
+    """Token mixer in which each position attends to another sequence, the memory."""
 
     def __init__(self, attention: nn.Module) -> None:
-        """Take the attention around which to mix; `MultiHead(d_model, n_heads, d_memory=…)` where the sizes differ."""
+        """Set the attention; `MultiHead(d_model, n_heads, d_memory=…)` where the sizes differ."""
         super().__init__()
         self.attention = attention
 
     def forward(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None) -> Tensor:
-        """Let x (B, T_q, d_model) look at memory (B, T_k, d_memory) under a mask for (B, T_q, T_k); gives x's shape."""
+        """Attend from x (B, T_q, d_model) to memory (B, T_k, d_memory) under a mask for (B, T_q, T_k); gives x's shape."""
         return self.attention(x, memory, memory, mask).context
 
 
+class FeedForward(nn.Module):
+    """The position-wise network with its weights: two linear layers `W_1`, `W_2` and an activation between them."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor] = F.relu) -> None:
+        """Set up both layers; the activation is any function of a tensor, such as `F.gelu`."""
+        super().__init__()
+        self.W_1 = nn.Linear(d_model, d_ff)
+        self.W_2 = nn.Linear(d_ff, d_model)
+        self.activation = activation
+
+    def forward(self, x: Float[Tensor, "*batch T d_model"]) -> Float[Tensor, "*batch T d_model"]:
+        """Transform each position of x (*batch, T, d_model) by itself."""
+        return self.W_2(self.activation(self.W_1(x)))
+
+
 class Block(nn.Module):
-    """Mix tokens, then mix channels: the one block of encoder, GPT, BERT, ViT, Mixer and linear transformer."""
+    """Transformer block: mix tokens, then channels. Encoder, GPT, BERT, ViT, Mixer and linear transformer are made of it."""
 
     def __init__(
         self,
@@ -103,9 +135,9 @@ class Block(nn.Module):
         feed_forward: nn.Module,
         d_model: int,
         residual: Residual = post_norm,
-        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        norm: NormFactory = nn.LayerNorm,
     ) -> None:
-        """Put the parts together.
+        """Set the parts.
 
         Args:
             mixer: mixes tokens, `(x, *context) -> (B, T, d_model)`, such as `SelfAttention(MultiHead(d_model, n_heads))`.
@@ -119,13 +151,13 @@ class Block(nn.Module):
         self.norm_1, self.norm_2 = norm(d_model), norm(d_model)
 
     def forward(self, x: TokenFeatures, *context: object) -> Tensor:
-        """Transform x (B, T, d_model); what else is given, such as a mask, goes to the mixer."""
-        x = self.residual(x, lambda y: self.mixer(y, *context), self.norm_1)
+        """Transform x (B, T, d_model); the context, such as a mask, goes to the mixer."""
+        x = self.residual(x, self.mixer, self.norm_1, *context)
         return self.residual(x, self.feed_forward, self.norm_2)
 
 
 class DecoderBlock(nn.Module):
-    """A block that looks at its own sequence, then at a memory, then mixes channels."""
+    """Decoder block: attend to the own sequence, then to a memory, then mix channels."""
 
     def __init__(
         self,
@@ -134,36 +166,177 @@ class DecoderBlock(nn.Module):
         feed_forward: nn.Module,
         d_model: int,
         residual: Residual = post_norm,
-        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        norm: NormFactory = nn.LayerNorm,
     ) -> None:
-        """Put the parts together: as `Block`, with `cross`, `(x, memory, mask) -> (B, T, d_model)`, between the two."""
+        """Set the parts: as `Block`, with `cross`, `(x, memory, mask) -> (B, T, d_model)`, between the two."""
         super().__init__()
         self.mixer, self.cross, self.feed_forward, self.residual = mixer, cross, feed_forward, residual
         self.norm_1, self.norm_2, self.norm_3 = norm(d_model), norm(d_model), norm(d_model)
 
     def forward(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None, memory_mask: Mask | None = None) -> Tensor:
-        """Transform x (B, T_q, d_model), looking at itself under `mask` and at memory (B, T_k, d) under `memory_mask`."""
-        x = self.residual(x, lambda y: self.mixer(y, mask), self.norm_1)
-        x = self.residual(x, lambda y: self.cross(y, memory, memory_mask), self.norm_2)
+        """Transform x (B, T_q, d_model), attending to itself under `mask` and to memory (B, T_k, d) under `memory_mask`."""
+        x = self.residual(x, self.mixer, self.norm_1, mask)
+        x = self.residual(x, self.cross, self.norm_2, memory, memory_mask)
         return self.residual(x, self.feed_forward, self.norm_3)
 
 
-Four = tuple[Tensor, Tensor, Tensor, Tensor]
-Pair = tuple[Tensor, Tensor]
+class Sizes(NamedTuple):
+    """Size of a transformer: features of a token, heads, features inside the feed-forward network, and layers."""
+
+    d_model: int
+    n_heads: int
+    d_ff: int
+    n_layers: int
+
+
+class Stack(nn.Module):
+    """Stack of transformer blocks: the context, such as a mask, goes to each of them."""
+
+    def __init__(self, blocks: Sequence[nn.Module], closing: nn.Module) -> None:
+        """Set the blocks and the closing layer: a norm after pre-norm blocks, `nn.Identity()` after others."""
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.closing = closing
+
+    def forward(self, x: TokenFeatures, *context: object) -> Tensor:
+        """Transform x (B, T, d_model) by all blocks."""
+        for block in self.blocks:
+            x = block(x, *context)
+        return self.closing(x)
+
+
+def closing_norm(residual: Residual, d_model: int, norm: NormFactory = nn.LayerNorm) -> nn.Module:
+    """Make what closes a stack of d_model features: `norm`, or nothing where `residual` normalises the output already."""
+    return nn.Identity() if residual.normalises_output else norm(d_model)
+
+
+def encoder_stack(
+    sizes: Sizes,
+    mechanism: AnyMechanism = scaled_dot_product_attention,
+    activation: Activation = F.relu,
+    residual: Residual = post_norm,
+    norm: NormFactory = nn.LayerNorm,
+) -> Stack:
+    """Make a stack of blocks of self-attention and a feed-forward network; Vaswani's encoder, by default.
+
+    Args:
+        sizes: of the model.
+        mechanism: how each head attends; `causal_attention` makes it a decoder without a memory, as GPT is. A module, such as
+            `GeneralAttention(d_k, d_k)`, is copied for each layer, so that each layer owns its parameters.
+        activation: inside the feed-forward networks.
+        residual: `post_norm` or `pre_norm`.
+        norm: makes a normalisation of d_model features.
+
+    Returns:
+        a module `(x (B, T, d_model), mask) -> (B, T, d_model)`.
+    """
+    d_model, n_heads, d_ff, n_layers = sizes
+
+    def block() -> Block:
+        mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
+        return Block(mixer, FeedForward(d_model, d_ff, activation), d_model, residual, norm)
+
+    return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
+
+
+def decoder_stack(
+    sizes: Sizes,
+    mechanism: AnyMechanism = scaled_dot_product_attention,
+    activation: Activation = F.relu,
+    residual: Residual = post_norm,
+    norm: NormFactory = nn.LayerNorm,
+    own: AnyMechanism | None = None,
+) -> Stack:
+    """Make a stack of decoder blocks: self-attention, attention to a memory, and a feed-forward network.
+
+    Args:
+        sizes: of the model.
+        mechanism: how each head attends to the memory; a module is copied for each layer.
+        activation: inside the feed-forward networks.
+        residual: `post_norm` or `pre_norm`.
+        norm: makes a normalisation of d_model features.
+        own: how each head attends to its own sequence, such as `causal_attention`; None = as to the memory.
+
+    Returns:
+        a module `(x (B, T, d_model), memory (B, T_k, d_model), mask, memory_mask) -> (B, T, d_model)`.
+    """
+    d_model, n_heads, d_ff, n_layers = sizes
+
+    def block() -> DecoderBlock:
+        mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism if own is None else own)))
+        cross = CrossAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
+        return DecoderBlock(mixer, cross, FeedForward(d_model, d_ff, activation), d_model, residual, norm)
+
+    return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
+
+
+def _of_one_layer(mechanism: AnyMechanism) -> AnyMechanism:
+    """Copy a mechanism that is a module, so that no two layers share its parameters; a function is given back as it is."""
+    return deepcopy(mechanism) if isinstance(mechanism, nn.Module) else mechanism
+
+
+def draw_weights(module: nn.Module, d_model: int) -> None:
+    """Draw every matrix of a module anew from N(0, 1 / (3 d_model)), and set every bias to 0.
+
+    At d_model = 768, the width of GPT-1 and BERT-base, that is their standard deviation of 0.02. Narrower models need a
+    larger one: with 0.02, one of width 128 learns far slower.
+    """
+    for name, weights in module.named_parameters():
+        if weights.dim() > 1:
+            nn.init.normal_(weights, std=(3 * d_model) ** -0.5)
+        elif name.endswith("bias"):
+            nn.init.zeros_(weights)
+
+
+def zero_head(d_model: int, n_classes: int) -> nn.Linear:
+    """Make a linear layer (n_classes, d_model) whose weights and biases are all 0, to replace a trained head."""
+    head = nn.Linear(d_model, n_classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
+
+
+def feed_forward(
+    x: Float[Tensor, "*batch T d_model"],
+    W_1: Float[Tensor, "d_ff d_model"],
+    b_1: Float[Tensor, "d_ff"],
+    W_2: Float[Tensor, "d_model d_ff"],
+    b_2: Float[Tensor, "d_model"],
+) -> Float[Tensor, "*batch T d_model"]:
+    """Apply a position-wise feed-forward network: widen to d_ff features, ReLU, and narrow to d_model.
+
+    Args:
+        x: (*batch, T, d_model).
+        W_1: (d_ff, d_model), stored as torch.nn.Linear stores it: the paper's x W₁ is `x @ W_1.mT`.
+        b_1: (d_ff,).
+        W_2: (d_model, d_ff).
+        b_2: (d_model,).
+
+    Returns:
+        (*batch, T, d_model); no position depends on another.
+
+    Source: Vaswani et al. 2017, eq. 2.
+    """
+    return (x @ W_1.mT + b_1).relu() @ W_2.mT + b_2
 
 
 def encoder_block(
-    x: TokenFeatures, attention: Four, network: Four, norms: tuple[Pair, Pair], n_heads: int, mask: Mask | None = None
+    x: TokenFeatures,
+    attention: AttentionWeights,
+    network: FeedForwardWeights,
+    norms: tuple[NormWeights, NormWeights],
+    n_heads: int,
+    mask: Mask | None = None,
 ) -> TokenFeatures:
-    """Mix tokens by self-attention, then channels by the network; add and normalise behind each (post-norm).
+    """Mix tokens by self-attention, then channels by the network; add and normalise after each (post-norm).
 
     Args:
         x: (B, T, d_model).
         attention: (W_q, W_k, W_v, W_o) of `multi_head_attention`, stored as (out, in).
         network: (W_1, b_1, W_2, b_2) of `feed_forward`.
-        norms: (gain, bias) of the norm behind the attention, and of the one behind the network.
+        norms: (gain, bias) of the norm after the attention, and of the one after the network.
         n_heads: number of heads.
-        mask: bool, broadcastable to (B, T, T); True = may look.
+        mask: bool, broadcastable to (B, T, T); True = may attend.
 
     Returns:
         (B, T, d_model).
@@ -175,9 +348,14 @@ def encoder_block(
 
 
 def pre_norm_encoder_block(
-    x: TokenFeatures, attention: Four, network: Four, norms: tuple[Pair, Pair], n_heads: int, mask: Mask | None = None
+    x: TokenFeatures,
+    attention: AttentionWeights,
+    network: FeedForwardWeights,
+    norms: tuple[NormWeights, NormWeights],
+    n_heads: int,
+    mask: Mask | None = None,
 ) -> TokenFeatures:
-    """Mix tokens, then channels, each on a normalised input; what is added up is never normalised (pre-norm).
+    """Mix tokens, then channels, each on a normalised input; the sum itself is never normalised (pre-norm).
 
     Args:
         x: (B, T, d_model).
@@ -185,39 +363,39 @@ def pre_norm_encoder_block(
         network: (W_1, b_1, W_2, b_2) of `feed_forward`.
         norms: (gain, bias) of the norm before the attention, and of the one before the network.
         n_heads: number of heads.
-        mask: bool, broadcastable to (B, T, T); True = may look.
+        mask: bool, broadcastable to (B, T, T); True = may attend.
 
     Returns:
         (B, T, d_model).
 
     Source: Xiong et al. 2020, table 1.
     """
-    seen = layer_norm(x, *norms[0])
-    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    normalised = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(normalised, normalised, normalised, *attention, n_heads, mask).context
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
 def decoder_block(
     x: TokenFeatures,
     memory: Memory,
-    own: Four,
-    cross: Four,
-    network: Four,
-    norms: tuple[Pair, Pair, Pair],
+    own: AttentionWeights,
+    cross: AttentionWeights,
+    network: FeedForwardWeights,
+    norms: tuple[NormWeights, NormWeights, NormWeights],
     n_heads: int,
     memory_mask: Mask | None = None,
 ) -> TokenFeatures:
-    """Look back over the own words, then over the encoder's memory, then mix channels; post-norm behind each.
+    """Attend to the own earlier positions, then to the encoder's memory, then mix channels; post-norm after each.
 
     Args:
-        x: (B, T, d_model), the words written so far; none may look at a later one.
-        memory: (B, T_k, d_model), what the encoder made of the source.
+        x: (B, T, d_model), the target so far; no position attends to a later one.
+        memory: (B, T_k, d_model), the encoder's output.
         own: (W_q, W_k, W_v, W_o) of the attention over x.
         cross: (W_q, W_k, W_v, W_o) of the attention from x over the memory.
         network: (W_1, b_1, W_2, b_2) of `feed_forward`.
         norms: three pairs (gain, bias), in the order of their use.
         n_heads: number of heads, in both attentions.
-        memory_mask: bool, broadcastable to (B, T, T_k), over the memory only; True = may look.
+        memory_mask: bool, broadcastable to (B, T, T_k), over the memory only; True = may attend.
 
     Returns:
         (B, T, d_model).

@@ -1,21 +1,17 @@
-"""Mixing by two networks and no attention: one over the places of each channel, one over the channels of each place.
+"""MLP-Mixer blocks: token mixing and channel mixing by two networks, also written as convolutions.
 
 Tolstikhin et al. 2021, *MLP-Mixer*, eq. 1 (https://arxiv.org/abs/2105.01601), X: N patches × d channels, σ = GELU:
 
     U = X + (W_2 σ(W_1 LN(X)))        tokens: W_1 (d_s, N), the same for every channel
-    Y = U + (W_4 σ(W_3 LN(U)ᵀ))ᵀ      channels: W_3 (d_c, d), the same for every place
+    Y = U + (W_4 σ(W_3 LN(U)ᵀ))ᵀ      channels: W_3 (d_c, d), the same for every position
 
-W_1 knows each place by its number: the weights are fixed after training, the number of patches is too, and there are no
-positions to add. σ is exact here; the authors' JAX takes the approximation by tanh.
+W_1 has a column for each position: the number of patches is fixed, and no position encoding is added. σ is the exact GELU; the
+authors' JAX code uses the approximation by tanh.
 
-The MLP-Mixer as a convolutional network, with the weights of the Mixer laid out as kernels.
-
-Tolstikhin et al. 2021, section 2 (https://arxiv.org/abs/2105.01601): channel mixing is a convolution with kernels of 1 × 1,
-token mixing a depth-wise one, whose kernels are as large as the image, the same for every channel:
+As convolutions (section 2), channel mixing has kernels of 1 × 1, and token mixing is depth-wise, with kernels as large as the
+image, the same for every channel. Without padding such a kernel has one position; d channels are d groups:
 
     h[c, j] = σ(Σ_rs W_1[j, rs] x[c, r, s] + b_1[j])        y[c, rs] = Σ_j W_2[rs, j] h[c, j] + b_2[rs]
-
-Without padding, a kernel of the image's size has one place to stand; d channels are d groups.
 """
 
 from collections.abc import Callable
@@ -26,7 +22,7 @@ from einops import rearrange, repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.blocks.block import Four, Pair
+from course_lib.blocks.block import FeedForwardWeights, NormWeights
 from course_lib.primitives import layer_norm
 from course_lib.shapes import Image
 
@@ -40,7 +36,7 @@ def token_mixing(
     W_2: Float[Tensor, "N d_s"],
     b_2: Float[Tensor, "N"],
 ) -> PatchFeatures:
-    """Let the places of an image hear of each other: one network over them, the same for every channel.
+    """Mix the positions of an image by a network over them, the same for every channel.
 
     Args:
         x: (B, N, d).
@@ -50,7 +46,7 @@ def token_mixing(
         b_2: (N,).
 
     Returns:
-        (B, N, d); no channel sees another.
+        (B, N, d); no channel depends on another.
 
     Source: Tolstikhin et al. 2021, eq. 1, first line.
     """
@@ -64,7 +60,7 @@ def lean_token_mixing(
     W_2: Float[Tensor, "N d_s"],
     b_2: Float[Tensor, "N"],
 ) -> PatchFeatures:
-    """Compute `token_mixing` with the weights on the left, so that nothing is transposed."""
+    """Compute `token_mixing` with the weights as left factors, so that nothing is transposed."""
     B = len(x)
     hidden = F.gelu(b_1[:, None].baddbmm(W_1.expand(B, -1, -1), x))
     return b_2[:, None].baddbmm(W_2.expand(B, -1, -1), hidden)
@@ -77,7 +73,7 @@ def channel_mixing(
     W_4: Float[Tensor, "d d_c"],
     b_4: Float[Tensor, "d"],
 ) -> PatchFeatures:
-    """Let the channels of each place hear of each other: one network over them, the same for every place.
+    """Mix the channels of each position by a network over them, the same for every position.
 
     Args:
         x: (B, N, d).
@@ -87,21 +83,23 @@ def channel_mixing(
         b_4: (d,).
 
     Returns:
-        (B, N, d); no place sees another.
+        (B, N, d); no position depends on another.
 
     Source: Tolstikhin et al. 2021, eq. 1, second line: a position-wise feed-forward network with GELU.
     """
     return F.gelu(x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
-def mixer_block(x: PatchFeatures, tokens: Four, channels: Four, norms: tuple[Pair, Pair]) -> PatchFeatures:
-    """Mix the places, then the channels, each on a normalised input and added to what came.
+def mixer_block(
+    x: PatchFeatures, tokens: FeedForwardWeights, channels: FeedForwardWeights, norms: tuple[NormWeights, NormWeights]
+) -> PatchFeatures:
+    """Apply a Mixer block: mix positions, then channels, each on a normalised input and with a residual connection.
 
     Args:
         x: (B, N, d).
         tokens: (W_1, b_1, W_2, b_2) of `token_mixing`.
         channels: (W_3, b_3, W_4, b_4) of `channel_mixing`.
-        norms: (gain, bias) of `layer_norm` before the tokens are mixed, and before the channels are.
+        norms: (gain, bias) of `layer_norm` before token mixing, and before channel mixing.
 
     Returns:
         (B, N, d).
@@ -119,17 +117,17 @@ def reordered_token_mixing(
     b_2: Float[Tensor, "N"],
     order: Int[Tensor, "N"],
 ) -> tuple[Float[Tensor, "d_s N"], Float[Tensor, "d_s"], Float[Tensor, "N d_s"], Float[Tensor, "N"]]:
-    """Give the weights that do with shuffled places what these do with places in order.
+    """Permute the weights of token mixing to fit a permutation of the positions.
 
     Args:
         W_1: (d_s, N) of `token_mixing`.
         b_1: (d_s,).
         W_2: (N, d_s).
         b_2: (N,).
-        order: (N,), a permutation: place i of the shuffled image is place order[i] of the image.
+        order: (N,), a permutation: position i of the shuffled image is position order[i] of the image.
 
     Returns:
-        (W_1, b_1, W_2, b_2), with which token mixing of x[:, order] gives the result of x, shuffled in the same way.
+        (W_1, b_1, W_2, b_2), such that token mixing of x[:, order] gives the result of x, permuted in the same way.
 
     Source: Tolstikhin et al. 2021, section 4.6: Mixer is invariant to the order of the patches and the pixels within them.
     """
@@ -137,31 +135,31 @@ def reordered_token_mixing(
 
 
 class TokenMixing(nn.Module):
-    """The token mixer of an MLP-Mixer: owns two linear layers over the places, `W_1` and `W_2`."""
+    """The token mixer of an MLP-Mixer: owns two linear layers over the positions, `W_1` and `W_2`."""
 
     def __init__(self, n_tokens: int, d_tokens: int, mix: Callable[..., Tensor] = token_mixing) -> None:
-        """Set up for n_tokens places; `mix` is `token_mixing`, or a faster form of it."""
+        """Set up for n_tokens positions; `mix` is `token_mixing`, or a faster form of it."""
         super().__init__()
         self.W_1 = nn.Linear(n_tokens, d_tokens)
         self.W_2 = nn.Linear(d_tokens, n_tokens)
         self.mix = mix
 
     def forward(self, x: PatchFeatures) -> PatchFeatures:
-        """Mix the places of x (B, N, d).
+        """Mix the positions of x (B, N, d).
 
         Raises:
-            ValueError: N is not the number of places that there are weights for.
+            ValueError: N is not the number of positions of the weights.
         """
         if x.shape[1] != self.W_1.in_features:
             raise ValueError(
-                f"these weights mix {self.W_1.in_features} places, got {x.shape[1]}: each place has weights of its own, so "
-                "that a Mixer reads images of one size only."
+                f"these weights mix {self.W_1.in_features} positions, got {x.shape[1]}: each position has its own weights, so "
+                "a Mixer takes images of one size only."
             )
         return self.mix(x, self.W_1.weight, self.W_1.bias, self.W_2.weight, self.W_2.bias)
 
 
 class TokenMixingKernels(NamedTuple):
-    """Two convolutions in d groups: `first` from d to d · d_s channels, `second` from there to d · H · W; their biases."""
+    """Two convolutions in d groups: `first` from d to d · d_s channels, `second` from these to d · H · W; their biases."""
 
     first: Float[Tensor, "d_d_s 1 H W"]
     first_bias: Float[Tensor, "d_d_s"]
@@ -178,10 +176,10 @@ def token_mixing_kernels(
     H: int,
     W: int,
 ) -> TokenMixingKernels:
-    """Lay out the weights of token mixing as the kernels of two depth-wise convolutions.
+    """Arrange the weights of token mixing as kernels of two depth-wise convolutions.
 
     Args:
-        W_1: (d_s, N) of `token_mixing`, N = H · W places row by row.
+        W_1: (d_s, N) of `token_mixing`, N = H · W positions row by row.
         b_1: (d_s,).
         W_2: (N, d_s).
         b_2: (N,).
@@ -190,16 +188,16 @@ def token_mixing_kernels(
         W: its width.
 
     Returns:
-        Kernels(first (d · d_s, 1, H, W), first_bias (d · d_s,), second (d · N, d_s, 1, 1), second_bias (d · N,)), as
-        `F.conv2d(…, groups=d)` takes them; the outputs of one channel stand together.
+        TokenMixingKernels(first (d · d_s, 1, H, W), first_bias (d · d_s,), second (d · N, d_s, 1, 1), second_bias (d · N,)), as
+        `F.conv2d(…, groups=d)` takes them; the outputs of one channel are adjacent.
 
     Raises:
-        ValueError: the weights do not mix H · W places.
+        ValueError: the weights do not mix H · W positions.
 
     Source: Tolstikhin et al. 2021, section 2.
     """
     if W_1.shape[1] != H * W or W_2.shape[0] != H * W:
-        raise ValueError(f"{H} × {W} places need weights for {H * W}, got {tuple(W_1.shape)} and {tuple(W_2.shape)}.")
+        raise ValueError(f"{H} × {W} positions need weights for {H * W}, got {tuple(W_1.shape)} and {tuple(W_2.shape)}.")
     return TokenMixingKernels(
         repeat(W_1, "d_s (H W) -> (d d_s) 1 H W", d=d, H=H),
         b_1.repeat(d),
@@ -215,7 +213,7 @@ def token_mixing_by_convolution(
     W_2: Float[Tensor, "N d_s"],
     b_2: Float[Tensor, "N"],
 ) -> Image:
-    """Compute `token_mixing` of an image (B, d, H, W) whose pixels are the places, by two convolutions in d groups."""
+    """Compute `token_mixing` of an image (B, d, H, W) whose pixels are the positions, by two convolutions in d groups."""
     d, H, W = x.shape[1:]
     first, first_bias, second, second_bias = token_mixing_kernels(W_1, b_1, W_2, b_2, d, H, W)
     hidden = F.gelu(F.conv2d(x, first, first_bias, groups=d))
@@ -229,12 +227,12 @@ def channel_mixing_by_convolution(
     W_4: Float[Tensor, "d d_c"],
     b_4: Float[Tensor, "d"],
 ) -> Image:
-    """Compute `channel_mixing` of an image (B, d, H, W) whose pixels are the places, by two convolutions of 1 × 1."""
+    """Compute `channel_mixing` of an image (B, d, H, W) whose pixels are the positions, by two convolutions of 1 × 1."""
     return F.conv2d(F.gelu(F.conv2d(x, W_3[..., None, None], b_3)), W_4[..., None, None], b_4)
 
 
 class MixerSizes(NamedTuple):
-    """How large a Mixer is: channels of a patch, width of the networks over places and over channels, and layers."""
+    """Size of a Mixer: channels of a patch, width of the networks over positions and over channels, and layers."""
 
     d_model: int
     d_tokens: int

@@ -15,8 +15,8 @@ Dosovitskiy et al. 2021, table 1 (https://arxiv.org/abs/2010.11929): ViT-Base 86
 counts are those without a head; ViT's are met to 1.3 %, with a head or without.
 """
 
+from course_lib.blocks.block import Sizes
 from course_lib.blocks.mlp_mixer import MixerSizes
-from course_lib.blocks.stack import Sizes
 
 TRANSFORMER_BASE = Sizes(d_model=512, n_heads=8, d_ff=2048, n_layers=6)
 TRANSFORMER_BIG = Sizes(d_model=1024, n_heads=16, d_ff=4096, n_layers=6)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from course_lib.attention import AdditiveAttention, Attended, Mechanism
+from course_lib.attention import AdditiveAttention, Attended, Mechanism, require_weights
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU
@@ -43,7 +43,7 @@ def bahdanau_steps(
     W, U, b_W, b_U = cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0
     states, contexts, weights = [], [], []
     for y in embedded.unbind(1):
-        context, row = attention(s[:, None], encoded.keys, encoded.values, encoded.mask)
+        context, row = require_weights(attention(s[:, None], encoded.keys, encoded.values, encoded.mask))
         s = gru_step(torch.cat([y, context[:, 0]], dim=-1), s, W, U, b_W, b_U)
         states.append(s)
         contexts.append(context)

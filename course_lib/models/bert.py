@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism, scaled_dot_product_attention
-from course_lib.blocks.block import post_norm
-from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack
+from course_lib.attention import AnyMechanism, scaled_dot_product_attention
+from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, post_norm
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead
 from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.shapes import Lengths, Tokens
@@ -36,7 +35,7 @@ class BERT(nn.Module):
         n_tokens: int,
         T_max: int,
         sizes: Sizes,
-        mechanism: Mechanism = scaled_dot_product_attention,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
         n_segments: int = 2,
         activation: Activation = F.gelu,
     ) -> None:

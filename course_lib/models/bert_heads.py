@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.blocks.stack import Activation
+from course_lib.blocks.block import Activation
 from course_lib.primitives import padding_mask
 from course_lib.shapes import Lengths
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.attention import Mechanism, scaled_dot_product_attention
-from course_lib.blocks.stack import Activation, Sizes, zero_head
+from course_lib.attention import AnyMechanism, scaled_dot_product_attention
+from course_lib.blocks.block import Activation, Sizes, zero_head
 from course_lib.models.vit import PatchEncoder
 from course_lib.shapes import Image, Logits
 
@@ -39,7 +39,7 @@ class DeiT(nn.Module):
         image: tuple[int, int, int],
         P: int,
         sizes: Sizes,
-        mechanism: Mechanism = scaled_dot_product_attention,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
         activation: Activation = F.gelu,
     ) -> None:
         """Set up for n_classes; the rest as `PatchEncoder`."""

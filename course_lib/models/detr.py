@@ -19,7 +19,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism, MultiHead, scaled_dot_product_attention
+from course_lib.attention import AnyMechanism, MultiHead, scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, Residual, Sizes, post_norm
 from course_lib.primitives import sinusoidal_points
 from course_lib.shapes import Image, Memory, TokenFeatures
@@ -87,7 +87,7 @@ class ObjectBlock(nn.Module):
     """A layer of the decoder: queries hear of each other, look at the picture, then think."""
 
     def __init__(
-        self, sizes: Sizes, mechanism: Mechanism = scaled_dot_product_attention, residual: Residual = post_norm
+        self, sizes: Sizes, mechanism: AnyMechanism = scaled_dot_product_attention, residual: Residual = post_norm
     ) -> None:
         """Put the parts together; n_layers does not matter here."""
         super().__init__()
@@ -122,7 +122,7 @@ class DETR(nn.Module):
         n_classes: int,
         queries: nn.Module,
         sizes: Sizes,
-        mechanism: Mechanism = scaled_dot_product_attention,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
         positions: Callable[..., Float[Tensor, "H_W d_model"]] = sinusoidal_positions_2d,
     ) -> None:
         """Set up the model.

@@ -17,9 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism, causal_attention
-from course_lib.blocks.block import pre_norm
-from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack
+from course_lib.attention import AnyMechanism, causal_attention
+from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm
 from course_lib.primitives import LearnedPositions
 from course_lib.shapes import Lengths, Tokens
 
@@ -39,7 +38,7 @@ class GPT(nn.Module):
         n_tokens: int,
         T_max: int,
         sizes: Sizes,
-        mechanism: Mechanism = causal_attention,
+        mechanism: AnyMechanism = causal_attention,
         activation: Activation = F.gelu,
     ) -> None:
         """Set up the model.
@@ -93,4 +92,7 @@ class GPT(nn.Module):
         Raises:
             ValueError: there are more than T_max tokens.
         """
-        return self.stack(self.tokens(tokens) + self.positions(tokens.shape[1]))
+        T = tokens.shape[1]
+        if self.T_max < T:
+            raise ValueError(f"{T} tokens are too many for a model of {self.T_max} learned positions.")
+        return self.stack(self.tokens(tokens) + self.positions.vectors[:T])

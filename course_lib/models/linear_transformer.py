@@ -23,8 +23,7 @@ from course_lib.attention import (
     merge_heads,
     split_heads,
 )
-from course_lib.blocks.block import Block, pre_norm
-from course_lib.blocks.stack import Sizes, encoder_stack
+from course_lib.blocks.block import Block, Sizes, encoder_stack, pre_norm
 from course_lib.primitives import elu_feature_map, sinusoids
 from course_lib.shapes import Context, TokenFeatures, Tokens
 

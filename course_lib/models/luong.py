@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism
+from course_lib.attention import AnyMechanism
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU, gru
@@ -31,7 +31,7 @@ class LuongDecoder(nn.Module):
         d_embedding: int,
         d_hidden: int,
         d_memory: int,
-        mechanism: Mechanism,
+        mechanism: AnyMechanism,
         run: Callable[..., tuple[Tensor, tuple[Tensor]]] = gru,
     ) -> None:
         """Set up the parameters.

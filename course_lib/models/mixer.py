@@ -14,10 +14,8 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.blocks.block import Block, pre_norm
-from course_lib.blocks.feedforward import FeedForward
+from course_lib.blocks.block import Block, FeedForward, Stack, pre_norm, zero_head
 from course_lib.blocks.mlp_mixer import MixerSizes, TokenMixing, token_mixing
-from course_lib.blocks.stack import Stack, zero_head
 from course_lib.primitives import patch_grid, patchify
 from course_lib.shapes import Image, Logits
 

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import Attended
+from course_lib.attention import Attended, ContextOnly
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.primitives import GRU, gru
 from course_lib.primitives.recurrent import HiddenState
@@ -32,7 +32,7 @@ class Decoded(NamedTuple):
     """
 
     logits: Float[Tensor, "B T n_tokens"]
-    attended: Attended | None
+    attended: Attended | ContextOnly | None
     state: HiddenState
 
 

@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism, causal_attention, scaled_dot_product_attention
-from course_lib.blocks.block import Residual, post_norm
-from course_lib.blocks.stack import Activation, Sizes, decoder_stack, encoder_stack
+from course_lib.attention import AnyMechanism, causal_attention, scaled_dot_product_attention
+from course_lib.blocks.block import Activation, Residual, Sizes, decoder_stack, encoder_stack, post_norm
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.shapes import Lengths, Memory, Tokens
 
@@ -41,11 +40,11 @@ class Transformer(nn.Module):
         n_source: int,
         n_target: int,
         sizes: Sizes,
-        mechanism: Mechanism = scaled_dot_product_attention,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
         activation: Activation = F.relu,
         residual: Residual = post_norm,
         positions: Callable[..., Float[Tensor, "T d_model"]] = sinusoidal_positions,
-        causal: Mechanism = causal_attention,
+        causal: AnyMechanism = causal_attention,
     ) -> None:
         """Set up both stacks.
 

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.blocks import encoder_block
-from course_lib.blocks.block import Four, Pair
+from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights, encoder_block
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.primitives.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
 from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
@@ -43,9 +42,9 @@ def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | 
 
 def shared_encoder(
     x: TokenFeatures,
-    attention: Four,
-    network: Four,
-    norms: tuple[Pair, Pair],
+    attention: AttentionWeights,
+    network: FeedForwardWeights,
+    norms: tuple[NormWeights, NormWeights],
     n_heads: int,
     n_steps: int,
     mask: Mask | None = None,

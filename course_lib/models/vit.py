@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism, scaled_dot_product_attention
-from course_lib.blocks.block import pre_norm
-from course_lib.blocks.stack import Activation, Sizes, draw_weights, encoder_stack, zero_head
+from course_lib.attention import AnyMechanism, scaled_dot_product_attention
+from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm, zero_head
 from course_lib.primitives import embed_patches, interpolate_positions, patch_grid, patchify
 from course_lib.shapes import Image, Logits
 
@@ -32,7 +31,7 @@ class PatchEncoder(nn.Module):
         image: tuple[int, int, int],
         P: int,
         sizes: Sizes,
-        mechanism: Mechanism = scaled_dot_product_attention,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
         n_learned: int = 1,
         activation: Activation = F.gelu,
     ) -> None:
@@ -87,7 +86,7 @@ class ViT(nn.Module):
         image: tuple[int, int, int],
         P: int,
         sizes: Sizes,
-        mechanism: Mechanism = scaled_dot_product_attention,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
         activation: Activation = F.gelu,
     ) -> None:
         """Set up for n_classes; the rest as `PatchEncoder`. For another task, put a new `zero_head` in the place of `head`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from course_lib.attention import Mechanism, scaled_dot_product_attention
+from course_lib.attention import AnyMechanism, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.models import BERT, PretrainingBERT
 from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
@@ -40,7 +40,7 @@ _UNUSED = r"position_ids$|^cls\.predictions\.decoder\.|^(?:classifier|qa_outputs
 """A buffer, the output matrix and its bias, which are the embedding and `words.bias`, and the heads of other tasks."""
 
 
-def load_bert(folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> BERT:
+def load_bert(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_attention) -> BERT:
     """Load BERT without heads from a folder with config.json and safetensors.
 
     Args:
@@ -59,7 +59,7 @@ def load_bert(folder: str | Path, mechanism: Mechanism = scaled_dot_product_atte
     return model
 
 
-def load_pretraining_bert(folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> PretrainingBERT:
+def load_pretraining_bert(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_attention) -> PretrainingBERT:
     """Load BERT with both heads of its pre-training, as `load_bert`.
 
     Raises:
@@ -89,7 +89,7 @@ def from_bert(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return rename(tensors, _RENAMINGS, _UNUSED)
 
 
-def _empty_bert(checkpoint: Checkpoint, mechanism: Mechanism) -> BERT:
+def _empty_bert(checkpoint: Checkpoint, mechanism: AnyMechanism) -> BERT:
     """Build the BERT that the configuration describes; ValueError where its equations are not those of the paper."""
     if checkpoint.config.get("is_decoder"):
         raise ValueError(f"{checkpoint.folder}: this BERT is a decoder; only the bidirectional encoder can be read.")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.blocks.stack import Activation
+from course_lib.blocks.block import Activation
 
 Renaming = tuple[str, str | Callable[[re.Match[str]], str]]
 """A regular expression and its replacement, as `re.sub` takes them."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from course_lib.attention import Mechanism, causal_attention
+from course_lib.attention import AnyMechanism, causal_attention
 from course_lib.blocks import Sizes
 from course_lib.models import GPT
 from course_lib.pretrained.checkpoint_reader import Renaming, load, read_checkpoint, rename
@@ -31,7 +31,7 @@ _UNUSED = r"^lm_head\.weight$|\.attn\.(?:masked_)?bias$"
 """The output matrix, which is the embedding, and causal masks that old files hold."""
 
 
-def load_gpt2(folder: str | Path, mechanism: Mechanism = causal_attention) -> GPT:
+def load_gpt2(folder: str | Path, mechanism: AnyMechanism = causal_attention) -> GPT:
     """Load GPT-2 from a folder with config.json and safetensors.
 
     Args:

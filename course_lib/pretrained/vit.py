@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.attention import Mechanism, scaled_dot_product_attention
+from course_lib.attention import AnyMechanism, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.models import DeiT, ViT
 from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
@@ -37,7 +37,7 @@ _UNUSED = r"^(?:(?:vit|deit)\.)?(?:pooler\.|embeddings\.mask_token$)"
 """What classification does not use."""
 
 
-def load_vit(folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> ViT:
+def load_vit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_attention) -> ViT:
     """Load ViT with its head from a folder with config.json and safetensors.
 
     Args:
@@ -54,7 +54,7 @@ def load_vit(folder: str | Path, mechanism: Mechanism = scaled_dot_product_atten
     return model
 
 
-def load_deit(folder: str | Path, mechanism: Mechanism = scaled_dot_product_attention) -> DeiT:
+def load_deit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_attention) -> DeiT:
     """Load DeiT with both heads, as `load_vit`."""
     checkpoint = read_checkpoint(folder, "deit")
     model = DeiT(*_arguments(checkpoint, mechanism, ("cls_classifier", "distillation_classifier")))
@@ -82,7 +82,7 @@ def from_vit(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return weights
 
 
-def _arguments(checkpoint: Checkpoint, mechanism: Mechanism, heads: tuple[str, ...]) -> tuple[Any, ...]:
+def _arguments(checkpoint: Checkpoint, mechanism: AnyMechanism, heads: tuple[str, ...]) -> tuple[Any, ...]:
     """Give the constructor's arguments; ValueError where a head is missing or the equations are not those of the paper."""
     folder = checkpoint.folder
     if not checkpoint.setting("qkv_bias", True):

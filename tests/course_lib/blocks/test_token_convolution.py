@@ -74,5 +74,5 @@ def test_gradients_against_differences(normal):
 
 
 def test_a_grid_that_the_weights_do_not_fit_is_refused(normal):
-    with pytest.raises(ValueError, match="3 × 4 places need weights for 12"):
+    with pytest.raises(ValueError, match="3 × 4 positions need weights for 12"):
         token_mixing_kernels(*over_places(normal), d, 3, 4)

@@ -13,7 +13,7 @@ from course_lib.attention import (
     linear_attention_step,
     recurrent_linear_attention,
 )
-from course_lib.blocks.stack import Sizes, encoder_stack
+from course_lib.blocks import Sizes, encoder_stack
 from course_lib.generation import generate
 from course_lib.models import LinearTransformer
 from course_tools.notebook import peak_memory
