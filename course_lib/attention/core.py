@@ -115,7 +115,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 def require_weights(attended: Attended | ContextOnly) -> Attended:
-    """Give the result of a mechanism where its weights are needed.
+    """Give back the result `attended` of a mechanism where its weights are needed.
 
     Raises:
         TypeError: the mechanism is a fused form, which returns no weights.
