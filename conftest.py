@@ -1,12 +1,17 @@
 """What every test session needs before the first test: threads, types, kernels that find this course, parallel runs by file."""
 
+import atexit
 import os
+import shutil
+import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent
+_IPYTHONDIR = os.environ.get("IPYTHONDIR")
 
 # Before torch is imported anywhere, here or in a notebook's kernel: one thread a process, for the processes run side by side.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -24,11 +29,37 @@ if find_spec("jaxtyping") and find_spec("beartype"):
     install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--exhaustive`."""
+    parser.addoption("--exhaustive", action="store_true", help="run what is skipped while its inputs are unchanged, too")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Find nbval's sanitize file from any working directory."""
     file = getattr(config.option, "nbval_sanitize_with", None)
     if file and not Path(file).is_absolute():
         config.option.nbval_sanitize_with = str(ROOT / file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the kernel of an unsolved lecture train for a few steps only, unless `--exhaustive` asks for all of them."""
+    if item.path.parent == ROOT / "lectures" and not item.config.getoption("--exhaustive"):
+        os.environ["IPYTHONDIR"] = _quick_kernel()
+    else:
+        os.environ.pop("IPYTHONDIR", None)
+        if _IPYTHONDIR is not None:
+            os.environ["IPYTHONDIR"] = _IPYTHONDIR
+
+
+@cache
+def _quick_kernel() -> str:
+    """A folder of IPython's settings whose kernels run tests/quick_training.py before their first cell."""
+    folder = Path(tempfile.mkdtemp(prefix="course-quick-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "profile_default" / "startup").mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "quick_training.py", folder / "profile_default" / "startup")
+    return str(folder)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -39,8 +70,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return LoadScopeScheduling(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none, and what is exhaustive where nothing that it depends on has changed."""
+    if any(item.get_closest_marker("exhaustive") for item in items):
+        from course_tools.bank import exercise
+        from tests import unchanged
+
+        known = {} if config.getoption("--exhaustive") else unchanged.recorded()
+        unchanged.skip_unchanged(items, known, cache(lambda id: unchanged.digest(exercise(id).wrong[0].__module__)))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return
@@ -49,3 +86,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+_outcomes: list[tuple[str, bool]] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Collect how the exhaustive tests end; under xdist the reports of all workers arrive here."""
+    _outcomes.extend((value, report.passed) for name, value in report.user_properties if name == "exhaustive")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """After all exhaustive tests have run, record the digests of the exercises that passed them."""
+    config = session.config
+    asked = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    whole = any(ROOT / "tests" / "course_tools" / "bank" in (path, *path.rglob("bank")) for path in asked if path.is_dir())
+    chosen = config.option.keyword or config.option.markexpr or session.shouldfail
+    if config.getoption("--exhaustive") and whole and not chosen and not hasattr(config, "workerinput"):
+        from tests import unchanged
+
+        unchanged.record(unchanged.all_passed(_outcomes))

@@ -58,6 +58,7 @@ def questions(id, seed):
     return Questions(exercise(id), seed)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("id", "answer"), STRANGERS, ids=[answer.__name__ for _, answer in STRANGERS])
 def test_a_wrong_answer_that_the_bank_does_not_know_is_refused(id, answer):
     assert [seed for seed in range(5) if questions(id, seed).put_to(answer).passed] == []
@@ -68,12 +69,14 @@ def test_each_exercise_is_tried_by_three_strangers():
     assert all(len(answers) >= 3 for lecture in LECTURES for answers in lecture.STRANGERS.values())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("id", "answer", "wrong"), RELATIVES, ids=[answer.__name__ for _, answer, _ in RELATIVES])
 def test_a_mistake_of_the_bank_in_other_words_gets_its_message(id, answer, wrong):
     for seed in range(5):
         assert questions(id, seed).put_to(answer).misconception == misconceptions(id)[wrong]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("id", "answer", "both"), TWO_MISTAKES, ids=[f"{id}-{answer.__name__}" for id, answer, _ in TWO_MISTAKES]
 )
@@ -95,6 +98,7 @@ def test_two_mistakes_are_tried_in_every_exercise():
     assert [id for id, _, _ in TWO_MISTAKES] == [item.id for item in exercises()]
 
 
+@pytest.mark.exhaustive
 def test_verdicts_are_the_same_with_the_types_checked_and_unchecked(asked):
     """Under pytest the library checks its shapes and types; a student's kernel does not."""
     strangers = [answer for id, answer in STRANGERS if id == asked.id]

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
 from course_tools.checks.verdict import Questions
@@ -13,6 +15,7 @@ def misconception(wrong):
     return " ".join(wrong.__doc__.split())
 
 
+@pytest.mark.exhaustive
 def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercise):
     other = []
     for seed in SEEDS:
@@ -24,6 +27,7 @@ def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercis
     assert other == []
 
 
+@pytest.mark.exhaustive
 def test_every_right_variant_earns_all_points(asked: Exercise):
     refused = []
     for seed in SEEDS:

@@ -1,0 +1,38 @@
+"""Start-up code of the kernels that run unsolved lectures in the suite: few training steps, claims stated and not asserted.
+
+The solved lectures train in full and assert every claim; of the unsolved ones the suite asks that each cell runs. `train`
+does its first steps and then repeats the last one, so that code which averages a known number of losses still works.
+"""
+
+
+def _quicken(n_steps: int) -> None:
+    import functools
+    import sys
+    from importlib import import_module
+    from itertools import islice
+
+    training, claims = import_module("course_lib.training"), import_module("course_tools.notebook.claim")
+    train, claim = training.train, claims.claim
+
+    @functools.wraps(train)
+    def few_steps(*args, steps, **settings):
+        for step in islice(train(*args, steps=steps, **settings), min(steps, n_steps)):
+            yield step
+        for index in range(n_steps, steps):
+            yield step._replace(index=index)
+
+    @functools.wraps(claim)
+    def stated(*args, **settings):
+        try:
+            claim(*args, **settings)
+        except claims.ClaimFailed as failure:
+            print(f"{failure} (after {n_steps} steps)", file=sys.stderr)
+
+    for module in [module for name, module in sys.modules.items() if name.startswith(("course_lib", "course_tools"))]:
+        for name, old, new in (("train", train, few_steps), ("claim", claim, stated)):
+            if vars(module).get(name) is old:
+                setattr(module, name, new)
+
+
+_quicken(n_steps=5)
+del _quicken

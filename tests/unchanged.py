@@ -1,0 +1,113 @@
+"""Skip the exhaustive tests of an exercise while everything they depend on is as it was when they last passed.
+
+A test marked `exhaustive` tries every mutant, or every answer of the bank on twenty seeds. Its exercise has a digest: of its
+bank file and each file of the course that this imports, directly or not, of the tests of the bank, and of the versions of
+Python, torch and NumPy. `tests/exhaustive.json` records the digest with which all exhaustive tests of the exercise passed;
+while it is the same, they are skipped. `course test --exhaustive` runs them all and writes the record.
+"""
+
+import ast
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "tests" / "exhaustive.json"
+_OURS = ("course_lib", "course_tools", "tests")
+
+
+def recorded() -> dict[str, str]:
+    """By exercise, the digest with which its exhaustive tests last passed."""
+    return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+
+
+def record(passed: dict[str, str]) -> None:
+    """Write digests over those recorded."""
+    text = json.dumps(dict(sorted({**recorded(), **passed}.items())), indent=1)
+    RECORD.write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def digest(module: str, root: Path = ROOT) -> str:
+    """Hash a bank file, everything of ours that it imports, the tests of the bank, and the versions that matter.
+
+    Args:
+        module: the dotted name of the bank file, such as "course_tools.bank.lecture_04.multi_head_attention".
+        root: the folder of the course.
+    """
+    lecture = module.split(".")[-2]
+    tests = [path for pattern in ("*.py", "*.toml") for path in (root / "tests/course_tools/bank").rglob(pattern)]
+    files = _closure(module, root) | {path for path in tests if not path.stem.startswith("lecture_") or path.stem == lecture}
+    made = hashlib.sha256(f"{sys.version_info[:2]} {metadata.version('torch')} {metadata.version('numpy')}".encode())
+    for path in sorted(files):
+        made.update(path.relative_to(root).as_posix().encode() + b"\0" + _content(path) + b"\0")
+    return made.hexdigest()[:16]
+
+
+def skip_unchanged(items: Iterable[pytest.Item], known: dict[str, str], digest_of: Callable[[str], str]) -> None:
+    """Skip the exhaustive tests of each exercise whose digest is the recorded one; note exercise and digest on the others.
+
+    Args:
+        items: the collected tests.
+        known: by exercise, the digest recorded.
+        digest_of: gives the digest of an exercise by its id.
+    """
+    for item in items:
+        if item.get_closest_marker("exhaustive"):
+            params = item.callspec.params
+            id = params["asked"].id if "asked" in params else params["id"]
+            if known.get(id) == digest_of(id):
+                item.add_marker(
+                    pytest.mark.skip(reason=f"the inputs of {id} are unchanged: `course test --exhaustive` runs it")
+                )
+            else:
+                item.user_properties.append(("exhaustive", f"{id} {digest_of(id)}"))
+
+
+def all_passed(outcomes: Iterable[tuple[str, bool]]) -> dict[str, str]:
+    """From pairs of a noted `id digest` and whether that part of a test passed: the digests of the exercises where all did."""
+    passed: dict[str, bool] = {}
+    for noted, well in outcomes:
+        passed[noted] = passed.get(noted, True) and well
+    return dict(noted.split() for noted, well in passed.items() if well)
+
+
+@cache
+def _closure(module: str, root: Path) -> frozenset[Path]:
+    """The files of a module and of everything of ours that it imports, each with the packages above it."""
+    found: set[Path] = set()
+    todo = [module]
+    seen = set()
+    while todo:
+        name = todo.pop()
+        if name in seen or name.partition(".")[0] not in _OURS:
+            continue
+        seen.add(name)
+        todo.append(name.rpartition(".")[0])
+        base = root.joinpath(*name.split("."))
+        file = base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
+        if file.exists():
+            found.add(file)
+            todo += _imports(file)
+    return frozenset(found)
+
+
+@cache
+def _imports(file: Path) -> tuple[str, ...]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(_content(file))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(names)
+
+
+@cache
+def _content(file: Path) -> bytes:
+    return file.read_bytes()
