@@ -13,12 +13,11 @@
 # %% [markdown] tags=["header"]
 # # 01 · Recurrence
 #
-# **The claim.** A plain recurrent network, started and trained in the usual way, does not learn to carry one symbol over sixty
-# steps, because the gradient that would teach it dies on the way; an LSTM whose forget gate starts open learns it on every seed; the
-# control, the same LSTM with that gate half shut, fails like the plain network; and a plain network whose start lets the gradient
-# through learns it too.
+# A recurrent network reads a sequence with one small function, applied at every step; whether it can learn from a distant step depends on its gradient.
 #
-# **You need** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes. {measured}
+# You will write the step of a plain network and of an LSTM, back-propagation through time, gradient clipping and the constant error carousel. A plain network in its usual initialisation does not learn to recall a symbol over sixty
+# steps at this budget, because the gradient vanishes; an LSTM whose forget gate starts open learns it on every seed, the same LSTM with that gate half closed does not, and a plain network whose initialisation
+# preserves the gradient learns it too. **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes. {measured}
 
 
 # %%
@@ -42,24 +41,23 @@ from course_tools.notebook import at_scale, check, claim, device, explore, ledge
 SEEDS = (0, 1, 2)
 
 # %% [markdown] tags=["predict"]
-# ## 1 A reader that forgets
+# ## 1 A network that forgets
 #
-# Some word early in a text decides a gap far behind it, and nothing in between helps. Strip that to the bones: a sequence in which
-# **the first symbol is the answer** and all others are noise from another alphabet. A network reads it symbol by symbol and says at the
-# end which one came first. There is nothing to understand here. It tests one thing: can what happened at step 1 still be *learned from* at
-# step T?
+# A word early in a text can decide a gap far after it. The smallest task of this kind: a sequence in which
+# **the first symbol is the answer** and all others are noise from another alphabet. A network reads it symbol by symbol and outputs at the
+# end which one came first. The task tests one thing: can training still *learn from* step 1 at step T?
 #
 # **Predict.** A plain recurrent network with 64 units reads 5 symbols, then 60. Eight symbols can come first, so chance is one in eight.
 #
-# <details><summary>A. Both are easy: 64 numbers hold one of eight symbols with room to spare.</summary>
+# <details><summary>A. Both are easy: 64 numbers are enough for one of eight symbols.</summary>
 #
-# They can, and in section 2 you will run weights that do. The question is whether training *finds* such weights.</details>
+# They are, and in section 2 you will run weights that do it. The question is whether training *finds* such weights.</details>
 # <details><summary>B. Five is easy, sixty is at chance.</summary>
 #
-# Yes. Not somewhat worse: at chance. Section 8 shows why, section 7 proves it by changing the cause alone.</details>
+# Yes. Not somewhat worse: at chance. Section 8 shows why; section 7 changes the cause alone.</details>
 # <details><summary>C. Sixty works as well, only less exactly.</summary>
 #
-# That would be so if each step weakened the lesson by a fixed *amount*. It weakens it by a *factor*.</details>
+# That would be so if each step reduced the gradient by a fixed *amount*. It reduces it by a *factor*.</details>
 
 # %%
 LONG, N_HIDDEN = at_scale(cpu=60, gpu=80), at_scale(cpu=64, gpu=128)
@@ -84,7 +82,7 @@ def one_hot(tokens):
 
 
 def accuracy(make_cell, known, new, seed, steps=N_STEPS, lr=LR):
-    """Train a Reader on the pairs `known` = (inputs, labels), and give its share of right answers on `new`."""
+    """Train a Reader on the pairs `known` = (inputs, labels), and give its accuracy on `new`."""
     (x, y), (x_new, y_new) = ([part.to(device()) for part in pair] for pair in (known, new))
     torch.manual_seed(seed)
     model = Reader(make_cell(), int(y.max()) + 1).to(device())
@@ -101,30 +99,30 @@ def classify(model, batch):
 
 
 def recalls(make_cell, T, seed, lr=LR):
-    """Train on 4,000 sequences of length T; the share of 1,000 others whose first symbol is recalled."""
+    """Train on 4,000 sequences of length T; give the accuracy on 1,000 others."""
     known, new = ((one_hot(part.tokens), part.labels) for part in (recall_sets[T, seed].train, recall_sets[T, seed].test))
     return accuracy(make_cell, known, new, seed, lr=lr)
 
 
 # %% tags=["nbval-check-output"]
 def plain():
-    """The plain network as torch would start it."""
+    """The plain network as torch initialises it."""
     return RNN(16, N_HIDDEN, hoisted_rnn)
 
 
 near, far = ([recalls(plain, T, seed) for seed in SEEDS] for T in (5, LONG))
-claim("01.a", "a plain recurrent network recalls the first of 5 symbols: worst of the seeds", min(near), at_least=0.95)
+claim("01.a", "accuracy of a plain network, first of 5 symbols: worst of the seeds", min(near), at_least=0.95)
 claim(
     "01.b",
-    "a plain recurrent network does not recall a symbol after 60 steps or more, where chance is 1 in 8: best of the seeds",
+    f"accuracy of a plain network after {LONG} symbols and {N_STEPS} updates, chance 0.125: best of the seeds",
     max(far),
     at_most=0.2,
 )
 
 # %% [markdown]
-# ## 2 One step, again and again
+# ## 2 One step
 #
-# A recurrent network is one small function, used at every step with the same parameters. It takes the input $x_t$ and its own previous
+# A recurrent network applies one small function at every step, with the same parameters. Its inputs are $x_t$ and its own previous
 # state $h_{t-1}$:
 #
 # $$h_t = \tanh(W x_t + U h_{t-1} + b)$$
@@ -145,11 +143,11 @@ from course_lib.primitives import rnn_step
 rnn_step = check("01.1", rnn_step)
 
 # %% [markdown]
-# Two uses of your step. First on something real: handwritten digits, read one pixel at a time, 64 steps each. With the weights of
-# `torch.nn.RNN` your states must be torch's.
+# Two uses of your step. First on real data: handwritten digits, read one pixel at a time, 64 steps each. With the weights of
+# `torch.nn.RNN` your states must equal torch's.
 #
-# Then the recall task, with weights that nobody trained. Eight units, one a symbol: the input pushes its own unit up, distractors push all
-# a little at random, and each unit holds itself, $U = 3I$, $b = -1$. Up and down are then both stable: a unit is a latch.
+# Then the recall task, with weights set by hand. Eight units, one per symbol: the first symbol raises its own unit, distractors push all units
+# a little at random, and each unit reinforces itself, $U = 3I$, $b = -1$. A high and a low value are then both stable: a unit is a latch.
 
 
 # %% tags=["nbval-check-output"]
@@ -177,7 +175,7 @@ W = torch.cat([5 * torch.eye(8), 0.1 * torch.randn(8, 8)], dim=1).double()
 U, b = 3 * torch.eye(8).double(), -torch.ones(8).double()
 latched = read(x, torch.zeros(len(unseen.labels), 8).double(), W, U, b)
 held = (latched[-1].argmax(-1) == unseen.labels).float().mean()
-claim("01.d", "eight latches with weights set by hand recall the first symbol: share of right answers", held, at_least=0.99)
+claim("01.d", "accuracy of eight latches with weights set by hand", held, at_least=0.99)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** So the plain network *can* remember. Start gradient descent at these good weights: how strongly does the error at the end
@@ -186,24 +184,24 @@ claim("01.d", "eight latches with weights set by hand recall the first symbol: s
 # <details><summary>A. Strongly: the answer is decided there, and it arrives.</summary>
 #
 # The symbol arrives. But change the state after step 1 *a little*, and the latch pulls it back: at the end nothing has changed. A
-# gradient asks about little changes.</details>
+# gradient measures small changes.</details>
 # <details><summary>B. Hardly at all, and less with every further step.</summary>
 #
-# Yes. What makes a latch safe against noise, that it damps small disturbances, is what starves its gradient. Bengio, Simard and Frasconi
+# Yes. A latch is robust against noise because it damps small disturbances, and for the same reason its gradient vanishes. Bengio, Simard and Frasconi
 # proved in 1994 that a plain network cannot have both. The number comes at the end of section 3.</details>
-# <details><summary>C. As strongly as on the state after the last step but one.</summary>
+# <details><summary>C. As strongly as on the last state but one.</summary>
 #
-# Only if every step passed small changes on unweakened. Here each weakens them to less than a third.</details>
+# Only if every step preserved small changes. Here each reduces them to less than a third.</details>
 
 # %% [markdown]
-# ## 3 Back through time
+# ## 3 Back-propagation through time
 #
-# To learn, the error at the end must travel back to the step that caused it. One step back is the chain rule through
+# To learn, the gradient of the error must be propagated from the end back to the step that caused it. One step back is the chain rule through
 # $h_t = \tanh(a_t)$, $a_t = W x_t + U h_{t-1} + b$. With $\delta_t = \partial L / \partial a_t$:
 #
 # $$\delta_t = \frac{\partial L}{\partial h_t} \odot (1 - h_t^2), \qquad \frac{\partial L}{\partial h_{t-1}} = U^\top \delta_t$$
 #
-# and from the same $\delta_t$ come the gradients of $x_t$, $W$, $U$ and $b$.
+# and from the same $\delta_t$ follow the gradients of $x_t$, $W$, $U$ and $b$.
 #
 # | name | shape |
 # | --- | --- |
@@ -211,7 +209,7 @@ claim("01.d", "eight latches with weights set by hand recall the first symbol: s
 # | `x` | (B, d) |
 # | result | gradients of `x` (B, d), `h` (B, n), `W` (n, d), `U` (n, n), `b` (n,) |
 #
-# The parameters serve all rows of the batch, so their gradients are sums over it. No autograd here: you are writing it.
+# All rows of the batch share the parameters, so their gradients are sums over the batch. No autograd here: you are writing it.
 
 # %% exercise="01.2" difficulty="●●○" minutes=15
 from course_lib.primitives import bptt_step
@@ -220,7 +218,7 @@ from course_lib.primitives import bptt_step
 bptt_step = check("01.2", bptt_step)
 
 # %% [markdown]
-# Used again and again from the last step to the first, it is back-propagation through time. Over 64 pixels of real digits it must agree
+# Applied repeatedly from the last step to the first, it is back-propagation through time. Over 64 pixels of real digits it must agree
 # with autograd, parameter by parameter. Then it answers the
 # question about the latches.
 
@@ -254,7 +252,7 @@ claim(
 _, sizes = back_through_time(F.one_hot(unseen.labels, 8).double(), x, latched, W, U, bptt_step)
 claim(
     "01.f",
-    "latches set by hand remember, and for that reason pass no gradient: size after step 1 over that at the end",
+    "norm of the gradient at the latches after step 1 over that at the end",
     sizes[-2] / sizes[0],
     at_most=1e-15,
 )
@@ -263,8 +261,8 @@ claim(
 # %% [markdown]
 # ### Bug hunt
 #
-# Somebody hands you this version. The shapes are right, a network trains with it, and its loss even falls. Which test would find the
-# mistake? Read the code, decide, then run the two cells below: first the difference to autograd over 1, 2 and 5 steps, then the check.
+# Somebody gives you this version. The shapes are right, a network trains with it, and its loss even falls. Which test would find the
+# mistake? Read the code, decide, then run the two cells below: first the difference from autograd over 1, 2 and 5 steps, then the check.
 
 # %% exercise="01.2" bug="transposes_the_recurrent_matrix"
 from course_tools.bank.lecture_01.bptt_step import transposes_the_recurrent_matrix as suspect
@@ -282,13 +280,13 @@ suspect = check("01.2", suspect)
 # <details><summary>A. Over one step the batch is too small.</summary>
 #
 # The batch has the same ten digits each time.</details>
-# <details><summary>B. The mistake is in ∂L/∂h alone, and over one step nobody uses ∂L/∂h.</summary>
+# <details><summary>B. The mistake is in ∂L/∂h alone, and over one step nothing uses ∂L/∂h.</summary>
 #
-# Yes. From two steps on, the wrong ∂L/∂h is what the earlier step starts from, and every gradient is wrong. A test of the parameters'
-# gradients over one step, or of shapes, passes (the check looks at ∂L/∂h itself, and finds it); so, near the state 0, does a curve of norms where U is orthogonal: its transpose changes no length either.</details>
+# Yes. From two steps on, the earlier step starts from the wrong ∂L/∂h, and every gradient is wrong. A test of the parameters'
+# gradients over one step, or of shapes, passes (the check tests ∂L/∂h itself). So does, near the state 0, a curve of norms where U is orthogonal: its transpose preserves lengths too.</details>
 # <details><summary>C. tanh is nearly linear for small states.</summary>
 #
-# It is, and the slope is in both versions.</details>
+# It is, and its derivative is in both versions.</details>
 
 # %% exercise="01.2" difficulty="●○○" minutes=5
 from course_lib.primitives import bptt_step as mended
@@ -297,25 +295,26 @@ from course_lib.primitives import bptt_step as mended
 mended = check("01.2", mended)
 
 # %% [markdown]
-# ## 4 Too little, too much
+# ## 4 Vanishing and exploding gradients
 #
-# Each step back multiplies the gradient by $U^\top$ and by the slopes $1 - h_t^2$, which are at most 1. Where the state is near 0, the slopes are
-# near 1, and $U$ alone decides. Take $U = \rho\,Q$ with $Q$ orthogonal, a matrix that changes no length: then $T$ steps give the factor
-# $\rho^T$, for every gradient. You can work that out by hand; the next cell holds your step to it.
+# Each step back multiplies the gradient by $U^\top$ and by the derivatives $1 - h_t^2$, which are at most 1. Where the state is near 0, these are
+# near 1, and $U$ alone decides. Take $U = \rho\,Q$ with $Q$ orthogonal, a matrix that preserves lengths: all singular values of $U$ are $\rho$, and $T$ steps give the factor
+# $\rho^T$, for every gradient. You can work that out by hand; the next cell compares your step with it.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** $\rho = 1.5$: all eigenvalues of $U$ have modulus 1.5. Digits come in faintly (times a thousandth), or strongly (times four).
+# **Predict.** $\rho = 1.5$: all singular values of $U$ are 1.5. The pixels are scaled by a thousandth (weak input), or by four (strong input).
 # Does the gradient explode?
 #
-# <details><summary>A. In both cases: the eigenvalues say so.</summary>
+# <details><summary>A. In both cases: the singular values say so.</summary>
 #
-# They say what happens near the state 0. A strong input drives the units to ±1, where the slopes of tanh are nearly 0.</details>
-# <details><summary>B. With the faint input it grows, with the strong one it still vanishes.</summary>
+# They describe the state near 0. A strong input drives the units to ±1, where the derivative of tanh is nearly 0.</details>
+# <details><summary>B. With the weak input it grows, with the strong one it still vanishes.</summary>
 #
-# Yes. An eigenvalue above 1 is needed for an explosion, and is not enough (Pascanu et al., section 2.1).</details>
-# <details><summary>C. In neither: slopes are at most 1.</summary>
+# Yes. A singular value above 1 is necessary for the gradient to grow in a step, and not sufficient: the derivatives of tanh are at most 1 (Pascanu et al., section 2.1). The *eigenvalues* do not decide this:
+# a matrix such as $2\,[[1, -1], [1, -1]]$ has only the eigenvalue 0 and the largest singular value 4, and with different derivatives in its two units the gradient can explode.</details>
+# <details><summary>C. In neither: the derivatives are at most 1.</summary>
 #
-# But they are multiplied with a matrix that lengthens everything by a half.</details>
+# But they are multiplied by a matrix that makes every vector longer by a half.</details>
 
 
 # %%
@@ -330,10 +329,10 @@ def digit_gradient(radius, loudness, n=64):
 
 
 settings = {
-    "radius 1.5, faint input": (1.5, 1e-3),
-    "radius 1.0, faint input": (1.0, 1e-3),
-    "radius 0.6, faint input": (0.6, 1e-3),
-    "radius 1.5, strong input": (1.5, 4.0),
+    "1.5 Q, weak input": (1.5, 1e-3),
+    "1.0 Q, weak input": (1.0, 1e-3),
+    "0.6 Q, weak input": (0.6, 1e-3),
+    "1.5 Q, strong input": (1.5, 4.0),
 }
 fates = {name: digit_gradient(*setting) for name, setting in settings.items()}
 show(
@@ -351,31 +350,31 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "01.g",
-    "64 steps back through U of radius 0.6, near the state 0: measured factor over 0.6 to the power 64",
+    "64 steps back through U = 0.6 Q, near the state 0: measured factor over 0.6 to the power 64",
     digit_gradient(0.6, 1e-6)[-1] / 0.6**64,
     between=(0.95, 1.05),
 )
 claim(
     "01.h",
-    "radius 1.5 and a faint input: the gradient explodes, growth over 64 pixels",
-    fates["radius 1.5, faint input"][-1],
+    "U = 1.5 Q and a weak input: growth of the gradient over 64 pixels",
+    fates["1.5 Q, weak input"][-1],
     at_least=1e3,
 )
 claim(
     "01.i",
-    "radius 1.5 and a strong input: the gradient vanishes all the same, what is left after 64 pixels",
-    fates["radius 1.5, strong input"][-1],
+    "U = 1.5 Q and a strong input: factor of the gradient over 64 pixels",
+    fates["1.5 Q, strong input"][-1],
     at_most=1e-2,
 )
 
 # %% [markdown]
-# **Clipping.** A gradient that exploded still points somewhere sensible; it is only far too long, and one step along it throws the weights
-# away. Pascanu, Mikolov and Bengio shorten it. All gradients of the model, laid end to end, are one long vector $g$. Where it is longer
+# **Clipping.** An exploding gradient still has a useful direction; it is only far too long, and one step along it destroys the weights.
+# Pascanu, Mikolov and Bengio rescale it. All gradients of the model, concatenated, are one vector $g$. Where its norm is larger
 # than a threshold $\theta$:
 #
 # $$\hat g = g \cdot \frac{\theta}{\lVert g \rVert}$$
 #
-# One factor for all, so the direction stays. What is short enough stays as it is.
+# One factor for all, so the direction stays. A shorter gradient is unchanged.
 #
 # | name | shape |
 # | --- | --- |
@@ -390,8 +389,8 @@ from course_lib.primitives import clip_gradients
 clip_gradients = check("01.3", clip_gradients)
 
 # %% [markdown]
-# Does it matter? Below is plain gradient descent, written out, on the recall task with 10 symbols: your `rnn_step`, a recurrent matrix of
-# radius 1.5, a large learning rate. Everything is the same twice, but for your `clip_gradients`.
+# Does it matter? Below is plain gradient descent, written out, on the recall task with 10 symbols: your `rnn_step`, a recurrent matrix
+# $1.5\,Q$, a large learning rate. The two runs differ in your `clip_gradients` only.
 
 
 # %%
@@ -440,27 +439,27 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "01.j",
-    "steep gradient descent with clipped gradients learns to recall over 10 symbols: worst of the seeds",
+    "gradient descent with clipped gradients, accuracy over 10 symbols: worst of the seeds",
     min(a for _, a in descents["clipped"]),
     at_least=0.9,
 )
 claim(
     "01.k",
-    "the same descent with gradients as they come does not learn them: best of the seeds",
+    "the same without clipping: best of the seeds",
     max(a for _, a in descents["as they come"]),
     at_most=0.5,
 )
 
 # %% [markdown]
-# ## 5 A cell that keeps
+# ## 5 The LSTM cell
 #
-# Clipping cures gradients that are too long. One that has vanished stays lost. An **LSTM** keeps a second state, the cell state $c$, and changes
-# it by addition; three gates in 0…1 say what is let in, kept and shown:
+# Clipping helps against gradients that are too long, not against vanished ones. An **LSTM** has a second state, the cell state $c$, and updates
+# it by addition; three gates in 0…1 control what is written, kept and read out:
 #
 # $$i, f, o = \sigma(W x_t + U h_{t-1} + b) \qquad g = \tanh(W x_t + U h_{t-1} + b)$$
 # $$c_t = f \odot c_{t-1} + i \odot g \qquad h_t = o \odot \tanh(c_t)$$
 #
-# Each of the four has its own rows of $W$, $U$ and $b$, one block below the other.
+# Each of the four has its own rows of $W$, $U$ and $b$; the four blocks are stacked row-wise.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
@@ -491,14 +490,14 @@ gap = (c - torchs(pixels[:10].double())[1][1][0]).abs().max()
 claim("01.l", "your step over real digits ends in the cell state of torch.nn.LSTM: largest difference", gap, at_most=1e-5)
 
 # %% [markdown]
-# ## 6 The carousel
+# ## 6 The constant error carousel
 #
-# Look at the cell's own path through time, $c_t = f_t \odot c_{t-1} + \dots$: no matrix on it, no tanh, each unit by itself. A small change of $c_{t-1}$
-# reaches $c_t$ times $f_t$, so along this path, Hochreiter and Schmidhuber's *constant error carousel*,
+# Consider the path of the cell state through time, $c_t = f_t \odot c_{t-1} + \dots$: it contains no matrix and no tanh, and the units are independent. A small change of $c_{t-1}$
+# reaches $c_t$ multiplied by $f_t$, so along this path, Hochreiter and Schmidhuber's *constant error carousel*,
 #
 # $$\frac{\partial c_T}{\partial c_0} = \prod_{t=1}^{T} f_t .$$
 #
-# There is nothing in the product but the gates. Were they all 1, nothing would ever be lost.
+# Only the gates are in the product. If all were 1, the gradient would be preserved exactly.
 #
 # | name | shape |
 # | --- | --- |
@@ -512,18 +511,18 @@ from course_lib.primitives import carousel_gradient
 carousel_gradient = check("01.5", carousel_gradient)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** At the start the weights of the forget gate are small, so that $f \approx \sigma(b_f)$. What does the carousel carry over 60 steps with the
-# bias $b_f = 0$, and what with $b_f = 4$?
+# **Predict.** At initialisation the weights of the forget gate are small, so that $f \approx \sigma(b_f)$. Which factor does the carousel give over 60 steps with the
+# bias $b_f = 0$, and with $b_f = 4$?
 #
-# <details><summary>A. About half, and nearly all.</summary>
+# <details><summary>A. About a half, and nearly 1.</summary>
 #
-# That is what *one* step leaves: σ(0) = 1/2, σ(4) = 0.98. There are sixty.</details>
-# <details><summary>B. Next to nothing, and about a third.</summary>
+# That is the factor of *one* step: σ(0) = 1/2, σ(4) = 0.98. There are sixty.</details>
+# <details><summary>B. Nearly 0, and about a third.</summary>
 #
-# Yes: $0.5^{60}$ is smaller than one part in $10^{18}$, and $0.98^{60}$ is about a third. The next cell measures it over digits.</details>
-# <details><summary>C. Next to nothing in both cases: sixty factors below 1.</summary>
+# Yes: $0.5^{60}$ is below $10^{-18}$, and $0.98^{60}$ is about a third. The next cell measures it on digits.</details>
+# <details><summary>C. Nearly 0 in both cases: sixty factors below 1.</summary>
 #
-# It depends on how far below. Sixty factors of 0.98 leave a good part.</details>
+# It depends on how far below. Sixty factors of 0.98 leave about a third.</details>
 
 
 # %%
@@ -558,13 +557,13 @@ claim(
 )
 claim(
     "01.n",
-    "share of a gradient that the carousel carries over 64 pixels, forget bias 4: mean",
+    "factor of the carousel over 64 pixels, forget bias 4: mean",
     carried[4.0].mean().item(),
     at_least=0.1,
 )
 claim(
     "01.o",
-    "share of a gradient that the carousel carries over 64 pixels, forget bias 0: largest",
+    "factor of the carousel over 64 pixels, forget bias 0: largest",
     carried[0.0].max().item(),
     at_most=1e-9,
 )
@@ -572,29 +571,29 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment: sixty steps
 #
-# Now the task of section 1 again, with the same data, readout, number of steps and learning rate. Four networks, all of 64 units on a CPU:
+# The task of section 1 again, with the same data, readout, number of steps and learning rate. Four networks, all of 64 units on a CPU:
 #
-# - the plain network as torch starts it (its runs of section 1);
+# - the plain network as torch initialises it (its runs of section 1);
 # - **LSTM, bias 4**: the forget gate starts open;
-# - **LSTM, bias 0**, the control: as many parameters, the gate half shut;
-# - **plain, orthogonal $U$**: the plain network of section 1, but $U$ is made orthogonal before training and $W$ is scaled down. No gates, no cell.
+# - **LSTM, bias 0**, the control: the same parameters, the gate half closed;
+# - **plain, orthogonal $U$**: the plain network of section 1, but $U$ is initialised orthogonal and $W$ is scaled down. No gates, no cell.
 #
 # **Predict.** Which of them recall?
 #
 # <details><summary>A. Both LSTMs: gates are what counts.</summary>
 #
-# A gate that starts half shut multiplies the lesson by a half at each step. It could learn to open, but what would teach it?</details>
+# A gate that starts half closed halves the gradient at each step. It could learn to open, but no gradient would teach it.</details>
 # <details><summary>B. Only the LSTM with bias 4.</summary>
 #
 # It does. But if the vanished gradient is the cause of the failure, then a plain network whose gradient arrives must succeed.</details>
 # <details><summary>C. The LSTM with bias 4 and the orthogonal network.</summary>
 #
-# Yes: those two whose gradient reaches the first step. It is not the cell that decides but what its start lets through.</details>
+# Yes: those two whose gradient reaches the first step. The initialisation decides, not the cell.</details>
 
 
 # %%
 def orthogonal(d=16, n=N_HIDDEN, quieter=0.3):
-    """A plain network whose recurrent matrix changes no length, and whose input is `quieter`, so that tanh hardly bends."""
+    """A plain network whose recurrent matrix changes no length, and whose input is `quieter`, so that tanh is nearly linear."""
     cell = RNN(d, n, hoisted_rnn)
     nn.init.orthogonal_(cell.weight_hh_l0)
     cell.weight_ih_l0.data.mul_(quieter)
@@ -609,8 +608,8 @@ networks = {
 }
 recalled = {name: far if make is plain else [recalls(make, LONG, seed) for seed in SEEDS] for name, make in networks.items()}
 show(
-    plots.seeds(recalled, "share of right answers", f"recall after {LONG} steps, a point a seed", across={"chance": 1 / 8}),
-    alt=f"Share of right answers after {LONG} steps, a point for each of {len(SEEDS)} seeds. "
+    plots.seeds(recalled, "accuracy", f"recall after {LONG} steps, a point a seed", across={"chance": 1 / 8}),
+    alt=f"Accuracy after {LONG} steps, a point for each of {len(SEEDS)} seeds. "
     + "; ".join(f"{name}: {min(shares):.2f} to {max(shares):.2f}" for name, shares in recalled.items())
     + f"; chance is {1 / 8:.3f}.",
 )
@@ -618,41 +617,41 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "01.p",
-    "an LSTM whose forget gate starts open recalls after 60 steps or more: worst of the seeds",
+    f"accuracy of an LSTM whose forget gate starts open, {LONG} symbols: worst of the seeds",
     min(recalled["LSTM, bias 4"]),
     at_least=0.95,
 )
 claim(
     "01.q",
-    "the control, the same LSTM with its forget gate half shut, does not recall: best of the seeds",
+    "the control, the same LSTM with its forget gate half closed: best of the seeds",
     max(recalled["LSTM, bias 0"]),
     at_most=0.2,
 )
 claim(
     "01.r",
-    "a plain network whose start lets the gradient through recalls as well: mean over the seeds",
+    "accuracy of a plain network with an orthogonal U: mean of the seeds",
     mean(recalled["plain, orthogonal U"]),
     at_least=0.6,
 )
 
 # %% [markdown] tags=["predict"]
-# ## 8 See it
+# ## 8 The gradient before training
 #
-# The cause can be seen before any training. Take the fresh networks, read the same sequences with *your* steps, and ask of the loss at the end: how
-# large is its gradient at the memory ($h$, or $c$ for the LSTM) so many steps back? On a logarithmic axis a straight line is an exponential.
+# The cause is visible before any training. Take the untrained networks, read the same sequences with *your* steps, and measure the gradient of the loss at the end with respect to the memory ($h$, or $c$ for the LSTM), a number of steps
+# back. On a logarithmic axis a straight line is an exponential.
 #
 # **Predict.** In the LSTM with bias 4 the carousel alone carries about a third over 60 steps. And all paths together, those through $h$ and the gates
 # as well?
 #
 # <details><summary>A. About a third: nothing but the carousel reaches that far.</summary>
 #
-# What leaves the carousel through $h$ comes back onto it at the next step, by way of the gates and the candidate, and rides on.</details>
-# <details><summary>B. Less: the other paths vanish, and pull the carousel's share down.</summary>
+# A gradient that leaves the carousel through $h$ returns to it at the next step, through the gates and the candidate.</details>
+# <details><summary>B. Less: the other paths vanish, and reduce the total.</summary>
 #
-# Gradients of several paths are added. A path that vanishes adds nothing, and takes nothing away.</details>
+# Gradients of several paths are added. A path that vanishes adds nothing, and removes nothing.</details>
 # <details><summary>C. More.</summary>
 #
-# Yes, for weights like torch's: the figure shows by how much, and the ledger compares the two.</details>
+# Yes, for weights like torch's: the figure shows how much more, and the ledger compares the two.</details>
 
 
 # %%
@@ -722,7 +721,7 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** How orthogonal must it be? Change the length that $U$ gives to a vector, and the loudness of the input, and train once. How small
+# **Try it.** How orthogonal must it be? Change the factor by which $U$ scales a vector, and the scale of the input, and train once. How small
 # may the gradient at the first step be before training fails? One run is one seed: do not trust a single one.
 
 # %% tags=["try-it"]
@@ -737,7 +736,7 @@ def scaled():
 
 
 print(f"gradient at the first step: {gradient_by_lag(scaled)[-1]:.0e} of that at the end")
-print(f"share of right answers: {recalls(scaled, LONG, SEEDS[0]):.2f}, chance {1 / 8:.2f}")
+print(f"accuracy: {recalls(scaled, LONG, SEEDS[0]):.2f}, chance {1 / 8:.2f}")
 
 
 # %% tags=["interactive"]
@@ -771,25 +770,25 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# ## 9 Take one away
+# ## 9 Ablations
 #
 # **No forget gate.** The LSTM of 1997 had none: $c_t = c_{t-1} + i \odot g$, a sum like the residual connections of deep feed-forward networks. A bias of
-# 40 makes it: σ(40) rounds to 1 in float32, and its slope to 0, so that training cannot close the gate either.
+# 40 has this effect: σ(40) rounds to 1 in float32, and its derivative to 0, so that training cannot close the gate either.
 #
-# **A GRU** has no separate cell: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where the update gate $z$ keeps. Torch starts $z$ about half open. We set its
+# **A GRU** has no separate cell: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where the update gate $z$ keeps the state. Torch initialises $z$ about half open. We set its
 # bias to 0 or to 4, both at a larger learning rate: where $z$ is near 1, the factor $1 - z$ lets little in.
 #
 # **Predict.** Which of the three recall?
 #
 # <details><summary>A. Only the GRU with bias 4: a cell that cannot forget fills up with noise.</summary>
 #
-# It would, if it had to let the noise in. The *input* gate can learn to keep it out.</details>
+# It would, if it had to take in the noise. The *input* gate can learn to keep it out.</details>
 # <details><summary>B. The LSTM without a forget gate, and the GRU with bias 4.</summary>
 #
-# Yes. It matters that something is carried on, not by which gate.</details>
+# Yes. It matters that the state is carried on, not by which gate.</details>
 # <details><summary>C. All three: a GRU has a path without matrix and tanh, through z.</summary>
 #
-# It has, and half of the gradient leaves it at each step.</details>
+# It has, and this path halves the gradient at each step.</details>
 
 
 # %%
@@ -806,31 +805,31 @@ never_forgets = [recalls(partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=40.
 by_update_bias = {bias: recalls(partial(gru, bias), LONG, SEEDS[0], lr=4e-3) for bias in (0.0, 4.0)}
 
 # %% tags=["nbval-check-output"]
-claim("01.w", "an LSTM without a forget gate recalls as well: worst of the seeds", min(never_forgets), at_least=0.9)
-claim("01.x", "a GRU whose update gate starts open recalls", by_update_bias[4.0], at_least=0.9)
-claim("01.y", "the same GRU with its update gate half open does not recall", by_update_bias[0.0], at_most=0.2)
+claim("01.w", "accuracy of an LSTM without a forget gate: worst of the seeds", min(never_forgets), at_least=0.9)
+claim("01.x", "accuracy of a GRU whose update gate starts open", by_update_bias[4.0], at_least=0.9)
+claim("01.y", "accuracy of the same GRU with its update gate half open", by_update_bias[0.0], at_most=0.2)
 
 # %% [markdown] tags=["predict"]
 # ### And on real data?
 #
-# Read the digits pixel by pixel and say at the end which digit it was: 64 steps, about as far as before. What counts is now spread over the whole way.
+# Read the digits pixel by pixel and classify at the end: 64 steps, about as many as before. The useful information is now spread over the whole sequence.
 #
 # **Predict.** LSTM with bias 4, which won above, or with bias 0, which failed?
 #
 # <details><summary>A. Bias 4 again: longer memory is better memory.</summary>
 #
-# Its cell starts as a sum of everything it has seen, in which one pixel more hardly counts. Memory is also what is in the way of news.</details>
+# Its cell starts as a sum of all that it has read, in which one more pixel hardly counts.</details>
 # <details><summary>B. Bias 0.</summary>
 #
-# Yes, clearly. The ink that decides a digit lies in many places, some of them near the end, and these teach the gates what to keep.</details>
+# Yes, clearly. The pixels that decide a digit are in many positions, some of them near the end, and these train the gates.</details>
 # <details><summary>C. The same: 64 steps are 64 steps.</summary>
 #
-# What counts is not the length of the sequence but how far back the useful part lies.</details>
+# What counts is not the length of the sequence but how far back the useful part is.</details>
 
 
 # %%
 def reads_digits(make_cell, seed):
-    """Train on the pixels of 1,400 digits, one a step, and give the share of right answers on the other 397."""
+    """Train on the pixels of 1,400 digits, one a step, and give the accuracy on the other 397."""
     order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(seed))
     known, new = ((pixels[part], labels[part]) for part in order.split([1_400, len(pixels) - 1_400]))
     return accuracy(make_cell, known, new, seed, steps=250, lr=5e-3)
@@ -844,8 +843,8 @@ readers = {
 }
 on_digits = {name: [reads_digits(make, seed) for seed in SEEDS] for name, make in readers.items()}
 show(
-    plots.seeds(on_digits, "share of right answers", "real digits, read pixel by pixel", across={"chance": 0.1}),
-    alt=f"Share of digits read rightly, a point for each of {len(SEEDS)} seeds. "
+    plots.seeds(on_digits, "accuracy", "real digits, read pixel by pixel", across={"chance": 0.1}),
+    alt=f"Accuracy on digits, a point for each of {len(SEEDS)} seeds. "
     + "; ".join(f"{name}: {min(shares):.2f} to {max(shares):.2f}" for name, shares in on_digits.items())
     + "; chance is 0.10.",
 )
@@ -853,31 +852,31 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "01.z",
-    "on real digits the order of the two LSTMs is turned round: bias 0 over bias 4, difference of the means",
+    "accuracy on real digits, LSTM with bias 0 less bias 4: means of the seeds",
     mean(on_digits["LSTM, bias 0"]) - mean(on_digits["LSTM, bias 4"]),
     at_least=0.1,
 )
 claim(
     "01.za",
-    "the plain network gains by a start that lets the gradient through here too: difference of the means",
+    "accuracy on real digits, plain network with orthogonal U less torch's: means of the seeds",
     mean(on_digits["plain, orthogonal U"]) - mean(on_digits["plain"]),
     at_least=0.05,
 )
 
 # %% [markdown] tags=["quiz"]
-# ## 10 Before you go
+# ## 10 Exit quiz
 #
-# **Question 1.** For long stretches your loss falls nicely, then it jumps to ten times its value within a single step. What first?
+# **Question 1.** Your loss falls steadily for a long time, then it rises to ten times its value within a single step. What do you try first?
 #
 # <details><summary>A. Raise the forget bias.</summary>
 #
-# That lengthens the memory. It does nothing against a step that is too long.</details>
+# That lengthens the memory. It has no effect on a step that is too long.</details>
 # <details><summary>B. Clip the joint norm of the gradients.</summary>
 #
 # Right: sudden and rare is what an exploding gradient looks like.</details>
 # <details><summary>C. Clip each entry of the gradients to the same bounds.</summary>
 #
-# It bounds the step as well, but turns it: see the ledger for how far.</details>
+# It bounds the step as well, but changes its direction: the ledger measures how much.</details>
 #
 # **Question 2.** A sequence has 200 steps, and a tenth of the gradient should survive on the carousel. Which is the smallest of these forget biases that does it?
 #
@@ -889,13 +888,13 @@ claim(
 # Right: $0.1^{1/200} = 0.9886$, and σ(4.5) is just above it.</details>
 # <details><summary>C. 40: only a gate of 1 carries anything over 200 steps.</summary>
 #
-# A gate of 1 carries everything, and can never learn to let go. A tenth needs less.</details>
+# A gate of 1 carries everything, and cannot learn to forget. A tenth needs less.</details>
 #
-# **Question 3.** A plain network fails on long sequences. Which finding of this lecture shows best that it does not lack room for the memory?
+# **Question 3.** A plain network fails on long sequences. Which result of this lecture shows best that it does not lack capacity?
 #
 # <details><summary>A. It recalls over five steps.</summary>
 #
-# That shows that data and training are right, and not what would fit into it over sixty.</details>
+# That shows that data and training are right, not what its state can hold over sixty.</details>
 # <details><summary>B. Eight latches, set by hand, recall over sixty.</summary>
 #
 # Right: eight of its 64 units are enough. Training fails to find them, because near them no gradient passes.</details>
@@ -918,22 +917,22 @@ claim(
 # %% [markdown] tags=["companion"]
 # ## 11 Ledger
 #
-# **Where the decks and the code part ways**, each by a number:
+# **Errata of the decks and remarks**, each with a number in the next cell:
 #
 # - *IT* writes one matrix as $W_{ya}$ in the formula and as $W_{ay}$ in the list. Only the first conforms with $a$.
 # - *IT* uses one $g$ for state and output. With $g = \tanh$ the output is no distribution: it has negative entries.
 # - *IT* calls $W_{ax}$ and $W_{ay}$ parameters of an "input gate" and an "output gate". A plain network has no gate: its units are not confined to 0…1.
-# - *IT*: gradients grow "exponentially with the number of layers". Not always: 01.i is a matrix of radius 1.5 whose gradient vanishes.
-# - *IT* clips "the values" of gradients. Cut off entry by entry, a gradient turns (01.IT-clip); clipped by its norm it keeps its direction (01.IT-norm).
+# - *IT*: gradients grow "exponentially with the number of layers". Not always: in 01.i all singular values of $U$ are 1.5 and the gradient vanishes.
+# - *IT* clips "the values" of gradients. Clipped entry by entry, a gradient changes its direction (01.IT-clip); clipped by its norm it keeps its direction (01.IT-norm).
 # - *IT*: in a dense network the *weights* of early words are exponentially small. Weights are not: at the start those of the first word are as large
 #   as those of the last, and after training on recall they are several times as large. What is small in a *recurrent* network is the gradient (01.u), already over the
 #   23 words of the deck's own example.
 # - *IT*: $c_t$ depends on $c_{t-1}$ without any non-linearity. Along the carousel, yes (01.m); by way of $h_{t-1}$ and the gates it does not.
-# - *RK*: a recurrent network "cannot parallelise within a sequence". Confirmed: the longest chain of tanh that must wait for each other is the sequence.
+# - *RK*: a recurrent network "cannot parallelise within a sequence". Confirmed: the longest chain of dependent tanh is as long as the sequence.
 #
-# **What this lecture does not show.** The plain network fails *at this budget and from this start*: with several times the steps, or a much larger learning
-# rate, single seeds find their way, as you may try. On the digits no claim is made that LSTMs are better than plain networks; look at the figure. And
-# all of these networks keep what they read in one vector of fixed size, which no gradient can enlarge: that is lecture 02.
+# **Limits of this lecture.** The plain network fails *at this budget and from this initialisation*: with several times the steps, or a much larger learning
+# rate, single seeds succeed, as you may try. On the digits no claim is made that LSTMs are better than plain networks; look at the figure. And
+# all of these networks keep what they read in one vector of fixed size: that is lecture 02.
 #
 # ## 12 Papers and decks
 #
@@ -948,13 +947,13 @@ claim(
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | IT | Long-sequence problem | 1 A reader that forgets | `course_lib.datasets.recall` |
-# | IT | Parameters of RNN | 2 One step, again and again | `course_lib.primitives.rnn_step`, `course_lib.primitives.RNN` |
-# | RK | Transformer: issues with RNNs | 3 Back through time | `course_lib.primitives.bptt_step` |
-# | IT | Problems with "classic" RNN | 4 Too little, too much | `course_lib.primitives.clip_gradients` |
-# | IT | Long Short-Term Memory (LSTM) cell | 5 A cell that keeps | `course_lib.primitives.lstm_step`, `course_lib.primitives.LSTM` |
-# | IT | Long Short-Term Memory (LSTM) cell | 6 The carousel | `course_lib.primitives.carousel_gradient` |
-# | IT | Plane Deep Network | 9 Take one away | `course_lib.primitives.LSTM`, `course_lib.primitives.GRU` |
+# | IT | Long-sequence problem | 1 A network that forgets | `course_lib.datasets.recall` |
+# | IT | Parameters of RNN | 2 One step | `course_lib.primitives.rnn_step`, `course_lib.primitives.RNN` |
+# | RK | Transformer: issues with RNNs | 3 Back-propagation through time | `course_lib.primitives.bptt_step` |
+# | IT | Problems with "classic" RNN | 4 Vanishing and exploding gradients | `course_lib.primitives.clip_gradients` |
+# | IT | Long Short-Term Memory (LSTM) cell | 5 The LSTM cell | `course_lib.primitives.lstm_step`, `course_lib.primitives.LSTM` |
+# | IT | Long Short-Term Memory (LSTM) cell | 6 The constant error carousel | `course_lib.primitives.carousel_gradient` |
+# | IT | Plane Deep Network | 9 Ablations | `course_lib.primitives.LSTM`, `course_lib.primitives.GRU` |
 #
 # </details>
 
