@@ -77,7 +77,7 @@ SEEDS = (0, 1, 2)
 
 # %%
 def windows(part, seed):
-    """A window of 22 × 22 pixels around the digit that each caption names first, which may stand anywhere in it."""
+    """A window of 22 × 22 pixels around the digit that each caption names first, anywhere in it."""
     shift = torch.randint(0, 9, (len(part.corners), 2), generator=torch.Generator().manual_seed(seed))
     corners = (part.corners[:, 0] + shift).tolist()
     padded = F.pad(part.images, (8, 8, 8, 8))
@@ -94,14 +94,14 @@ def fit(model, tensors, loss, steps, lr, seed, batch_size=32):
 
 
 def right_class(model, batch):
-    """Cross-entropy of the labels, which stand last in a batch."""
+    """Cross-entropy of the labels, the last item of a batch."""
     return F.cross_entropy(model(*batch[:-1]), batch[-1])
 
 
 @torch.no_grad()
 def see(images, like=None):
-    """Regions (n, 36, 66): what the eye sees there, scaled as in the regions `like`, and the place: row and column."""
-    seen = torch.cat([eye(part.to(device())).cpu() for part in images.split(500)]).flatten(2).mT
+    """Regions (n, 36, 66): the features of the encoder, scaled as in the regions `like`, and the position: row and column."""
+    seen = torch.cat([encoder(part.to(device())).cpu() for part in images.split(500)]).flatten(2).mT
     like = seen if like is None else like
     line = torch.linspace(-15, 15, 6)
     places = torch.stack(torch.meshgrid(line, line, indexing="ij"), dim=-1).flatten(0, 1)
@@ -118,8 +118,8 @@ pictures = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=0)
 words = Vocabulary.of(pictures.train.captions, between=" ")
 first = torch.tensor([NAMES.index(caption.split()[0]) for caption in pictures.train.captions])
 torch.manual_seed(SEEDS[0])
-eye = ConvNet(1, (16, 32, 32, 64), (2, 1, 2, 2))
-head = nn.Sequential(eye, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(eye.d_out, len(NAMES)))
+encoder = ConvNet(1, (16, 32, 32, 64), (2, 1, 2, 2))
+head = nn.Sequential(encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES)))
 fit(head, (windows(pictures.train, 1), first), right_class, at_scale(cpu=300, gpu=1_500), 5e-3, SEEDS[0], 64)
 print(words.symbols[4:], pictures.train.captions[0], sep="\n")
 

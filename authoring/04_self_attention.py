@@ -652,7 +652,7 @@ attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The fair rivals get the same pixels and the same layer: scores by position alone, and scores by brightness alone. (A 3×3 window, which mostly holds
-# no coloured pixel, stands beside them.) What does using both add?
+# no coloured pixel, is shown as well.) What does using both add?
 #
 # <details><summary>A. Nothing: position alone already finds the right colour, since neighbours are alike.</summary>
 #
@@ -674,16 +674,16 @@ columns = torch.linspace(-1.5, 1.5, width, device=device()).expand(height, width
 
 def channels(known):
     """The features of each pixel: 1, brightness, its square, row, column, their squares, whether its colour is known, that colour."""
-    place = torch.stack([rows, columns, rows**2 + columns**2])[None]
-    return torch.cat([torch.ones_like(grey), grey, grey**2, place, known, (photo - grey) * known], dim=1)
+    position = torch.stack([rows, columns, rows**2 + columns**2])[None]
+    return torch.cat([torch.ones_like(grey), grey, grey**2, position, known, (photo - grey) * known], dim=1)
 
 
-def matrices(brightness, place):
+def matrices(brightness, position):
     """W_q, W_k, W_v for the score above; the keys are multiplied by √d_k = 2, which the layer divides out again."""
     W_q, W_k, W_v = (torch.zeros(size, 10, device=device()) for size in (4, 4, 3))
     W_q[[0, 1, 2, 3], [1, 3, 4, 0]] = 1.0
-    W_k[[0, 1, 2], [1, 3, 4]] = torch.tensor([2.0 * brightness, 2.0 * place, 2.0 * place], device=device())
-    W_k[3, [2, 5, 6]] = torch.tensor([-brightness, -place, 1e4], device=device())
+    W_k[[0, 1, 2], [1, 3, 4]] = torch.tensor([2.0 * brightness, 2.0 * position, 2.0 * position], device=device())
+    W_k[3, [2, 5, 6]] = torch.tensor([-brightness, -position, 1e4], device=device())
     W_v[[0, 1, 2], [7, 8, 9]] = 1.0
     return W_q, 2 * W_k, W_v
 
@@ -708,8 +708,8 @@ painted = {
     "3×3 window": [decibels(from_neighbours(known)) for known in draws],
 }
 settings = {"uniform": (0, 0), "brightness": (300, 0), "position": (0, 30), "both": (300, 10)}
-for name, (brightness, place) in settings.items():
-    colours = [attention_over_image(channels(known), *matrices(brightness, place)) for known in draws]
+for name, (brightness, position) in settings.items():
+    colours = [attention_over_image(channels(known), *matrices(brightness, position)) for known in draws]
     painted[name] = [decibels(grey + colour.float()) for colour in colours]
 figure = plots.seeds(painted, "PSNR against the photograph (dB)")
 show(
@@ -754,18 +754,18 @@ show(
 
 
 # %% tags=["interactive"]
-def draw_colours(brightness=2.5, place=1.0):
+def draw_colours(brightness=2.5, position=1.0):
     """Restore the photograph at two inverse temperatures, given as powers of ten."""
-    colours = attention_over_image(channels(draws[0]), *matrices(10**brightness - 1, 10**place - 1)).float()
+    colours = attention_over_image(channels(draws[0]), *matrices(10**brightness - 1, 10**position - 1)).float()
     picture = grey + colours
     title = f"{decibels(picture):.1f} dB"
     show(
         plots.pictures({"given": given, title: picture.clamp(0, 1)[0].permute(1, 2, 0).cpu()}),
-        alt=f"With brightness at 10^{brightness:g} and place at 10^{place:g}, the restored photograph has {title} against the true one.",
+        alt=f"With brightness at 10^{brightness:g} and position at 10^{position:g}, the restored photograph has {title} against the true one.",
     )
 
 
-explore(draw_colours, brightness=(0.0, 5.0, 0.25), place=(0.0, 4.0, 0.25))
+explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 
 # %% [markdown]
 # ## 9 Cost

@@ -841,11 +841,11 @@ claim(
     at_least=1.02,
 )
 
-word, place = torch.randn(64), sinusoidal_positions(5, 64)[4]
+word, position = torch.randn(64), sinusoidal_positions(5, 64)[4]
 claim(
     "05.CS-sum",
     "features of embedding and position: concatenated, added",
-    [torch.cat([word, place]).numel(), (word + place).numel()],
+    [torch.cat([word, position]).numel(), (word + position).numel()],
     equals=[128, 64],
 )
 claim("05.CS-heads", "what is left when 512 features are dealt to 6 heads, and to 8", [512 % 6, 512 % 8], equals=[2, 0])
