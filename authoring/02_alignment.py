@@ -374,12 +374,12 @@ show(
 )
 
 # %% [markdown]
-# **How many updates does the last state need?** Recorded (`authoring/studies/02_last_state.py`, learning rate 4e-3), exact match of the model of section 1 on one date and on two, by seed:
+# **How many updates does the last state need?** Recorded (`authoring/studies/02_last_state.py`, learning rate 4e-3; forty minutes in all on one busy CPU thread), exact match of the model of section 1 on one date and on two, by seed:
 #
 # | updates | seed 0 | seed 1 |
 # | --- | --- | --- |
 # | 400 | 0.07, 0.00 | 0.05, 0.00 |
-# | 1,200 | 0.91, 0.18 | |
+# | 1,200 | 0.91, 0.18 | 0.85, 0.09 |
 # | 2,500 | 0.99, 0.73 | 0.97, 0.59 |
 #
 # So one vector can encode two dates. At these lengths attention is a matter of sample efficiency: it needs a fraction of the updates.

@@ -5,7 +5,6 @@ Trains the encoder-decoder of section 1, which passes on the last state alone, f
 Run it with `python authoring/studies/02_last_state.py`; on one CPU thread of its own it takes some minutes.
 """
 
-import hashlib
 import json
 import time
 from pathlib import Path
@@ -69,7 +68,6 @@ def main() -> None:
                 "torch": torch.__version__,
                 "threads": torch.get_num_threads(),
                 "seconds": round(time.perf_counter() - start),
-                "source": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
                 "runs": runs,
             }
             RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
