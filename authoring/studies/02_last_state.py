@@ -12,6 +12,7 @@ from statistics import mean
 
 import torch
 from course_lib.datasets import PADDING, Vocabulary, dates, joined
+from course_lib.generation import greedy_translation
 from course_lib.losses import teacher_forced_loss
 from course_lib.models import Encoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
 from course_lib.primitives import fused_gru
@@ -50,7 +51,7 @@ def trained(seed: int, updates: int) -> Seq2Seq:
 @torch.no_grad()
 def exact_match(model: Seq2Seq, pairs) -> float:
     """The share of new sentences whose answer is right in every character."""
-    answer = model.greedy(*letters.batch([pair.source for pair in pairs]), 36).tokens.tolist()
+    answer = greedy_translation(model, *letters.batch([pair.source for pair in pairs]), 36).tokens.tolist()
     return mean(characters.decode(row) == pair.target for row, pair in zip(answer, pairs, strict=True))
 
 
