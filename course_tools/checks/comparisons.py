@@ -1,6 +1,6 @@
 """How the outcome of an answer is held against the outcome of the reference: one function for each kind of property.
 
-A judge returns None where the property holds, else a Miss: what was expected and what came.
+A judge returns None where the property holds, else a Failure: what was expected and what came.
 """
 
 from collections.abc import Callable
@@ -14,98 +14,98 @@ from course_tools.checks.guard import TimedOut
 from course_tools.checks.outcome import NotAFunction, Outcome, is_close
 
 
-class Miss(NamedTuple):
+class Failure(NamedTuple):
     """What is wrong, in a sentence; apart from it the numbers that show it, which a graded report must not tell."""
 
     what: str
     numbers: str = ""
 
 
-Judge = Callable[[Outcome, Outcome], Miss | None]
+Comparison = Callable[[Outcome, Outcome], Failure | None]
 
 
-def runs(expected: Outcome, got: Outcome) -> Miss | None:
+def runs(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the answer returns something."""
     if isinstance(got.error, TimedOut):
-        return Miss(f"It was still running after {guard.TIME_LIMIT:g} seconds. Is there a loop that never ends?")
+        return Failure(f"It was still running after {guard.TIME_LIMIT:g} seconds. Is there a loop that never ends?")
     if isinstance(got.error, NotAFunction):
-        return Miss(str(got.error))
+        return Failure(str(got.error))
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
-        return Miss(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}")
+        return Failure(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}")
     if got.results is None:
-        return Miss("It returned None. Is there a `return` at its end?")
+        return Failure("It returned None. Is there a `return` at its end?")
     return None
 
 
-def same_shapes(expected: Outcome, got: Outcome) -> Miss | None:
+def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where as many results come as expected, each a tensor of the expected shape and kind, on the expected device."""
     if (failure := runs(expected, got)) is not None:
         return failure
     if len(expected.results) != len(got.results):
-        return Miss(f"It should return {_count(expected)}, and it returned {_count(got)}.")
+        return Failure(f"It should return {_count(expected)}, and it returned {_count(got)}.")
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not isinstance(want, Tensor):
             if type(want) is not type(have):
-                return Miss(f"{name} should be of type {type(want).__name__}, and it is of type {type(have).__name__}.")
+                return Failure(f"{name} should be of type {type(want).__name__}, and it is of type {type(have).__name__}.")
             continue
         if not isinstance(have, Tensor):
-            return Miss(f"{name} should be a tensor, and it is of type {type(have).__name__}.")
+            return Failure(f"{name} should be a tensor, and it is of type {type(have).__name__}.")
         if want.shape != have.shape:
-            return Miss(f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}.")
+            return Failure(f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}.")
         if _kind(want) != _kind(have):
-            return Miss(f"{name} should be {_kind(want)}, and it is {have.dtype}.")
+            return Failure(f"{name} should be {_kind(want)}, and it is {have.dtype}.")
         if want.device != have.device:
-            return Miss(f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}.")
+            return Failure(f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}.")
     return None
 
 
-def same_values(expected: Outcome, got: Outcome) -> Miss | None:
+def same_values(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where every result is the expected number, up to rounding."""
     if (failure := same_shapes(expected, got)) is not None:
         return failure
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not is_close(want, have):
-            return Miss(f"{name} is wrong.", _first_difference(want, have))
+            return Failure(f"{name} is wrong.", _first_difference(want, have))
     return None
 
 
-def right_result(*indices: int) -> Judge:
+def right_result(*indices: int) -> Comparison:
     """Make a judge that looks at some of the results only: partial credit for an answer that has one of several right."""
 
-    def judge(expected: Outcome, got: Outcome) -> Miss | None:
+    def judge(expected: Outcome, got: Outcome) -> Failure | None:
         if (failure := same_shapes(expected, got)) is not None:
             return failure
         for i in indices:
             if not is_close(expected.results[i], got.results[i]):
-                return Miss(f"{expected.names[i]} is wrong.", _first_difference(expected.results[i], got.results[i]))
+                return Failure(f"{expected.names[i]} is wrong.", _first_difference(expected.results[i], got.results[i]))
         return None
 
     return judge
 
 
-def same_gradients(expected: Outcome, got: Outcome) -> Miss | None:
+def same_gradients(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the values are right and so are the gradients of every input."""
     if (failure := same_values(expected, got)) is not None:
         return failure
     if got.gradients is None:
-        return Miss(
+        return Failure(
             "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, `torch.tensor`)."
         )
     names = [name for argument in expected.arguments for name in argument.differentiated]
     for name, want, have in zip(names, expected.gradients or (), got.gradients, strict=True):
         if not is_close(want, have):
-            return Miss(f"The gradient with respect to `{name}` is wrong.", _first_difference(want, have))
+            return Failure(f"The gradient with respect to `{name}` is wrong.", _first_difference(want, have))
     return None
 
 
-def unchanged(expected: Outcome, got: Outcome) -> Miss | None:
+def unchanged(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the answer leaves its arguments as they were; what it returns is for the other properties."""
     if isinstance(got.error, TimedOut):
         return runs(expected, got)
     if got.changed:
         changed = ", ".join(f"`{expected.arguments[i].name}`" for i in got.changed)
-        return Miss(f"The call changes {changed}: something works in place (`+=`, `masked_fill_`, `x[...] = …`).")
+        return Failure(f"The call changes {changed}: something works in place (`+=`, `masked_fill_`, `x[...] = …`).")
     return None
 
 

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from course_tools.checks.comparisons import Judge, runs, same_gradients, same_shapes, same_values, unchanged
+from course_tools.checks.comparisons import Comparison, runs, same_gradients, same_shapes, same_values, unchanged
 from course_tools.checks.outcome import Call
 
 Answer = Callable[..., object]
@@ -76,7 +76,7 @@ class Property:
     name: str
     law: str
     calls: Callable[[Draw], Iterable[Call]]
-    judge: Judge = same_values
+    judge: Comparison = same_values
     points: int = 1
     needs: tuple[str, ...] = ("shape",)
 

@@ -52,12 +52,12 @@ Call = tuple[object, ...]
 
 
 def watch(
-    answer: object, calls: Sequence[tuple[Call, bool]], n_first: int, forbids: Mapping[Callable[..., object], str]
+    answer: object, calls: Sequence[tuple[Call, bool]], n_preliminary: int, forbids: Mapping[Callable[..., object], str]
 ) -> list[Outcome]:
     """Observe an answer that may do anything, on one call after the other, each with or without gradients.
 
     Returns:
-        one outcome a call; fewer where one of the `n_first` first calls gave no result or where time ran out, as the last
+        one outcome a call; fewer where one of the `n_preliminary` first calls gave no result or where time ran out, as the last
         outcome then says.
     """
     outcomes: list[Outcome] = []
@@ -69,7 +69,7 @@ def watch(
             if given_up:
                 return
             outcomes.append(outcome)
-            if outcome.results is None and len(outcomes) <= n_first:
+            if outcome.results is None and len(outcomes) <= n_preliminary:
                 return
 
     in_time = run_in_time(work, guard.TIME_LIMIT)

@@ -54,11 +54,11 @@ class Verdict:
 
 
 def judge(exercise: Exercise, answer: object, seed: int = 0) -> Verdict:
-    """Judge an answer to an exercise on the inputs that `seed` draws."""
-    return Questions(exercise, seed).put_to(answer)
+    """Comparison an answer to an exercise on the inputs that `seed` draws."""
+    return Examination(exercise, seed).examine(answer)
 
 
-class Questions:
+class Examination:
     """The calls that an exercise asks with one seed, and what the reference and the wrong answers of the bank do with them.
 
     An answer may be observed elsewhere, in another process; many may be judged by the same questions.
@@ -78,14 +78,14 @@ class Questions:
         return [(call, prop.with_gradients) for prop, call in self.asked]
 
     @property
-    def n_first(self) -> int:
+    def n_preliminary(self) -> int:
         """How many calls stand first: an answer that gives no result on one of them is asked no more."""
         return sum(not prop.needs for prop, _ in self.asked)
 
-    def put_to(self, answer: object) -> Verdict:
+    def examine(self, answer: object) -> Verdict:
         """Observe an answer on the calls, here and now, and judge it."""
         with guarded():
-            outcomes = watch(answer, self.calls, self.n_first, self.exercise.forbids)
+            outcomes = watch(answer, self.calls, self.n_preliminary, self.exercise.forbids)
         return self.judge(outcomes)
 
     def judge(self, outcomes: Sequence[Outcome], shown: Callable[[object], str] | None = None) -> Verdict:

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from course_tools.checks import Exercise, Finding, guard
 from course_tools.checks.outcome import Outcome
-from course_tools.checks.verdict import Questions, by_shape
+from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook
 from course_tools.grading.marks import Mark
@@ -36,7 +36,7 @@ class Engine:
         """Take the seed of all inputs, and whether to refuse to work without full isolation."""
         self.require_isolation, self.seed = require_isolation, seed
         self.level = Isolation({}, ())
-        self._questions: dict[str, Questions] = {}
+        self._questions: dict[str, Examination] = {}
         self._sandbox: Sandbox | None = None
 
     def __enter__(self) -> "Engine":
@@ -117,10 +117,10 @@ class Engine:
             notebook.late.update(late)
             return worker.observe(self._asks(exercise), program.text)
 
-    def _asks(self, exercise: Exercise) -> Questions:
+    def _asks(self, exercise: Exercise) -> Examination:
         """The questions of an exercise: drawn when the first answer has been loaded, and kept outside."""
         if exercise.id not in self._questions:
-            self._questions[exercise.id] = Questions(exercise, self.seed)
+            self._questions[exercise.id] = Examination(exercise, self.seed)
         return self._questions[exercise.id]
 
 

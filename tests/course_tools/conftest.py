@@ -1,9 +1,13 @@
-"""A small course of one lecture in a temporary folder."""
+"""What the tests of the course share: a small course of one lecture in a temporary folder, and one test for each exercise."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
+
+from course_tools.bank import exercises
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -107,3 +111,17 @@ def author(root: Path, stem: str, text: str) -> Path:
 def author_fixture(course: Path):
     """Give `author(stem, text)`: write one more source into the course, or another text into one."""
     return lambda stem, text: author(course, stem, text)
+
+
+@pytest.fixture(autouse=True)
+def unchecked() -> Iterator[None]:
+    """Switch the check of types off: it makes each wrong answer slow to refuse, and a test shows that it changes no verdict."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `asked` once for each exercise."""
+    if "asked" in metafunc.fixturenames:
+        metafunc.parametrize("asked", exercises(), ids=[f"{e.id}-{e.reference.__name__}" for e in exercises()])

@@ -3,7 +3,7 @@
 from itertools import accumulate
 
 from course_lib.generation import few_shot_prompt
-from course_tools.checks.comparisons import Miss, same_shapes
+from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome
 
@@ -198,12 +198,12 @@ def _rooms(draw: Draw, *more: int, task: str = "") -> list[Call]:
     return [(shots, question, names, task, length + m) for length in lengths for m in more]
 
 
-def _same_but_for_the_ends(expected: Outcome, got: Outcome) -> Miss | None:
+def _same_but_for_the_ends(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the text is right but for spaces and line breaks before and after it."""
     if (failure := same_shapes(expected, got)) is not None:
         return failure
     want, have = expected.results[0], got.results[0]
-    return None if want == have.strip() else Miss("The result is wrong.", f"Expected {want!r}, got {have!r}.")
+    return None if want == have.strip() else Failure("The result is wrong.", f"Expected {want!r}, got {have!r}.")
 
 
 exercise = Exercise(

@@ -5,7 +5,7 @@ import math
 from torch import nn
 
 from course_lib.metrics import gpt_parameters
-from course_tools.checks.comparisons import Miss, same_shapes
+from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 from course_tools.checks.outcome import Outcome
 
@@ -164,13 +164,13 @@ def _block_alone(draw: Draw, n_layers: int) -> Call:
     return 0, 0, draw.sizes(1)[0], n_layers
 
 
-def _same_to_a_percent(expected: Outcome, got: Outcome) -> Miss | None:
+def _same_to_a_percent(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the number is right but for what is small."""
     if (failure := same_shapes(expected, got)) is not None:
         return failure
     want, have = expected.results[0], got.results[0]
     near = abs(have - want) <= want / 100
-    return None if near else Miss("The result is wrong.", f"Expected about {want:,}.")
+    return None if near else Failure("The result is wrong.", f"Expected about {want:,}.")
 
 
 exercise = Exercise(

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.generation import top_k
-from course_tools.checks.comparisons import Miss, same_shapes
+from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -193,12 +193,12 @@ def _equal(draw: Draw, k: int) -> Call:
     return torch.tensor([2.5, 1.5, 1.5, 1.5, 1.5, -0.5, -3.0])[order], k
 
 
-def _as_many_of_each(expected: Outcome, got: Outcome) -> Miss | None:
+def _as_many_of_each(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where each row has the same logits as it should, at whatever places."""
     if (failure := same_shapes(expected, got)) is not None:
         return failure
     want, have = (outcome.results[0].sort(dim=-1).values for outcome in (expected, got))
-    return None if torch.equal(want, have) else Miss("The result is wrong.", "A row has more or fewer logits left than k.")
+    return None if torch.equal(want, have) else Failure("The result is wrong.", "A row has more or fewer logits left than k.")
 
 
 exercise = Exercise(

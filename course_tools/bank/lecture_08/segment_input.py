@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from course_lib.losses import segment_input
-from course_tools.checks.comparisons import Miss, right_result, runs
+from course_tools.checks.comparisons import Failure, right_result, runs
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome, tensors_in
 
@@ -208,14 +208,14 @@ def _lone(draw: Draw) -> list[Call]:
     return [_call(draw, 1, None), _call(draw, draw.sizes(1)[0], None)]
 
 
-def _same_tokens(expected: Outcome, got: Outcome, but_marks: bool = False) -> Miss | None:
+def _same_tokens(expected: Outcome, got: Outcome, but_marks: bool = False) -> Failure | None:
     """Hold where the tokens are right, whatever the segments are; `but_marks` looks at the tokens alone."""
     if (failure := runs(expected, got)) is not None:
         return failure
     want, have = (next(tensors_in(o.results), torch.empty(0)).flatten().tolist() for o in (expected, got))
     marks = (want[0], want[-1]) if but_marks else ()
     same = [token for token in want if token not in marks] == [token for token in have if token not in marks]
-    return None if same else Miss("tokens is wrong.")
+    return None if same else Failure("tokens is wrong.")
 
 
 exercise = Exercise(

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from course_tools.checks import guard
 from course_tools.checks.guard import TimedOut
 from course_tools.checks.outcome import Outcome
-from course_tools.checks.verdict import Questions
+from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Program
 from course_tools.grading.sandbox import response_validation, wire_protocol
 
@@ -81,7 +81,7 @@ class Worker:
                 raise _no_answer(program, failed, started, unparsable)
         raise NoAnswer(OWN_MESSAGE)
 
-    def observe(self, questions: Questions, source: str) -> tuple[list[Outcome], str]:
+    def observe(self, questions: Examination, source: str) -> tuple[list[Outcome], str]:
         """Put every call of an exercise, as `watch` does; give what became of them, and why there are no more, or "".
 
         Raises:
@@ -102,7 +102,7 @@ class Worker:
                 return [*outcomes, Outcome(None, error=SystemExit("the process ended"))], "It ended its process."
             except wire_protocol.Malformed:
                 raise NoAnswer("What came back is nothing that a function returns.") from None
-            if outcomes[-1].results is None and len(outcomes) <= questions.n_first:
+            if outcomes[-1].results is None and len(outcomes) <= questions.n_preliminary:
                 break
         return outcomes, ""
 

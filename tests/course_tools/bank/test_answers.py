@@ -6,7 +6,7 @@ import jaxtyping
 import pytest
 
 from course_tools.bank import exercise, exercises
-from course_tools.checks.verdict import Questions
+from course_tools.checks.verdict import Examination
 from tests.course_tools.bank.answers import (
     lecture_01,
     lecture_02,
@@ -55,13 +55,13 @@ def misconceptions(id):
 
 @cache
 def questions(id, seed):
-    return Questions(exercise(id), seed)
+    return Examination(exercise(id), seed)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("id", "answer"), STRANGERS, ids=[answer.__name__ for _, answer in STRANGERS])
 def test_a_wrong_answer_that_the_bank_does_not_know_is_refused(id, answer):
-    assert [seed for seed in range(5) if questions(id, seed).put_to(answer).passed] == []
+    assert [seed for seed in range(5) if questions(id, seed).examine(answer).passed] == []
 
 
 def test_each_exercise_is_tried_by_three_strangers():
@@ -73,7 +73,7 @@ def test_each_exercise_is_tried_by_three_strangers():
 @pytest.mark.parametrize(("id", "answer", "wrong"), RELATIVES, ids=[answer.__name__ for _, answer, _ in RELATIVES])
 def test_a_mistake_of_the_bank_in_other_words_gets_its_message(id, answer, wrong):
     for seed in range(5):
-        assert questions(id, seed).put_to(answer).misconception == misconceptions(id)[wrong]
+        assert questions(id, seed).examine(answer).misconception == misconceptions(id)[wrong]
 
 
 @pytest.mark.exhaustive
@@ -84,13 +84,13 @@ def test_of_two_mistakes_at_once_one_is_told_or_none(id, answer, both):
     assert both <= misconceptions(id).keys()
     allowed = {None} | {misconceptions(id)[name] for name in both}
     for seed in range(5):
-        found = questions(id, seed).put_to(answer)
+        found = questions(id, seed).examine(answer)
         assert not found.passed
         assert found.misconception in allowed
 
 
 def test_of_two_mistakes_one_is_often_told():
-    told = [questions(id, 0).put_to(answer).misconception is not None for id, answer, _ in TWO_MISTAKES]
+    told = [questions(id, 0).examine(answer).misconception is not None for id, answer, _ in TWO_MISTAKES]
     assert sum(told) >= 6
 
 
@@ -106,8 +106,8 @@ def test_verdicts_are_the_same_with_the_types_checked_and_unchecked(asked):
     for disabled in (False, True):
         jaxtyping.config.update("jaxtyping_disable", disabled)
         try:
-            asks = Questions(asked, seed=0)
-            verdicts = [asks.put_to(answer) for answer in (asked.reference, *asked.wrong, *asked.right, *strangers)]
+            asks = Examination(asked, seed=0)
+            verdicts = [asks.examine(answer) for answer in (asked.reference, *asked.wrong, *asked.right, *strangers)]
         finally:
             jaxtyping.config.update("jaxtyping_disable", False)
         found[disabled] = [(v.passed, v.points, v.misconception) for v in verdicts]

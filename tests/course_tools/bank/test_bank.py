@@ -6,7 +6,7 @@ import pytest
 
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
-from course_tools.checks.verdict import Questions
+from course_tools.checks.verdict import Examination
 
 SEEDS = range(20)
 
@@ -19,9 +19,9 @@ def misconception(wrong):
 def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercise):
     other = []
     for seed in SEEDS:
-        questions = Questions(asked, seed)
+        questions = Examination(asked, seed)
         for wrong in asked.wrong:
-            found = questions.put_to(wrong)
+            found = questions.examine(wrong)
             if found.passed or found.misconception != misconception(wrong) or found.points >= found.max_points:
                 other.append((seed, wrong.__name__, found.misconception))
     assert other == []
@@ -31,18 +31,18 @@ def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercis
 def test_every_right_variant_earns_all_points(asked: Exercise):
     refused = []
     for seed in SEEDS:
-        questions = Questions(asked, seed)
+        questions = Examination(asked, seed)
         for right in (asked.reference, *asked.right):
-            found = questions.put_to(right)
+            found = questions.examine(right)
             if not found.passed or found.points != found.max_points or found.misconception is not None:
                 refused.append((seed, right.__name__, found.message))
     assert refused == []
 
 
 def test_a_wrong_answer_is_told_what_is_wrong_before_anything_else(asked: Exercise):
-    questions = Questions(asked, seed=0)
+    questions = Examination(asked, seed=0)
     for wrong in asked.wrong:
-        first, second, *_ = questions.put_to(wrong).message.splitlines()
+        first, second, *_ = questions.examine(wrong).message.splitlines()
         assert first.startswith(f"{asked.id} {asked.title}: ")
         assert second == misconception(wrong)
 

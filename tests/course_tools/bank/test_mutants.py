@@ -10,7 +10,7 @@ import pytest
 
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
-from course_tools.checks.verdict import Questions
+from course_tools.checks.verdict import Examination
 from tests.course_tools.bank.mutator import mutants
 
 SURVIVORS = tomllib.loads((Path(__file__).parent / "survivors.toml").read_text(encoding="utf-8"))
@@ -23,8 +23,8 @@ def listed(id, *, equivalent):
 @pytest.mark.exhaustive
 def test_the_checks_refuse_every_mutant_but_the_listed_survivors(asked: Exercise):
     made = mutants(asked.reference, gradients=any(prop.with_gradients for prop in asked.properties))
-    questions = Questions(asked, seed=0)
-    passed = {mutant.label for mutant in made if questions.put_to(mutant.function).passed}
+    questions = Examination(asked, seed=0)
+    passed = {mutant.label for mutant in made if questions.examine(mutant.function).passed}
     equivalent, surviving = listed(asked.id, equivalent=True), listed(asked.id, equivalent=False)
     assert passed == equivalent | surviving
     assert 1 - len(surviving) / (len(made) - len(equivalent)) >= 0.95

@@ -1,25 +1,16 @@
-"""What the tests of grading share: one engine for all of them, notebooks made of cells, and one test for each exercise."""
+"""What the tests of grading share: one engine for all of them, and notebooks made of cells."""
 
 import sys
 from collections.abc import Callable, Iterator
 
-import jaxtyping
 import pytest
 
-from course_tools.bank import exercise, exercises
+from course_tools.bank import exercise
 from course_tools.checks import Exercise
 from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import handed_out
 from course_tools.grading.marks import Mark
-
-
-@pytest.fixture(autouse=True)
-def unchecked() -> Iterator[None]:
-    """Judge as outside of pytest: without the types being checked."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +44,3 @@ def submitted(asked: Exercise, source: str) -> list[Cell]:
     cells = [cell._replace(source=source) if is_answer(cell, asked) else cell for cell in handed]
     assert any(cell.source == source for cell in cells)
     return cells
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `asked` once for each exercise."""
-    if "asked" in metafunc.fixturenames:
-        metafunc.parametrize("asked", exercises(), ids=[f"{e.id}-{e.reference.__name__}" for e in exercises()])

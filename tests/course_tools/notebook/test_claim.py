@@ -1,11 +1,14 @@
 """A claim holds or fails in the open, and what it shows is the same on every machine."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
-from course_tools.notebook import claim as claims
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
+
+claims = sys.modules[claim.__module__]
 
 
 @pytest.fixture(autouse=True)

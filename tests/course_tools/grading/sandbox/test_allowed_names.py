@@ -140,7 +140,7 @@ def test_the_library_itself_is_not_in_the_memory_inside(sandbox):
         sandbox,
         "import gc, sys\n"
         "names = {getattr(f, '__name__', '') for f in gc.get_objects() if callable(f)}\n"
-        "assert not names & {'scaled_dot_product_attention', 'judge', 'Questions', 'causal_attention'} - {'f'}\n"
+        "assert not names & {'scaled_dot_product_attention', 'judge', 'Examination', 'causal_attention'} - {'f'}\n"
         "assert not [n for n in sys.modules if n.startswith('course_lib')]",
     )
 

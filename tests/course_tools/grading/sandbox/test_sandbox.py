@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from course_tools.bank import exercise
-from course_tools.checks.verdict import Questions
+from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import session, wire_protocol
 from course_tools.grading.sandbox.allowed_names import allowed_names
@@ -215,7 +215,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
 def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result):
     with sandbox.fork() as worker:
         worker.load(program(f"import torch\n\ndef f(*x): return {result}"), allowed_names("04.2"), [])
-        outcomes, stopped = worker.observe(Questions(ASKED, 0), "")
+        outcomes, stopped = worker.observe(Examination(ASKED, 0), "")
     assert stopped == ""
     assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
 
@@ -239,6 +239,6 @@ def test_time_runs_out_inside_a_call_and_outside_of_it(sandbox, monkeypatch):
         worker.load(program("while True: pass"), allowed_names("04.2"), [])
     with sandbox.fork() as worker:
         worker.load(program("def f(*x):\n    while True: pass"), allowed_names("04.2"), [])
-        outcomes, stopped = worker.observe(Questions(ASKED, 0), "")
+        outcomes, stopped = worker.observe(Examination(ASKED, 0), "")
     assert [type(outcome.error).__name__ for outcome in outcomes] == ["TimedOut"]
     assert stopped == "It was still running after 0.3 seconds."
