@@ -1,9 +1,10 @@
-"""How the outcome of an answer is held against the outcome of the reference: one function for each kind of property.
+"""Compare the outcome of an answer with that of the reference: one function for each kind of property.
 
-A judge returns None where the property holds, else a Failure: what was expected and what came.
+A comparison returns None where the property holds, else a Failure: what was expected and what came.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 import torch
@@ -15,11 +16,17 @@ from course_tools.checks.outcome import NotAFunction, Outcome, is_close
 
 
 class Failure(NamedTuple):
-    """What is wrong, in a sentence; apart from it the numbers that show it, which a graded report must not tell."""
+    """What is wrong, in a sentence; apart from it the numbers that show it, which a graded report must not contain."""
 
     what: str
     numbers: str = ""
 
+
+HALF = (torch.float16, torch.bfloat16)
+HALF_TOLERANCE = 3e-2
+"""Relative error up to which a result in half precision counts as rounded."""
+ROUNDING = 1e-2
+"""Relative error below which a difference is called rounding."""
 
 Comparison = Callable[[Outcome, Outcome], Failure | None]
 
@@ -27,7 +34,8 @@ Comparison = Callable[[Outcome, Outcome], Failure | None]
 def runs(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the answer returns something."""
     if isinstance(got.error, TimedOut):
-        return Failure(f"It was still running after {guard.TIME_LIMIT:g} seconds. Is there a loop that never ends?")
+        advice = "Either a loop does not end, or it waits, or it takes far more steps than it needs."
+        return Failure(f"It was still running after {guard.TIME_LIMIT:g} seconds. {advice}")
     if isinstance(got.error, NotAFunction):
         return Failure(str(got.error))
     if got.error is not None:
@@ -43,7 +51,7 @@ def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
     if (failure := runs(expected, got)) is not None:
         return failure
     if len(expected.results) != len(got.results):
-        return Failure(f"It should return {_count(expected)}, and it returned {_count(got)}.")
+        return Failure(f"It should return {_count(expected)}, and it returned {_returned(got)}.")
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not isinstance(want, Tensor):
             if type(want) is not type(have):
@@ -56,7 +64,7 @@ def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
         if _kind(want) != _kind(have):
             return Failure(f"{name} should be {_kind(want)}, and it is {have.dtype}.")
         if want.device != have.device:
-            return Failure(f"{name} should live on the device {str(want.device)!r}, and it lives on {str(have.device)!r}.")
+            return Failure(f"{name} should be on the device {str(want.device)!r}, and it is on {str(have.device)!r}.")
     return None
 
 
@@ -66,19 +74,21 @@ def same_values(expected: Outcome, got: Outcome) -> Failure | None:
         return failure
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not is_close(want, have):
-            return Failure(f"{name} is wrong.", _first_difference(want, have))
+            return _difference(name, want, have)
     return None
 
 
 def right_result(*indices: int) -> Comparison:
-    """Make a judge that looks at some of the results only: partial credit for an answer that has one of several right."""
+    """Make a comparison of some of the results only: partial credit for an answer that has one of several right."""
 
     def judge(expected: Outcome, got: Outcome) -> Failure | None:
         if (failure := same_shapes(expected, got)) is not None:
             return failure
         for i in indices:
+            if i in got.missing:
+                return Failure(f"{expected.names[i]} is missing.")
             if not is_close(expected.results[i], got.results[i]):
-                return Failure(f"{expected.names[i]} is wrong.", _first_difference(expected.results[i], got.results[i]))
+                return _difference(expected.names[i], expected.results[i], got.results[i])
         return None
 
     return judge
@@ -119,6 +129,44 @@ def _count(outcome: Outcome) -> str:
     return "one result" if n == 1 else f"{n} results ({', '.join(outcome.names)})"
 
 
+def _returned(outcome: Outcome) -> str:
+    """Describe what came instead of several results."""
+    if len(outcome.results) != 1 or isinstance(outcome.results[0], Tensor):
+        return _count(outcome)
+    (result,) = outcome.results
+    if isinstance(result, Generator):
+        return "a generator: replace `yield` by one `return`"
+    return f"one value of type {type(result).__name__}"
+
+
+def _difference(name: str, want: object, have: object) -> Failure:
+    """Describe a wrong result; a difference that is small, or of half precision, is called rounding."""
+    shown = _first_difference(want, have)
+    error = relative_error(want, have)
+    if isinstance(have, Tensor) and have.dtype in HALF and error < HALF_TOLERANCE:
+        return Failure(f"{name} is right but for rounding: it is {have.dtype}, which keeps about three digits.", shown)
+    if error < ROUNDING:
+        advice = "Is a part computed in half precision, or as a difference of two nearly equal numbers?"
+        return Failure(f"{name} is close to what is expected, but not equal up to rounding in float32. {advice}", shown)
+    return Failure(f"{name} is wrong.", shown)
+
+
+def relative_error(want: object, have: object) -> float:
+    """Give the largest difference between two floating-point tensors relative to the largest entry; inf where there is none."""
+    if not (isinstance(want, Tensor) and isinstance(have, Tensor)) or want.shape != have.shape or want.is_meta or have.is_meta:
+        return math.inf
+    if not (want.is_floating_point() and have.is_floating_point()) or not want.numel():
+        return math.inf
+    x, y = want.double(), have.double()
+    if not (x.isfinite() == y.isfinite()).all() or not torch.equal(
+        x[~x.isfinite()].nan_to_num(), y[~y.isfinite()].nan_to_num()
+    ):
+        return math.inf
+    x, y = x[x.isfinite()], y[y.isfinite()]
+    size = float(x.abs().max()) if x.numel() else 0.0
+    return float((x - y).abs().max()) / size if size else math.inf
+
+
 def _kind(tensor: Tensor) -> str:
     if tensor.dtype == torch.bool:
         return "bool"
@@ -133,10 +181,10 @@ def _first_difference(want: object, have: object) -> str:
     x, y = want.double(), have.double()
     apart = (x - y).abs().nan_to_num(nan=torch.inf).where(x != y, 0.0)
     largest = int(apart.argmax())
-    place = str(_index(largest, want.shape)) if want.dim() else ""
+    indices = str(_index(largest, want.shape)) if want.dim() else ""
     w, h = want.flatten()[largest].item(), have.flatten()[largest].item()
     shown = f"expected {w:.4g}, got {h:.4g}" if want.is_floating_point() else f"expected {w}, got {h}"
-    return f"Furthest apart at {place}: {shown}." if place else f"{shown[0].upper()}{shown[1:]}."
+    return f"Largest difference at {indices}: {shown}." if indices else f"{shown[0].upper()}{shown[1:]}."
 
 
 def _index(position: int, shape: torch.Size) -> list[int]:

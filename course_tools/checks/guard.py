@@ -1,13 +1,14 @@
-"""What keeps an answer in its place while it is judged.
+"""Run an answer with a time limit, captured output and restored global state.
 
-Its prints and warnings cost nothing, a loop without an end is left behind at the time limit, the functions it must not call are
-noticed, and the random state, the default dtype and the gradient mode are afterwards what they were before.
+The limit is processor time of the thread that runs the answer, so that a busy machine stops nobody. Imports that the answer
+triggers are neither counted nor interrupted: a module that is imported by half would break everything that uses it later.
 """
 
 import contextlib
 import ctypes
 import io
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -17,30 +18,65 @@ from threading import Event, Thread
 import torch
 
 TIME_LIMIT = 5.0
-"""Seconds that an answer may take, over all its calls together."""
+"""Seconds of processor time that an answer may take, over all its calls together; imports are not counted."""
+WALL_LIMIT = 30.0
+"""Seconds that may pass meanwhile: the limit for an answer that waits (sleeps, reads input, holds a lock)."""
 PATIENCE = 1.0
-"""Seconds in which an answer that is interrupted may end; then its thread is left behind."""
+"""Seconds in which an answer that is interrupted may end; then its thread is abandoned."""
+_TICK = 0.02
 
 
 class TimedOut(BaseException):
     """An answer was still running at its time limit. Not an Exception: `except Exception` in an answer must not hold it."""
 
 
+class CapturedText(io.TextIOBase):
+    """Keep the first lines that are printed, and count the others."""
+
+    MAX_LINES, MAX_WIDTH = 20, 200
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._kept, self._n_kept, self._n_lines = [], 0, 0
+
+    def writable(self) -> bool:
+        """Accept text."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Keep a text while there is room."""
+        room = self.MAX_LINES * self.MAX_WIDTH - self._n_kept
+        if room > 0 and self._n_lines < self.MAX_LINES:
+            self._kept.append(text[:room])
+            self._n_kept += min(len(text), room)
+        self._n_lines += text.count("\n")
+        return len(text)
+
+    @property
+    def text(self) -> str:
+        """What was printed, or its beginning and how many lines follow."""
+        lines = "".join(self._kept).splitlines()[: self.MAX_LINES]
+        lines = [line if len(line) <= self.MAX_WIDTH else line[: self.MAX_WIDTH] + " …" for line in lines]
+        more = self._n_lines - len(lines)
+        return "\n".join([*lines, f"… and {more} more line{'s' if more > 1 else ''}"] if more > 0 else lines)
+
+
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
-    """Start from torch's own default dtype, swallow output and warnings, and undo what is set for the whole process."""
+def guarded() -> Iterator[CapturedText]:
+    """Start from torch's own default dtype, capture output, hide warnings, and undo what is set for the whole process."""
     dtype, enabled = torch.get_default_dtype(), torch.is_grad_enabled()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    printed = CapturedText()
     with (
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
         warnings.catch_warnings(),
         torch.random.fork_rng(devices=devices),
     ):
         warnings.simplefilter("ignore")
         try:
             torch.set_default_dtype(torch.float32)
-            yield
+            yield printed
         finally:
             torch.set_default_dtype(dtype)
             torch.set_grad_enabled(enabled)
@@ -48,7 +84,10 @@ def guarded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def watching(forbids: Mapping[Callable[..., object], str], called: set[str]) -> Iterator[None]:
-    """Note which forbidden functions are called, however they were imported."""
+    """Note which forbidden functions are called, however they were imported, also in threads that the answer starts.
+
+    Switching this off is noted too, as a call of `sys.setprofile`.
+    """
     if not forbids:
         yield
         return
@@ -60,24 +99,42 @@ def watching(forbids: Mapping[Callable[..., object], str], called: set[str]) -> 
             called.add(by_code[frame.f_code])
         elif event == "c_call" and getattr(argument, "__name__", None) in builtins:
             called.add(argument.__name__)
+        elif event == "c_call" and argument is sys.setprofile and watched:
+            called.add(SWITCHED_OFF)
 
-    before = sys.getprofile()
+    watched, before, in_threads = True, sys.getprofile(), threading.getprofile()
+    threading.setprofile(note)
     sys.setprofile(note)
     try:
         yield
     finally:
+        if sys.getprofile() is not note:
+            called.add(SWITCHED_OFF)
+        watched = False
         sys.setprofile(before)
+        threading.setprofile(in_threads)
 
 
-def run_in_time(work: Callable[[], None], seconds: float) -> bool:
-    """Run `work()` in a thread of its own, and say whether it ended within so many seconds.
+SWITCHED_OFF = "sys.setprofile"
+"""What `watching` notes of an answer that tries to switch it off."""
 
-    At the limit TimedOut is raised inside it, again and again, in case it catches even that; what still goes on after
-    PATIENCE seconds (in a kernel of torch, or asleep) is left behind. What `work` raises is raised here.
+
+def run_in_time(work: Callable[[], None], seconds: float, wall_seconds: float | None = None) -> bool:
+    """Run `work()` in a thread of its own, and tell whether it ended within so many seconds of processor time.
+
+    At the limit TimedOut is raised inside it, again and again, in case it catches even that, but never inside an import. What
+    still goes on after PATIENCE seconds (in a kernel of torch, asleep, in an import) is abandoned. What `work` raises is
+    raised here.
+
+    Args:
+        work: what to run.
+        seconds: the limit in processor time of its thread, without imports.
+        wall_seconds: the limit in elapsed time, WALL_LIMIT where it is not given.
     """
-    ended, raised = Event(), []
+    ended, raised, clock = Event(), [], []
 
     def run() -> None:
+        clock.append(_clock_of_this_thread())
         with contextlib.suppress(TimedOut):
             try:
                 work()
@@ -92,7 +149,7 @@ def run_in_time(work: Callable[[], None], seconds: float) -> bool:
     thread.start()
     in_time = False
     try:
-        in_time = _wait(ended, seconds)
+        in_time = _wait(thread, ended, clock, seconds, WALL_LIMIT if wall_seconds is None else wall_seconds)
     finally:
         if not in_time:
             _stop(thread, ended)
@@ -101,16 +158,52 @@ def run_in_time(work: Callable[[], None], seconds: float) -> bool:
     return in_time
 
 
-def _wait(ended: Event, seconds: float) -> bool:
-    """Wait in short turns: on Windows a lock that waits cannot be interrupted."""
-    limit = time.monotonic() + seconds
-    while (left := limit - time.monotonic()) > 0:
-        if ended.wait(min(left, 0.1)):
+def _wait(thread: Thread, ended: Event, clock: list[Callable[[], float]], seconds: float, wall_seconds: float) -> bool:
+    """Wait in short turns, which also lets the student interrupt the cell; what is spent in an import is not counted."""
+    used, before = 0.0, 0.0
+    wall_limit = time.monotonic() + wall_seconds
+    while not ended.wait(_TICK):
+        now = clock[0]() if clock else 0.0
+        if not _is_importing(thread):
+            used += now - before
+            if used > seconds or time.monotonic() > wall_limit:
+                return ended.is_set()
+        elif time.monotonic() > wall_limit + wall_seconds:
+            return False
+        before = now
+    return True
+
+
+def _clock_of_this_thread() -> Callable[[], float]:
+    """The processor time of the calling thread, for other threads to read; of the process where a system does not tell it."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        start = time.process_time()
+        return lambda: time.process_time() - start
+    clock_id, latest = time.pthread_getcpuclockid(threading.get_ident()), [0.0]
+
+    def read() -> float:
+        with contextlib.suppress(OSError):  # the thread has ended
+            latest[0] = time.clock_gettime(clock_id)
+        return latest[0]
+
+    return read
+
+
+def _is_importing(thread: Thread) -> bool:
+    """Whether a frame of the import system is on the thread's stack."""
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
             return True
-    return ended.is_set()
+        frame = frame.f_back
+    return False
 
 
 def _stop(thread: Thread, ended: Event) -> None:
     limit = time.monotonic() + PATIENCE
+    identity = ctypes.c_ulong(thread.ident)
     while not ended.wait(0.01) and time.monotonic() < limit:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(TimedOut))
+        if not _is_importing(thread):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(TimedOut))
+            if _is_importing(thread):  # it entered one in between: take back what was not yet raised
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, None)

@@ -30,7 +30,7 @@ class Argument(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. `results` is None where it raised or returned None."""
+    """What one call did. `results` is None where it raised or returned None; `missing` numbers those that were filled in."""
 
     results: tuple[object, ...] | None
     names: tuple[str, ...] = ()
@@ -40,10 +40,11 @@ class Outcome:
     gradients: tuple[Tensor, ...] | None = None
     called: frozenset[str] = frozenset()
     arguments: tuple[Argument, ...] = ()
+    missing: frozenset[int] = frozenset()
 
     @property
     def not_started(self) -> bool:
-        """Whether it raised the `NotImplementedError()` of an empty exercise; torch's own have a message."""
+        """Whether it raised the `NotImplementedError()` of an empty exercise; those of torch have a message."""
         return isinstance(self.error, NotImplementedError) and not self.error.args
 
 
@@ -89,6 +90,10 @@ def observe(
     torch.set_default_dtype(torch.float32)
     try:
         given = _copy(call, gradients)
+        if isinstance(answer, type):
+            raise NotAFunction(
+                f"A function is asked for, and this is the class `{answer.__name__}`: hand in an instance of it."
+            )
         if not callable(answer):
             raise NotAFunction(f"A function is asked for, its name without brackets; this is of type {type(answer).__name__}.")
         with torch.enable_grad(), watching(forbids or {}, called):
@@ -112,6 +117,11 @@ def tensors_in(value: object) -> Iterator[Tensor]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from tensors_in(item)
+
+
+def copied(call: Call) -> Call:
+    """Copy the arguments of a call, so that whoever gets them can change them."""
+    return _copy(call, gradients=False)
 
 
 def _copy(value: object, gradients: bool) -> object:
@@ -167,12 +177,15 @@ def _same(before: object, after: object) -> bool:
 
 
 def _gradients(returned: object, given: object) -> tuple[Tensor, ...] | None:
-    """Differentiate a fixed random combination of all results; None where no result depends on an input."""
+    """Differentiate a fixed random combination of all results; None where no result depends on an input.
+
+    The combination is drawn in float32, whatever default the answer has set.
+    """
     outputs = [t for t in tensors_in(returned) if t.requires_grad]
     if not outputs:
         return None
-    generator = torch.Generator().manual_seed(0)
-    total = sum((t * torch.randn(t.shape, generator=generator).to(t)).sum() for t in outputs)
+    generator = torch.Generator("cpu").manual_seed(0)
+    total = sum((t * torch.randn(t.shape, generator=generator, dtype=torch.float32, device="cpu").to(t)).sum() for t in outputs)
     inputs = [t for t in tensors_in(given) if t.requires_grad]
     return torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
 
@@ -189,9 +202,9 @@ def _in_a_library(file: Path) -> bool:
 
 
 def is_close(expected: object, got: object) -> bool:
-    """Say whether two results are the same number up to rounding: relative to the largest entry, NaN equal to NaN.
+    """Tell whether two results are the same number up to rounding: relative to the largest entry, NaN equal to NaN.
 
-    Tensors on the device "meta" have no entries: there the kind counts.
+    Integers are compared by value, whatever their width. Tensors on the device "meta" have no entries: there the kind counts.
     """
     if not isinstance(expected, Tensor):
         return type(expected) is type(got) and bool(expected == got)
@@ -201,8 +214,10 @@ def is_close(expected: object, got: object) -> bool:
         return expected.dtype == got.dtype
     if expected.dtype == got.dtype and torch.equal(expected, got):
         return True
-    if not expected.is_floating_point():
+    if expected.dtype == torch.bool or got.dtype == torch.bool:
         return False
+    if not expected.is_floating_point():
+        return not got.is_floating_point() and torch.equal(expected.long(), got.long())
     finite = expected[expected.isfinite()].abs()
     size = float(finite.max()) if finite.numel() else 0.0
     tolerance = 1e-5 + 1e-4 * (size if math.isfinite(size) else 0.0)

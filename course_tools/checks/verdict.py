@@ -1,20 +1,23 @@
-"""From outcomes to a verdict: which properties hold, how many points that earns, and which misconception it looks like.
+"""From outcomes to a verdict: which properties hold, how many points that earns, and which misconception it shows.
 
-An answer is observed on the inputs of every property. A property that fails skips those that need it. The misconception is
-that of the wrong answer in the bank which does the same as the student's on every input, results, errors, changed
-arguments and gradients alike. Failing that (two mistakes at once), it is that of the one which does the same on the first
-failing property, fails none that the student's has, and shares two of its failures or half of them. Errors of one kind alone
-say nothing: two answers that only ever raise are alike if they also raise with the same words.
+An answer is observed on the inputs of every property. A property that fails skips those that need it. A misconception is named
+only where a wrong answer of the bank does the same as the student's on every input: results, errors, changed arguments and
+gradients alike. One that does the same on the first failing property, fails none that the student's has, and shares two
+of its failures or half of them is suspected, if it is the only one. Answers that only raise are the same if they raise with the
+same words. Points follow severity: a right computation in the wrong packaging loses the points of its shape, and an answer that
+does not depend on most of its inputs earns none.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import signature
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from course_tools.checks.exercise import Answer, Exercise, Property
-from course_tools.checks.guard import TimedOut, guarded
-from course_tools.checks.outcome import Call, Outcome, is_close, observe, tensors_in, watch
+from course_tools.checks.guard import SWITCHED_OFF, TimedOut, guarded
+from course_tools.checks.input_dependence import Probe, ignored_inputs, probes
+from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
+from course_tools.checks.packaging import repairs
 
 Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
 """For each property, by name: the inputs, what the reference does with them, and what the answer does."""
@@ -36,12 +39,23 @@ class Finding:
     numbers: str = ""
 
 
+class FailingInput(NamedTuple):
+    """An input on which an answer fails: the arguments, what the answer returned (or raised), and what was expected."""
+
+    property: str
+    inputs: Call
+    result: object
+    expected: object
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The judgement of one answer.
 
-    `misconception` is None for a right answer and for a wrong one that the bank does not know; `message` says in a few lines of
-    plain text what a student should read.
+    `misconception` is None for a right answer and for a wrong one that the bank does not know; `suspected` is the misconception
+    of a wrong answer of the bank that is similar. `message` is what a student should read, in a few lines of plain text.
+    `printed` is what the answer printed, and `failing` its first failing input: both are for the student's own notebook, and
+    are empty where the outcomes were observed elsewhere.
     """
 
     passed: bool
@@ -51,59 +65,111 @@ class Verdict:
     message: str
     findings: tuple[Finding, ...] = ()
     started: bool = True
+    suspected: str | None = None
+    printed: str = ""
+    failing: FailingInput | None = field(default=None, compare=False, repr=False)
 
 
 def judge(exercise: Exercise, answer: object, seed: int = 0) -> Verdict:
-    """Comparison an answer to an exercise on the inputs that `seed` draws."""
+    """Judge an answer to an exercise on the inputs that `seed` draws."""
     return Examination(exercise, seed).examine(answer)
 
 
 class Examination:
-    """The calls that an exercise asks with one seed, and what the reference and the wrong answers of the bank do with them.
+    """The calls of an exercise for one seed, and what the reference and the wrong answers of the bank do with them.
 
-    An answer may be observed elsewhere, in another process; many may be judged by the same questions.
+    An answer may be observed elsewhere, in another process; many may be judged by the same calls.
     """
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
-        """Draw the calls of every property, smallest first."""
+        """Draw the calls of every property, smallest first, and those that show on which inputs an answer depends."""
         self.exercise = exercise
         with guarded():
             calls = {prop.name: sorted(exercise.calls(prop, seed), key=_size) for prop in exercise.properties}
-        self.asked = [(prop, call) for prop in exercise.properties for call in calls[prop.name]]
+            self.asked = [(prop, call) for prop in exercise.properties for call in calls[prop.name]]
+            self.probes: list[Probe] = probes(exercise.reference, [call for prop, call in self.asked if prop.points])
         self._known: dict[Answer, dict[str, list[Outcome]]] = {}
 
     @property
     def calls(self) -> list[tuple[Call, bool]]:
         """The calls in order, each with whether the answer must be differentiated."""
-        return [(call, prop.with_gradients) for prop, call in self.asked]
+        return [(call, prop.with_gradients) for prop, call in self.asked] + [(probe.call, False) for probe in self.probes]
 
     @property
     def n_preliminary(self) -> int:
-        """How many calls stand first: an answer that gives no result on one of them is asked no more."""
+        """How many calls come first: an answer that gives no result on one of them is not called again."""
         return sum(not prop.needs for prop, _ in self.asked)
 
     def examine(self, answer: object) -> Verdict:
         """Observe an answer on the calls, here and now, and judge it."""
-        with guarded():
+        with guarded() as printed:
             outcomes = watch(answer, self.calls, self.n_preliminary, self.exercise.forbids)
-        return self.judge(outcomes)
+        verdict = self.judge(outcomes)
+        with guarded():
+            failing = self._failing(outcomes, verdict)
+        return replace(verdict, printed=printed.text, failing=failing)
 
     def judge(self, outcomes: Sequence[Outcome], shown: Callable[[object], str] | None = None) -> Verdict:
         """Judge what an answer did on the calls, or on the first of them; `shown` writes an argument of the smallest input."""
-        exercise = self.exercise
+        exercise, shown = self.exercise, shown or with_values
         with guarded():
             observed = self._observed(outcomes)
-            findings = _findings(exercise, observed, shown or with_values)
+            findings = _findings(exercise, observed, shown)
             forbidden = frozenset().union(*(got.called for got in outcomes))
             started = not outcomes[0].not_started
             passed = not forbidden and all(f.status == "holds" for f in findings)
-            misconception = None if passed or forbidden or not started else self._misconception(observed, findings)
+            misconception = suspected = None
+            if not passed and not forbidden and started:
+                misconception, suspected = self._misconception(observed, findings)
+                findings = self._by_severity(observed, findings, outcomes, shown)
         if forbidden:
-            advice = " ".join(f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden)
-            findings += (Finding("by hand", "It is built by hand, as the exercise asks.", "fails", 0, f"It calls {advice}"),)
+            advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
+            advice += [f"{SWITCHED_OFF}: it would hide which functions are called."] * (SWITCHED_OFF in forbidden)
+            law = "It is built by hand, as the exercise asks."
+            findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(advice)}"),)
         points = 0 if forbidden else sum(f.points for f in findings if f.status == "holds")
-        message = _message(exercise, findings, points, misconception, started)
-        return Verdict(passed, points, exercise.points, misconception, message, findings, started)
+        message = _message(exercise, findings, points, misconception, suspected, started)
+        return Verdict(passed, points, exercise.points, misconception, message, findings, started, suspected)
+
+    def _by_severity(
+        self,
+        observed: Observed,
+        findings: tuple[Finding, ...],
+        outcomes: Sequence[Outcome],
+        shown: Callable[[object], str],
+    ) -> tuple[Finding, ...]:
+        """Give the points of a right computation to one in the wrong packaging, and none to one that ignores its inputs."""
+        ignored = ignored_inputs(self.probes, outcomes[len(self.asked) :])
+        if ignored:
+            named = ", ".join(f"`{name}`" for name in ignored)
+            unearned = tuple(replace(f, status="skipped") if f.status == "holds" else f for f in findings)
+            detail = f"It returns the same whatever {named} {'is' if len(ignored) == 1 else 'are'}. This earns no points."
+            return (*unearned, Finding("inputs used", "The result depends on the inputs.", "fails", 0, detail))
+        rows = [(name, call, expected, got) for name, seen in observed.items() for call, expected, got in seen]
+        best, most = findings, _earned(findings)
+        for repair in repairs([(expected, got) for _, _, expected, got in rows]):
+            repaired: Observed = {}
+            for (name, call, expected, _), got in zip(rows, repair.outcomes, strict=True):
+                repaired.setdefault(name, []).append((call, expected, got))
+            found = _findings(self.exercise, repaired, shown, gradients=repair.keeps_gradients)
+            shape = next((f for f in found if f.name == "shape"), None)
+            if shape is None or shape.status != "holds" or _earned(found) - shape.points <= most:
+                continue
+            example = next((f.example for f in findings if f.status == "fails"), "")
+            slip = replace(shape, status="fails", detail=repair.slip, example=example)
+            best = tuple(slip if f is shape else f for f in found)
+            most = _earned(best)
+        return best
+
+    def _failing(self, outcomes: Sequence[Outcome], verdict: Verdict) -> FailingInput | None:
+        """The first input on which a property fails."""
+        observed = self._observed(outcomes)
+        for prop in self.exercise.properties if verdict.started and not verdict.passed else ():
+            for call, expected, got in observed.get(prop.name, ()):
+                if prop.judge(expected, got) is not None:
+                    result = got.error if got.error is not None else _as_returned(got)
+                    return FailingInput(prop.name, copied(call), result, _as_returned(expected))
+        return None
 
     def _observed(self, outcomes: Sequence[Outcome]) -> Observed:
         observed: Observed = {}
@@ -117,31 +183,32 @@ class Examination:
         return observed
 
     def _of(self, answer: Answer, prop: Property) -> list[Outcome]:
-        """What an answer of ours does on the calls of a property: observed once."""
+        """What the reference or an answer of the bank does on the calls of a property: observed once."""
         known = self._known.setdefault(answer, {})
         if prop.name not in known:
             known[prop.name] = [observe(answer, call, prop.with_gradients) for asked, call in self.asked if asked is prop]
         return known[prop.name]
 
-    def _misconception(self, observed: Observed, findings: tuple[Finding, ...]) -> str | None:
+    def _misconception(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[str | None, str | None]:
+        """The misconception that the answer shows, and else the one that it may show."""
         first = next(f.name for f in findings if f.status == "fails")
         if isinstance(observed[first][-1][2].error, TimedOut):
-            return None
+            return None, None
         held = {f.name for f in findings if f.status == "holds"}
-        likely: list[tuple[int, Answer]] = []
+        similar: list[tuple[int, Answer]] = []
         for wrong in self.exercise.wrong:
             found = self._compare(wrong, first, observed)
             if found is None:
                 continue
             shared, failed = found
             if len(shared) == len(observed):
-                return _told(wrong)
+                return _misconception_of(wrong), None
             n = len(shared & failed)
             if not held & failed and (n >= 2 or 2 * n >= len(failed)):
-                likely.append((n, wrong))
-        most = max((n for n, _ in likely), default=0)
-        best = [wrong for n, wrong in likely if n == most]
-        return _told(best[0]) if len(best) == 1 else None
+                similar.append((n, wrong))
+        most = max((n for n, _ in similar), default=0)
+        best = [wrong for n, wrong in similar if n == most]
+        return None, _misconception_of(best[0]) if len(best) == 1 else None
 
     def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str]] | None:
         """Name the properties on which a wrong answer does the same as the student's, and those that it fails.
@@ -163,11 +230,13 @@ class Examination:
         return shared, failed
 
 
-def _findings(exercise: Exercise, observed: Observed, shown: Callable[[object], str]) -> tuple[Finding, ...]:
+def _findings(
+    exercise: Exercise, observed: Observed, shown: Callable[[object], str], gradients: bool = True
+) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     held: set[str] = set()
     for prop in exercise.properties:
-        if not held.issuperset(prop.needs) or prop.name not in observed:
+        if not held.issuperset(prop.needs) or prop.name not in observed or (prop.with_gradients and not gradients):
             findings.append(Finding(prop.name, prop.law, "skipped", prop.points))
             continue
         failures = ((call, prop.judge(expected, got)) for call, expected, got in observed[prop.name])
@@ -181,12 +250,22 @@ def _findings(exercise: Exercise, observed: Observed, shown: Callable[[object], 
     return tuple(findings)
 
 
+def _earned(findings: Sequence[Finding]) -> int:
+    return sum(f.points for f in findings if f.status == "holds")
+
+
+def _as_returned(outcome: Outcome) -> object:
+    """The results of an outcome as a function returns them: one by itself, several as a tuple."""
+    results = outcome.results
+    return results[0] if results is not None and len(results) == 1 else results
+
+
 def _same_words(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome]]) -> bool:
     return all(str(one.error) == str(got.error) for one, (_, _, got) in zip(outcomes, rows, strict=True))
 
 
 def is_same(one: Outcome, other: Outcome) -> bool:
-    """Say whether two outcomes are the same: results up to rounding, kind of error, changed arguments and gradients."""
+    """Tell whether two outcomes are the same: results up to rounding, kind of error, changed arguments and gradients."""
     if type(one.error) is not type(other.error) or one.changed != other.changed:
         return False
     return _all_close(one.results, other.results) and _all_close(one.gradients, other.gradients)
@@ -198,7 +277,7 @@ def _all_close(one: tuple[object, ...] | None, other: tuple[object, ...] | None)
     return len(one) == len(other) and all(map(is_close, one, other))
 
 
-def _told(wrong: Answer) -> str:
+def _misconception_of(wrong: Answer) -> str:
     return " ".join((wrong.__doc__ or "").split())
 
 
@@ -225,7 +304,14 @@ def by_shape(value: object) -> str:
     return " and ".join(str(tuple(t.shape)) for t in tensors_in(value)) or f"= {getattr(value, '__name__', value)}"
 
 
-def _message(exercise: Exercise, findings: tuple[Finding, ...], points: int, misconception: str | None, started: bool) -> str:
+def _message(
+    exercise: Exercise,
+    findings: tuple[Finding, ...],
+    points: int,
+    misconception: str | None,
+    suspected: str | None,
+    started: bool,
+) -> str:
     head = f"{exercise.id} {exercise.title}: {points} of {exercise.points} points"
     if not started:
         return f"{head}. Not started yet: replace `raise NotImplementedError()` by your own code."
@@ -235,8 +321,13 @@ def _message(exercise: Exercise, findings: tuple[Finding, ...], points: int, mis
     lines = [f"{head}."]
     if misconception:
         lines.append(misconception)
+    if suspected:
+        lines.append(f"{PERHAPS} {suspected}")
     lines += [_line(f) for f in failed]
     return "\n".join(lines)
+
+
+PERHAPS = "Perhaps:"
 
 
 def _line(failed: Finding) -> str:

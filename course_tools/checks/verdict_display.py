@@ -5,10 +5,11 @@ as partial credit.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from course_tools.checks.verdict import Finding, Verdict
+from course_tools.checks.verdict import PERHAPS, Finding, Verdict
 
 _SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–"}
 _COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080"}
@@ -16,11 +17,12 @@ _COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080"}
 
 @dataclass(frozen=True)
 class VerdictDisplay:
-    """A verdict with the name of its exercise, ready to be shown."""
+    """A verdict with the name of its exercise, ready to be shown; `note` is a sentence below it."""
 
     id: str
     title: str
     verdict: Verdict
+    note: str = ""
 
     def __repr__(self) -> str:
         """Give the points as a float."""
@@ -40,22 +42,36 @@ class VerdictDisplay:
 
     def _body(self) -> str:
         v = self.verdict
+        note = f"<div>{_marked(self.note)}</div>" if self.note else ""
+        printed = f'<div>Your function printed:</div><pre style="margin:.2em 0">{escape(v.printed)}</pre>' if v.printed else ""
         if v.passed:
-            return "<div>Right. The lecture goes on with your function.</div>"
+            return f"<div>Right. The lecture goes on with your function.</div>{note}{printed}"
         if not v.started:
-            return "<div>Write your code where it says <code>YOUR CODE HERE</code>. Until then the lecture uses ours.</div>"
-        told = f'<p style="margin:.4em 0;font-size:1.05em">{_marked(v.misconception)}</p>' if v.misconception else ""
-        rows = "".join(map(_row, v.findings))
-        return f'{told}<table style="margin:.3em 0">{rows}</table><div>Until it is right, the lecture goes on with ours.</div>'
+            start = "Write your code where it says <code>YOUR CODE HERE</code>. Until then the lecture uses ours."
+            return f"<div>{start}</div>{note}{printed}"
+        named = v.misconception or (f"{PERHAPS} {v.suspected}" if v.suspected else "")
+        misconception = f'<p style="margin:.4em 0;font-size:1.05em">{_marked(named)}</p>' if named else ""
+        rows = "".join(map(_row, [f for f in v.findings if f.status != "skipped"])) + _skipped(v.findings)
+        table = f'<table style="margin:.3em 0">{rows}</table>' if rows else ""
+        return f"{misconception}{table}<div>Until it is right, the lecture goes on with ours.</div>{note}{printed}"
+
+
+def _skipped(findings: Sequence[Finding]) -> str:
+    """One row for all properties that were not judged."""
+    skipped = [f for f in findings if f.status == "skipped"]
+    if not skipped:
+        return ""
+    cell = '<td style="text-align:left;vertical-align:top">'
+    names = escape(", ".join(f.name for f in skipped))
+    return (
+        f'<tr>{cell}<span style="color:{_COLOURS["skipped"]}">{_SIGNS["skipped"]}</span> {len(skipped)} more</td>'
+        f"{cell}0/{sum(f.points for f in skipped)}</td>{cell}Not judged until the above is right: {names}.</td></tr>"
+    )
 
 
 def _row(finding: Finding) -> str:
     colour, sign = _COLOURS[finding.status], _SIGNS[finding.status]
-    detail = (
-        "skipped: it needs the ones that fail"
-        if finding.status == "skipped"
-        else _marked(f"{finding.detail} {finding.numbers}".strip())
-    )
+    detail = _marked(f"{finding.detail} {finding.numbers}".strip())
     example = f'<br><span style="opacity:.75">smallest input: {escape(finding.example)}</span>' if finding.example else ""
     points = f"{finding.points if finding.status == 'holds' else 0}/{finding.points}" if finding.points else ""
     cell = '<td style="text-align:left;vertical-align:top">'
@@ -77,4 +93,10 @@ def publish(report: VerdictDisplay) -> None:
     if shell is not None and getattr(shell, "kernel", None) is not None:
         shell.displayhook(report)
     else:
-        print(report.verdict.message)
+        v = report.verdict
+        lines = [v.message]
+        if report.note and report.note not in v.message:
+            lines.append(report.note)
+        if v.printed:
+            lines += ["Your function printed:", v.printed]
+        print("\n".join(lines))

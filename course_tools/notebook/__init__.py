@@ -1,8 +1,8 @@
 """What a notebook shows: checks, measured claims, figures with alt text, interactives."""
 
-from course_tools.notebook import plots
+from course_tools.notebook import answer_lookup, plots
 from course_tools.notebook.boxed import boxed
-from course_tools.notebook.check import check
+from course_tools.notebook.check import check, failing
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
 from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.embeddings import clouds
@@ -25,6 +25,7 @@ __all__ = [
     "clouds",
     "device",
     "explore",
+    "failing",
     "ledger",
     "my_progress",
     "network",
@@ -36,3 +37,5 @@ __all__ = [
     "show",
     "weight_maps",
 ]
+
+answer_lookup.in_this_shell()

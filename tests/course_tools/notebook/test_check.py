@@ -1,10 +1,13 @@
 """`check`: what a notebook gets back from it, and what it prints outside a kernel."""
 
+from inspect import unwrap
+
 import pytest
+import torch
 
 from course_lib.primitives import rnn_step
 from course_tools.bank import UnknownExercise, exercise
-from course_tools.notebook import check
+from course_tools.notebook import check, failing
 from tests.course_tools.bank.answers.unusual import raises
 
 
@@ -18,7 +21,7 @@ def test_a_right_answer_comes_back_itself(asked, capsys):
 
 def test_for_a_wrong_answer_the_reference_comes_back_and_its_misconception_is_printed(asked, capsys):
     for wrong in asked.wrong:
-        assert check(asked.id, wrong) is asked.reference
+        assert unwrap(check(asked.id, wrong)) is unwrap(asked.reference)
         printed = capsys.readouterr()
         assert " ".join(wrong.__doc__.split()) in printed.out
         assert printed.err == ""
@@ -26,7 +29,7 @@ def test_for_a_wrong_answer_the_reference_comes_back_and_its_misconception_is_pr
 
 @pytest.mark.parametrize("answer", [raises(NotImplementedError()), raises(SystemExit()), None, 3])
 def test_no_wrong_answer_raises(answer, capsys):
-    assert check("01.1", answer) is rnn_step
+    assert check("01.1", answer).__wrapped__ is rnn_step
     assert capsys.readouterr().err == ""
 
 
@@ -44,3 +47,56 @@ def test_an_unknown_exercise_raises_and_names_those_that_come_near(capsys):
 def test_one_exercise_is_found_by_its_id(asked):
     assert exercise(asked.id) is asked
     assert asked.lecture == asked.id[:2]
+
+
+def test_a_check_repeats_its_verdict_and_never_judges_its_own_stand_in(capsys):
+    name = check("01.1", lambda x, h, W, U, b: torch.tanh(x @ W.mT + h @ U.mT))
+    first = capsys.readouterr().out
+    for _ in range(3):
+        name = check("01.1", name)
+        again = capsys.readouterr().out
+        assert again.startswith(first)
+        assert "run its cell again" in again
+        assert "Right." not in again
+
+
+def test_a_stand_in_works_as_the_librarys_function_but_not_inside_an_answer_to_its_exercise(capsys):
+    stand_in = check("01.1", raises(ValueError("wrong")))
+    inputs = [torch.ones(*shape) for shape in ((2, 3), (2, 5), (5, 3), (5, 5), (5,))]
+    assert torch.equal(stand_in(*inputs), rnn_step(*inputs))
+    capsys.readouterr()
+    check("01.1", lambda *inputs: stand_in(*inputs))
+    assert "run the cell of your own again" in capsys.readouterr().out
+
+
+def test_the_failing_input_comes_back(capsys):
+    def answer(x, h, W, U, b):
+        return torch.tanh(x @ W.mT + h @ U.mT)
+
+    check("01.1", answer)
+    found = failing("01.1")
+    torch.testing.assert_close(answer(*found.inputs), found.result)
+    torch.testing.assert_close(rnn_step(*found.inputs), found.expected)
+    assert not torch.allclose(found.result, found.expected)
+    capsys.readouterr()
+
+
+def test_without_a_failing_input_there_is_none_to_give(capsys):
+    check("01.1", rnn_step)
+    capsys.readouterr()
+    with pytest.raises(ValueError, match="run its check first"):
+        failing("01.1")
+
+
+def test_what_an_answer_prints_is_shown_and_capped(capsys):
+    def answer(*inputs):
+        print("shape", tuple(inputs[0].shape))
+        return rnn_step(*inputs)
+
+    assert check("01.1", answer) is answer
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "Your function printed:"
+    assert lines[2].startswith("shape (")
+    assert len(lines) <= 23
+    check("01.1", rnn_step)
+    assert "printed" not in capsys.readouterr().out

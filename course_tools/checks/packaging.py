@@ -1,0 +1,180 @@
+"""Tell a right computation in the wrong packaging from a wrong computation.
+
+Results in another order, of another dtype, as NumPy arrays, lists or Python numbers, with an extra axis of size 1, or with one
+result missing: such an outcome is repaired, the repaired outcome is judged, and the slip is named.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_tools.checks.comparisons import HALF, HALF_TOLERANCE, relative_error
+from course_tools.checks.outcome import Outcome
+
+Pair = tuple[Outcome, Outcome]
+"""What the reference does on one input, and what the answer does."""
+
+MOST_RESULTS = 4
+"""Of more results than these no other order is tried."""
+
+
+class Repair(NamedTuple):
+    """Outcomes as they would be without the slip, and the slip in words."""
+
+    slip: str
+    outcomes: list[Outcome]
+    keeps_gradients: bool
+
+
+class Arrangement(NamedTuple):
+    """Which of the returned results stands for each expected one (None: none does), and how to say so."""
+
+    picks: tuple[int | None, ...]
+    slip: str = ""
+
+
+def repairs(pairs: Sequence[Pair]) -> list[Repair]:
+    """Give every way to read the outcomes of an answer as a slip of packaging; an empty list where there is none."""
+    found = []
+    for arrangement in _arrangements(pairs):
+        slips = {arrangement.slip: False} if arrangement.slip else {}
+        outcomes = [_repaired(expected, got, arrangement, slips) for expected, got in pairs]
+        if slips:
+            found.append(Repair(" ".join(slips), outcomes, all(slips.values())))
+    return found
+
+
+def _arrangements(pairs: Sequence[Pair]) -> list[Arrangement]:
+    """Give the ways to match the returned results with the expected ones, decided on the first outcome that has results."""
+    pair = next(((e, g) for e, g in pairs if e.results is not None and g.results is not None), None)
+    if pair is None:
+        return []
+    names, n, m = pair[0].names, len(pair[0].results), len(_unpacked(*pair)[0])
+    as_they_are = tuple(range(n))
+    if m == n and n <= MOST_RESULTS:
+        wanted = f"return them in the order ({', '.join(names)})."
+        orders = [picks for picks in itertools.permutations(range(n)) if picks != as_they_are]
+        return [
+            Arrangement(as_they_are),
+            *(Arrangement(picks, f"The results come in another order: {wanted}") for picks in orders),
+        ]
+    if m == n:
+        return [Arrangement(as_they_are)]
+    if m == n - 1:
+        return [
+            Arrangement((*range(i), None, *range(i, m)), f"One result is missing: return {names[i]} too.") for i in range(n)
+        ]
+    if n == 1 < m:
+        alone = [
+            Arrangement((i,), f"It returns {m} results: return result {i + 1} alone.") for i in range(min(m, MOST_RESULTS))
+        ]
+        return [Arrangement(as_they_are), *alone]
+    return []
+
+
+def _unpacked(expected: Outcome, got: Outcome) -> tuple[tuple[object, ...], str]:
+    """Take results out of a dict or of one tuple too many."""
+    results, n = got.results, len(expected.results)
+    if len(results) == 1 and isinstance(results[0], dict) and len(results[0]) == n:
+        return tuple(results[0].values()), "It returns a dict: return the values alone, as a tuple."
+    if len(results) == 1 and type(results[0]) in (list, tuple) and len(results[0]) == n > 1:
+        return tuple(results[0]), "It returns a tuple in a tuple: return the results themselves."
+    return results, ""
+
+
+def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: dict[str, bool]) -> Outcome:
+    """Repair one outcome, and note each slip in words with whether gradients can be compared; what does not fit stays as it is."""
+    picks = arrangement.picks if arrangement.slip else tuple(range(len(expected.results)))
+    if len(picks) != len(expected.results):
+        return got
+    if expected.results is None or got.results is None:
+        return got
+    given, slip = _unpacked(expected, got)
+    if len(expected.results) == 1 < len(given) and not arrangement.slip:
+        whole = _tensor(list(given))
+        if whole is None or whole.shape != getattr(expected.results[0], "shape", None):
+            return got
+        given, slip = (whole,), "It returns a list: return one tensor (`torch.stack`)."
+    if any(pick is not None and pick >= len(given) for pick in picks):
+        return got
+    if slip:
+        slips[slip] = not isinstance(got.results[0], dict)
+    results, missing = [], set()
+    for i, (want, pick) in enumerate(zip(expected.results, picks, strict=True)):
+        if pick is None:
+            missing.add(i)
+            results.append(want)
+        else:
+            result, slip = _converted(expected.names[i], want, given[pick])
+            results.append(result)
+            if slip:
+                slips[slip] = getattr(given[pick], "dtype", None) not in HALF
+    return replace(got, results=tuple(results), names=expected.names, missing=frozenset(missing))
+
+
+def _converted(name: str, want: object, have: object) -> tuple[object, str]:
+    """Convert one result to the type, kind and shape that are expected, where no number changes by it; and say so."""
+    if not isinstance(want, Tensor):
+        return _as_python(name, want, have)
+    slip = ""
+    if not isinstance(have, Tensor):
+        kind = {np.ndarray: "a NumPy array", list: "a list", tuple: "a tuple"}.get(type(have), f"of type {type(have).__name__}")
+        converted = _tensor(have)
+        if converted is None:
+            return have, ""
+        have, slip = converted, f"{name} should be a tensor, and it is {kind}."
+    if want.shape != have.shape and _without_ones(want) == _without_ones(have):
+        slip = slip or f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}."
+        have = have.reshape(want.shape)
+    if want.is_meta or have.is_meta or want.shape != have.shape:
+        return have, slip
+    if _kind(want) != _kind(have) and torch.equal(have.to(want.dtype).to(have.dtype), have):
+        slip = slip or f"{name} should be {_kind(want)}, and it is {have.dtype}."
+        have = have.to(want.dtype)
+    if have.dtype in HALF and want.dtype not in HALF and relative_error(want, have) < HALF_TOLERANCE:
+        return want, f"{name} is right but for rounding: it is {have.dtype}, which keeps about three digits."
+    return have, slip
+
+
+def _as_python(name: str, want: object, have: object) -> tuple[object, str]:
+    kind = type(want)
+    if type(have) is kind or kind not in (int, float, bool, list, tuple):
+        return have, ""
+    plain = have.tolist() if isinstance(have, Tensor | np.ndarray | np.generic) else have
+    if kind in (list, tuple) and isinstance(plain, list | tuple):
+        plain = kind(plain)
+    elif kind in (int, float, bool):
+        while isinstance(plain, list | tuple) and len(plain) == 1:
+            plain = plain[0]
+        if not isinstance(plain, bool | int | float) or plain != plain or abs(plain) == float("inf") or kind(plain) != plain:
+            return have, ""
+        plain = kind(plain)
+    else:
+        return have, ""
+    return plain, f"{name} should be of type {kind.__name__}, and it is of type {type(have).__name__}."
+
+
+def _tensor(value: object) -> Tensor | None:
+    try:
+        if isinstance(value, list | tuple) and value and all(isinstance(item, Tensor) for item in value):
+            return torch.stack(list(value))
+        if isinstance(value, np.ndarray | np.generic | bool | int | float | list | tuple):
+            return torch.as_tensor(np.asarray(value))
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    return None
+
+
+def _without_ones(tensor: Tensor) -> list[int]:
+    return [size for size in tensor.shape if size != 1]
+
+
+def _kind(tensor: Tensor) -> str:
+    if tensor.dtype == torch.bool:
+        return "bool"
+    return "floating point" if tensor.is_floating_point() else "integer"
