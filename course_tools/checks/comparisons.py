@@ -34,8 +34,8 @@ Comparison = Callable[[Outcome, Outcome], Failure | None]
 def runs(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the answer returns something."""
     if isinstance(got.error, TimedOut):
-        advice = "Either a loop does not end, or it waits, or it takes far more steps than it needs."
-        return Failure(f"It was still running after {guard.TIME_LIMIT:g} seconds. {advice}")
+        advice = "a loop that does not end, a wait, or far too many steps?"
+        return Failure(f"It was still running after {guard.TIME_LIMIT:g} seconds: {advice}")
     if isinstance(got.error, NotAFunction):
         return Failure(str(got.error))
     if got.error is not None:

@@ -88,7 +88,7 @@ def _unpacked(expected: Outcome, got: Outcome) -> tuple[tuple[object, ...], str]
 
 
 def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: dict[str, bool]) -> Outcome:
-    """Repair one outcome, and note each slip in words with whether gradients can be compared; what does not fit stays as it is."""
+    """Repair one outcome, and note each slip in words, with whether gradients can still be compared."""
     picks = arrangement.picks if arrangement.slip else tuple(range(len(expected.results)))
     if len(picks) != len(expected.results):
         return got

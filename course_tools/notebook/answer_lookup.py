@@ -81,7 +81,7 @@ def in_this_shell() -> None:
 class NameLookup(ast.NodeTransformer):
     """Replace the name in `check("04.1", name)` by a look-up that cannot raise a NameError."""
 
-    def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802 - the name that ast.NodeTransformer calls
+    def visit_Call(self, node: ast.Call) -> ast.Call:
         """Change one call."""
         self.generic_visit(node)
         match node:

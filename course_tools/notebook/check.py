@@ -18,8 +18,8 @@ _under_check: set[str] = set()
 def check(id: str, fn: object) -> Callable[..., object]:
     """Check an answer in a notebook, show a report, and return the function to go on with.
 
-    Running the check again repeats the verdict: what an earlier check returned in place of a wrong answer is never judged. A name
-    that is not defined, and one whose cell ended with an error since, are reported in a sentence.
+    Running the check again repeats the verdict: what an earlier check returned in place of a wrong answer is never judged.
+    A name that is not defined, and one whose cell ended with an error since, are reported in a sentence.
 
     Returns:
         `fn` where it is right, else a stand-in that calls the library's function, so that the lecture runs to its end.
@@ -47,8 +47,8 @@ def failing(id: str) -> FailingInput:
     """Give the first input on which the latest checked answer to an exercise fails.
 
     Returns:
-        (property, inputs, result, expected): `your_function(*failing("04.1").inputs)` repeats the failing call; `result` is what
-        the answer returned, or the error that it raised.
+        (property, inputs, result, expected): `your_function(*failing("04.1").inputs)` repeats the failing call; `result` is
+        what the answer returned, or the error that it raised.
 
     Raises:
         ValueError: no answer to this exercise has been checked in this kernel, or the latest one did not fail on an input.
@@ -66,7 +66,7 @@ def _show(asked: Exercise, verdict: Verdict, answer: object, note: str = "") -> 
 
 
 def _stand_in(asked: Exercise, verdict: Verdict) -> Callable[..., object]:
-    """Wrap the library's function, with the verdict on the student's; it refuses to be part of an answer to its own exercise."""
+    """Wrap the library's function, with the verdict on the student's; it refuses to take part in an answer to its exercise."""
 
     @wraps(asked.reference)
     def stand_in(*args: object, **kwargs: object) -> object:

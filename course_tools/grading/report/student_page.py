@@ -20,13 +20,20 @@ _INPUT = r"`[^\W\d]\w{0,24}(?: \d{1,2}|\[\d{1,2}\])?`"
 _FIT = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
-        r"(It was still running after \d+ seconds\. Is there a loop that never ends\?)",
+        r"(It was still running after \d+ seconds: a loop that does not end, a wait, or far too many steps\?)",
+        r"(One result is missing: return [\w ]{1,30} too\.).*",
+        r"(The results come in another order: return them in the order \([\w, ]{1,80}\)\.).*",
+        r"(It returns (?:a list|a dict|a tuple in a tuple|\d{1,2} results): return [^.]{1,60}\.).*",
+        rf"({_RESULT} is right but for rounding): .*",
+        rf"({_RESULT} is close to what is expected, but not equal up to rounding in float32\.) .*",
+        rf"({_RESULT} is missing\.)",
+        r"(It returns the same whatever `.{1,80}` (?:is|are)\. This earns no points\.)",
         r"(It returned None\. Is there a `return` at its end\?)",
-        r"(A function is asked for, its name without brackets).*",
+        r"(A function is asked for).*",
         r"(It should return (?:one result|\d{1,2} results))\b.*",
         rf"({_RESULT} should be a tensor), .*",
         rf"({_RESULT} should be (?:floating point|bool|integer)), .*",
-        rf"({_RESULT} should live on) .*",
+        rf"({_RESULT} should be on) .*",
         rf"({_RESULT} is wrong)\..*",
         rf"(The gradient with respect to {_INPUT} is wrong)\..*",
         r"(No gradient comes back: the result is cut off from its inputs) .*",

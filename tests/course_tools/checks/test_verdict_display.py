@@ -1,6 +1,7 @@
 """The report of a check: its HTML, and what a real kernel shows of it."""
 
 import re
+from html import escape as html_of
 from html.parser import HTMLParser
 
 import nbformat
@@ -92,8 +93,9 @@ def test_in_a_kernel_an_empty_exercise_is_not_started(outputs):
     assert "not started" in output.data["text/html"]
 
 
-def test_in_a_kernel_prints_and_warnings_of_an_answer_are_not_shown(outputs):
+def test_in_a_kernel_prints_of_an_answer_are_part_of_the_report(outputs):
     (output,) = outputs["noisy"]
+    assert "Your function printed:" in output.data["text/html"]
     assert output.output_type == "execute_result"
     assert output.data["text/plain"] == f"{exercises()[0].points}.0"
 
@@ -125,7 +127,7 @@ def test_what_an_answer_says_is_escaped():
 def test_a_report_names_each_property_with_its_points(asked):
     shown = html(asked.id, asked.wrong[0])
     for prop in asked.properties:
-        assert f"</span> {prop.name}</td>" in shown
+        assert re.search(rf"(</span> |: |, ){re.escape(html_of(prop.name))}(</td>|, |\.)", shown), prop.name
     found = verdict(asked.id, asked.wrong[0])
     earned = re.findall(r">(\d+)/(\d+)<", shown)
     assert sum(int(points) for points, _ in earned) == found.points
@@ -139,3 +141,9 @@ def test_the_plain_text_of_a_report_is_the_points_as_a_float():
 def test_outside_a_kernel_a_report_is_text(capsys):
     check("01.1", rnn_step)
     assert "<" not in capsys.readouterr().out
+
+
+def test_properties_that_are_not_judged_share_one_row():
+    shown = html("04.1", raises(NameError("name 'sofmax' is not defined")))
+    assert shown.count("<tr>") == 2
+    assert "10 more" in shown

@@ -1,10 +1,13 @@
 """A claim holds or fails in the open, and what it shows is the same on every machine."""
 
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from nbval.plugin import get_sanitize_patterns
 
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
 
@@ -17,9 +20,9 @@ def empty_ledger(monkeypatch):
 
 
 @pytest.mark.parametrize("value", [0.95, 1, torch.tensor(0.95), np.float32(0.95), torch.tensor([0.95]).sum()])
-def test_a_claim_that_holds_shows_its_threshold_and_not_its_value(value, capsys):
+def test_a_claim_that_holds_shows_its_value_and_its_threshold(value, capsys):
     claim("04.a", "it finds the key", value, at_least=0.9)
-    assert capsys.readouterr().out == "✓ 04.a  it finds the key  [at least 0.9]\n"
+    assert re.fullmatch(r"✓ 04\.a it finds the key: measured (0\.95|1), at least 0\.9\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,8 @@ def test_a_claim_that_holds_shows_its_threshold_and_not_its_value(value, capsys)
 def test_a_false_claim_is_shown_and_raises(value, threshold, words, capsys):
     with pytest.raises(ClaimFailed, match="measured"):
         claim("04.b", "it holds", value, **threshold)
-    assert capsys.readouterr().out == f"✗ 04.b  it holds  [{words}]\n"
+    shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+    assert capsys.readouterr().out == f"✗ 04.b it holds: measured {shown}, {words}\n"
     assert claims._made["04.b"].holds is False
 
 
@@ -94,3 +98,19 @@ def test_the_ledger_lists_every_claim_with_its_measured_value(capsys):
     assert "at least 0.9" in first
     assert second.startswith("✗  04.b")
     assert "False" in second
+
+
+def test_nbval_compares_a_claim_without_its_measured_value(capsys):
+    config = (Path(__file__).parents[2] / "nbval_sanitize.cfg").read_text(encoding="ascii")
+
+    def compared(value, **threshold):
+        claim("04.a", "as measured, at most once", value, **threshold)
+        line = capsys.readouterr().out
+        for pattern, replacement in get_sanitize_patterns(config):
+            line = re.sub(pattern, replacement, line)
+        return line
+
+    for threshold in ({"at_least": 0.5}, {"at_most": 0.9}, {"between": (0.5, 0.9)}):
+        assert compared(0.75, **threshold) == compared(0.625, **threshold)
+    assert compared(0.75, at_least=0.5) != compared(0.75, at_least=0.25)
+    assert compared([1, 2], equals=[1, 2]) != compared([1, 3], equals=[1, 3])

@@ -1,14 +1,17 @@
 """What a reader sees: the same calls in a real kernel and outside one."""
 
 import base64
+from html.parser import HTMLParser
 
 import nbformat
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from nbclient import NotebookClient
+from nbconvert import HTMLExporter
 
 from course_tools.notebook import explore, plots, show
-from course_tools.notebook.show import in_notebook
+from course_tools.notebook.show import figure_html, in_notebook, png
 
 CELLS = {
     "claim": "from course_tools.notebook import claim, explore, ledger, plots, progress, show\n"
@@ -36,7 +39,7 @@ def outputs():
 def test_a_claim_is_one_output_with_its_measure_in_the_metadata(outputs):
     (output,) = outputs["claim"]
     assert output.output_type == "display_data"
-    assert output.data == {"text/plain": "✓ 04.a  it learns  [at least 0.9]"}
+    assert output.data == {"text/plain": "✓ 04.a it learns: measured 0.97, at least 0.9"}
     assert output.metadata["course_claim"] == {
         "id": "04.a",
         "text": "it learns",
@@ -53,11 +56,49 @@ def test_the_ledger_is_a_table(outputs):
     assert "0.97" in output.data["text/plain"]
 
 
-def test_a_figure_comes_with_its_sentence_as_alt_text_and_as_a_caption(outputs):
-    picture, caption = outputs["show"]
-    assert base64.b64decode(picture.data["image/png"]).startswith(b"\x89PNG")
-    assert picture.data["text/plain"] == picture.metadata["image/png"]["alt"] == "A line < that rises."
-    assert "A line &lt; that rises." in caption.data["text/html"]
+class Images(HTMLParser):
+    """Collects the attributes of images, and the text of the page."""
+
+    def __init__(self):
+        super().__init__()
+        self.images, self.text = [], ""
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "img":
+            self.images.append(dict(attributes))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_a_figure_is_an_image_with_a_real_alt_and_a_caption(outputs):
+    (output,) = outputs["show"]
+    page = Images()
+    page.feed(output.data["text/html"])
+    (image,) = page.images
+    assert image["alt"] == page.text == output.data["text/plain"] == "A line < that rises."
+    picture = base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20], "big") == 2 * int(image["width"])
+
+
+def test_the_alt_text_is_in_exported_html():
+    shown = nbformat.v4.new_output(
+        "display_data", data={"text/html": figure_html(plots.attention_map([[1.0]]), "One cell."), "text/plain": "One cell."}
+    )
+    cell = nbformat.v4.new_code_cell("show(figure, alt=alt)", outputs=[shown])
+    page = Images()
+    page.feed(HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))[0])
+    assert [image["alt"] for image in page.images] == ["One cell."]
+
+
+def test_a_photograph_keeps_its_colours():
+    few, many = (
+        plots.pictures({"a": np.zeros((8, 8, 3))}),
+        plots.pictures({"a": np.random.default_rng(0).random((300, 300, 3))}),
+    )
+    assert png(few)[25] == 3  # a palette
+    assert png(many)[25] in (2, 6)  # true colour
 
 
 def test_sliders_buttons_and_boxes_start_at_the_defaults_of_the_drawing_and_have_descriptions(outputs):

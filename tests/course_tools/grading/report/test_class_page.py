@@ -114,8 +114,8 @@ def test_each_wrong_answer_is_told_its_misconception_and_no_value(item):
         ("It should return 2 results (context, weights), and it returned one result.", "It should return 2 results."),
         ("It returned None. Is there a `return` at its end?", "It returned None. Is there a `return` at its end?"),
         (
-            "It was still running after 5 seconds. Is there a loop that never ends?",
-            "It was still running after 5 seconds. Is there a loop that never ends?",
+            "It was still running after 5 seconds: a loop that does not end, a wait, or far too many steps?",
+            "It was still running after 5 seconds: a loop that does not end, a wait, or far too many steps?",
         ),
         (
             "The gradient with respect to `W_q` is wrong. At [1]: expected 7, got 8.",
