@@ -8,6 +8,7 @@ from course_tools.checks import Exercise, Verdict
 from course_tools.checks.verdict import FailingInput, judge
 from course_tools.checks.verdict_display import VerdictDisplay, publish
 from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell
+from course_tools.notebook.progress_record import remember
 
 _REPEATED = "This is the verdict on your function as it was. When you have changed it, run its cell again, then this one."
 
@@ -40,6 +41,8 @@ def check(id: str, fn: object) -> Callable[..., object]:
         verdict = judge(asked, answer)
     finally:
         _under_check.discard(id)
+    if verdict.started:
+        remember("check", id, points=verdict.points, passed=verdict.passed, misconception=verdict.misconception)
     return _show(asked, verdict, answer)
 
 

@@ -114,7 +114,7 @@ def test_sliders_buttons_and_boxes_start_at_the_defaults_of_the_drawing_and_have
 
 def test_the_drawing_is_shown_beside_its_controls(outputs):
     (shown,) = [m["state"]["outputs"] for m in outputs["state"].values() if m["model_name"] == "OutputModel"]
-    assert [output["data"]["text/plain"] for output in shown] == ["2.0 True dot"] * 2
+    assert [output["data"]["text/plain"] for output in shown] == ["2.0 True dot"]
 
 
 def test_a_progress_bar_is_silent_in_a_kernel_that_pytest_started(outputs):
