@@ -1,4 +1,4 @@
-"""One training loop, a generator: the caller owns the `for`, and may look, plot or stop at every step.
+"""Training loop as a generator: the caller owns the `for`, and can log, plot or stop at every step.
 
     for step in train(model, batches(tokens, labels, batch_size=64, seed=0), loss, steps=500, lr=3e-3, warmup=50):
         losses.append(step.loss)
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 
 class TrainingStep(NamedTuple):
-    """What one step reports: its index from 0, the loss before its update, and what else the loss function measured."""
+    """Report of one step: its index from 0, the loss before its update, and further metrics of the loss function."""
 
     index: int
     loss: float
@@ -37,7 +37,7 @@ def train(
     """Train a model for a fixed number of steps, one for each item taken from this generator.
 
     Args:
-        model: what is trained, in place; it is put into training mode at the start.
+        model: trained in place; put into training mode at the start.
         batches: at least `steps` batches, of whatever form the loss function takes.
         loss: gives a scalar from (model, batch), alone or with a dict of metrics.
         steps: number of updates.
@@ -46,10 +46,10 @@ def train(
         clip: greatest joint norm of the gradients; None leaves them as they are.
 
     Yields:
-        Step(index, loss, metrics) after each update.
+        TrainingStep(index, loss, metrics) after each update.
 
     Raises:
-        ValueError: the numbers make no sense, or the batches end before the steps.
+        ValueError: a number is out of range, or the batches end before the steps.
         FloatingPointError: the loss is not finite; the model still has the weights that gave it.
     """
     if steps < 1 or not 0 <= warmup <= steps or lr <= 0:

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.models import Seq2Seq
+from course_lib.models import Seq2Seq, Seq2SeqState
 from course_lib.shapes import Lengths, Tokens, Weights
 
 DecodingState = TypeVar("DecodingState")
@@ -151,8 +151,6 @@ class Generated(NamedTuple):
 def greedy_translation(model: Seq2Seq, source: Int[Tensor, "B T_k"], lengths: Lengths, max_length: int) -> Generated:
     """Translate sentences greedily, and give the attention weights of each generated token.
 
-    The weights are those of a teacher-forced pass over the generated tokens.
-
     Args:
         model: encoder and decoder, with or without attention.
         source: (B, T_k) tokens, padded.
@@ -165,12 +163,16 @@ def greedy_translation(model: Seq2Seq, source: Int[Tensor, "B T_k"], lengths: Le
     Raises:
         ValueError: max_length < 1.
     """
-    state = model.start(source, lengths)
+    rows: list[Weights] = []
+
+    def step(tokens: NextTokens, state: Seq2SeqState) -> tuple[NextLogits, Seq2SeqState]:
+        logits, attended, hidden = model.decoder(state.encoded, tokens[:, None], state.hidden)
+        if attended is not None and attended.weights is not None:
+            rows.append(attended.weights)
+        return logits[:, 0], Seq2SeqState(state.encoded, hidden)
+
     begin = torch.full((len(source),), model.begin, device=source.device)
-    tokens = greedy(model.step, state, begin, model.end, model.padding, max_length)
-    attended = model.decoder(state.encoded, torch.cat([begin[:, None], tokens[:, :-1]], dim=1)).attended
-    if attended is None or attended.weights is None:
-        return Generated(tokens, None)
+    tokens = greedy(step, model.start(source, lengths), begin, model.end, model.padding, max_length)
     ends = tokens == model.end
     after_end = ends.cumsum(1) > ends.long()
-    return Generated(tokens, attended.weights.masked_fill(after_end[..., None], 0.0))
+    return Generated(tokens, torch.cat(rows, dim=1).masked_fill(after_end[..., None], 0.0) if rows else None)

@@ -1,4 +1,4 @@
-"""Prompts: a task is put to a language model as a text that it is to continue, and no weight changes.
+"""Few-shot prompts: a task as text that a language model continues, without changing its weights.
 
 Brown et al. 2020, section 2 and figure 2.1 (https://arxiv.org/abs/2005.14165), with K solved examples, "shots":
 
@@ -15,20 +15,20 @@ def few_shot_prompt(
     task: str = "",
     room: int | None = None,
 ) -> str:
-    r"""Write a prompt: the task, solved examples, and a question whose answer is left to the model.
+    r"""Build a few-shot prompt: the task, solved examples, and a question for the model to answer.
 
     few_shot_prompt([("2", "two")], "3", ("Digit", "Word"), "Spell.") is "Spell.\nDigit: 2\nWord: two\nDigit: 3\nWord:".
 
     Args:
         shots: solved examples (given, answer), the oldest first; there may be none.
         question: what is given this time.
-        names: what stands before what is given, and before an answer; a colon and a space follow.
-        task: says what is asked, on a line of its own; empty = no such line.
-        room: how many characters the prompt may have. As many shots stay as fit whole, the oldest are left out first; task and
-            question stay in any case. None = no limit.
+        names: labels of what is given and of an answer; a colon and a space follow each.
+        task: description, on a line of its own; empty = no such line.
+        room: maximal number of characters. The oldest shots that do not fit are left out; task and question always stay.
+            None = no limit.
 
     Returns:
-        the prompt. It ends with the colon behind names[1]: a space there would be a token that no text has at this place.
+        the prompt. It ends with the colon after names[1]; a space there would be tokenised otherwise than in the examples.
 
     Source: Brown et al. 2020, section 2.4.
     """

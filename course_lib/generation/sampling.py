@@ -1,10 +1,10 @@
-"""How to choose the next word from a model's logits: by chance, sharpened, and without the words that are hardly possible.
+"""Sample the next token from logits: temperature, top-k and top-p (nucleus) sampling.
 
 Temperature τ, and the k likeliest words as in Fan, Lewis, Dauphin 2018, section 5 (https://arxiv.org/abs/1805.04833):
 
-    p_i = exp(z_i / τ) / Σ_j exp(z_j / τ)        over the words that are left
+    p_i = exp(z_i / τ) / Σ_j exp(z_j / τ)        over the remaining tokens
 
-The nucleus of Holtzman et al. 2020, section 3.1 (https://arxiv.org/abs/1904.09751): the smallest set of likeliest words whose
+The nucleus of Holtzman et al. 2020, section 3.1 (https://arxiv.org/abs/1904.09751): the smallest set of likeliest tokens whose
 probabilities sum to p or more.
 """
 
@@ -23,7 +23,7 @@ def top_k(logits: Logits, k: int) -> Logits:
         k: how many are kept, k ≥ 1; all, where there are fewer.
 
     Returns:
-        (*batch, n_classes); of equal logits at the border, some are kept and some not, so that exactly k are left.
+        (*batch, n_classes); exactly k logits are kept, whichever of equal ones.
 
     Source: Fan et al. 2018, section 5.
     """
@@ -32,11 +32,11 @@ def top_k(logits: Logits, k: int) -> Logits:
 
 
 def top_p(logits: Logits, p: float) -> Logits:
-    """Keep the nucleus: the fewest of the likeliest words whose probabilities sum to p or more; the others get -inf.
+    """Keep the nucleus: the fewest of the likeliest tokens whose probabilities sum to p or more; the others get -inf.
 
     Args:
         logits: (*batch, n_classes).
-        p: 0 < p ≤ 1; the likeliest word is kept however small p is.
+        p: 0 < p ≤ 1; the likeliest token is kept however small p is.
 
     Returns:
         (*batch, n_classes).
@@ -51,13 +51,13 @@ def top_p(logits: Logits, p: float) -> Logits:
 
 
 def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | None = None, p: float | None = None) -> Logits:
-    """Turn logits into the probabilities that the next word is drawn by.
+    """Probabilities of the next token, after temperature, top-k and top-p.
 
     Args:
         logits: (*batch, n_classes).
-        temperature: τ > 0; below 1 the likely words gain, above 1 the unlikely ones.
-        k: only the k likeliest words are left; None leaves all.
-        p: only the nucleus of what is left then; None leaves all.
+        temperature: τ > 0; below 1 likely tokens gain probability, above 1 unlikely ones.
+        k: keep the k likeliest tokens; None keeps all.
+        p: keep the nucleus of these; None keeps all.
 
     Returns:
         (*batch, n_classes), each row ≥ 0 with sum 1.
@@ -86,17 +86,17 @@ def sample(
     p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "*batch"]:
-    """Draw the next word.
+    """Sample the next token.
 
     Args:
         logits: (*batch, n_classes).
         temperature: τ > 0.
-        k: draw from the k likeliest words; None draws from all.
-        p: draw from the nucleus of these; None draws from all.
-        generator: decides the draw; None takes torch's own.
+        k: sample from the k likeliest tokens; None samples from all.
+        p: sample from the nucleus of these; None samples from all.
+        generator: source of randomness; None takes torch's own.
 
     Returns:
-        (*batch) indices of words.
+        (*batch) indices of tokens.
 
     Raises:
         ValueError: temperature ≤ 0, k < 1, or p is not in 0…1.

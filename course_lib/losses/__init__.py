@@ -1,4 +1,4 @@
-"""Training objectives; they know no model."""
+"""Training objectives, independent of any model."""
 
 from course_lib.losses.bert_pretraining import (
     Masked,

@@ -1,4 +1,4 @@
-"""BERT's two tasks: restore words that were taken out, and tell whether one sentence follows another.
+"""BERT's pre-training tasks: masked language modelling and next-sentence prediction.
 
 Devlin et al. 2019, section 3.1 and appendix A.1-A.2 (https://arxiv.org/abs/1810.04805). 15 % of the words are chosen; of these,
 80 % become [MASK], 10 % another word, and 10 % stay, so that the model cannot trust a word just because it is not [MASK].
@@ -104,10 +104,10 @@ def mask_tokens(
 
 
 def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Average the cross-entropy of the true words over the places that were chosen.
+    """Average the cross-entropy of the true words over the chosen positions.
 
     Args:
-        logits: (B, T, n_tokens), what the model says about each place of the corrupted text.
+        logits: (B, T, n_tokens), predictions for each position of the corrupted text.
         tokens: the true words (B, T).
         chosen: (B, T), True where a word counts.
 
@@ -120,11 +120,11 @@ def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool
 
 
 def nsp_pairs(document: Int[Tensor, "n"], coins: Float[Tensor, "n_pairs"], picks: Float[Tensor, "n_pairs"]) -> SentencePairs:
-    """Pair each sentence with the one behind it, or with one from another document.
+    """Pair each sentence with the following one, or with one from another document.
 
     Args:
-        document: (n,), which document each sentence belongs to; the sentences of one document stand together and in order.
-        coins: (n_pairs,) in 0…1, one for each sentence with another of its document behind it, in order; below ½ the pair is a
+        document: (n,), which document each sentence belongs to; the sentences of one document are adjacent and in order.
+        coins: (n_pairs,) in 0…1, one for each sentence that another of its document follows, in order; below ½ the pair is a
             true one.
         picks: (n_pairs,) in 0…1, which of the M sentences of all other documents comes instead, M being another number for
             each document: number ⌊pick · M⌋, counted from 0 in the order of the text; the last one where pick is 1.
@@ -162,7 +162,7 @@ def segment_input(first: Int[Tensor, "T_1"], second: Int[Tensor, "T_2"] | None, 
         separate: the index of [SEP].
 
     Returns:
-        Segmented(tokens, segments), integers (T,) each; segments are 0 from [CLS] to the first [SEP], 1 behind it.
+        Segmented(tokens, segments), integers (T,) each; segments are 0 from [CLS] to the first [SEP], 1 after it.
 
     Source: Devlin et al. 2019, figure 2.
     """

@@ -1,4 +1,4 @@
-"""The loss of BYOL: predict what a slowly moving copy of yourself says of another view, with no negatives at all.
+"""BYOL loss: predict the target network's projection of another view, without negatives.
 
 Grill et al. 2020, *Bootstrap Your Own Latent*, eq. 2 (https://arxiv.org/abs/2006.07733):
 
@@ -12,11 +12,11 @@ from course_lib.primitives.normalisation import unit
 
 
 def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) -> Float[Tensor, ""]:
-    """Average the squared distance between the directions of prediction and target; the target is taken as it stands.
+    """Average the squared distance between the directions of prediction and target; the target gets no gradient.
 
     Args:
         prediction: q(z), (B, d), what the online network predicts from one view; any length, only directions count.
-        target: z', (B, d), what the target network says of the other view; it gets no gradient.
+        target: z', (B, d), the target network's projection of the other view; it gets no gradient.
 
     Returns:
         the mean over the batch, from 0 (same directions) to 4 (opposite ones); 2 for a zero vector.

@@ -5,9 +5,9 @@ Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 20
 
     soft    (1 - λ) CE(ψ(Z_s), y) + λ τ² KL(ψ(Z_t / τ) ‖ ψ(Z_s / τ))        hard    ½ CE(ψ(Z_s), y) + ½ CE(ψ(Z_s'), y_t)
 
-The KL stands as Hinton and the code of DeiT have it, with the teacher's probabilities as weights; eq. 2 writes its arguments
-the other way round. DeiT says Z_s at its class token and Z_s' at its distillation token; a student with one answer gives it
-twice.
+The KL divergence is that of Hinton et al. and of DeiT's code, with the teacher's probabilities as weights; eq. 2 has its
+arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; a student with one answer
+gives it twice.
 """
 
 import torch.nn.functional as F

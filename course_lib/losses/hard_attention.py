@@ -1,4 +1,4 @@
-"""Learn where to look when only one region is looked at: a draw has no gradient, its probability has.
+"""REINFORCE loss for hard attention, where each step attends to one sampled region.
 
 Xu et al. 2015, *Show, Attend and Tell*, section 4.1 (https://arxiv.org/abs/1502.03044). At each word one region s_t is drawn
 from the weights α_t. The gradient of E[log p(y | s)] is estimated from what was drawn (REINFORCE; Williams 1992,
@@ -21,11 +21,11 @@ def hard_attention_loss(
     baseline: float,
     entropy_weight: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Descend towards captions that are likely, and towards looks that made them likelier than the baseline.
+    """REINFORCE loss of hard attention: raise log p of the captions, and of samples that beat the baseline.
 
     Args:
-        log_p: log p(y | s) of each true caption behind what was looked at, (B,).
-        weights: α ≥ 0, from which the looks were drawn, (B, T, L); each row sums to 1. In the logarithm, a weight that
+        log_p: log p(y | s) of each true caption given the sampled regions, (B,).
+        weights: α ≥ 0, from which the regions were sampled, (B, T, L); each row sums to 1. In the logarithm, a weight that
             rounding made 0 counts as the smallest normal number, and has no gradient.
         looks: s, the region that was drawn for each word, (B, T).
         baseline: b, what log p is usually.

@@ -17,7 +17,7 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
     """Average the cross-entropy of each next token over the real tokens of a batch.
 
     Args:
-        logits: (B, T, n_tokens), what the decoder said after it had read target[:, :t+1]; so logits[:, t] speaks about
+        logits: (B, T, n_tokens), next-token logits given target[:, :t+1]; so logits[:, t] predicts
             target[:, t+1], and the last logits about nothing.
         target: (B, T) token indices: begin-of-sequence first, then the sentence and its end, then padding.
         padding: the index of the padding token; it is never a target that counts.
@@ -43,7 +43,7 @@ def next_token_loss(
     """Average the cross-entropy of each next token: what a language model learns by.
 
     Args:
-        logits: (B, T, n_tokens); logits[:, t] speaks about tokens[:, t+1], the last logits about nothing.
+        logits: (B, T, n_tokens); logits[:, t] predicts tokens[:, t+1]; the last logits are not used.
         tokens: the text (B, T).
         counts: (B, T), False at tokens that are not asked for, as padding or a prompt; None = all but the first are.
 
@@ -65,7 +65,7 @@ def previous_token_loss(
     """Average the cross-entropy of each token before: `next_token_loss` for a model that reads backwards, as half of ELMo.
 
     Args:
-        logits: (B, T, n_tokens); logits[:, t] speaks about tokens[:, t-1], the first logits about nothing.
+        logits: (B, T, n_tokens); logits[:, t] predicts tokens[:, t-1]; the first logits are not used.
         tokens: the text (B, T).
         counts: (B, T), False at tokens that are not asked for; None = all but the last are. Where sentences are padded, the
             logits at padding have read nothing, so leave out the last word of each sentence too.

@@ -1,7 +1,7 @@
-"""Which query speaks about which object: the cheapest one-to-one matching, and two that are not, to compare with.
+"""Bipartite matching of queries to objects (Hungarian method), and two other assignments as baselines.
 
 Kuhn 1955, *The Hungarian Method for the Assignment Problem* (https://doi.org/10.1002/nav.3800020109); as DETR uses it, Carion
-et al. 2020, eq. 1 (https://arxiv.org/abs/2005.12872). SciPy solves it; each picture has its own matrix, N queries × M objects.
+et al. 2020, eq. 1 (https://arxiv.org/abs/2005.12872). SciPy solves it; each image has its own matrix, N queries × M objects.
 
     σ̂ = argmin over one-to-one σ of  Σ_i C[σ(i), i]
 """
@@ -29,7 +29,7 @@ def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tens
         the query of each object, (B, M); -1 where there is no object.
 
     Raises:
-        ValueError: a picture holds more objects than there are queries, or a cost is not finite.
+        ValueError: an image holds more objects than there are queries, or a cost is not finite.
 
     Source: Carion et al. 2020, eq. 1.
     """
@@ -76,7 +76,7 @@ def match_in_order(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) ->
 
 
 def require_queries(cost: Float[Tensor, "B N M"], real: Tensor) -> None:
-    """Refuse pictures with more objects than queries, and costs that are not finite; say how to mend it."""
+    """Refuse images with more objects than queries, and costs that are not finite; say how to mend it."""
     most = int(real.sum(-1).max()) if real.numel() else 0
     if most > cost.shape[1]:
         raise ValueError(f"a picture holds {most} objects, but only {cost.shape[1]} queries speak: a model needs one for each.")

@@ -6,8 +6,8 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.1
     L_box = λ_L1 ‖b - b̂‖₁ + λ_iou (1 - GIoU(b, b̂))
     L = Σ_i [-log p̂_σ̂(i)(c_i) + 1{c_i ≠ ∅} L_box(b_i, b̂_σ̂(i))]        ∅ = no object, weighed less
 
-Pictures hold different numbers of objects: lists are padded to the longest, and the class of a place without an object is -1.
-Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, in parts of the picture.
+Images hold different numbers of objects: lists are padded to the longest, and the class of padding is -1.
+Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, as fractions of the image.
 """
 
 from typing import NamedTuple
@@ -54,7 +54,7 @@ def matching_cost(
     targets: Float[Tensor, "*batch M 4"],
     weights: tuple[float, float, float] = DETR_WEIGHTS,
 ) -> Float[Tensor, "*batch N M"]:
-    """Say what it would cost that a query speaks about an object, for each query and each object of a picture.
+    """Matching cost of each query and each object of an image.
 
     Args:
         logits: of the classes, the last is "no object", (*batch, N, n_classes + 1).
@@ -85,14 +85,14 @@ def set_loss(
     queries: Int[Tensor, "B M"],
     no_object: float = 0.1,
 ) -> SetLoss:
-    """Compare what was said with what there is, given which query speaks about which object.
+    """Set prediction loss, given the assignment of queries to objects.
 
     Args:
         logits: of the classes, the last is "no object", (B, N, n_classes + 1).
         boxes: what the queries predict, centre and size, (B, N, 4).
         classes: of the objects, (B, M), from 0 on; -1 = no object here.
         targets: the boxes of the objects, (B, M, 4).
-        queries: of each object, the one that speaks about it, (B, M); what stands beside a class of -1 does not matter.
+        queries: of each object, the one assigned to it, (B, M); values beside a class of -1 have no effect.
         no_object: what a query without an object weighs in the loss of the classes; one with an object weighs 1.
 
     Returns:
@@ -140,7 +140,7 @@ def deep_set_loss(
         the sum over the layers.
 
     Raises:
-        ValueError: a picture holds more objects than there are queries.
+        ValueError: an image holds more objects than there are queries.
 
     Source: Carion et al. 2020, sections 3.1 and 3.2, "Auxiliary decoding losses".
     """

@@ -1,7 +1,7 @@
 """Average precision: how well a detector finds objects, at all thresholds of its own confidence at once.
 
 Everingham et al. 2010, *The Pascal Visual Object Classes Challenge*, section 4.2 (https://doi.org/10.1007/s11263-009-0275-4),
-in the form of COCO (Lin et al. 2014, https://arxiv.org/abs/1405.0312): detections of one class stand in order of confidence,
+in the form of COCO (Lin et al. 2014, https://arxiv.org/abs/1405.0312): detections of one class are sorted by confidence,
 
     precision_k = hits among the first k / k        recall_k = hits among the first k / objects
     AP = mean over r = 0, 0.01, …, 1 of  max { precision_k : recall_k ≥ r }
@@ -20,7 +20,7 @@ def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_obj
     """Average the precision over 101 recalls, each time the best precision that reaches the recall.
 
     Args:
-        scores: the confidence of each detection of one class, over all pictures, (n,).
+        scores: the confidence of each detection of one class, over all images, (n,).
         hits: whether each found an object that no more confident one had found, (n,).
         n_objects: how many objects of the class there are, ≥ 1.
 
@@ -50,14 +50,14 @@ def find_hits(
     target_pictures: Int[Tensor, "m"],
     threshold: float = 0.5,
 ) -> Bool[Tensor, "n"]:
-    """Let detections claim objects of their picture, the most confident first, each the free object that it overlaps most.
+    """Assign detections to objects of their image, the most confident first, each to the free object of largest overlap.
 
     Args:
         scores: of the detections of one class, (n,).
         boxes: of the detections, by their corners, (n, 4).
-        pictures: in which each detection was made, (n,).
+        pictures: index of the image of each detection, (n,).
         targets: the boxes of the objects of the class, by their corners, (m, 4).
-        target_pictures: in which each object stands, (m,).
+        target_pictures: index of the image of each object, (m,).
         threshold: the least IoU of a hit.
 
     Returns:
@@ -84,7 +84,7 @@ def mean_average_precision(
     """Judge a detector: the mean over the classes of their average precision. AP50 by default.
 
     Args:
-        probabilities: of each class at each query, (B, N, n_classes), "no object" left out; each query speaks once for every
+        probabilities: of each class at each query, (B, N, n_classes), "no object" left out; each query counts once for every
             class, as confident as its probability.
         boxes: of the queries, by their corners, (B, N, 4).
         classes: of the objects, (B, M), -1 = no object here.

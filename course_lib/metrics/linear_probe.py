@@ -1,4 +1,4 @@
-"""What a frozen representation knows, and how many directions it uses: a linear probe, and the spectrum of its embeddings.
+"""Linear probe of a frozen representation, fine-tuning of a head, and the singular spectrum of embeddings.
 
 Alain & Bengio 2016 (https://arxiv.org/abs/1610.01644) for linear probes; here by least squares, which has one solution and
 needs no step size (Hoerl & Kennard 1970, https://doi.org/10.1080/00401706.1970.10488634):
@@ -11,7 +11,7 @@ embeddings tell a collapse, in which directions are no longer used, from a repre
 A new task for a trained model: its last layer is thrown away, and a new one starts at 0.
 
 Dosovitskiy et al. 2021, section 3.2 and appendix B.1.1 (https://arxiv.org/abs/2010.11929): a zero-initialised layer D × K takes
-the head's place, and is trained with SGD and momentum 0.9 (Polyak 1964, https://doi.org/10.1016/0041-5553(64)90137-5):
+the place of the head, and is trained with SGD and momentum 0.9 (Polyak 1964, https://doi.org/10.1016/0041-5553(64)90137-5):
 
     v ← μ v + ∂L/∂W        W ← W - η v        L = mean cross-entropy of softmax(W x + b)
 

@@ -1,9 +1,9 @@
-"""What a layer over pictures costs, counted from its sizes: a convolution, and the local attention that replaces it.
+"""Parameters and multiply-adds of a convolution, and of the local attention that replaces it.
 
 Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909): few parameters of attention grow with the window,
 and its work grows with size² · d_out where that of a convolution grows with size² · d_in · d_out:
 
-    convolution      size² d_in d_out parameters, as many multiply-adds at each place
+    convolution      size² d_in d_out parameters, as many multiply-adds at each pixel
     local attention  3 d_in d_out + size d_out parameters;  3 d_in d_out + 2 size² d_out + size d_out multiply-adds
 """
 
@@ -53,7 +53,7 @@ def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, strid
         size: side of the window, odd.
         H: rows of the image.
         W: columns of the image.
-        stride: steps between two queries; ⌈H / stride⌉ · ⌈W / stride⌉ pixels ask, and all H · W are looked at.
+        stride: steps between two queries; ⌈H / stride⌉ · ⌈W / stride⌉ pixels are queries, all H · W are keys.
 
     Returns:
         parameters and multiply-adds: of the projections, of the products with keys and values in each window, and of those with

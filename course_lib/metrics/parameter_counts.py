@@ -33,7 +33,7 @@ def block_parameters(d_model: int, d_ff: int, n_attentions: int = 1) -> int:
     Args:
         d_model: features of a token; the heads together have as many.
         d_ff: features inside the feed-forward network.
-        n_attentions: 1 in an encoder or GPT; 2 where the block looks at a memory too.
+        n_attentions: 1 in an encoder or GPT; 2 with cross-attention.
 
     Returns:
         the number of weights, biases, gains and shifts, one norm for each attention and one for the network.
@@ -57,7 +57,7 @@ def gpt_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_nor
         T_max: positions, each a learned vector.
         d_model: features of a token.
         n_layers: blocks.
-        n_norms_at_the_end: behind the last block; 1 from GPT-2 on, 0 in GPT-1.
+        n_norms_at_the_end: after the last block; 1 from GPT-2 on, 0 in GPT-1.
 
     Returns:
         the number of parameters, an int.
@@ -189,15 +189,15 @@ def mixer_parameters(
 ) -> int:
     """Count the parameters of an MLP-Mixer.
 
-    Each block has a network over the places and one over the channels, of two layers with biases each, and two norms, each a
+    Each block has a network over the patches and one over the channels, of two layers with biases each, and two norms, each a
     gain and a shift; one more norm closes the stack.
 
     Args:
         d_model: channels.
-        d_tokens: width of the networks over places.
+        d_tokens: width of the networks over patches.
         d_channels: width of the networks over channels.
         n_layers: blocks.
-        n_patches: places.
+        n_patches: number of patches.
         d_patch: numbers in a patch, C · P².
         n_classes: classes of the head; 0 = without it.
 

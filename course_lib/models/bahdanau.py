@@ -1,4 +1,4 @@
-"""A decoder that looks at the source before each word: additive attention with the previous state as the query.
+"""RNN decoder with additive attention over the source; the previous decoder state is the query.
 
 Bahdanau, Cho, Bengio 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*, section 3.1 and appendix
 A.2.2 (https://arxiv.org/abs/1409.0473):
@@ -26,7 +26,7 @@ from course_lib.shapes import States, TokenFeatures, Tokens
 def bahdanau_steps(
     embedded: TokenFeatures, s: HiddenState, encoded: Encoded, attention: Mechanism, cell: GRU
 ) -> tuple[States, Attended]:
-    """Run the decoder over its embedded target, step by step as the equations say.
+    """Run the decoder over its embedded target, step by step by the equations.
 
     Args:
         embedded: the target's words (B, T, d_y), T ≥ 1.
@@ -54,7 +54,7 @@ def bahdanau_steps(
 def hoisted_bahdanau_steps(
     embedded: TokenFeatures, s: HiddenState, encoded: Encoded, attention: AdditiveAttention, cell: GRU
 ) -> tuple[States, Attended]:
-    """Compute the same with all that does not depend on the state before the loop.
+    """Compute the same, with everything that does not depend on the state hoisted out of the loop.
 
     Keys are projected once. W_c c_t = Σ_j α_tj (W_c h_j), so the values meet the GRU's input weights once too, and each step
     mixes gates in place of contexts. The state's gates and the query are one product. Since tanh(a) = 2 σ(2a) - 1, and what
@@ -111,7 +111,7 @@ class BahdanauDecoder(nn.Module):
         self.readout = nn.Linear(d_hidden + d_memory + d_embedding, n_tokens)
 
     def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
-        """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
+        """Read target (B, T) from `state` (the bridge from the encoder if None), and compute next-token logits."""
         state = torch.tanh(self.bridge(encoded.final)) if state is None else state
         embedded = self.embedding(target)
         states, attended = self.run(embedded, state, encoded, self.attention, self.cell)

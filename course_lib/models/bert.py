@@ -1,10 +1,10 @@
-"""BERT: a stack of blocks that look both ways, trained to restore words that were taken out.
+"""BERT: a bidirectional Transformer encoder, pre-trained on masked language modelling and next-sentence prediction.
 
 Devlin, Chang, Lee, Toutanova 2019, *BERT*, section 3 and figure 2 (https://arxiv.org/abs/1810.04805):
 
     h_0 = Norm(E[token] + S[segment] + P[position])        h_l = Block_l(h_{l-1})
 
-    p(word) = softmax(E Norm(GELU(W h_L + b)) + c)          at the places that were masked
+    p(word) = softmax(E Norm(GELU(W h_L + b)) + c)          at the masked positions
     p(next sentence) = softmax(W' tanh(W_p h_L[CLS] + b_p) + b')
 
 Post-norm, GELU, ε = 1e-12, as published; weights start as the paper's at its width (`blocks.draw_weights`). There is no
@@ -28,7 +28,7 @@ BertNorm = partial(nn.LayerNorm, eps=1e-12)
 
 
 class BERT(nn.Module):
-    """The encoder, from tokens to states; what a task needs on top stands in `bert_heads`."""
+    """The encoder, from tokens to states; heads for tasks are in `bert_heads`."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class BERT(nn.Module):
             n_tokens: size of the vocabulary.
             T_max: the longest sequence; there is a learned position for each of its tokens.
             sizes: d_model, n_heads, d_ff (4 · d_model in the paper), n_layers.
-            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and shows no weights.
+            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
             n_segments: sentences that a sequence can be made of.
             activation: inside the feed-forward networks.
         """
@@ -63,12 +63,12 @@ class BERT(nn.Module):
         """Read a batch.
 
         Args:
-            tokens: (B, T), T ≤ T_max; a sentence as `objectives.segment_input` lays it out, then padding.
+            tokens: (B, T), T ≤ T_max; a sentence as `losses.segment_input` lays it out, then padding.
             segments: (B, T), which sentence each token belongs to; None = all to the first.
             lengths: (B,), real tokens of each sequence; None = all have T.
 
         Returns:
-            states (B, T, d_model); those at padding mean nothing.
+            states (B, T, d_model); those at padding are undefined.
 
         Raises:
             ValueError: there are more than T_max tokens, or a length is longer than T.
@@ -79,17 +79,17 @@ class BERT(nn.Module):
 
 
 class Pretraining(NamedTuple):
-    """What BERT says in pre-training: logits `words` (B, T, n_tokens) for each place, `follows` (B, 2): [yes, no]."""
+    """Pre-training logits: `words` (B, T, n_tokens) of each position, and `follows` (B, 2) for [is next, is not next]."""
 
     words: Float[Tensor, "B T n_tokens"]
     follows: Float[Tensor, "B 2"]
 
 
 class PretrainingBERT(nn.Module):
-    """BERT with its two heads: for masked words, and for whether the second sentence follows the first."""
+    """BERT with the two heads of its pre-training: masked words, and next-sentence prediction."""
 
     def __init__(self, bert: BERT, activation: Activation = F.gelu) -> None:
-        """Put heads on an encoder; the head for words shares its embedding, and applies `activation` before its norm."""
+        """Add the heads to an encoder; the head for words shares its embedding, and applies `activation` before its norm."""
         super().__init__()
         d_model = bert.tokens.embedding_dim
         self.bert = bert

@@ -1,4 +1,4 @@
-"""What stands on top of BERT: a head for sentences and pairs, for spans, for tags, and for masked words.
+"""Heads for BERT: classification of sentences and pairs, answer spans, token tags, and masked words.
 
 Devlin et al. 2019, section 3.2 and figure 4 (https://arxiv.org/abs/1810.04805), with C the state of [CLS] and T_i of token i:
 
@@ -28,7 +28,7 @@ def classification_head(
     W: Float[Tensor, "n_classes d_p"],
     b: Float[Tensor, "n_classes"],
 ) -> Float[Tensor, "B n_classes"]:
-    """Classify sequences by what the model made of their first token.
+    """Classify sequences by the state of their first token, [CLS].
 
     Args:
         states: (B, T, d_model), those of [CLS] first.
@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 
 class SpanHead(nn.Module):
-    """Finds an answer inside a text: owns S and E, the two rows of `place`."""
+    """Predicts the span of an answer in a text: owns S and E, the two rows of `place`."""
 
     def __init__(self, d_model: int) -> None:
         """Set up for states of d_model features."""
@@ -77,7 +77,7 @@ class SpanHead(nn.Module):
         self.place = nn.Linear(d_model, 2)
 
     def forward(self, states: BertStates, lengths: Lengths | None = None) -> Span:
-        """Give the logits of start and end from states (B, T, d_model); padding behind `lengths` (B,) gets -inf."""
+        """Give the logits of start and end from states (B, T, d_model); padding after `lengths` (B,) gets -inf."""
         logits = self.place(states)
         if lengths is not None:
             logits = logits.masked_fill(~padding_mask(lengths, states.shape[1]).mT, -torch.inf)

@@ -1,7 +1,7 @@
 """The reading half of a sequence-to-sequence model: a bidirectional GRU over a padded batch of sentences.
 
 Bahdanau, Cho, Bengio 2015, section 3.2 and appendix A.2.1 (https://arxiv.org/abs/1409.0473): the annotation of word j joins
-what a GRU knows of the words up to j, read forwards, with what another knows of the words from j on, read backwards:
+the state of a GRU that reads the words up to j forwards, and of another that reads the words from j on backwards:
 
     h_j = [h→_j; h←_j]        h→_j = GRU(x_j, h→_{j-1})        h←_j = GRU(x_j, h←_{j+1})
 
@@ -39,7 +39,7 @@ def bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwar
     """Read each sequence forwards by one GRU and backwards by another, by the equations.
 
     Args:
-        x: inputs (B, T, d), T ≥ 1; what stands behind the end of a sequence changes nothing.
+        x: inputs (B, T, d), T ≥ 1; padding after the end of a sequence has no effect.
         lengths: (B,), real inputs of each sequence, 0 to T.
         forwards: reads from the first input to the last.
         backwards: reads from the last real input to the first.
@@ -118,7 +118,7 @@ class Encoder(nn.Module):
         self.backwards = GRU(d_embedding, d_hidden)
 
     def forward(self, source: Tokens, lengths: Lengths) -> Encoded:
-        """Read sentences (B, T_k) of these lengths (B,); what stands at padding changes nothing.
+        """Read sentences (B, T_k) of these lengths (B,); padding has no effect.
 
         Raises:
             ValueError: the batch has no words at all, there is not one length for each sentence, or a length is not in 0…T_k.

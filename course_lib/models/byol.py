@@ -1,4 +1,4 @@
-"""BYOL: an online network learns to predict a target network, and the target follows it slowly.
+"""BYOL: an online network learns to predict a target network, whose weights are a moving average of its own.
 
 Grill et al. 2020, *Bootstrap Your Own Latent*, section 3.1 and figure 2 (https://arxiv.org/abs/2006.07733):
 
@@ -44,7 +44,7 @@ def ema_update_(target: Sequence[Tensor], online: Sequence[Tensor], decay: float
 
 
 class Bootstrapped(NamedTuple):
-    """For each of the 2B views, what the online network predicts and what the target network says of the *other* view."""
+    """For each of the 2B views, the online network's prediction, and the target network's projection of the *other* view."""
 
     predictions: Float[Tensor, "views d"]
     targets: Float[Tensor, "views d"]
@@ -59,7 +59,7 @@ class BYOL(nn.Module):
     def __init__(
         self, encoder: nn.Module, d_encoder: int, d_hidden: int = 128, d_projection: int = 64, decay: float = 0.99
     ) -> None:
-        """Put a projector behind an encoder of d_encoder features, and start the target as a copy; `decay` is τ."""
+        """Add a projector to an encoder of d_encoder features, and initialise the target as a copy; `decay` is τ."""
         super().__init__()
         self.decay = decay
         self.online = nn.Sequential(encoder, _perceptron(d_encoder, d_hidden, d_projection))

@@ -1,7 +1,7 @@
-"""Say what a picture shows: from one vector (Show and Tell), or looking at a region of it before each word.
+"""Image captioning: from one image vector (Show and Tell), or with attention over image regions (Show, Attend and Tell).
 
-Vinyals et al. 2015, *Show and Tell*, eqs. 10-12 (https://arxiv.org/abs/1411.4555): the picture is the first word that an LSTM
-reads. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://arxiv.org/abs/1502.03044), with a_i the regions:
+Vinyals et al. 2015, *Show and Tell*, eqs. 10-12 (https://arxiv.org/abs/1411.4555): the image is the first input of an
+LSTM. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://arxiv.org/abs/1502.03044), with a_i the regions:
 
     α_ti = softmax_i vᵀ tanh(W_h h_{t-1} + W_a a_i)        ẑ_t = β_t Σ_i α_ti a_i        β_t = σ(f h_{t-1} + b)
     h_t = LSTM([E y_{t-1}; ẑ_t], h_{t-1})        p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z ẑ_t))     (eqs. 1-9, 13, 4.2.1)
@@ -32,7 +32,7 @@ def soft_attention(
     W_h: Float[Tensor, "m n"],
     v: Float[Tensor, "m"],
 ) -> Attended:
-    """Mix the regions of a picture by how well each fits what was said so far.
+    """Soft attention: average the regions of an image by their relevance to the decoder state.
 
     Args:
         regions: a, (B, L, d_a).
@@ -52,13 +52,13 @@ def soft_attention(
 
 
 def doubly_stochastic_penalty(weights: Float[Tensor, "B T L"]) -> Float[Tensor, ""]:
-    """Ask that each region be looked at once in a caption: Σ_i (1 - Σ_t α_ti)², averaged over the batch.
+    """Doubly stochastic penalty: attention over the words should sum to 1 for each region, Σ_i (1 - Σ_t α_ti)².
 
     Args:
         weights: (B, T, L), the row of each word; 0 at words that are padding.
 
     Returns:
-        a number ≥ 0; 0 only where the weights of each region sum to 1 over the words.
+        the mean over the batch, ≥ 0; 0 only where the weights of each region sum to 1 over the words.
 
     Source: Xu et al. 2015, eq. 14.
     """
@@ -66,7 +66,7 @@ def doubly_stochastic_penalty(weights: Float[Tensor, "B T L"]) -> Float[Tensor, 
 
 
 class CaptionStep(NamedTuple):
-    """One word: its `logits` (B, n_tokens), the new states `h` and `c` (B, n), and where it looked, `weights` (B, L)."""
+    """One step: `logits` (B, n_tokens), new states `h` and `c` (B, n), and attention `weights` (B, L) over the regions."""
 
     logits: Float[Tensor, "B n_tokens"]
     h: HiddenState
@@ -84,7 +84,7 @@ def caption_step(
     cell: tuple[Float[Tensor, "4*n d_y+d_a"], Float[Tensor, "4*n n"], Float[Tensor, "4*n"]],
     readout: tuple[Float[Tensor, "d_y n"], Float[Tensor, "d_y d_a"], Float[Tensor, "n_tokens d_y"]],
 ) -> CaptionStep:
-    """Say how likely each word is to come next: look, decide how much of what was seen to take in, read, speak.
+    """One step of the captioning decoder: attend, gate the context, update the LSTM, compute next-token logits.
 
     Args:
         y: E y_{t-1}, the embedded word before, (B, d_y).
@@ -92,7 +92,7 @@ def caption_step(
         c: the cell state before the word, (B, n).
         regions: a, (B, L, d_a).
         attention: W_a (m, d_a), W_h (m, n) and v (m,), as in `soft_attention`.
-        gate: f (1, n) and b (1,): β = σ(f h + b), one number for each picture, scales the context to ẑ.
+        gate: f (1, n) and b (1,): β = σ(f h + b), one number for each image, scales the context to ẑ.
         cell: W (4n, d_y + d_a), U (4n, n) and b (4n,), as in `lstm_step`; its input is [E y; ẑ], the word first.
         readout: L_h (d_y, n), L_z (d_y, d_a) and L_o (n_tokens, d_y): logits L_o (E y + L_h h_t + L_z ẑ), of the new state.
 
@@ -110,7 +110,7 @@ def caption_step(
 
 
 class Captioned(NamedTuple):
-    """What a captioner says: `logits` (B, T, n_tokens), where it looked (None without attention), and its last state."""
+    """Captioner outputs: `logits` (B, T, n_tokens), attention `weights` (None without attention), and the last state."""
 
     logits: Float[Tensor, "B T n_tokens"]
     weights: Float[Tensor, "B T L"] | None
@@ -118,10 +118,10 @@ class Captioned(NamedTuple):
 
 
 class ShowAndTell(nn.Module):
-    """A captioner that sees one vector of the picture, once, before the first word."""
+    """LSTM captioner that reads one image vector, once, before the first word."""
 
     def __init__(self, n_tokens: int, d_picture: int, d_embedding: int, d_hidden: int) -> None:
-        """Set up for pictures of d_picture numbers: the mean of the regions, or all of them side by side."""
+        """Set up for image vectors of d_picture features: the mean of the regions, or their concatenation."""
         super().__init__()
         self.words = nn.Embedding(n_tokens, d_embedding)
         self.look = nn.Linear(d_picture, d_embedding)
@@ -129,12 +129,12 @@ class ShowAndTell(nn.Module):
         self.readout = nn.Linear(d_hidden, n_tokens)
 
     def start(self, picture: Float[Tensor, "B d_picture"]) -> LSTMState:
-        """Read a picture (B, d_picture): the state before the first word."""
+        """Read image vectors (B, d_picture); give the state before the first word."""
         _, state = self.cell(self.look(picture)[:, None])
         return state
 
     def forward(self, picture: Float[Tensor, "B d_picture"], caption: Tokens, state: LSTMState | None = None) -> Captioned:
-        """Read caption (B, T) behind the picture (B, d_picture), or behind `state`; logits speak about each next word."""
+        """Next-token logits of a caption (B, T), read after the image vector (B, d_picture) or from `state`."""
         states, last = self.cell(self.words(caption), self.start(picture) if state is None else state)
         return Captioned(self.readout(states), None, last)
 
@@ -153,7 +153,7 @@ class AttentiveState(NamedTuple):
 
 
 class ShowAttendAndTell(nn.Module):
-    """A captioner that looks at the regions of the picture before each word."""
+    """LSTM captioner with attention over the image regions before each word."""
 
     def __init__(self, n_tokens: int, d_region: int, d_embedding: int, d_hidden: int, d_attention: int) -> None:
         """Set up for regions of d_region features."""
@@ -173,10 +173,10 @@ class ShowAttendAndTell(nn.Module):
         return torch.tanh(self.first_h(mean)), torch.tanh(self.first_c(mean))
 
     def forward(self, regions: Regions, caption: Tokens, state: LSTMState | None = None) -> Captioned:
-        """Read caption (B, T), T ≥ 1, looking at regions (B, L, d_region), from `state` or the start.
+        """Read caption (B, T), T ≥ 1, with attention over regions (B, L, d_region), from `state` or the initial state.
 
         Returns:
-            Captioned; logits[:, t] and weights[:, t] belong to the word behind caption[:, t].
+            Captioned; logits[:, t] and weights[:, t] belong to the word after caption[:, t].
         """
         h, c = self.initial_state(regions) if state is None else state
         attention = self.attention.U, self.attention.W, self.attention.v

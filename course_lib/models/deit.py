@@ -1,11 +1,11 @@
-"""DeiT: a Vision Transformer with a second learned token, which answers as a teacher does.
+"""DeiT: a Vision Transformer with a distillation token, trained to match a teacher.
 
 Touvron et al. 2021, *Training data-efficient image transformers & distillation through attention*, section 4
-(https://arxiv.org/abs/2012.12877), with z_L^0 the class token behind the last block and z_L^1 the distillation token:
+(https://arxiv.org/abs/2012.12877), with z_L^0 the class token after the last block and z_L^1 the distillation token:
 
     by_class = W LN(z_L^0) + b        by_teacher = W' LN(z_L^1) + b'        p = ½ softmax(by_class) + ½ softmax(by_teacher)
 
-The first learns from the labels, the second from the teacher: `objectives.hard_distillation_loss`.
+The first learns from the labels, the second from the teacher: `losses.hard_distillation_loss`.
 """
 
 from typing import NamedTuple
@@ -20,13 +20,13 @@ from course_lib.shapes import Image, Logits
 
 
 class DeiTLogits(NamedTuple):
-    """What DeiT says: logits (B, n_classes) of its class token, and of its distillation token."""
+    """Logits (B, n_classes) of the class token, and of the distillation token."""
 
     by_class: Logits
     by_teacher: Logits
 
     def probabilities(self) -> Logits:
-        """Average the probabilities of the two answers, (B, n_classes). Source: Touvron et al. 2021, section 4."""
+        """Average the probabilities of the two heads, (B, n_classes). Source: Touvron et al. 2021, section 4."""
         return (self.by_class.softmax(-1) + self.by_teacher.softmax(-1)) / 2
 
 
@@ -49,6 +49,6 @@ class DeiT(nn.Module):
         self.teacher_head = zero_head(sizes.d_model, n_classes)
 
     def forward(self, images: Image) -> DeiTLogits:
-        """Give both answers (B, n_classes) for images (B, C, H, W), of any size that P divides."""
+        """Logits (B, n_classes) of both heads for images (B, C, H, W), of any size that P divides."""
         states = self.encoder(images)
         return DeiTLogits(self.head(states[:, 0]), self.teacher_head(states[:, 1]))

@@ -1,13 +1,13 @@
-"""DETR: a transformer that looks at the features of a picture and says a set of objects, all at once.
+"""DETR: object detection as set prediction with a Transformer over image features.
 
 Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.2 and figure 10 (https://arxiv.org/abs/2005.12872):
 
-    f = project(backbone(picture))        memory = Encoder(f, positions)
+    f = project(backbone(image))        memory = Encoder(f, positions)
     each decoder layer:   queries and keys of self-attention: x + q        of cross-attention: x + q and memory + positions
     class = W x̂        box = σ(MLP(x̂) + r)
 
-The values carry no positions, and x starts at 0: all that tells one query from another is its learned q. In the paper r = 0;
-with a reference point r = (σ⁻¹(x, y), 0, 0) each query speaks about objects near a place of its own (Zhu et al. 2021, section
+The values carry no positions, and x starts at 0: queries differ in their learned q alone. In the paper r = 0;
+with a reference point r = (σ⁻¹(x, y), 0, 0) each query predicts objects near a point of its own (Zhu et al. 2021, section
 4.1, https://arxiv.org/abs/2010.04159; q from sinusoids of the point, Wang et al. 2022, https://arxiv.org/abs/2109.07107).
 """
 
@@ -26,9 +26,9 @@ from course_lib.shapes import Image, Memory, TokenFeatures
 
 
 class Detected(NamedTuple):
-    """What each layer of a decoder says, the last one last: `logits` (n_layers, B, N, n_classes + 1) and `boxes` (…, 4).
+    """Predictions of each decoder layer, in order: `logits` (n_layers, B, N, n_classes + 1) and `boxes` (…, 4).
 
-    The last class is "no object"; boxes are centre and size, in parts of the picture.
+    The last class is "no object"; boxes are centre and size, as fractions of the image.
     """
 
     logits: Float[Tensor, "n_layers B N n_classes_1"]
@@ -36,14 +36,14 @@ class Detected(NamedTuple):
 
 
 class ObjectQueries(NamedTuple):
-    """What queries add to themselves before they look, `positions` (N, d_model), and their `references` σ⁻¹ of a box (N, 4)."""
+    """What is added to the queries in attention, `positions` (N, d_model), and their `references` σ⁻¹ of a box (N, 4)."""
 
     positions: Float[Tensor, "N d_model"]
     references: Float[Tensor, "N 4"]
 
 
 class LearnedQueries(nn.Module):
-    """The object queries of DETR: N learned vectors, with no place of their own."""
+    """The object queries of DETR: N learned vectors, without reference points."""
 
     def __init__(self, N: int, d_model: int) -> None:
         """Draw N vectors from N(0, 1), as the published code does."""
@@ -56,10 +56,10 @@ class LearnedQueries(nn.Module):
 
 
 class PointQueries(nn.Module):
-    """Queries with a learned point each, near which they look for an object; Zhu et al. 2021, section 4.1."""
+    """Object queries with a learned reference point each; Zhu et al. 2021, section 4.1."""
 
     def __init__(self, N: int, d_model: int) -> None:
-        """Draw N points, any place of the picture being as likely; those within 5 % of its border are moved in."""
+        """Draw N points, uniform over the image; those within 5 % of its border are moved inside."""
         super().__init__()
         self.logits = nn.Parameter(torch.rand(N, 2).clamp(0.05, 0.95).logit())
         self.mix = nn.Linear(d_model, d_model)
@@ -71,7 +71,7 @@ class PointQueries(nn.Module):
 
 
 class PositionalSelfAttention(nn.Module):
-    """A mixer whose queries and keys know where they stand, in every layer anew; the values do not."""
+    """Self-attention with positions added to queries and keys, not to values."""
 
     def __init__(self, attention: nn.Module) -> None:
         """Take the attention around which to mix, such as `MultiHead(d_model, n_heads)`."""
@@ -84,7 +84,7 @@ class PositionalSelfAttention(nn.Module):
 
 
 class ObjectBlock(nn.Module):
-    """A layer of the decoder: queries hear of each other, look at the picture, then think."""
+    """DETR decoder layer: self-attention among the queries, cross-attention to the image, feed-forward network."""
 
     def __init__(
         self, sizes: Sizes, mechanism: AnyMechanism = scaled_dot_product_attention, residual: Residual = post_norm
@@ -98,7 +98,7 @@ class ObjectBlock(nn.Module):
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
 
     def forward(self, x: TokenFeatures, asked: Tensor, memory: Memory, positions: Tensor) -> Tensor:
-        """Transform x (B, N, d_model), placed at `asked`, while it looks at memory (B, L, d_model), placed at `positions`."""
+        """Transform x (B, N, d_model), at positions `asked`, with memory (B, L, d_model) at `positions`."""
         x = self.residual(x, lambda y: self.mixer(y, asked), self.norm_1)
         x = self.residual(x, lambda y: self.cross(y + asked, memory + positions, memory).context, self.norm_2)
         return self.residual(x, self.feed_forward, self.norm_3)
@@ -113,7 +113,7 @@ def sinusoidal_positions_2d(
 
 
 class DETR(nn.Module):
-    """Picture → features → encoder → decoder with one query for each object that there may be → classes and boxes."""
+    """Image → features → encoder → decoder with one query for each possible object → classes and boxes."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class DETR(nn.Module):
         """Set up the model.
 
         Args:
-            backbone: a picture (B, C, H, W) → features (B, d_backbone, h, w), such as `ConvNet`.
+            backbone: images (B, C, H, W) → features (B, d_backbone, h, w), such as `ConvNet`.
             d_backbone: how many features it gives.
             n_classes: classes of objects; "no object" is one more.
             queries: a module that gives `ObjectQueries`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
@@ -151,9 +151,9 @@ class DETR(nn.Module):
             nn.Linear(d_model, d_model), nn.ReLU(), nn.Linear(d_model, d_model), nn.ReLU(), nn.Linear(d_model, 4)
         )
 
-    def forward(self, pictures: Image) -> Detected:
-        """Detect objects in pictures (B, C, H, W), of any height and width that leave the backbone at least one cell."""
-        return self.decode(self.project(self.backbone(pictures)))
+    def forward(self, images: Image) -> Detected:
+        """Detect objects in images (B, C, H, W), of any height and width that leave the backbone at least one cell."""
+        return self.decode(self.project(self.backbone(images)))
 
     def decode(self, features: Float[Tensor, "B d_model h w"]) -> Detected:
         """Detect objects from projected features (B, d_model, h, w)."""

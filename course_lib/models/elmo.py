@@ -1,4 +1,4 @@
-"""ELMo: two language models that read in opposite directions, and a mixture of their layers: what a word means in its place.
+"""ELMo: two language models that read in opposite directions, and a weighted sum of their layers as contextual embeddings.
 
 Peters et al. 2018, *Deep contextualized word representations*, section 3, eq. 1 (https://arxiv.org/abs/1802.05365):
 
@@ -23,7 +23,7 @@ from course_lib.shapes import Lengths, States, Tokens
 
 
 class BidirectionalLogits(NamedTuple):
-    """Logits (B, T, n_tokens): `next` at t speaks about token t + 1, `previous` at t about token t - 1."""
+    """Logits (B, T, n_tokens): `next` at t predicts token t + 1, `previous` at t predicts token t - 1."""
 
     next: Float[Tensor, "B T n_tokens"]
     previous: Float[Tensor, "B T n_tokens"]
@@ -32,10 +32,10 @@ class BidirectionalLogits(NamedTuple):
 def scalar_mix(
     layers: Float[Tensor, "*batch n_layers d"], w: Float[Tensor, "n_layers"], gamma: Float[Tensor, ""]
 ) -> Float[Tensor, "*batch d"]:
-    """Mix the layers of a model by weights that a task learns.
+    """Weighted sum of the layers of a model, with weights that a task learns.
 
     Args:
-        layers: what each layer makes of each word, (*batch, n_layers, d).
+        layers: outputs of all layers, (*batch, n_layers, d).
         w: (n_layers,), any numbers; the layers weigh softmax(w).
         gamma: γ, a scale for the whole.
 

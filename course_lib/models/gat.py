@@ -1,4 +1,4 @@
-"""A graph attention network: layers in which each node mixes what it and its neighbours know.
+"""A graph attention network: layers of attention from each node to itself and its neighbours.
 
 Veličković et al. 2018, *Graph Attention Networks*, section 2.1 and section 3.3 (https://arxiv.org/abs/1710.10903):
 
@@ -60,7 +60,7 @@ class GATLayer(nn.Module):
 
 
 class GAT(nn.Module):
-    """Layers of merged heads with an ELU behind each, and a last layer whose heads are averaged."""
+    """Layers of merged heads with an ELU after each, and a last layer whose heads are averaged."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class GAT(nn.Module):
         self.layers = nn.ModuleList([*hidden, layer(sizes[-1], n_out, combine=average_heads)])
 
     def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
-        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node looks along the edges (2, E) and at itself."""
+        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node attends along the edges (2, E) and to itself."""
         edges = with_self_loops(edges, x.shape[-2])
         for layer in self.layers[:-1]:
             x = F.elu(layer(x, edges).context)

@@ -40,7 +40,7 @@ class GCN(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
-        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node looks along the edges (2, E) and at itself."""
+        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node averages itself and its neighbours."""
         edges = with_self_loops(edges, x.shape[-2])
         weights = gcn_weights(edges, x.shape[-2]).to(x.dtype)
         for i, layer in enumerate(self.layers):

@@ -1,4 +1,4 @@
-"""Hierarchical attention: words make sentences, sentences make a document, and each level chooses what matters.
+"""Hierarchical attention: attention pooling of words to sentences, and of sentences to a document.
 
 Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, section 2.2 (https://aclanthology.org/N16-1174):
 
@@ -89,7 +89,7 @@ class Hierarchical(nn.Module):
 
         Args:
             words: (B, S, T), padded; S, T ≥ 1.
-            lengths: (B, S), words of each sentence; sentences of length 0 stand behind the last.
+            lengths: (B, S), words of each sentence; sentences of length 0 follow the last.
 
         Returns:
             logits (B, n_classes), and the document with its weights.

@@ -1,4 +1,4 @@
-"""A decoder that looks at the source after each word: any multiplicative mechanism, the current state its query.
+"""RNN decoder with multiplicative attention over the source; the current decoder state is the query.
 
 Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Translation*, section 3.1
 (https://arxiv.org/abs/1508.04025), with a GRU in place of the stacked LSTM, and without input feeding:
@@ -6,7 +6,7 @@ Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machi
     h_t = GRU(E y_{t-1}, h_{t-1})        c_t = attention(h_t, h̄_s)
     h̃_t = tanh(W_c [c_t; h_t])           p(y_t) = softmax(W_s h̃_t)                                          (eqs. 5, 6)
 
-Since h_t does not wait for c_t, a whole target takes one recurrent call and one attention.
+Since h_t does not depend on c_t, a whole target takes one recurrent call and one attention.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class LuongDecoder(nn.Module):
         self.readout = nn.Linear(d_hidden, n_tokens)
 
     def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
-        """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
+        """Read target (B, T) from `state` (the bridge from the encoder if None), and compute next-token logits."""
         state = torch.tanh(self.bridge(encoded.final)) if state is None else state
         states, (last,) = self.cell(self.embedding(target), (state,))
         attended = self.attention(states, encoded.keys, encoded.values, encoded.mask)

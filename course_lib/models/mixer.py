@@ -1,12 +1,12 @@
-"""MLP-Mixer: patches mixed by one network over the places and one over the channels, with no attention and no convolution.
+"""MLP-Mixer: one network over the patches and one over the channels, without attention or convolution.
 
 Tolstikhin et al. 2021, *MLP-Mixer*, section 2 and figure 1 (https://arxiv.org/abs/2105.01601):
 
     X_0 = [x_p¹ E; … ; x_p^N E]        X_l = MixerBlock_l(X_{l-1})        y = W · mean_n LN(X_L) + b
 
-It is the block of all transformers (`blocks.Block`, pre-norm) with `TokenMixing` in attention's place. No class token, no
+It is the block of all transformers (`blocks.Block`, pre-norm) with `TokenMixing` instead of attention. No class token, no
 positions; a head that starts at 0 (`zero_head`), as published; other weights start as torch starts them. The ε of the norms is
-that of `primitives.layer_norm` and of torch, 1e-5; the authors' JAX has 1e-6, which only features of hardly any variance feel.
+that of `primitives.layer_norm` and of torch, 1e-5; the authors' JAX has 1e-6, which matters only for features of tiny variance.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Mixer(nn.Module):
             image: channels, height and width of the images.
             P: side of a patch, in pixels.
             sizes: of the model.
-            mix: how the places are mixed, `token_mixing` or another function of its arguments.
+            mix: how the patches are mixed, `token_mixing` or another function of its arguments.
 
         Raises:
             ValueError: P does not divide height and width.

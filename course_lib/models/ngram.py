@@ -1,11 +1,11 @@
-"""N-grams: what came next, counted in tables behind the last n - 1 tokens. The language model to beat.
+"""N-gram language model with Witten-Bell interpolation: the baseline for neural language models.
 
 Interpolated with shorter contexts as in Witten & Bell 1991, method C (https://doi.org/10.1109/18.87000), in the form of Chen &
 Goodman 1999, section 2.4 (https://doi.org/10.1006/csla.1999.0128):
 
     p(c | h) = (count(h c) + kinds(h) · p(c | h′)) / (count(h) + kinds(h))        h′ is h without its first token
 
-kinds(h) is how many different tokens were seen behind h; below the empty context stands 1 / n_tokens. Training is counting.
+kinds(h) is the number of different tokens seen after h; below the empty context is 1 / n_tokens. Training is counting.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class NGramCounts(NamedTuple):
 
 
 class NGram:
-    """A language model of tables: it knows what it has counted, word for word, and nothing else."""
+    """An interpolated n-gram language model, estimated by counting."""
 
     def __init__(self, grams: Int[Tensor, "N order"], n_tokens: int) -> None:
         """Count.
@@ -48,7 +48,7 @@ class NGram:
         return sum(len(table.grams) for table in self.tables)
 
     def probability(self, grams: Int[Tensor, "N n"]) -> Float[Tensor, "N"]:
-        """Give the probability of the last token of each run, (N,), given the others; `order` of them are looked at."""
+        """Give the probability of the last token of each run, (N,), given the others; the last `order` count."""
         p = torch.full((len(grams),), 1 / self.n_tokens, dtype=torch.double)
         for n, table in enumerate(self.tables[: grams.shape[1]], start=1):
             gram = _number(grams[:, -n:], self.n_tokens)
@@ -59,7 +59,7 @@ class NGram:
         return p
 
     def probabilities(self, context: Int[Tensor, "T"]) -> Float[Tensor, "n_tokens"]:
-        """Give the probability of every token behind one context (T,), of which the end is looked at."""
+        """Give the probability of every next token after one context (T,), of which the last order - 1 tokens count."""
         seen = context[len(context) - min(len(context), self.order - 1) :]
         every = torch.arange(self.n_tokens)[:, None]
         return self.probability(torch.cat([seen.expand(self.n_tokens, -1), every], dim=1))

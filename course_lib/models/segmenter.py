@@ -1,11 +1,11 @@
-"""A segmenter: a class for every pixel, from features of its own and from what the whole picture adds to them.
+"""Semantic segmentation: a class for every pixel, from backbone features and global context features.
 
 Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3.3 and figure 2
 (https://openaccess.thecvf.com/content_CVPR_2019/html/Zhang_Co-Occurrent_Features_in_Semantic_Segmentation_CVPR_2019_paper.html):
 
-    logits = W [x ; c_1(x) ; c_2(x) ; …]        c: co-occurrent features, the mean of the picture
+    logits = W [x ; c_1(x) ; c_2(x) ; …]        c: co-occurrent features, the mean of the image
 
-at each pixel of the backbone's map x, then brought to the size of the picture.
+at each pixel of the backbone's map x, then interpolated to the size of the image.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from course_lib.shapes import Image
 
 
 class GlobalAverage(nn.Module):
-    """Tell every pixel the mean of the picture: (B, d, H, W) to the same shape, without parameters."""
+    """Give every pixel the mean of all pixels: (B, d, H, W) to the same shape, without parameters."""
 
     def __init__(self, d_in: int) -> None:
         super().__init__()
@@ -31,10 +31,10 @@ class GlobalAverage(nn.Module):
 
 
 class Segmenter(nn.Module):
-    """A backbone, what its map is completed by, and one layer that names the class of each pixel."""
+    """A backbone, context features, and one layer that classifies each pixel."""
 
     def __init__(self, backbone: nn.Module, n_classes: int, contexts: Sequence[nn.Module] = ()) -> None:
-        """Put the parts together.
+        """Set up the model.
 
         Args:
             backbone: images (B, C, H, W) to a map (B, backbone.d_out, h, w), such as `ConvNet`.

@@ -1,12 +1,12 @@
-"""Sequence to sequence: one network reads a sentence, another writes one. Here without attention; see `bahdanau`, `luong`.
+"""Sequence-to-sequence models: an encoder reads a sentence, a decoder generates one. Attention: `bahdanau`, `luong`.
 
 Cho et al. 2014, *Learning Phrase Representations using RNN Encoder-Decoder* (https://arxiv.org/abs/1406.1078), section 2.2;
-Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215). All that the decoder learns of the source is one vector c:
+Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215). The decoder gets one vector c of the source:
 
     s_0 = tanh(W_s c)        s_t = GRU([E y_{t-1}; c], s_{t-1})        p(y_t | y_<t, x) = softmax(W_o [s_t; c; E y_{t-1}])
 
 Every decoder is a module `(encoded, target, state=None) -> Decoded`, so that training reads a whole target at once and decoding
-goes on from the last state one word at a time.
+continues from the last state one word at a time.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from course_lib.shapes import Lengths, Tokens
 
 
 class Decoded(NamedTuple):
-    """What a decoder says, where it looked, and the state it ended in.
+    """Decoder outputs: next-token logits, contexts and attention weights, and the last state.
 
-    `logits` (B, T, n_tokens): logits[:, t] speaks about the word behind target[:, t], after target[:, :t+1] was read.
+    `logits` (B, T, n_tokens): logits[:, t] are next-token logits given target[:, :t+1].
     `attended` holds the contexts (B, T, d) and the weights (B, T, T_k), row t for the same word; it is None without attention.
     `state` is (B, n).
     """
@@ -37,7 +37,7 @@ class Decoded(NamedTuple):
 
 
 class PlainDecoder(nn.Module):
-    """A decoder without attention: of the source it sees only the encoder's final state, the same at each step."""
+    """Decoder without attention: it gets the encoder's final state, the same at each step."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class PlainDecoder(nn.Module):
         self.readout = nn.Linear(d_hidden + d_memory + d_embedding, n_tokens)
 
     def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
-        """Read target (B, T) from `state` (the bridge from the encoder if None), and speak about each next word."""
+        """Read target (B, T) from `state` (the bridge from the encoder if None), and compute next-token logits."""
         state = torch.tanh(self.bridge(encoded.final)) if state is None else state
         embedded = self.embedding(target)
         context = encoded.final[:, None].expand(-1, target.shape[1], -1)
@@ -74,7 +74,7 @@ class Seq2Seq(nn.Module):
     """An encoder and any decoder, with the indices of the words that begin, end and pad a target."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, begin: int = 1, end: int = 2, padding: int = 0) -> None:
-        """Put the halves together; the decoder's d_memory must be the encoder's number of features."""
+        """Combine the two; the decoder's d_memory must be the encoder's number of features."""
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
@@ -89,7 +89,7 @@ class Seq2Seq(nn.Module):
             target: (B, T), T ≥ 1: begin first, then the sentence and its end, then padding.
 
         Returns:
-            Decoded; its logits (B, T, n_tokens) are what `objectives.teacher_forced_loss` expects.
+            Decoded; its logits (B, T, n_tokens) are what `losses.teacher_forced_loss` expects.
 
         Raises:
             ValueError: source and lengths do not fit together, or the target has no word or another batch size.

@@ -1,4 +1,4 @@
-"""SimCLR: two views of each image go through one encoder and one projection head, and should meet.
+"""SimCLR: contrastive learning of image representations with one encoder and a projection head.
 
 Chen, Kornblith, Norouzi, Hinton 2020, section 2.1 (https://arxiv.org/abs/2002.05709):
 
@@ -25,7 +25,7 @@ class SimCLR(nn.Module):
     """An encoder and the projection head that only the training needs; `model.encoder(images)` gives the representation h."""
 
     def __init__(self, encoder: nn.Module, d_encoder: int, d_hidden: int = 128, d_projection: int = 64) -> None:
-        """Put a head with one hidden layer and no biases, as the paper writes it, behind an encoder of d_encoder features."""
+        """Put a head with one hidden layer and no biases, as the paper writes it, on an encoder of d_encoder features."""
         super().__init__()
         self.encoder = encoder
         self.project = nn.Sequential(

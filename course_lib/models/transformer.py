@@ -1,11 +1,11 @@
-"""The Transformer: an encoder that reads and a decoder that writes, both of attention alone.
+"""The Transformer: an encoder-decoder of attention and feed-forward layers.
 
 Vaswani et al. 2017, *Attention Is All You Need*, section 3 and figure 1 (https://arxiv.org/abs/1706.03762):
 
     x_0 = √d E[source] + PE        memory = Encoder(x_0)
     y_0 = √d E'[target] + PE       p(next word) = softmax(E' Decoder(y_0, memory))
 
-The decoder looks at its own words under the causal mask. Its embedding is also the last matrix, as in section 3.4; source and
+The decoder's self-attention is causal. Its embedding is also the output matrix, as in section 3.4; source and
 target have vocabularies of their own (the paper: one for both). Embeddings start with variance 1 / d, so that √d makes them as
 large as the positions. There is no dropout.
 """
@@ -25,7 +25,7 @@ from course_lib.shapes import Lengths, Memory, Tokens
 
 
 class DecoderState(NamedTuple):
-    """A sentence on the way: its `words` so far (B, t), and the `memory` (B, T_k, d_model) and its `mask` (B, 1, T_k)."""
+    """A translation in progress: its `words` so far (B, t), and the `memory` (B, T_k, d_model) and its `mask` (B, 1, T_k)."""
 
     words: Int[Tensor, "B t"]
     memory: Memory
@@ -52,11 +52,11 @@ class Transformer(nn.Module):
             n_source: words of the source's vocabulary.
             n_target: words of the target's vocabulary.
             sizes: d_model, n_heads, d_ff, n_layers; as many layers in the decoder as in the encoder.
-            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and shows no weights.
+            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
             activation: inside the feed-forward networks.
             residual: `post_norm` as published, or `pre_norm`.
             positions: a function `(T, d_model, device=…) -> (T, d_model)`, added to the embeddings.
-            causal: what each head does where the decoder looks at its own words; `fused_causal_attention` is faster.
+            causal: what each head does in the decoder's self-attention; `fused_causal_attention` is faster.
         """
         super().__init__()
         self.positions = positions
@@ -79,7 +79,7 @@ class Transformer(nn.Module):
             target: (B, T): begin first, then the sentence and its end, then padding.
 
         Returns:
-            logits (B, T, n_target); logits[:, t] speaks about the word behind target[:, t], after target[:, :t+1] was read.
+            logits (B, T, n_target); logits[:, t] are next-token logits given target[:, :t+1].
 
         Raises:
             ValueError: a length is longer than the source.
@@ -92,18 +92,18 @@ class Transformer(nn.Module):
         return self.encoder(self._embed(self.source_words, source), mask), mask
 
     def decode(self, target: Tokens, memory: Memory, mask: Bool[Tensor, "B 1 T_k"]) -> Float[Tensor, "B T n_target"]:
-        """Give logits (B, T, n_target) for the word behind each word of target (B, T), from a memory under its mask."""
+        """Next-token logits (B, T, n_target) of target (B, T), given a memory and its mask."""
         states = self.decoder(self._embed(self.target_words, target), memory, None, mask)
         return states @ self.target_words.weight.mT
 
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> DecoderState:
-        """Read sentences (B, T_k) of these lengths (B,), and begin to write: the state that `step` goes on from."""
+        """Read sentences (B, T_k) of these lengths (B,), and give the state that `step` starts from."""
         return DecoderState(source.new_empty(len(source), 0), *self.encode(source, lengths))
 
     def step(self, words: Int[Tensor, "B"], state: DecoderState) -> tuple[Float[Tensor, "B n_target"], DecoderState]:
-        """Read one more word (B,) of each sentence: logits (B, n_target) for the next, and the state behind it.
+        """Read one more word (B,) of each sentence; give next-token logits (B, n_target) and the new state.
 
-        A step as `models.greedy` and `models.beam_search` take it. The whole sentence is read anew each time.
+        The whole sentence is computed anew at each step.
         """
         state = state._replace(words=torch.cat([state.words, words[:, None]], dim=1))
         return self.decode(*state)[:, -1], state

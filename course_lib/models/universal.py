@@ -1,11 +1,11 @@
-"""The Universal Transformer: one block, applied again and again, for as many steps as each position wants.
+"""The Universal Transformer: one shared block, applied for a number of steps that each position chooses.
 
 Dehghani et al. 2019, *Universal Transformers*, section 2.1, eqs. 4-7 (https://arxiv.org/abs/1807.03819):
 
     H^t = Block(H^{t-1} + P^t)        P^t[i, 2j] = sin(i / 10000^(2j/d)) + sin(t / 10000^(2j/d)), cosines at 2j + 1
 
-When a position stops (section 2.2) is told in `halting.py`. `shared_encoder` is `repeat_block` with `encoder_block`, written
-out to be read by itself.
+`primitives.halting` has the halting rule (section 2.2). `shared_encoder` is `repeat_block` with
+`encoder_block`, written out.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
 
 
 def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
-    """Say where a token stands and which step it is: the sinusoids of the position, plus those of the step.
+    """Encode position and step: the sinusoids of the position, plus those of the step.
 
     Args:
         T: number of positions.
@@ -32,7 +32,7 @@ def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | 
         device: where the encoding lives.
 
     Returns:
-        P^t (T, d_model), values in -2…2. Place i at step t gets what place t gets at step i.
+        P^t (T, d_model), values in -2…2. Position i at step t and position t at step i are equal.
 
     Source: Dehghani et al. 2019, eqs. 6-7.
     """
@@ -49,16 +49,16 @@ def shared_encoder(
     n_steps: int,
     mask: Mask | None = None,
 ) -> TokenFeatures:
-    """Apply one encoder block n_steps times, telling it before each where every token stands and which step it is.
+    """Apply one encoder block n_steps times, adding the encoding of position and step before each.
 
     Args:
         x: (B, T, d_model).
         attention: (W_q, W_k, W_v, W_o), the same at every step, as all weights.
         network: (W_1, b_1, W_2, b_2) of `feed_forward`.
-        norms: (gain, bias) of the norm behind the attention, and of the one behind the network.
+        norms: (gain, bias) of the norm after the attention, and of the one after the network.
         n_heads: number of heads.
         n_steps: how often; steps count from 1, and 0 of them give x back.
-        mask: bool, broadcastable to (B, T, T); True = may look.
+        mask: bool, broadcastable to (B, T, T); True = may attend.
 
     Returns:
         (B, T, d_model).
@@ -74,13 +74,13 @@ def shared_encoder(
 def repeat_block(
     x: TokenFeatures, block: Callable[[TokenFeatures, Mask | None], TokenFeatures], n_steps: int, mask: Mask | None = None
 ) -> TokenFeatures:
-    """Apply one block n_steps times, telling it before each where every token stands and which step it is.
+    """Apply one block n_steps times, adding the encoding of position and step before each.
 
     Args:
         x: (B, T, d_model).
         block: `(x, mask) -> (B, T, d_model)`, the same at every step.
         n_steps: how often; 0 gives x back.
-        mask: bool, broadcastable to (B, T, T), handed to the block; True = may look.
+        mask: bool, broadcastable to (B, T, T), handed to the block; True = may attend.
 
     Returns:
         (B, T, d_model).
@@ -129,7 +129,7 @@ class SeparateSteps(nn.Module):
 
 
 class AdaptiveSteps(nn.Module):
-    """One block, applied until a position halts; then its state stands still, and others may still look at it."""
+    """One block, applied until a position halts; its state is then constant, and other positions still attend to it."""
 
     def __init__(self, block: nn.Module, d_model: int, n_steps: int, epsilon: float = 0.01) -> None:
         """Take the block and the largest number of steps. Halting starts at probability σ(-1) = 0.27, three or four steps."""
@@ -154,7 +154,7 @@ class AdaptiveSteps(nn.Module):
 
 def _require_a_step(n_steps: int) -> None:
     if n_steps < 1:
-        raise ValueError(f"a model that thinks takes at least one step, got n_steps = {n_steps}.")
+        raise ValueError(f"a model needs at least one step, got n_steps = {n_steps}.")
 
 
 def _always(x: TokenFeatures, n_steps: int) -> UniversalOutput:
@@ -164,7 +164,7 @@ def _always(x: TokenFeatures, n_steps: int) -> UniversalOutput:
 
 
 class Universal(nn.Module):
-    """A model that says something about each token of a sequence: embedding, steps, readout."""
+    """Token classifier: embedding, steps, readout."""
 
     def __init__(self, n_tokens: int, n_classes: int, d_model: int, steps: nn.Module) -> None:
         """Set up for `steps`: `SharedSteps`, `AdaptiveSteps`, or `SeparateSteps` to compare with."""
@@ -176,7 +176,7 @@ class Universal(nn.Module):
     def forward(
         self, tokens: Tokens, lengths: Lengths | None = None, mask: Mask | None = None
     ) -> tuple[Float[Tensor, "B T n_classes"], UniversalOutput]:
-        """Read tokens (B, T) of these lengths (B,), each of which may look where `mask`, broadcastable to (B, T, T), is True.
+        """Read tokens (B, T) of these lengths (B,), each of which attends where `mask`, broadcastable to (B, T, T), is True.
 
         Returns:
             logits (B, T, n_classes) for each token, and what thinking took.

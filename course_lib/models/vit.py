@@ -1,4 +1,4 @@
-"""Vision Transformer: an image is cut into patches, and these are read as a sentence is.
+"""Vision Transformer (ViT): image classification by a Transformer encoder over patches.
 
 Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4 (https://arxiv.org/abs/2010.11929):
 
@@ -41,8 +41,8 @@ class PatchEncoder(nn.Module):
             image: channels, height and width of the images to learn from.
             P: side of a patch, in pixels.
             sizes: d_model, n_heads, d_ff (4 · d_model in the paper), n_layers.
-            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and shows no weights.
-            n_learned: tokens before the patches, the same for every image; they gather what a head reads.
+            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
+            n_learned: tokens before the patches, the same for every image; a head reads them.
             activation: inside the feed-forward networks.
 
         Raises:
@@ -78,7 +78,7 @@ class PatchEncoder(nn.Module):
 
 
 class ViT(nn.Module):
-    """Classifies images by what the encoder makes of the class token: owns `encoder` and `head`."""
+    """Classifies images by the state of the class token: owns `encoder` and `head`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ViT(nn.Module):
         mechanism: AnyMechanism = scaled_dot_product_attention,
         activation: Activation = F.gelu,
     ) -> None:
-        """Set up for n_classes; the rest as `PatchEncoder`. For another task, put a new `zero_head` in the place of `head`."""
+        """Set up for n_classes; the rest as `PatchEncoder`. For another task, replace `head` by a new `zero_head`."""
         super().__init__()
         self.encoder = PatchEncoder(image, P, sizes, mechanism, activation=activation)
         self.head = zero_head(sizes.d_model, n_classes)
