@@ -13,31 +13,13 @@
 # %% [markdown] tags=["header"]
 # # 14 · Linear transformers
 #
-# **The claim.** Replace the exponential in attention by a product of features, and the sum over the keys can be taken before
-# any query comes: work and memory grow with the length of a text and no longer with its square, and a transformer that was
-# trained in parallel writes like a recurrent network, at one cost a token. The price is sharpness: measured here on a task
-# that needs it, on real text, and on the random features that promise the exponential back.
+# Linear attention replaces the exponential by a product of features, so that its cost grows linearly with the length of a text.
 #
-# **You need** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 90 minutes.
+# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, and measure the price: recall
+# of one item among many.
+#
+# **Prerequisites:** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 90 minutes.
 # {measured}
-#
-# **Papers.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20 (https://arxiv.org/abs/2006.16236) ·
-# Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4
-# (https://arxiv.org/abs/2009.14794) · Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*.
-#
-# **Decks.** Gaïffas lecture 8 · CSE 891: the table below leads from their sections to ours.
-
-# %% [markdown] tags=["companion"]
-# <details><summary>Which sections of the decks this follows, and where the library holds them</summary>
-#
-# | Deck | Section of the deck | Here | Library |
-# | --- | --- | --- | --- |
-# | CS | Transformer Variants: cheaper attention | 1 A bill that grows with the square | `course_lib.attention.LinearAttention` |
-# | GA | Quadratic complexity of MSA: a general similarity | 2 Any similarity will do | `course_lib.attention.kernel_attention` |
-# | GA | Linear transformers: a feature map | 3 Sum first, ask later | `course_lib.primitives.elu_feature_map`, `course_lib.attention.linear_attention` |
-# | GA | Linear transformers: random projections | 6 The exponential back, by chance | `course_lib.primitives.favor_features`, `course_lib.attention.PerformerAttention` |
-#
-# </details>
 
 # %%
 import math
@@ -54,23 +36,22 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib import attention
 from course_lib.attention import Attended, MultiHead, kernel_attention, scaled_dot_product_attention, split_heads
-from course_lib.attention.multihead import cached_step
 from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, require_one_length, silence
+from course_lib.attention.multihead import cached_step
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.datasets import lookup
-from course_tools.notebook import check, predict
-from course_lib.models import LinearTransformer
 from course_lib.generation import generate
+from course_lib.models import LinearTransformer
 from course_lib.primitives import causal_mask, gaussian_projection, trigonometric_features
 from course_lib.primitives.kernels import Projection, Vectors
 from course_lib.shapes import Context, Mask, Values
-from course_tools.notebook import at_scale, claim, device, explore, ledger, peak_memory, plots, progress, show
 from course_lib.training import batches, train
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, peak_memory, plots, predict, progress, show
 
 SEEDS = (0, 1, 2)
 
 # %% [markdown]
-# ## 1 A bill that grows with the square
+# ## 1 The quadratic cost of attention
 #
 # Each token of lecture 04 looks at every other: $L$ tokens make $L^2$ weights. A text of a thousand tokens has a million of
 # them in each head and layer, a book of a hundred thousand has ten thousand million. What does that come to in memory?
@@ -118,7 +99,7 @@ claim("14.a", "softmax attention over 4,096 tokens, one head: MiB held at its hi
 claim("14.b", "what softmax attention holds grows with the length to the power", exponent(lengths, held), between=(1.9, 2.1))
 
 # %% [markdown]
-# ## 2 Any similarity will do
+# ## 2 Attention with a general similarity
 #
 # Softmax attention is a weighted mean, and its weights come from a similarity of query and key. Written with *any* similarity
 # that is never negative:
@@ -181,7 +162,7 @@ claim("14.c", "queries and keys times 100, the largest of 64 weights: softmax", 
 claim("14.d", "queries and keys times 100, the largest of 64 weights: elu + 1", largest["elu + 1"][-1], at_most=0.1)
 
 # %% [markdown]
-# ## 3 Sum first, ask later
+# ## 3 Linear attention
 #
 # Put $\phi(q)^\top\phi(k)$ into the fraction. The query stands in every term, so it may step out of both sums:
 #
@@ -285,7 +266,7 @@ lead = taken["softmax, weights built"][1][-1] / taken["linear, yours"][1][taken[
 claim("14.i", "time of softmax attention at its longest over that of yours at 4,096", lead, at_least=3)
 
 # %% [markdown]
-# ## 4 Looking back only
+# ## 4 Causal linear attention
 #
 # A language model may not see the future: position $i$ sums over $j \le i$. Then every position has sums of its own, and these
 # are **prefix sums**, each the one before plus one term:
@@ -345,7 +326,7 @@ claim("14.k", "1,024 tokens: memory of prefix sums over that of causal softmax",
 claim("14.l", "1,024 tokens: memory of the chunks over that of causal softmax", in_chunks / by_softmax, at_most=0.5)
 
 # %% [markdown]
-# ## 5 A transformer that is an RNN
+# ## 5 The recurrent form
 #
 # Read the prefix sums once more, one at a time: $S_i$ needs $S_{i-1}$ and the new token, and nothing else.
 #
@@ -424,7 +405,7 @@ claim("14.o", "with a cache, the work for a token grows with the text to the pow
 claim("14.p", "tokens at which the cache of a head of size 64 outgrows S and z", outgrown, equals=33)
 
 # %% [markdown]
-# ## 6 The exponential back, by chance
+# ## 6 Random features for the exponential
 #
 # elu + 1 is another similarity. Could features give $\exp(q^\top k)$ itself? Exactly, no: they would have to be infinitely
 # many. But a *mean* can do it. For $\omega \sim N(0, I)$ the mean of $e^{\omega^\top u}$ is $e^{\|u\|^2/2}$; with
@@ -581,7 +562,7 @@ def draw_weights(spread=0.5, log_m=6, trial=0):
 explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 
 # %% [markdown]
-# ## 7 What a sum forgets
+# ## 7 Recall of key-value pairs
 #
 # Now train. The task of lecture 04 again: a text of $n$ pairs of key and value, then questions, each naming a key. Softmax can
 # single out one pair. A linear layer has added all pairs up into $S$, and must read one of them out of the sum. One head,
@@ -718,7 +699,7 @@ show(
 claim("14.D", "32 pairs: weight on the right pair, softmax over elu + 1", share["softmax"] / share["elu + 1"], at_least=3)
 
 # %% [markdown]
-# ## 8 Real text, written at one cost a token
+# ## 8 Character language models
 #
 # Recall of one pair among many is the hardest case. How much sharpness does ordinary text need? Python's own language
 # reference, character by character, repeated paragraphs dropped; one layer, four heads of size 16. The three models share
@@ -733,11 +714,11 @@ claim("14.D", "32 pairs: weight on the right pair, softmax over elu + 1", share[
 # The plain average tells us what is to be had without looking anywhere in particular. Both others are well below.</details>
 # <details><summary>B. elu + 1 fails here as well: it could not even keep 32 pairs apart.</summary>
 #
-# It could not single out *one* of many. Most of what the next character depends on does not ask for that.</details>
+# It could not single out *one* of many. Within 32 characters, the next one rarely depends on that.</details>
 # <details><summary>C. Softmax and elu + 1 are near each other, the plain average is far behind.</summary>
 #
-# Yes. A short training on characters lives on the last few letters and on what a text is about: a blurred look will do. (As
-# models and trainings grow, softmax draws ahead: copying names and numbers is a recall task again.)</details>
+# Yes, with contexts of 32 characters. The next character then depends mostly on the last few, and approximate attention suffices. Longer contexts, where
+# names and numbers must be copied, may differ: that is a recall task again, and not measured here.</details>
 
 # %%
 paragraphs = dict.fromkeys(paragraph for topic in topics.values() for paragraph in topic.split("\n\n"))
@@ -799,7 +780,12 @@ ahead = min(scores["control: φ = 1"]) - max(scores["linear, elu + 1"])
 claim("14.E", "bits per character that elu + 1 gains on a plain average of the past: worst against best", ahead, at_least=0.2)
 average = mean(scores["control: φ = 1"])
 part = (average - mean(scores["linear, elu + 1"])) / (average - mean(scores["softmax"]))
-claim("14.F", "of what softmax gains on the plain average, elu + 1 gains the part", part, at_least=0.5)
+claim(
+    "14.F",
+    "contexts of 32 characters: gain of elu + 1 over the plain average, as a fraction of softmax's gain",
+    part,
+    at_least=0.5,
+)
 
 # %% [markdown]
 # The linear model now **writes**: `read` takes the prompt in parallel, then each character is one step of the recurrence. The
@@ -839,7 +825,7 @@ with torch.no_grad():
 claim("14.H", "read in parallel, or token by token: largest difference of the logits after 32 characters", gap, at_most=1e-2)
 
 # %% [markdown] tags=["predict"]
-# ## 9 Take one away
+# ## 9 Ablation: features of either sign
 #
 # **Predict.** Positivity is the one condition on features. Take the identity, $\phi(x) = x$, on random queries and keys: what
 # becomes of the contexts, which should be means of the values?
@@ -865,7 +851,7 @@ claim("14.I", "features of either sign: largest context over largest value, medi
 claim("14.J", "positive features: largest context over largest value, median text", range_left["elu + 1"], at_most=1)
 
 # %% [markdown] tags=["quiz"]
-# ## 10 Before you go
+# ## 10 Exit quiz
 #
 # **Question 1.** A batch of documents, each of 500 tokens, $d = 1{,}000$ and one head. Would you use linear attention to save
 # work?
@@ -910,7 +896,7 @@ claim("14.J", "positive features: largest context over largest value, median tex
 # **In your own words** (half a page). *"Linear attention computes the same as attention, only faster." What is right about this
 # sentence, what is wrong, and for which use would you choose it all the same? Use three measurements of this lecture.*
 #
-# | points | what earns them |
+# | points | criterion |
 # | --- | --- |
 # | 1 | says what is the same (a weighted mean of values) and what differs (the similarity) |
 # | 1 | names the loss by a number: sharpness, recall against pairs, or bits per character |
@@ -918,8 +904,8 @@ claim("14.J", "positive features: largest context over largest value, median tex
 # | 1 | chooses a use that follows from it: long texts, or writing in constant memory |
 # | 1 | is clear and short |
 
-# %% [markdown]
-# ## 11 Ledger
+# %% [markdown] tags=["companion"]
+# ## 11 Summary and sources
 #
 # **Where the deck and the code part ways**, each by a number:
 #
@@ -932,14 +918,22 @@ claim("14.J", "positive features: largest context over largest value, median tex
 # - *GA*: the trick "solves the memory and computational bottlenecks". Work: only beyond $L = d$ (14.f). Memory: not where the
 #   sums are causal and all are kept (14.k); and softmax itself, fused, needs no memory that grows with the square (14.h).
 # - *GA*: memory $O(L^2 d)$: what grows with the square is one table, whatever $d$ is.
-# - *GA* goes to the random features by way of the Gaussian kernel. That kernel's own features are the trigonometric ones; the positive
-#   ones come from the mean of $e^{\omega^\top(q+k)}$. The two differ in sign (14.u, 14.v), and in error: where logits are small the
-#   trigonometric ones are better (14.t), where they are large worse (the figure of section 6).
 # - *CS* has "lots of focus on reducing the computational complexity", and gives no price; 14.A is one.
 #
 # **What this lecture does not show.** Models are of one layer and trained for seconds; a deeper one can look things up in two steps.
-# At this size the text hardly asks for recall (14.F); at a larger one it does. Other feature maps, gates that forget, and a rule that *corrects* the state
+# The text experiment uses contexts of 32 characters, which hardly require recall; it says nothing about longer contexts or larger models. Other feature maps, gates that forget, and a rule that *corrects* the state
 # instead of adding to it, have gone a long way since 2020. Time is that of one thread, on this machine.
+#
+# **Papers.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20 (https://arxiv.org/abs/2006.16236) ·
+# Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4
+# (https://arxiv.org/abs/2009.14794) · Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*.
+#
+# | Deck | Section of the deck | Here | Library |
+# | --- | --- | --- | --- |
+# | CS | Transformer Variants: cheaper attention | 1 The quadratic cost of attention | `course_lib.attention.LinearAttention` |
+# | GA | Quadratic complexity of MSA: a general similarity | 2 Attention with a general similarity | `course_lib.attention.kernel_attention` |
+# | GA | Linear transformers: a feature map | 3 Linear attention | `course_lib.primitives.elu_feature_map`, `course_lib.attention.linear_attention` |
+# | GA | Linear transformers: random projections | 6 Random features for the exponential | `course_lib.primitives.favor_features`, `course_lib.attention.PerformerAttention` |
 
 
 # %%
