@@ -144,7 +144,6 @@ def fit(name, loss, data=known, backbone=None):
     return model
 
 
-# %%
 @torch.no_grad()
 def detect(model, images):
     """The predictions of the last layer: a probability for each digit and query (B, N, 10), and the corners of the boxes (B, N, 4)."""
@@ -629,16 +628,16 @@ def draw_scene(scenes, i, threshold=0.5):
     image, title = scenes.images[i], f"objects: {[c for c in scenes.classes[i].tolist() if c >= 0]}"
     p, corners = (part[0].cpu() for part in detect(detector, image[None]))
     confidence, digit = p.sum(-1), p.argmax(-1)
-    order = confidence.argsort(descending=True).tolist()
-    above, best = [n for n in order if confidence[n] > threshold], order[:3]
-    maps = query_maps(detector, image[None])[0]
-    pictures = {title: paper(image)} | {f"query {n}: {digit[n]}, {100 * confidence[n]:.0f} %": maps[n] for n in best}
-    found = {title: corners[above]} | {name: corners[[n]] for name, n in zip(list(pictures)[1:], best, strict=True)}
-    words = {title: [f"{digit[n]}" for n in above]} | {name: [""] for name in list(pictures)[1:]}
-    told = ", ".join(f"query {n}: a {digit[n]} at ({corners[n, 0]:.2f}, {corners[n, 1]:.2f})" for n in above)
+    best = confidence.argsort(descending=True).tolist()
+    above, maps = [n for n in best if confidence[n] > threshold], query_maps(detector, image[None])[0]
+    names = {n: f"query {n}: {digit[n]}, {100 * confidence[n]:.0f} %" for n in best[:3]}
+    pictures = {title: paper(image)} | {name: maps[n] for n, name in names.items()}
+    found = {title: corners[above]} | {name: corners[[n]] for n, name in names.items()}
+    words = {title: [f"{digit[n]}" for n in above]} | {name: [""] for name in names.values()}
+    told = ", ".join(f"{digit[n]} at ({corners[n, 0]:.2f}, {corners[n, 1]:.2f})" for n in above) or "none"
     show(
         boxed(pictures, found, words),
-        alt=f"A scene with {title}. Detections above {threshold:g}: {told or 'none'}. Then the attention maps of the three most confident queries.",
+        alt=f"A scene, {title}. Detections above {threshold:g}: {told}. Then three attention maps.",
     )
 
 
@@ -835,7 +834,7 @@ claim("12.B", "no_object = 0.1 over 0.4: confident detections, ratio", per_objec
 # with at most three objects. Small, crowded and overlapping objects are where detectors differ. The effect of the reference points is not measured. The paper trains for 300 to 500 epochs on COCO.
 #
 # **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails (12.t), so the loss is as essential as the architecture; but one-to-one
-# *matching* is not the only assignment that trains: a fixed, visible order does too, less well (12.s). The *paper* needs no NMS; at our scale see the table of section 9.
+# *matching* is not the only assignment that trains: a fixed, visible order does too, less well (12.s). The *paper* needs no NMS; section 9 prints what it adds here.
 #
 # **Papers.** Carion et al. 2020, *DETR*, eqs. 1 and 2, section 3 (https://arxiv.org/abs/2005.12872) · Rezatofighi et al. 2019, *Generalized
 # Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630) · Zhu et al. 2021, *Deformable DETR*, section 4.1, for reference points
