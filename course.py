@@ -1,6 +1,7 @@
 """Set the course up and start it. Nothing is needed but Python 3.11 or newer, on Linux, macOS or Windows.
 
-    python3 course.py lab [--no-browser] [--port N]    JupyterLab, open at lecture 01
+    python3 course.py lab [--no-browser] [--port N]    JupyterLab, open at lecture 01 of your own copies in work/
+    python3 course.py restore NN                       a fresh copy of a lecture, beside your own
     python3 course.py run [NN ...] [--json FILE]       run the solved lectures; one table of what was measured
     python3 course.py test [pytest arguments]          the whole test suite
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/

@@ -1,4 +1,4 @@
-"""The `course` command: lab, run, test, build, exercises, grade, export-nbgrader. Also `python -m course_tools`."""
+"""The `course` command, also `python -m course_tools`."""
 
 import argparse
 import os
@@ -41,9 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description="From RNNs to attention, transformers and self-supervision.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    lab = commands.add_parser("lab", help="open JupyterLab on the lectures")
+    lab = commands.add_parser("lab", help="open JupyterLab on your copies of the lectures, in work/")
     lab.add_argument("--no-browser", action="store_true", help="start the server and print its address, open no browser")
     lab.add_argument("--port", type=int, default=None, help="the port to listen on (default: the first free one from 8888)")
+    restore = commands.add_parser("restore", help="put a fresh copy of a lecture into work/, beside your own")
+    restore.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
     run = commands.add_parser("run", help="execute the solved lectures and print one table of their claims")
     run.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     run.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
@@ -83,6 +85,14 @@ def _lab(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.lab import lab
 
     return lab(options.no_browser, options.port)
+
+
+def _restore(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.work import restore
+
+    root = project_root()
+    print(f"wrote {restore(root, options.lecture).relative_to(root).as_posix()}")
+    return 0
 
 
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
@@ -156,6 +166,7 @@ def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
 
 _COMMANDS = {
     "lab": _lab,
+    "restore": _restore,
     "run": _run,
     "test": _test,
     "build": _build,

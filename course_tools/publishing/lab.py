@@ -1,15 +1,19 @@
-"""Opens JupyterLab at the first lecture: `course lab`."""
+"""`course lab`: open JupyterLab on the student's own copies of the lectures."""
 
 import errno
+import json
 import os
+import shutil
 import socket
+import tempfile
 from pathlib import Path
 
 from course_tools.publishing.project import PublishingFailed, project_root
+from course_tools.publishing.work import copy_lectures
 
 
 def lab(no_browser: bool, port: int | None) -> int:
-    """Start JupyterLab on the course and stay until it ends.
+    """Copy new lectures to `work/`, start JupyterLab there, and stay until it ends.
 
     Without a port, Jupyter takes the first free one from 8888. A port that was asked for is that port or none.
 
@@ -22,23 +26,37 @@ def lab(no_browser: bool, port: int | None) -> int:
 
     Raises:
         NotACourse: the folder of the course is not to be found.
-        PublishingFailed: the port is taken, or not one that may be used.
+        PublishingFailed: the port is taken, or not one that may be used; or `work/` cannot be written.
     """
     root = project_root()
     if port is not None:
         _refuse_if_taken(port)
+    folder = copy_lectures(root)
+    from jupyterlab.commands import get_app_dir
     from jupyterlab.labapp import LabApp  # takes a second, and only this command needs it
 
-    LabApp.launch_instance(argv=_options(root, no_browser, port))
+    with tempfile.TemporaryDirectory(prefix="course-lab-") as settings:
+        _settle(Path(get_app_dir()) / "settings", Path(settings))
+        LabApp.launch_instance(argv=[*_options(root, folder, no_browser, port), f"--LabApp.app_settings_dir={settings}"])
     return 0
 
 
-def _options(root: Path, no_browser: bool, port: int | None) -> list[str]:
-    """Jupyter's command line: the whole course as its folder, lecture 01 in front, no news and no updates from the network."""
-    first = next(iter(sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))), None)
+def _settle(installed: Path, ours: Path) -> None:
+    """Copy the settings of this JupyterLab, and answer its question about news with no where they do not answer it."""
+    if installed.is_dir():
+        shutil.copytree(installed, ours, dirs_exist_ok=True)
+    file = ours / "overrides.json"
+    overrides = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    overrides.setdefault("@jupyterlab/apputils-extension:notification", {}).setdefault("fetchNews", "false")
+    file.write_text(json.dumps(overrides), encoding="utf-8")
+
+
+def _options(root: Path, folder: Path, no_browser: bool, port: int | None) -> list[str]:
+    """Jupyter's command line: the root of the course as its folder, lecture 01 of the student in front, no news, no updates."""
+    first = next(iter(sorted(folder.glob("[0-9][0-9]_*.ipynb"))), None)
     options = [
         f"--ServerApp.root_dir={root}",
-        f"--LabApp.default_url=/lab/tree/lectures{'' if first is None else '/' + first.name}",
+        "--LabApp.default_url=/lab/tree/" + ("lectures" if first is None else f"{folder.name}/{first.name}"),
         "--ServerApp.allow_root=True",  # containers; the server listens on this computer alone and asks for a token
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",

@@ -1,5 +1,6 @@
 """`course lab`: the port, and a JupyterLab that answers at the first lecture."""
 
+import json
 import os
 import re
 import socket
@@ -78,7 +79,34 @@ def test_without_a_port_jupyter_looks_for_one(root, started):
 
 def test_the_first_lecture_is_in_front(root, started):
     lab(no_browser=True, port=None)
-    assert "--LabApp.default_url=/lab/tree/lectures/01_recurrence.ipynb" in started[0]
+    assert "--LabApp.default_url=/lab/tree/work/01_recurrence.ipynb" in started[0]
+
+
+def test_a_lecture_is_copied_once_and_never_overwritten(root, started):
+    lab(no_browser=True, port=None)
+    own = root / "work" / "01_recurrence.ipynb"
+    assert own.read_bytes() == (root / "lectures" / "01_recurrence.ipynb").read_bytes()
+    own.write_text("hours of work")
+    (root / "authoring" / "02_alignment.py").touch()
+    lab(no_browser=True, port=None)
+    assert own.read_text() == "hours of work"
+    assert sorted(path.name for path in (root / "work").iterdir()) == ["01_recurrence.ipynb", "02_alignment.ipynb"]
+
+
+def test_settings_of_this_jupyterlab_are_kept_and_an_answer_about_news_too(tmp_path):
+    installed, ours = tmp_path / "installed", tmp_path / "ours"
+    installed.mkdir()
+    ours.mkdir()
+    notification = "@jupyterlab/apputils-extension:notification"
+    (installed / "page_config.json").write_text("{}")
+    (installed / "overrides.json").write_text(json.dumps({"a:b": {"c": 1}, notification: {"fetchNews": "true"}}))
+    module._settle(installed, ours)
+    assert (ours / "page_config.json").exists()
+    assert json.loads((ours / "overrides.json").read_text()) == {"a:b": {"c": 1}, notification: {"fetchNews": "true"}}
+    module._settle(tmp_path / "nowhere", ours)
+    (ours / "overrides.json").unlink()
+    module._settle(tmp_path / "nowhere", ours)
+    assert json.loads((ours / "overrides.json").read_text()) == {notification: {"fetchNews": "false"}}
 
 
 def test_without_notebooks_the_folder_opens(root, started):
@@ -100,9 +128,11 @@ def test_jupyterlab_answers_with_its_page_and_the_lecture(root, free):
     try:
         lines = iter(server.stderr.readline, "")
         address = next(found.group() for line in lines if (found := re.search(rf"http://127\.0\.0\.1:{free}/\S+", line)))
-        assert "/lab/tree/lectures/01_recurrence.ipynb?token=" in address
+        assert "/lab/tree/work/01_recurrence.ipynb?token=" in address
         page = fetch(address)
         assert '"news": {"disabled": true' in page
+        settings = fetch(re.sub(r"/lab/tree/[^?]*", "/lab/api/settings/@jupyterlab/apputils-extension:notification", address))
+        assert json.loads(settings)["schema"]["properties"]["fetchNews"]["default"] == "false"
         assert '"nbformat": 4' in fetch(address.replace("/lab/tree/", "/api/contents/"))
     finally:
         server.terminate()

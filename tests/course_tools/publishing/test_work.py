@@ -1,0 +1,46 @@
+"""`work/`: a fresh copy of a lecture never replaces what a student wrote."""
+
+import pytest
+
+from course_tools import cli as command
+from course_tools.publishing import PublishingFailed, UnknownLecture
+from course_tools.publishing.work import copy_lectures, restore
+
+
+@pytest.fixture
+def built(course):
+    """A course whose lecture 04 is built, for the purpose of copying it."""
+    (course / "lectures").mkdir()
+    (course / "lectures" / "04_tiny.ipynb").write_text("handed out", encoding="utf-8")
+    return course
+
+
+def test_fresh_copies_stand_beside_what_a_student_wrote(built, monkeypatch, capsys):
+    monkeypatch.setattr(command, "project_root", lambda: built)
+    own = copy_lectures(built) / "04_tiny.ipynb"
+    own.write_text("hours of work", encoding="utf-8")
+    assert [command.main(["restore", "4"]) for _ in range(2)] == [0, 0]
+    assert capsys.readouterr().out == "wrote work/04_tiny_fresh.ipynb\nwrote work/04_tiny_fresh_2.ipynb\n"
+    found = {path.name: path.read_text(encoding="utf-8") for path in (built / "work").iterdir()}
+    assert found == {
+        "04_tiny.ipynb": "hours of work",
+        "04_tiny_fresh.ipynb": "handed out",
+        "04_tiny_fresh_2.ipynb": "handed out",
+    }
+
+
+def test_a_lecture_without_a_copy_is_restored_under_its_own_name(built):
+    assert restore(built, "04") == built / "work" / "04_tiny.ipynb"
+
+
+def test_what_cannot_be_restored_is_named(course):
+    with pytest.raises(UnknownLecture, match="no lecture 77"):
+        restore(course, "77")
+    with pytest.raises(PublishingFailed, match=r"lectures/04_tiny\.ipynb does not exist: run `python course\.py build 04`"):
+        restore(course, "04")
+
+
+def test_a_folder_that_cannot_be_written_is_named(built):
+    (built / "work").write_text("a file where the folder should be")
+    with pytest.raises(PublishingFailed, match=r"work/04_tiny\.ipynb cannot be written"):
+        copy_lectures(built)
