@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
     export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
     export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
+    export.add_argument("--require-isolation", action="store_true", help="grade nothing where an isolation layer is missing")
     return parser
 
 
@@ -157,7 +158,7 @@ def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.lms.nbgrader import export
 
     try:
-        print("\n".join(f"wrote {path}" for path in export(project_root(), options.folder)))
+        print("\n".join(f"wrote {path}" for path in export(project_root(), options.folder, options.require_isolation)))
     except CannotGrade as error:
         print(f"course: {error}", file=sys.stderr)
         return 1

@@ -7,6 +7,7 @@ dies is replaced and its notebook tried once more; nothing that happens over one
 import contextlib
 import multiprocessing
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -24,8 +25,11 @@ from course_tools.grading.journal import Journal, key, stamp
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import shapes
+from course_tools.grading.sandbox.sandbox import START_LIMIT
 
 _TRIES = 2
+NOTEBOOK_LIMIT = 240.0
+"""Seconds for the whole of one notebook, reading and parsing included; then its process is killed."""
 
 
 @runtime_checkable
@@ -94,12 +98,17 @@ def grade_all(
                 workers[worker.line] = worker
             if not workers:
                 return [done[place] for place in range(len(submissions))]
-            for line in wait(list(workers)):
+            soonest = min(worker.deadline for worker in workers.values())
+            ready = wait(list(workers), max(0.0, soonest - time.monotonic()))
+            late = [line for line, worker in workers.items() if line not in ready and worker.deadline <= time.monotonic()]
+            for line in [*ready, *late]:
                 worker = workers[line]
-                task, (result, failure) = worker.task, worker.answer()
+                if line in ready and not worker.has_started():
+                    continue
+                task, (result, failure) = worker.task, worker.kill() if line in late else worker.answer()
                 if result is not None:
                     journal.add(task.key, result)
-                if result is not None or task.tries == _TRIES:
+                if result is not None or task.tries == _TRIES or line in late:
                     settle(task.place, result, failure)
                 else:
                     queue.again(task)
@@ -166,22 +175,41 @@ class _GradingProcess:
 
     def give(self, task: _Task) -> None:
         self.task: _Task | None = task
+        self.deadline = time.monotonic() + NOTEBOOK_LIMIT + (0.0 if self._begun else START_LIMIT)
         with contextlib.suppress(OSError):  # it has died: `answer` says so
             self.line.send((task.data, task.file_name))
 
-    def answer(self) -> tuple[NotebookResult | None, str]:
-        """Wait for what comes of the task: a result, or a failure in words."""
+    def has_started(self) -> bool:
+        """Whether its engine was started before; False where the message that waits is the one that says so.
+
+        Raises:
+            CannotGrade: the engine could not be started.
+        """
+        if self._begun:
+            return True
         try:
-            if not self._begun and (refusal := self.line.recv()):
-                raise CannotGrade(refusal)
-            self._begun = True
+            refusal = self.line.recv()
+        except (EOFError, OSError):
+            raise CannotGrade("a process for grading could not be started: is there memory left for it?") from None
+        if refusal:
+            raise CannotGrade(refusal)
+        self._begun = True
+        self.deadline = time.monotonic() + NOTEBOOK_LIMIT
+        return False
+
+    def answer(self) -> tuple[NotebookResult | None, str]:
+        """Take the result of the task, or a failure in words."""
+        try:
             answer = self.line.recv()
         except (EOFError, OSError):
-            if not self._begun:
-                raise CannotGrade("a process for grading could not be started: is there memory left for it?") from None
             return None, "the process that graded it died, twice: it was left out. Grade it by hand."
         self.task = None
         return answer
+
+    def kill(self) -> tuple[None, str]:
+        """End it, because its notebook takes too long, and say so."""
+        self._process.kill()
+        return None, f"it took longer than {NOTEBOOK_LIMIT:g} seconds and was left out. Grade it by hand."
 
     def close(self) -> None:
         """Let it end by itself where it waits for work; end it where it is at work."""

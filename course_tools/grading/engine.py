@@ -23,6 +23,9 @@ from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NoAnswer, NotFound, NotStarted, names_of
 
+NOTEBOOK_LIMIT = 180.0
+"""Seconds for all exercises of a notebook; the exercises that are left after it are not judged."""
+TOO_LONG = f"The exercises before it took longer than {NOTEBOOK_LIMIT:g} seconds together."
 NOT_STARTED = "The exercise is as it was handed out."
 
 
@@ -71,7 +74,11 @@ class Engine:
             SandboxFailed: the sandbox ended, and could not be started again.
         """
         notebook = Notebook(cells, lecture.zfill(2))
-        return tuple(self.mark(notebook, exercise) for exercise in notebook.exercises)
+        deadline, marks = time.monotonic() + NOTEBOOK_LIMIT, []
+        for exercise in notebook.exercises:
+            in_time = time.monotonic() < deadline
+            marks.append(self.mark(notebook, exercise) if in_time else _none(exercise, "no answer", TOO_LONG))
+        return tuple(marks)
 
     def mark(self, notebook: Notebook, exercise: Exercise) -> Mark:
         """Give the mark of one exercise."""
@@ -97,7 +104,6 @@ class Engine:
             except SandboxFailed:
                 raise NoAnswer("Its code ended the sandbox twice.") from None
         flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if any(f.__name__ in o.called for o in outcomes))
-        outcomes = [replace(outcome, called=frozenset()) for outcome in outcomes]
         try:
             verdict = self._asks(exercise).judge(outcomes, by_shape)
         except Exception as error:

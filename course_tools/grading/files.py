@@ -7,6 +7,7 @@ was there before.
 import contextlib
 import errno
 import os
+import secrets
 import unicodedata
 from pathlib import Path
 
@@ -37,6 +38,19 @@ def write_whole(path: Path, text: str | bytes) -> None:
         with contextlib.suppress(OSError):
             part.unlink()
         raise CannotGrade(f"{path} could not be written: {reason(error)}") from error
+
+
+def secret_seed(path: Path) -> int:
+    """Read the seed that a file holds, drawn once: a student who knew it could prepare answers to the very inputs.
+
+    Raises:
+        CannotGrade: a new seed could not be written.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    seed = secrets.randbelow(2**31)
+    write_whole(path, f"{seed}\n")
+    return seed
 
 
 def make_folder(path: Path) -> None:

@@ -1,7 +1,5 @@
 """`course grade`: from what was handed in to marks, reports and the instructor's own table, in one command."""
 
-import contextlib
-import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from course_tools.grading.batch import GradingOptions, grade_all
-from course_tools.grading.files import CannotGrade, make_folder, write_whole
+from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import handed_in
 from course_tools.grading.journal import Journal
@@ -60,19 +58,10 @@ def grade(path: Path, options: GradingOptions, out: Path | None = None, tables: 
         make_folder(out / "students")
         bar = tqdm(total=len(intake.submissions), desc="grading", unit="notebook", disable=None, file=sys.stderr)
         with bar, Journal(out / _JOURNAL) as journal:
-            options = options if options.seed is not None else replace(options, seed=_seed(out / _SEED))
+            options = options if options.seed is not None else replace(options, seed=secret_seed(out / _SEED))
             graded = grade_all(intake.submissions, journal, options, bar.update)
             results = collect(intake, graded, options.seed)
             return _write(results, course, out, in_roster, options.lecture, tables.column)
-
-
-def _seed(path: Path) -> int:
-    """The seed of a folder of results, drawn once: a student who knew it could prepare answers to the very inputs."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(path.read_text(encoding="ascii"))
-    seed = secrets.randbelow(2**31)
-    write_whole(path, f"{seed}\n")
-    return seed
 
 
 def _asked(tables: Tables) -> list[tuple[str, Callable[[Path], rosters.Roster], Path]]:

@@ -5,6 +5,7 @@ notebook is refused with a sentence.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,10 @@ LARGEST_FILE = 100 * 2**20
 MOST_ITEMS = 4_000_000
 """Braces, brackets and commas in a file: they, not its size, decide how much memory its reading takes."""
 MOST_CELLS = 20_000
+_SMALL = 2**20
+"""Bytes up to which a file is read as it is, with its outputs."""
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_OUTPUTS = re.compile(rb"\s*:\s*\[")
 
 
 class Unreadable(ValueError):
@@ -44,6 +49,8 @@ def read_cells(path: str | Path) -> list[Cell]:
 
 def cells_in(data: bytes) -> list[Cell]:
     """Read the cells of a notebook from its bytes, as they come out of a zip; Unreadable as in `read_cells`."""
+    if len(data) > _SMALL:
+        data = without_outputs(data)
     if len(data) > LARGEST_FILE or sum(map(data.count, (b"{", b"[", b","))) > MOST_ITEMS:
         raise Unreadable(f"The file is too large for a notebook ({len(data) // 2**20} MB).")
     if not data.strip(b"\0 \t\r\n"):
@@ -58,6 +65,24 @@ def cells_in(data: bytes) -> list[Cell]:
     if len(cells) > MOST_CELLS:
         raise Unreadable(f"The file is too large for a notebook ({len(cells)} cells).")
     return [_cell(cell) for cell in cells if isinstance(cell, dict)]
+
+
+def without_outputs(data: bytes) -> bytes:
+    """Leave the outputs of the cells out of the text of a notebook, before it is parsed: `"outputs": []` in their place."""
+    kept, begin, depth, inside = [], 0, 0, 0
+    for token in _TOKEN.finditer(data):
+        first = token[0][:1]
+        if first == b'"':
+            if not inside and token[0] == b'"outputs"' and (opening := _OUTPUTS.match(data, token.end())):
+                kept.append(data[begin : opening.end()])
+                begin, inside = opening.end(), depth + 1
+        elif first in b"[{":
+            depth += 1
+        else:
+            depth -= 1
+            if inside and depth < inside:
+                begin, inside = token.start(), 0
+    return b"".join([*kept, data[begin:]]) if not inside else data
 
 
 def _decoded(data: bytes) -> str:

@@ -56,6 +56,14 @@ class Entry:
         return "/".join(self.parts)
 
 
+class NotTaken(NamedTuple):
+    """A file that was refused: its path, why, and how many of its last parts lie inside a student's own zip."""
+
+    parts: tuple[str, ...]
+    reason: str
+    inside: int = 0
+
+
 class Archive:
     """The entries of a folder or zip, and a line for each one that was refused. Close it, or use it in a `with`."""
 
@@ -71,7 +79,7 @@ class Archive:
             CannotGrade: there is nothing of this name, it is neither a folder nor a zip, or it holds too many files.
         """
         self._limits, self._open, self._taken = limits, ExitStack(), 0
-        self.refused: list[tuple[tuple[str, ...], str]] = []
+        self.refused: list[NotTaken] = []
         self.entries: list[Entry] = []
         try:
             self._fill(path, skip)
@@ -115,23 +123,23 @@ class Archive:
         except OSError as error:
             if not above:
                 raise CannotGrade(f"the folder {folder} cannot be listed: {reason(error)}") from error
-            self.refused.append((above, f"cannot be listed: {reason(error)}"))
+            self.refused.append(NotTaken(above, f"cannot be listed: {reason(error)}"))
             return
         for item in listed:
             parts, path = (*above, shown(item.name)), Path(item.path)
             if _NO_ONES.match(item.name):
                 continue
             if item.is_symlink():
-                self.refused.append((parts, "is a link: links are not followed."))
+                self.refused.append(NotTaken(parts, "is a link: links are not followed."))
             elif item.is_dir():
                 if len(parts) > _DEPTH:
-                    self.refused.append((parts, "lies too deep: it was not looked into."))
+                    self.refused.append(NotTaken(parts, "lies too deep: it was not looked into."))
                 elif skip is None or path.resolve() != skip:
                     yield from self._folder(path, parts, skip)
             elif item.is_file():
                 yield Entry(parts, lambda path=path: self._file(path))
             else:
-                self.refused.append((parts, "is no ordinary file: it was not opened."))
+                self.refused.append(NotTaken(parts, "is no ordinary file: it was not opened."))
 
     def _file(self, path: Path) -> bytes:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -145,9 +153,9 @@ class Archive:
         try:
             return list(self._members(io.BytesIO(entry.read()), entry.parts))
         except Refused as error:
-            self.refused.append((entry.parts, str(error)))
+            self.refused.append(NotTaken(entry.parts, str(error)))
         except _BROKEN as error:
-            self.refused.append((entry.parts, f"is no zip that can be read: {shown(str(error))}."))
+            self.refused.append(NotTaken(entry.parts, f"is no zip that can be read: {shown(str(error))}."))
         return []
 
     def _members(self, file: Path | io.BytesIO, above: tuple[str, ...]) -> Iterator[Entry]:
@@ -159,13 +167,13 @@ class Archive:
             parts = (*above, *_parts(info.filename))
             if info.is_dir() or any(map(_NO_ONES.match, parts[len(above) :])):
                 continue
+            inside = len(parts) - len(above) if above else 0
             if above and parts[-1].lower().endswith(".zip"):
-                self.refused.append((parts, "is a zip in a zip: it was not opened."))
+                self.refused.append(NotTaken(parts, "is a zip in a zip: it was not opened.", inside))
             elif why := self._suspicion(info):
-                self.refused.append((parts, why))
+                self.refused.append(NotTaken(parts, why, inside))
             else:
                 self._taken += info.file_size
-                inside = len(parts) - len(above) if above else 0
                 yield Entry(parts, lambda info=info: self._member(archive, info), inside)
 
     def _suspicion(self, info: zipfile.ZipInfo) -> str | None:

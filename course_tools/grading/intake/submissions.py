@@ -1,6 +1,7 @@
 """Intake: whose notebook is which, in what an LMS or an instructor hands over.
 
-Four layouts are told apart by the names alone:
+The layout is decided once for a whole archive, by most of its names; a single name that fits another layout is a note. Four
+layouts:
     nbgrader    submitted/<id>/<assignment>/NB.ipynb
     Moodle      Full Name_123456_assignsubmission_file_/NB.ipynb, or the same in one file name
     Canvas      name_12345_67890_NB.ipynb, name_LATE_12345_67890_NB-1.ipynb     (user, attachment, number of the resubmission)
@@ -86,15 +87,19 @@ def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) 
     """
     with Archive(path, skip) as archive:
         paths = [(entry.parts, entry.inside) for entry in archive.entries]
-        whose = _Whose([*paths, *((parts, 0) for parts, _ in archive.refused)], path, topics)
+        whose = _Whose([*paths, *((item.parts, item.inside) for item in archive.refused)], path, topics)
         submissions, notes = [], []
         for entry in archive.entries:
             place = whose.place(entry.parts, entry.inside)
             if place.student is not None and _NOTEBOOK.search(place.file_name):
                 submissions.append(_submission(entry, place))
+                if other := whose.other_layout(entry.parts, entry.inside):
+                    notes.append(Note(place.student, entry.source, f"has a name in {other}'s pattern, which was not used."))
             elif place.file_name and place.file_name not in _NOBODYS:
                 notes.append(Note(place.student, entry.source, "is no notebook (.ipynb): it was not graded."))
-        notes += [Note(whose.place(parts, 0).student, "/".join(parts), why) for parts, why in archive.refused]
+        notes += [
+            Note(whose.place(item.parts, item.inside).student, "/".join(item.parts), item.reason) for item in archive.refused
+        ]
         yield Intake(tuple(submissions), tuple(notes))
 
 
@@ -110,8 +115,14 @@ class _Whose:
         self._wrapped = int(path.is_file() and _is_wrapped(outer, topics))
         outer = [parts[self._wrapped :] for parts in outer]
         last = [parts[-1] for parts in outer]
-        self._nbgrader = path.name == "submitted" or any("submitted" in parts[:1] for parts in outer)
-        self._canvas = 2 * sum(_CANVAS.fullmatch(name) is not None for name in last) > len(last)
+        if 2 * sum(_moodle(parts) is not None for parts in outer) > len(outer):
+            self._layout = "Moodle"
+        elif path.name == "submitted" or any("submitted" in parts[:1] for parts in outer):
+            self._layout = "nbgrader"
+        elif 2 * sum(_CANVAS.fullmatch(name) is not None for name in last) > len(last):
+            self._layout = "Canvas"
+        else:
+            self._layout = "plain"
         self._stems = {_stem(parts[0]) for parts in outer if len(parts) == 1}
         named = "|".join(re.escape(topic) for topic in sorted(topics, key=len, reverse=True))
         self._topic = re.compile(rf"(?:{named})" if named else r"(?!)", re.IGNORECASE)
@@ -119,13 +130,16 @@ class _Whose:
 
     def place(self, path: tuple[str, ...], inside: int) -> _Place:
         parts = path[self._wrapped : len(path) - inside]
-        found = _moodle(parts)
-        if found is None and self._nbgrader:
-            found = self._in_nbgrader(parts)
-        elif found is None and self._canvas:
-            found = _canvas(parts)
-        found = found or self._plain(parts)
+        known = {"Moodle": _moodle, "nbgrader": self._in_nbgrader, "Canvas": _canvas, "plain": self._plain}[self._layout]
+        found = known(parts) or self._plain(parts)
         return found._replace(file_name=path[-1]) if inside else found
+
+    def other_layout(self, path: tuple[str, ...], inside: int) -> str:
+        """Name the layout that the name of a file fits where it is not the one of the archive; else ""."""
+        parts = path[self._wrapped : len(path) - inside]
+        if self._layout != "Moodle" and _moodle(parts) is not None:
+            return "Moodle"
+        return "Canvas" if self._layout == "plain" and _canvas(parts) is not None else ""
 
     def _in_nbgrader(self, parts: tuple[str, ...]) -> _Place:
         """Only what lies under submitted/ is a student's: source, release, autograded and feedback are not."""

@@ -19,7 +19,7 @@ from course_tools.bank import exercise
 from course_tools.grading.batch import Judge
 from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell
-from course_tools.grading.files import CannotGrade, make_folder, write_whole
+from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.marks import Mark
 from course_tools.grading.report.student_page import section
@@ -31,7 +31,7 @@ from pathlib import Path
 
 from course_tools.grading.lms.nbgrader import Sandboxed
 
-sandboxed = Sandboxed(Path({root!r}))
+sandboxed = Sandboxed(Path({root!r}), Path({folder!r}), require_isolation={require_isolation})
 
 
 def take(notebook, resources):
@@ -54,12 +54,13 @@ c.Autograde.autograde_preprocessors = [grade, *(own + name for name in rest)]
 '''
 
 
-def export(root: Path, folder: Path) -> list[str]:
+def export(root: Path, folder: Path, require_isolation: bool = False) -> list[str]:
     """Write a course folder for nbgrader: source/<assignment>/<notebook> for each lecture built, and nbgrader_config.py.
 
     Args:
         root: the folder of the course.
         folder: where to write; what is there under these names is replaced.
+        require_isolation: refuse to grade where an isolation layer is missing.
 
     Returns:
         the names of the files written.
@@ -77,7 +78,9 @@ def export(root: Path, folder: Path) -> list[str]:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
         files[folder / "source" / lecture.stem / f"{lecture.stem}.ipynb"] = nbformat.writes(source) + "\n"
-    files[folder / "nbgrader_config.py"] = _CONFIG.format(root=str(root.resolve()))
+    files[folder / "nbgrader_config.py"] = _CONFIG.format(
+        root=str(root.resolve()), folder=str(folder.resolve()), require_isolation=require_isolation
+    )
     for path, text in files.items():
         make_folder(path.parent)
         write_whole(path, text)
@@ -85,11 +88,25 @@ def export(root: Path, folder: Path) -> list[str]:
 
 
 class Sandboxed:
-    """What nbgrader calls for each notebook, one after the other. The engine is started by the first."""
+    """What nbgrader calls for each notebook, one after the other. The engine is started by the first.
 
-    def __init__(self, root: Path, engine: Callable[[], AbstractContextManager[Judge]] = Engine) -> None:
-        """Know the course; `engine` makes what judges."""
-        self._root, self._make, self._engine = root, engine, None
+    The seed of the inputs is drawn once and kept in `seed.txt` of nbgrader's course folder, `isolation.txt` beside it names the
+    isolation layers that were active.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        folder: Path,
+        engine: Callable[..., AbstractContextManager[Judge]] = Engine,
+        require_isolation: bool = False,
+    ) -> None:
+        """Take the course and nbgrader's folder; `engine(require_isolation=…, seed=…)` makes what judges.
+
+        Grading raises NotIsolated where isolation is required and missing, and CannotGrade where the seed cannot be kept.
+        """
+        self._root, self._folder, self._make, self._engine = root, folder, engine, None
+        self._require_isolation = require_isolation
         self._open = ExitStack()
         atexit.register(self._open.close)
         self._lecture: str | None = None
@@ -117,7 +134,9 @@ class Sandboxed:
 
     def _started(self) -> Judge:
         if self._engine is None:
-            self._engine = self._open.enter_context(self._make())
+            seed = secret_seed(self._folder / "seed.txt")
+            self._engine = self._open.enter_context(self._make(require_isolation=self._require_isolation, seed=seed))
+            write_whole(self._folder / "isolation.txt", f"{self._engine.level}\n")
         return self._engine
 
 

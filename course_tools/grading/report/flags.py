@@ -14,7 +14,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from course_tools.bank import exercise, exercises
@@ -30,6 +30,13 @@ _EVIDENCE_OF_A_SINGLE_ONE = 40.0
 _MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)
 _CHECK = re.compile(r"\bcheck\(\s*[\"'](\d\d\.\d{1,2})[\"']\s*,\s*(\w+)")
 _LEFT_OUT = {"annotation", "returns", "type_comment", "ctx", "decorator_list", "kind", "type_params"}
+
+PUBLISHED = "published"
+"""Stands among the fingerprints of an exercise whose answer is the published solution, word for word."""
+_FEWEST_NODES_OF_A_SOLUTION = 40
+"""A solution smaller than that is often found twice by chance."""
+_MOST_HOLDERS = 20
+"""Two students are compared where they share a part that at most so many have; so a large class takes linear time."""
 
 Shapes = Mapping[str, tuple[str, ...]]
 """For each exercise the fingerprints of the parts of a solution."""
@@ -54,12 +61,27 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
     for cell in code:
         names.update({name: id for id, name in _CHECK.findall(cell.source) if id.startswith(f"{lecture}.")})
     found: dict[str, set[str]] = defaultdict(set)
+    published: set[str] = set()
     for cell in code:
         tree = _parsed(cell.source)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set()
         for id in {names[name] for name in defined & names.keys()}:
             found[id] |= _parts(tree)
-    return {id: tuple(sorted(parts)[:_MOST_PARTS]) for id, parts in sorted(found.items()) if parts}
+            if _is_published(tree, id):
+                published.add(id)
+    kept = {id: tuple(sorted(parts)[:_MOST_PARTS]) for id, parts in sorted(found.items()) if parts}
+    return {id: (*parts, PUBLISHED) if id in published else parts for id, parts in kept.items()}
+
+
+def published_solutions(wrote: Mapping[str, Shapes]) -> list[Flag]:
+    """Flag each student whose answers are the published solution, word for word.
+
+    Args:
+        wrote: for each student, by id, the fingerprints of each exercise.
+    """
+    found = {student: [id for id, parts in shapes.items() if PUBLISHED in parts] for student, shapes in wrote.items()}
+    what = "Identical to the published solution, names of variables included."
+    return [Flag("published solution", (student,), tuple(sorted(ids)), what) for student, ids in sorted(found.items()) if ids]
 
 
 def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
@@ -71,18 +93,55 @@ def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
     evidence: dict[tuple[str, str], list[tuple[str, float, float]]] = defaultdict(list)
     for id in sorted({id for of_one in wrote.values() for id in of_one}):
         known = _of_the_course(id)
-        own = {student: set(of_one[id]) - known for student, of_one in sorted(wrote.items()) if id in of_one}
+        own = {student: set(of_one[id]) - known - {PUBLISHED} for student, of_one in sorted(wrote.items()) if id in of_one}
         spread = Counter(part for parts in own.values() for part in parts)
         total = len(own) + len(exercise(id).wrong) + len(exercise(id).right) + 1
         weight = {part: math.log(total / n) for part, n in spread.items()}
         size = {student: sum(map(weight.__getitem__, parts)) for student, parts in own.items()}
         candidates = [student for student, amount in size.items() if amount >= _EVIDENCE_OF_ONE]
-        for one, other in combinations(candidates, 2):
+        for one, other in _pairs({student: own[student] for student in candidates}):
             shared = sum(weight[part] for part in own[one] & own[other])
             alike = shared / min(size[one], size[other])
             if shared >= _EVIDENCE_OF_ONE and alike >= _ALIKE:
                 evidence[one, other].append((id, alike, shared))
     return [flag for pair, seen in sorted(evidence.items()) if (flag := _flag(pair, seen))]
+
+
+def _pairs(own: Mapping[str, set[str]]) -> list[tuple[str, str]]:
+    """The pairs of students who share a part that few have; of those who share everything, each with the next one."""
+    holders: dict[str, list[str]] = defaultdict(list)
+    same: dict[frozenset[str], list[str]] = defaultdict(list)
+    for student, parts in own.items():
+        same[frozenset(parts)].append(student)
+        for part in parts:
+            holders[part].append(student)
+    pairs = {pair for few in holders.values() if len(few) <= _MOST_HOLDERS for pair in combinations(few, 2)}
+    pairs |= {pair for group in same.values() for pair in pairwise(group)}
+    return sorted(pairs)
+
+
+def _is_published(tree: ast.Module, id: str) -> bool:
+    """Whether a cell defines the published solution of an exercise, but for docstrings, comments and annotations."""
+    name = exercise(id).reference.__name__
+    bodies = [_body(node) for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    return any(body and body == _published_body(id) for body in bodies)
+
+
+@cache
+def _published_body(id: str) -> str:
+    tree = _parsed(FunctionSource.of(exercise(id).reference).text())
+    return next((_body(node) for node in (tree.body if tree else []) if isinstance(node, ast.FunctionDef)), "")
+
+
+def _body(function: ast.FunctionDef) -> str:
+    """The body of a function without texts that stand alone; "" for one that is too small, or nested beyond measure."""
+    statements = [node for node in function.body if not _is_text(node)]
+    if sum(1 for node in statements for _ in ast.walk(node)) < _FEWEST_NODES_OF_A_SOLUTION:
+        return ""
+    try:
+        return "\n".join(map(ast.dump, statements))
+    except RecursionError:
+        return ""
 
 
 def _flag(pair: tuple[str, str], seen: list[tuple[str, float, float]]) -> Flag | None:

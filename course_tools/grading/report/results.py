@@ -17,7 +17,7 @@ from course_tools.checks import Exercise, Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
-from course_tools.grading.report.flags import Flag, look_alikes
+from course_tools.grading.report.flags import Flag, look_alikes, published_solutions
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
@@ -87,7 +87,7 @@ class Results:
             result.student.id: {id: parts for notebook in result.by_lecture.values() for id, parts in notebook.shapes.items()}
             for result in self.students
         }
-        return seen + look_alikes(wrote)
+        return [*seen, *published_solutions(wrote), *look_alikes(wrote)]
 
     @cached_property
     def misconceptions(self) -> list[tuple[int, str, str]]:

@@ -228,7 +228,7 @@ class _Runner:
                 exec(code, self._namespace)
         except TooLong:
             self.late.append((statement.cell, statement.number))
-            raise TimeoutError(f"it was still running after {limit:.2g} seconds") from None
+            raise RuntimeError(f"it was still running after {limit:.2g} seconds") from None
         finally:
             self._left -= time.monotonic() - begun
 

@@ -60,8 +60,10 @@ def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:
         case None:
             return None, ""
         case {"module": str(module), "kind": str(kind), "text": str(text), "where": str(where), "bare": bool(bare)}:
+            if issubclass(known := _kind(module, kind, source), OSError):
+                known, text, bare = OSError, "a file or system call was refused", False
             where = where if where.strip() and where in map(str.strip, source.splitlines()) else ""
-            return _error(_kind(module, kind, source), () if bare else (_Words(text),)), where
+            return _error(known, () if bare else (_Words(text),)), where
     raise Malformed("no error")
 
 

@@ -80,7 +80,6 @@ def _program(arch: int, pid: int, read_only: bool) -> bytes:
         (PRCTL, 0, [(_EQUAL, option) for option in NAMES_OF_THREADS], _ALLOW, _EPERM),
         (IOCTL, 1, [(_EQUAL, request) for request in TERMINAL_AND_FLAGS], _ALLOW, _EPERM),
         (FCNTL, 1, [(_EQUAL, command) for command in DUPLICATES_AND_FLAGS], _ALLOW, _EPERM),
-        (SENDTO, 4, [(_EQUAL, 0)], _ALLOW, _EPERM),
         (OPEN, 1, opens if read_only else [], _EPERM, _ALLOW),
         (OPENAT, 2, opens if read_only else [], _EPERM, _ALLOW),
         (CLONE3, 0, [], _ENOSYS, _ENOSYS),
@@ -95,6 +94,9 @@ def _program(arch: int, pid: int, read_only: bool) -> bytes:
                 inner += [_step(kind, value, 0, 1), _step(_RETURN, hit)]
             inner.append(_step(_RETURN, missed))
             blocks += [_step(_EQUAL, numbers[arch], 0, len(inner)), *inner]
+    low, high = _load(16 + 8 * 4), _load(16 + 8 * 4 + 4)
+    test = [low, _step(_EQUAL, 0, 0, 2), high, _step(_EQUAL, 0, 1, 0), _step(_RETURN, _EPERM), _step(_RETURN, _ALLOW)]
+    blocks += [_step(_EQUAL, SENDTO[arch], 0, len(test)), *test]  # a pointer has 64 bits: both halves must be 0
     return b"".join([*blocks, _step(_RETURN, _EPERM)])
 
 

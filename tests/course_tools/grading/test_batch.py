@@ -209,3 +209,14 @@ def test_a_sheet_says_what_is_odd_about_a_notebook():
 def test_an_intake_of_nothing_needs_no_engine(tmp_path):
     with Journal(tmp_path / "j") as journal:
         assert grade_all(Intake((), ()).submissions, journal, GradingOptions(Refusing, ROOT)) == []
+
+
+def test_a_notebook_that_stalls_is_killed_and_costs_the_others_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("course_tools.grading.batch.NOTEBOOK_LIMIT", 2.0)
+    path = school(tmp_path / "in", ada=notebook(e1="# waits 600000"), bob=notebook(e1="# earns 12"))
+    begun = time.monotonic()
+    found = graded(path, tmp_path / "j", GradingOptions(StandIn, ROOT))
+    stalled, fine = found["ada"], found["bob"]
+    assert (stalled.result, fine.result.points) == (None, 12)
+    assert "longer than 2 seconds" in stalled.failure
+    assert time.monotonic() - begun < 300.0

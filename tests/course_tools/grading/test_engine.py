@@ -6,6 +6,7 @@ import signal
 import sys
 
 import pytest
+import torch
 
 from course_tools.bank import exercise, exercises, verdict
 from course_tools.grading.engine import Engine
@@ -163,7 +164,7 @@ def test_the_marks_are_the_same_on_other_seeds():
         assert [mark.points for mark in other.grade(handed_out("04"), "04")] == [0] * len(ALL)
 
 
-def test_a_forbidden_call_is_a_flag_and_costs_nothing(mark_of):
+def test_a_forbidden_call_is_a_flag_and_costs_what_it_costs_in_the_notebook(mark_of):
     source = (
         "def clip_gradients(gradients, max_norm):\n    copies = [torch.nn.Parameter(g.clone()) for g in gradients]\n"
         "    for c, g in zip(copies, gradients): c.grad = g.clone()\n"
@@ -171,7 +172,10 @@ def test_a_forbidden_call_is_a_flag_and_costs_nothing(mark_of):
     )
     mark = mark_of(source, "01.3")
     assert "calls clip_grad_norm_" in mark.flags
-    assert mark.status == "judged"
+    assert (mark.status, mark.passed) == ("judged", False)
+    names = {"torch": torch}
+    exec(source, names)
+    assert mark.points == verdict("01.3", names["clip_gradients"]).points
 
 
 def test_a_hang_in_one_case_keeps_the_points_of_the_others(mark_of, monkeypatch):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in, read_cells
+from course_tools.grading.extract.notebook_reader import MOST_ITEMS, Cell, Unreadable, cells_in, read_cells, without_outputs
 
 CODE = {"cell_type": "code", "id": "a", "metadata": {"exercise": "04.1"}, "source": ["x = 1\n", "y = 'é'"], "outputs": []}
 READ = [Cell("code", "a", {"exercise": "04.1"}, "x = 1\ny = 'é'")]
@@ -98,3 +98,25 @@ def test_a_file_that_cannot_be_opened_is_refused_with_a_sentence(tmp_path):
         with pytest.raises(Unreadable, match=r"^The file cannot be read: .+\.$"):
             read_cells(path)
     assert issubclass(Unreadable, ValueError)
+
+
+def test_thirty_megabytes_of_output_are_left_out():
+    table = {
+        "output_type": "display_data",
+        "data": {"application/json": [[1, 2, [3]]] * 1_600_000, "text/plain": '"outputs": ['},
+    }
+    cells = [
+        {"cell_type": "code", "source": "x = 1", "outputs": [table], "metadata": {}},
+        {"cell_type": "code", "source": '"outputs": [{', "outputs": [], "metadata": {"a": {"outputs": [1]}}},
+    ]
+    data = json.dumps({"cells": cells}).encode()
+    assert len(data) > 16_000_000
+    assert data.count(b",") + data.count(b"[") > MOST_ITEMS
+    assert [cell.source for cell in cells_in(data)] == ["x = 1", '"outputs": [{']
+
+
+def test_outputs_that_do_not_end_are_no_notebook():
+    data = b'{"cells": [{"outputs": [' + b"[" * 2**20
+    assert without_outputs(data) == data
+    with pytest.raises(Unreadable):
+        cells_in(data)

@@ -62,7 +62,7 @@ def test_links_and_pipes_are_not_opened(tmp_path):
     os.mkfifo(folder / "pipe.ipynb")
     with Archive(folder) as archive:
         assert names(archive) == []
-        assert {parts[0] for parts, _ in archive.refused} == {"link.ipynb", "up", "pipe.ipynb"}
+        assert {parts[0] for parts, *_ in archive.refused} == {"link.ipynb", "up", "pipe.ipynb"}
 
 
 def test_a_file_that_becomes_a_link_before_it_is_read_is_not_followed(tmp_path):
@@ -159,7 +159,7 @@ def test_a_zip_that_a_student_handed_in_is_opened_once(tmp_path):
     with Archive(zipped(tmp_path / "in.zip", {"ada_1_2_hw.zip": inner, "bob_3_4_hw.zip": b"no zip"})) as archive:
         (entry,) = archive.entries
         assert (entry.source, entry.inside, entry.read()) == ("ada_1_2_hw.zip/week_1/x.ipynb", 2, b"mine")
-        assert [parts[0] for parts, _ in archive.refused] == ["ada_1_2_hw.zip", "bob_3_4_hw.zip"]
+        assert [parts[0] for parts, *_ in archive.refused] == ["ada_1_2_hw.zip", "bob_3_4_hw.zip"]
 
 
 @pytest.mark.parametrize("data", [b"", b"no zip", b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + bytes(100)])

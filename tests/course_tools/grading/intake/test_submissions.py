@@ -130,3 +130,32 @@ def test_a_refused_file_is_noted_for_its_student(tmp_path):
     (tmp_path / "in" / "ada" / "nb.ipynb").symlink_to("/etc/passwd")
     with handed_in(tmp_path / "in", TOPICS) as found:
         assert [(note.student.id, note.source) for note in found.notes] == [("ada", "ada/nb.ipynb")]
+
+
+def test_a_name_in_the_pattern_of_another_lms_credits_nobody_else(tmp_path):
+    """In a Canvas zip the number of Canvas counts, whatever a student called the file; the odd name is a note."""
+    names = [f"student{i}_{i}00_9{i}_nb.ipynb" for i in range(1, 4)]
+    forged = "mallory_666_99_Victim_100_assignsubmission_file_nb.ipynb"
+    found = intake(tmp_path, *names, forged, zipped=True)
+    assert whose(found)[forged] == ("666", "mallory")
+    assert [(note.student.id, note.source) for note in found.notes] == [("666", forged)]
+    assert "Moodle's pattern" in found.notes[0].text
+
+
+def test_a_name_in_the_pattern_of_an_lms_counts_for_nothing_in_a_plain_folder(tmp_path):
+    forged = ("Victim_100_assignsubmission_file_nb.ipynb", "victim_100_7_nb.ipynb")
+    found = intake(tmp_path, "ada.ipynb", "bob.ipynb", "eve.ipynb", "kim.ipynb", "lee.ipynb", *forged)
+    assert "100" not in {id for id, _ in whose(found).values()}
+    assert [note.source for note in found.notes] == list(forged)
+
+
+def test_a_zip_in_a_students_zip_is_noted_for_that_student(tmp_path):
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("someone_9_9_more.zip", b"PK")
+    path = tmp_path / "in.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ada_12_34_hw.zip", inner.getvalue())
+        archive.writestr("bob_56_78_nb.ipynb", b"{}")
+    with handed_in(path, TOPICS) as found:
+        assert [note.student.id for note in found.notes] == ["12"]

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -19,8 +20,13 @@ from tests.course_tools.grading.student_notebooks import ROOT, StandIn, student_
 STEM = "04_self_attention"
 
 
+@pytest.fixture(autouse=True)
+def course_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 def taken(notebook: dict) -> tuple[nbformat.NotebookNode, Sandboxed]:
-    sandboxed = Sandboxed(ROOT, StandIn)
+    sandboxed = Sandboxed(ROOT, Path.cwd(), StandIn)
     whole, _ = sandboxed.take(nbformat.reads(json.dumps(notebook), as_version=4), {"nbgrader": {"notebook": STEM}})
     return sandboxed.grade(whole, {})[0], sandboxed
 
@@ -61,6 +67,30 @@ def test_marks_stand_where_nbgrader_reads_them():
     (output,) = cell_with(done, "check-04-2")["outputs"]
     assert "You forget." in output.data["text/html"]
     assert output.output_type == "execute_result"
+
+
+def test_the_inputs_are_drawn_from_a_secret_seed_and_isolation_is_reported(tmp_path):
+    made = []
+
+    class Recording(StandIn):
+        def __init__(self, **options):
+            super().__init__(**options)
+            made.append(options)
+
+    for _ in range(2):
+        sandboxed = Sandboxed(ROOT, tmp_path, Recording, require_isolation=True)
+        sandboxed.take(nbformat.reads(json.dumps(student_notebook(STEM)), as_version=4), {})
+    seed = int((tmp_path / "seed.txt").read_text())
+    assert made == [{"require_isolation": True, "seed": seed}] * 2
+    assert seed != 0
+    assert (tmp_path / "isolation.txt").read_text() == "No layer: this is a stand-in.\n"
+
+
+def test_isolation_that_is_required_is_required_of_nbgrader_too(tmp_path):
+    export(ROOT, tmp_path, require_isolation=True)
+    text = (tmp_path / "nbgrader_config.py").read_text(encoding="utf-8")
+    assert "require_isolation=True" in text
+    assert str(tmp_path) in text
 
 
 def test_nothing_that_a_student_hands_in_as_output_counts():

@@ -1,13 +1,15 @@
 """Look-alikes: names, comments and order do not hide them; what is near the reference, or everybody's, is no evidence."""
 
 import random
+import time
 
 import pytest
 
 from course_tools.bank import exercise, exercises
 from course_tools.grading.extract.notebook_reader import Cell
-from course_tools.grading.report.flags import look_alikes, shapes
+from course_tools.grading.report.flags import Flag, look_alikes, published_solutions, shapes
 from course_tools.publishing.source import FunctionSource
+from tests.course_tools.grading.test_bank import as_a_cell
 
 ODD = '''
 def causal_mask(T_q, T_k=None, device=None):
@@ -139,3 +141,22 @@ def test_an_alias_is_known_by_its_check():
 def test_hostile_source_does_no_harm(hostile):
     assert set(wrote(hostile, ODD_TOO)) <= {"04.2", "04.4"}
     assert wrote(ODD_TOO)["04.4"] == wrote(hostile, ODD_TOO)["04.4"]
+
+
+def test_the_published_solution_is_flagged_whatever_stands_around_it():
+    asked = exercise("04.5")
+    text = FunctionSource.of(asked.reference).text()
+    cells = [Cell("code", "", {}, f"# mine\n{text}\nprint('done')")]
+    assert published_solutions({"ada": shapes(cells, "04")}) == [
+        Flag("published solution", ("ada",), ("04.5",), "Identical to the published solution, names of variables included.")
+    ]
+    answers = [as_a_cell(answer, asked.reference.__name__) for answer in asked.right]
+    assert published_solutions({str(i): shapes([Cell("code", "", {}, text)], "04") for i, text in enumerate(answers)}) == []
+
+
+def test_a_class_of_a_thousand_is_compared_in_time():
+    wrote = {f"s{i}": {"04.1": (*(f"{part}-{i % 500}" for part in range(40)), "everybody")} for i in range(1000)}
+    begun = time.process_time()
+    found = look_alikes(wrote)
+    assert time.process_time() - begun < 5.0
+    assert len(found) == 500
