@@ -468,9 +468,9 @@ claim(
 # The number of steps follows the distance of the carry. No label says how far a carry has travelled; the model learned when to halt from wrong digits and from the price.
 #
 # **What the rivals show.** Eight separate layers with the same mask also add most numbers of twenty digits: generalisation comes from the local mask, not from sharing or halting.
-# At a learning rate of 5e-3, eight fixed shared steps learn nothing in 400 updates, while the adaptive model learns on every seed: its mixture gives the loss a short path to the first
-# steps. So at this scale adaptive computation time buys trainability, an eighth of the weights, and a readable number of steps. Recorded runs (400 updates, about ten seconds each on a CPU thread of its own, `authoring/studies/06_fixed_steps.py`), exact on
-# twenty digits:
+# At a learning rate of 5e-3, eight fixed shared steps learn nothing in 400 updates (one seed), while the adaptive model learns on every seed. A possible reason, not tested here: the mixture gives the loss a short path to
+# the first steps. So at this scale adaptive computation time buys trainability, an eighth of the weights, and a readable number of steps. Recorded runs (400 updates, half a minute to four minutes each on a busy CPU thread,
+# `authoring/studies/06_fixed_steps.py`), exact on twenty digits:
 #
 # | | lr 2e-3, seeds 0, 1, 2 | lr 5e-3, seed 0 |
 # | --- | --- | --- |
