@@ -49,10 +49,10 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 A bag of patches
 #
-# Cut a digit of 28 × 28 pixels into patches of 4 × 4: 49 places, as the words of a sentence. Let a network think about each
-# patch *by itself*, as long as it likes, then take the mean over the places and ask which digit it was.
+# Cut a digit of 28 × 28 pixels into patches of 4 × 4: 49 positions, like the words of a sentence. A network processes each
+# patch *separately*, then takes the mean over the positions and predicts the digit.
 #
-# Each place may be thought about; no place hears of another. That is a picture as a **bag of patches**.
+# No information passes between positions: the picture is a **bag of patches**.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** It is trained on four thousand digits: how many of a hundred new ones does it name rightly,
@@ -65,10 +65,10 @@ SEEDS = (0, 1, 2)
 # <details><summary>B. Far more than ten, far fewer than half.</summary>
 #
 # Yes. A 1 has little ink and most of it upright; for the others, *where* the strokes lie is most of what there is to know.
-# (The bag of lecture 11 knew more: its shreds were larger, and heard of each other.)</details>
+# (The model without positions in lecture 11 did better: its patches were larger, and attended to each other.)</details>
 # <details><summary>C. About ninety: digits are easy.</summary>
 #
-# For a network that sees the whole. This one is handed shreds without an order.</details>
+# For a network that sees the whole picture. This one sees patches without their order.</details>
 
 # %%
 images, labels = mnist()
@@ -87,12 +87,12 @@ def loss(model, batch):
 
 @torch.no_grad()
 def right(model, pictures, seed):
-    """The share of right answers on unseen digits."""
+    """The accuracy on unseen digits."""
     return (model.eval()(pictures[unseen[seed]]).argmax(-1) == labels[unseen[seed]]).float().mean().item()
 
 
 def fit(name, make, seed, pictures=images, lr=4e-3):
-    """Make a model and train it on batches of 32 digits, the same for all with this seed; give it and its share of right answers."""
+    """Make a model and train it on batches of 32 digits, the same for all with this seed; give it and its accuracy."""
     torch.manual_seed(seed)
     model, start = make().to(device()), time.process_time()
     stream = batches(pictures[learn[seed]], labels[learn[seed]], batch_size=32, seed=seed)
@@ -103,30 +103,30 @@ def fit(name, make, seed, pictures=images, lr=4e-3):
 
 
 def mixer(mix=lean_token_mixing, sizes=MIXER):
-    """A Mixer for our digits; `mix` says how it mixes places."""
+    """A Mixer for our digits; `mix` says how it mixes positions."""
     return Mixer(10, (1, 28, 28), P, sizes, mix)
 
 
 def nothing(x, *weights):
-    """Mix no places."""
+    """Mix no positions."""
     return torch.zeros_like(x)
 
 
 # %% tags=["nbval-check-output"]
 bag = fit("no token mixing", lambda: mixer(nothing), SEEDS[0])[1]
-claim("13.a", "a bag of patches: right answers on unseen digits", bag, at_most=0.45)
+claim("13.a", "a bag of patches: accuracy on unseen digits", bag, at_most=0.45)
 
 # %% [markdown]
 # ## 2 Token mixing
 #
-# Attention lets places hear of each other by asking: who is like what I look for? Now leave the asking out. Write the
-# picture as a table $X$ with a row for each of $N$ places and a column for each of $d$ **channels**. A column is $N$
+# Attention passes information between positions by comparing queries with keys. Now omit the comparison. Write the
+# picture as a table $X$ with a row for each of $N$ positions and a column for each of $d$ **channels**. A column is $N$
 # numbers: one channel, all over the picture. Send it through a small network that returns $N$ numbers:
 #
 # $$y_{:,c} = W_2\, \sigma(W_1 x_{:,c} + b_1) + b_2 \qquad \text{for each channel } c \text{, with the same weights}$$
 #
 # That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the normal distribution function $\Phi$: a ReLU
-# with its corner rounded. Nothing is compared with anything: who hears whom is learned once, and the same for every
+# with its corner rounded. The weights between positions do not depend on the content: they are learned once and the same for every
 # picture.
 #
 # | name | shape |
@@ -150,23 +150,30 @@ generator = torch.Generator().manual_seed(SEEDS[0])
 weights = [torch.randn(*shape, generator=generator) / 7 for shape in ((128, 49), (128,), (49, 128), (49,))]
 x = torch.randn(1, 49, 32, generator=generator, requires_grad=True)
 mixed = token_mixing(x, *weights).float()
-(felt,) = torch.autograd.grad(mixed[0, 20, 3], x)
+(gradient,) = torch.autograd.grad(mixed[0, 20, 3], x)
 claim(
     "13.b",
     "your token mixing and the library's lean form differ by",
     (mixed - lean_token_mixing(x, *weights)).abs().max().item(),
     at_most=1e-4,
 )
-claim("13.c", "one number behind token mixing: of 49 places it hears of", int((felt[0] != 0).any(1).sum()), equals=49)
-claim("13.d", "one number behind token mixing: of 32 channels it hears of", int((felt[0] != 0).any(0).sum()), equals=1)
+claim(
+    "13.c",
+    "one output of token mixing: on how many of 49 positions it depends",
+    int((gradient[0] != 0).any(1).sum()),
+    equals=49,
+)
+claim(
+    "13.d", "one output of token mixing: on how many of 32 channels it depends", int((gradient[0] != 0).any(0).sum()), equals=1
+)
 
 # %% [markdown]
 # ## 3 Channel mixing
 #
-# The other half of the table: a row is $d$ numbers, all that is known about one place. A second network thinks about each
-# row, with the same weights at every place:
+# A row is $d$ numbers, the features of one position. A second network is applied to each
+# row, with the same weights at every position:
 #
-# $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each place } n$$
+# $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each position } n$$
 #
 # You know it: it is the feed-forward network of every Transformer, with GELU. In a Mixer it is called **channel mixing**,
 # and it is the mirror image of token mixing: turn the table, and one becomes the other.
@@ -191,13 +198,13 @@ claim("13.e", "your channel mixing of the table turned round, and your token mix
 # %% [markdown]
 # ## 4 The Mixer block
 #
-# A block of lecture 05 mixes tokens, then channels, each behind a norm and beside a residual path. Put token mixing where
+# A block of lecture 05 mixes tokens, then channels, each after a norm and with a residual connection. Put token mixing where
 # attention stood:
 #
 # $$U = X + \mathrm{Tokens}(\mathrm{LN}(X)) \qquad Y = U + \mathrm{Channels}(\mathrm{LN}(U))$$
 #
-# Both norms are over the *features of a place*, as ever. The whole model: patches through one linear layer, $L$ blocks, a
-# norm, the mean over the places, a linear head. No class token. And **no positions**: column $n$ of $W_1$ belongs to place
+# Both norms are over the *features of a position*, as ever. The whole model: patches through one linear layer, $L$ blocks, a
+# norm, the mean over the positions, a linear head. No class token. And **no position embeddings**: column $n$ of $W_1$ belongs to position
 # $n$.
 #
 # | name | shape |
@@ -223,11 +230,11 @@ suspect = check("13.3", suspect)
 # Each norm takes something away: a mean and a length. Ask of *what*.</details>
 # <details><summary>B. How strong a channel is in the whole picture.</summary>
 #
-# Yes. A channel that says "a stroke, here and there" and one that shouts it everywhere come out at one volume, and an empty
-# picture is blown up to the volume of a full one. The norm over features only says: all places speak equally loud.</details>
-# <details><summary>C. Which place is which.</summary>
+# Yes. A channel that is active at a few positions and one that is active everywhere are scaled to the same norm, and a nearly empty
+# picture is scaled up to the norm of a full one. The norm over features only equalises the positions.</details>
+# <details><summary>C. The order of the positions.</summary>
 #
-# The places keep their order. It is the channels that become alike.</details>
+# The positions keep their order. The channels are what becomes similar.</details>
 
 # %% exercise="13.3" difficulty="●●○" minutes=8
 from course_lib.blocks import mixer_block
@@ -270,7 +277,7 @@ claim(
 )
 
 # %% [markdown]
-# So "fully connected" is the wrong word. Every number can hear of every other after two halves of a block, but along the
+# So "fully connected" is the wrong term. After one block every number can depend on every other, but along the
 # rows and the columns of the table only, with weights that are shared by all others.
 #
 # ## 5 Mixer, ViT and CNN
@@ -323,17 +330,17 @@ show(
         "accuracy on unseen digits",
         across={"chance": 0.1},
     ),
-    alt=f"Right answers on unseen digits after {STEPS} steps, a point for each seed: "
+    alt=f"Accuracy on unseen digits after {STEPS} steps, a point for each seed: "
     + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in values)}" for name, values in shares.items())
     + f"; a ViT with default positions {', '.join(f'{share:.3f}' for share in default)}; a Mixer without token mixing {bag:.3f}.",
 )
 
 # %% tags=["nbval-check-output"]
 average = {name: mean(values) for name, values in shares.items()}
-claim("13.h", "the Mixer: right answers on unseen digits, worst of the seeds", min(shares["Mixer"]), at_least=0.8)
+claim("13.h", "the Mixer: accuracy on unseen digits, worst of the seeds", min(shares["Mixer"]), at_least=0.8)
 claim(
     "13.i",
-    "token mixing is worth, right answers over a bag of patches, worst of the seeds",
+    "token mixing is worth, accuracy over a bag of patches, worst of the seeds",
     min(shares["Mixer"]) - bag,
     at_least=0.4,
 )
@@ -346,7 +353,7 @@ claim(
 )
 claim(
     "13.k",
-    "the CNN leads the Mixer after the same batches: right answers, mean",
+    "the CNN leads the Mixer after the same batches: accuracy, mean",
     average["CNN"] - average["Mixer"],
     at_least=0.005,
 )
@@ -354,15 +361,15 @@ claim(
 # %% [markdown]
 # ## 6 Shuffled patches
 #
-# The Mixer has no idea that place 8 lies beneath place 1. So tear every picture into its patches and lay them out in a new
+# Nothing tells the Mixer that position 8 lies below position 1. So cut every picture into its patches and arrange them in a new
 # order, the *same* for all pictures; and the pixels within each patch too, by a second order.
 #
-# For weights $W_1, b_1, W_2, b_2$ and an order $\pi$ (place $i$ of the shuffled picture is place $\pi_i$ of the picture)
-# there are weights that do with shuffled places what these do with places in order:
+# For weights $W_1, b_1, W_2, b_2$ and an order $\pi$ (position $i$ of the shuffled picture is position $\pi_i$ of the picture)
+# there are weights that do with shuffled positions what these do with positions in order:
 #
 # $$\mathrm{Tokens}'(X_\pi) = (\mathrm{Tokens}(X))_\pi \qquad \text{for every } X$$
 #
-# Which are they? One index decides it all; try three places on paper.
+# Which are they? One index decides it all; try three positions on paper.
 #
 # | name | shape |
 # | --- | --- |
@@ -377,7 +384,7 @@ reordered_token_mixing = check("13.4", reordered_token_mixing)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** All pictures are shuffled in one way. Train a new Mixer and a new CNN on them, from scratch. What happens to
-# their right answers?
+# their accuracy?
 #
 # <details><summary>A. Both fall: nobody could read such pictures.</summary>
 #
@@ -445,7 +452,7 @@ claim(
     (before - after).abs().max().item(),
     at_most=1e-2,
 )
-claim("13.m", "the same Mixer not rewired, on shuffled pictures: right answers", confused, at_most=0.6)
+claim("13.m", "the same Mixer not rewired, on shuffled pictures: accuracy", confused, at_most=0.6)
 claim("13.n", "40 steps from rewired first weights on shuffled pictures: losses differ by", apart, at_most=1e-6)
 claim("13.o", "a CNN trained on shuffled pictures: loss of accuracy, mean of three seeds", mean(lost), at_least=0.01)
 
@@ -481,8 +488,8 @@ draw_torn(7, SEEDS[0])
 # %% [markdown]
 # ## 7 The Mixer as a CNN
 #
-# Lay the places of one channel out as the picture that they are, $H \times W$. A row of $W_1$ multiplies all pixels and
-# adds up: a **convolution whose kernel is as large as the picture**, with one place to stand. It looks at one channel at a
+# Arrange the positions of one channel as a picture, $H \times W$. A row of $W_1$ multiplies all pixels and
+# adds up: a **convolution whose kernel is as large as the picture**, with a single output position. It uses one channel at a
 # time: *depth-wise*. Every channel has the same kernels: *shared*. Then $W_2$ leads from the $d_s$ numbers of a channel
 # back to $N$: a convolution of 1 × 1, depth-wise and shared again. Channel mixing is a convolution of 1 × 1 as it stands.
 #
@@ -545,7 +552,7 @@ claim(
 # | | a usual convolution | token mixing |
 # | --- | --- | --- |
 # | sees in one layer | neighbours | the whole picture |
-# | moves over the places | yes | no: it has one place to stand |
+# | slides over the positions | yes | no: it has a single output position |
 # | kernels of two channels | differ | are the same |
 # | adds up over channels | yes | no: channel mixing does |
 # | picture of another size | yes | no: $W_1$ has $N$ columns |
@@ -553,21 +560,21 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 8 What token mixing learns
 #
-# A hidden unit of token mixing reads the places by a row of $W_1$ and writes to them by a column of $W_2$: 49 numbers each,
+# A hidden unit of token mixing reads the positions by a row of $W_1$ and writes to them by a column of $W_2$: 49 numbers each,
 # which can be drawn as a picture. At the start they are random; take the start away, and what is left is what training has
 # added.
 #
-# **Predict.** Nobody told the Mixer which places are neighbours, and it was never told that the head takes the mean. What
+# **Predict.** Nobody told the Mixer which positions are neighbours, and it was never told that the head takes the mean. What
 # has been added?
 #
-# <details><summary>A. Noise everywhere: the order of places means nothing to it.</summary>
+# <details><summary>A. Noise everywhere: the order of positions means nothing to it.</summary>
 #
 # The *order* means nothing. But neighbouring patches of real digits are alike, and what is alike gets a like
 # gradient.</details>
-# <details><summary>B. The first block reads neighbours somewhat alike; the last block writes the same to all places.</summary>
+# <details><summary>B. The first block reads neighbours somewhat alike; the last block writes the same to all positions.</summary>
 #
-# Yes. The first is faint, after so little training: compare places that touch with places two apart. The second is plain:
-# behind the last block only the mean over the places counts, so every place has the same thing to say.</details>
+# Yes. The first is faint, after so little training: compare positions that touch with positions two apart. The second is plain:
+# after the last block only the mean over the positions is used, so the same output at every position is optimal.</details>
 # <details><summary>C. Smooth blobs and edges, as in the kernels of a CNN.</summary>
 #
 # The paper shows such maps after three hundred million photographs. Here they are rough; patches at the rim are nearly
@@ -576,7 +583,7 @@ claim(
 
 # %%
 def added(seed, block, read):
-    """What training has added to the weights of one block, as maps: those that read places, or those that write to them."""
+    """What training has added to the weights of one block, as maps: those that read positions, or those that write to them."""
     torch.manual_seed(seed)
     ends = [model.stack.blocks[block].mixer for model in (trained["Mixer", seed][0], mixer())]
     last, first = ((end.W_1.weight if read else end.W_2.weight.mT).detach().cpu() for end in ends)
@@ -584,14 +591,14 @@ def added(seed, block, read):
 
 
 def alike(maps, apart):
-    """Correlation of the weights of two places so far apart in a row or column, the mean of each map taken off."""
+    """Correlation of the weights of two positions so far apart in a row or column, the mean of each map taken off."""
     maps = maps - maps.mean((1, 2), keepdim=True)
     sides = [torch.cat([m[:, :, apart:].flatten(), m[:, :, :-apart].flatten()]).view(2, -1) for m in (maps, maps.mT)]
     return torch.corrcoef(torch.cat(sides, dim=1))[0, 1].item()
 
 
 def same_everywhere(maps):
-    """The share of the squared weights that is the mean of its map: 1 where a unit treats all places alike."""
+    """The share of the squared weights that is the mean of its map: 1 where a unit treats all positions alike."""
     return (maps.mean((1, 2)).square().sum() * 49 / maps.square().sum()).item()
 
 
@@ -608,27 +615,27 @@ show(
     weight_maps(
         {"first block reads": strongest(first_reads[0]), "last block writes": strongest(last_writes[0])}, label="added weight"
     ),
-    alt=f"What training added to sixteen hidden units each, 7 × 7 places: rough maps where the first block reads, nearly one colour where "
-    f"the last writes. In the first, places that touch correlate by {near:.2f}, places two apart by {far:.2f}; the mean of a map makes up "
+    alt=f"What training added to sixteen hidden units each, 7 × 7 positions: rough maps where the first block reads, nearly one colour where "
+    f"the last writes. In the first, positions that touch correlate by {near:.2f}, positions two apart by {far:.2f}; the mean of a map makes up "
     f"{100 * uniform[0]:.0f} % of the squared weights in the first and {100 * uniform[1]:.0f} % in the last.",
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "13.r",
-    "added by training, first block: touching places are more alike than places two apart, mean",
+    "added by training, first block: touching positions are more alike than positions two apart, mean",
     near - far,
     at_least=0.05,
 )
 claim(
     "13.s",
-    "added by training, last block: share of what is written that is the same for all places, mean of the seeds",
+    "added by training, last block: share of what is written that is the same for all positions, mean of the seeds",
     uniform[1],
     at_least=0.5,
 )
 claim(
     "13.s-first",
-    "added by training, first block: share of what is read that is the same for all places, mean of the seeds",
+    "added by training, first block: share of what is read that is the same for all positions, mean of the seeds",
     uniform[0],
     at_most=0.4,
 )
@@ -661,7 +668,7 @@ explore(draw_unit, rank=(1, 128), block=(1, 2))
 # ## 9 Parameters and multiply-adds
 #
 # How large is a Mixer? The token network does not grow with the channels, the channel network does not grow with the
-# places. Count, for $L$ blocks: the layer that reads a patch of $d_p$ numbers; two networks of two layers with biases and
+# positions. Count, for $L$ blocks: the layer that reads a patch of $d_p$ numbers; two networks of two layers with biases and
 # two norms (gain and bias) a block; one more norm; a head for the classes, if there are any.
 #
 # The paper's table 1 gives sizes and counts from Mixer-S/32, with 19 million, to H/14, with 431.
@@ -701,14 +708,14 @@ claim(
 #
 # <details><summary>A. Both times four.</summary>
 #
-# Attention compares every place with every other: times sixteen.</details>
+# Attention compares every position with every other: times sixteen.</details>
 # <details><summary>B. Attention times sixteen, token mixing times four.</summary>
 #
 # Yes: $2 N d_s$ for each channel. It is bought with a fixed width $d_s$, and with weights that fit one size of
 # picture.</details>
-# <details><summary>C. Both times sixteen: both let every place hear of every other.</summary>
+# <details><summary>C. Both times sixteen: both connect every position with every other.</summary>
 #
-# In a Mixer they hear of each other through $d_s$ hidden units, and $d_s$ need not grow with the places.</details>
+# A Mixer connects them through $d_s$ hidden units, and $d_s$ need not grow with the number of positions.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -719,13 +726,13 @@ def exponent(sizes, costs):
 
 
 def work_of_mixing(N, d_tokens, d=32):
-    """Multiply-adds of token mixing at N places."""
+    """Multiply-adds of token mixing at N positions."""
     weights = torch.zeros(d_tokens, N), torch.zeros(d_tokens), torch.zeros(N, d_tokens), torch.zeros(N)
     return count_operations(nn.Identity(), lambda: lean_token_mixing(torch.zeros(1, N, d), *weights)).multiply_adds
 
 
 def work_of_attention(N, d=32):
-    """Multiply-adds of one head over N places, projections aside."""
+    """Multiply-adds of one head over N positions, projections aside."""
     q = torch.zeros(1, 1, N, d)
     return count_operations(nn.Identity(), lambda: scaled_dot_product_attention(q, q, q)).multiply_adds
 
@@ -736,12 +743,14 @@ growth = {
     "token mixing": exponent(grids, [work_of_mixing(N, 128) for N in grids]),
     "hidden 4N": exponent(grids, [work_of_mixing(N, 4 * N) for N in grids]),
 }
-claim("13.u", "the work of attention grows with the number of places to the power", growth["attention"], between=(1.99, 2.01))
+claim(
+    "13.u", "the work of attention grows with the number of positions to the power", growth["attention"], between=(1.99, 2.01)
+)
 claim("13.v", "the work of token mixing, at a fixed width, to the power", growth["token mixing"], between=(0.99, 1.01))
 
 # %% [markdown]
 # And what does one get for it? Each model in three widths, after the same steps; the two smaller ones by one seed, the largest
-# by the mean of three: right answers against parameters, and against multiply-adds for one picture.
+# by the mean of three: accuracy against parameters, and against multiply-adds for one picture.
 
 # %%
 SMALLER = {
@@ -769,8 +778,8 @@ heights = {name: [share for _, share in models] for name, models in points.items
 for axis, unit in (("parameters", "parameters"), ("multiply_adds", "multiply-adds for one picture")):
     lines = {name: ([getattr(c, axis) for c in costs[name]], heights[name]) for name in costs}
     show(
-        plots.curves(lines, unit, "right answers on unseen digits", log="x"),
-        alt=f"Right answers against {unit}: "
+        plots.curves(lines, unit, "accuracy on unseen digits", log="x"),
+        alt=f"Accuracy against {unit}: "
         + "; ".join(
             f"{name} {', '.join(f'{y:.2f} at {x:,}' for x, y in zip(*line, strict=True))}" for name, line in lines.items()
         )
@@ -796,7 +805,7 @@ claim(
 #
 # <details><summary>A. Without channel mixing it is as bad as without token mixing: the two are mirror images.</summary>
 #
-# As functions they are. But the picture is not symmetric: what tells digits apart lies in the places, and the first layer and
+# As functions they are. But the picture is not symmetric: what tells digits apart lies in the positions, and the first layer and
 # the head mix channels already.</details>
 # <details><summary>B. Both cost little, at this scale.</summary>
 #
@@ -804,12 +813,12 @@ claim(
 # on photographs, in deeper models, five thousand digits cannot tell.</details>
 # <details><summary>C. Without the GELU it fails: a linear network is a linear classifier.</summary>
 #
-# The channel mixing still bends; and layer norm is not linear either.</details>
+# Channel mixing is still nonlinear, and so is layer norm.</details>
 
 
 # %%
-class Silent(nn.Module):
-    """Adds nothing."""
+class NoMixing(nn.Module):
+    """Contributes nothing."""
 
     def forward(self, x):
         """Give zeros."""
@@ -820,7 +829,7 @@ def without_channels():
     """A Mixer whose channels are never mixed within a block."""
     model = mixer()
     for block in model.stack.blocks:
-        block.feed_forward = Silent()
+        block.feed_forward = NoMixing()
     return model
 
 
@@ -835,8 +844,8 @@ ablated = {
 }
 groups = {"Mixer": shares["Mixer"], "no token mixing": [bag]} | ablated
 show(
-    plots.seeds(groups, "right answers on unseen digits", across={"chance": 0.1}),
-    alt="Right answers on unseen digits, a point for each seed: "
+    plots.seeds(groups, "accuracy on unseen digits", across={"chance": 0.1}),
+    alt="Accuracy on unseen digits, a point for each seed: "
     + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in values)}" for name, values in groups.items())
     + ".",
 )
@@ -844,10 +853,10 @@ show(
 # %% tags=["nbval-check-output"]
 without = ablated["no channel mixing"][0] - bag
 bent = ablated["linear token mixing"][0] - bag
-claim("13.y", "a Mixer without channel mixing leads one without token mixing: right answers", without, at_least=0.3)
-claim("13.z", "a Mixer with linear token mixing leads one without any: right answers", bent, at_least=0.3)
+claim("13.y", "a Mixer without channel mixing leads one without token mixing: accuracy", without, at_least=0.3)
+claim("13.z", "a Mixer with linear token mixing leads one without any: accuracy", bent, at_least=0.3)
 dearest = average["Mixer"] - min(values[0] for values in ablated.values())
-claim("13.z-cost", "what the dearer of the two ablations costs: right answers below the Mixer's mean", dearest, at_most=0.15)
+claim("13.z-cost", "what the dearer of the two ablations costs: accuracy below the Mixer's mean", dearest, at_most=0.15)
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
@@ -856,7 +865,7 @@ claim("13.z-cost", "what the dearer of the two ablations costs: right answers be
 #
 # <details><summary>A. Nothing special: the weights slide along.</summary>
 #
-# A convolution's would. Column $n$ of $W_1$ belongs to place $n$, and there are now more places than columns.</details>
+# A convolution's would. Column $n$ of $W_1$ belongs to position $n$, and there are now more positions than columns.</details>
 # <details><summary>B. Resize the picture, or make new token networks.</summary>
 #
 # Right. The paper does the latter for fine-tuning, starting from copies of the old ones (its appendix). A ViT only has its
@@ -875,20 +884,20 @@ claim("13.z-cost", "what the dearer of the two ablations costs: right answers be
 # shreds from all over the picture.)</details>
 # <details><summary>B. It fails: positions say where a patch stands.</summary>
 #
-# They are learned. Nothing in them knew that 8 lies beneath 1.</details>
+# They are learned. Nothing in them states that 8 lies below 1.</details>
 # <details><summary>C. It loses as the CNN does.</summary>
 #
 # The CNN loses because its *kernels* assume neighbours.</details>
 #
-# **Question 3.** Who hears whom, in attention and in token mixing?
+# **Question 3.** Do the weights between positions depend on the picture, in attention and in token mixing?
 #
 # <details><summary>A. In both it depends on the picture.</summary>
 #
 # In token mixing the weights are the same for every picture; only what they multiply differs.</details>
 # <details><summary>B. In attention it depends on the picture, in token mixing it is fixed after training.</summary>
 #
-# Right. So a Mixer cannot look for "the other place like this one" wherever it is; that must be learned place by
-# place.</details>
+# Right. So a Mixer cannot search for "the other position like this one" wherever it is; that must be learned for each pair of
+# positions.</details>
 # <details><summary>C. In neither.</summary>
 #
 # Attention's weights come from queries and keys, and these from the picture.</details>
@@ -899,7 +908,7 @@ claim("13.z-cost", "what the dearer of the two ablations costs: right answers be
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | says what is built in all the same: patches, equal weights for all places and for all channels, residual paths |
+# | 1 | says what is built in all the same: patches, equal weights for all positions and for all channels, residual paths |
 # | 1 | says what is not: neighbourhood (section 6), with a number |
 # | 1 | says in which sense it is a CNN (section 7), or that a fully connected layer is something else (13.g) |
 # | 1 | holds it against the CNN at equal batches, and says that the data are few and easy, and the ViT's start was tuned |
@@ -913,8 +922,8 @@ claim("13.z-cost", "what the dearer of the two ablations costs: right answers be
 # - *CS* quotes "single-channel depth-wise convolutions for token mixing". The sentence goes on in the paper: "of a full
 #   receptive field and parameter sharing". Without the sharing, Mixer-S/16 would not have 18 million parameters but more
 #   than twenty times as many.
-# - *CS*'s PyTorch code makes both networks four times as wide as what they mix. For the places that means $d_s = 4N$: the
-#   work then grows with the *square* of the number of places, as attention's does, and the linear growth that the paper
+# - *CS*'s PyTorch code makes both networks four times as wide as what they mix. For the positions that means $d_s = 4N$: the
+#   work then grows with the *square* of the number of positions, as attention's does, and the linear growth that the paper
 #   claims is gone. Nor does it give the counts of table 1.
 # - *CS* shows two codes for one model. `nn.GELU()` of PyTorch is exact, `nn.gelu` of flax takes an approximation by tanh;
 #   and only the second starts its head at 0, which alone begins at the loss of a blind guess.
@@ -955,7 +964,7 @@ with torch.no_grad():
         for name, model in (("zero", at_zero), ("drawn", drawn))
     }
 
-# a convolution of 3 × 3 as a matrix over the places: what it makes of each single place
+# a convolution of 3 × 3 as a matrix over the positions: what it makes of each single position
 generator = torch.Generator().manual_seed(SEEDS[0])
 kernel, x = torch.randn(1, 1, 3, 3, generator=generator), torch.randn(2, 49, 5, generator=generator)
 T = F.conv2d(torch.eye(49).view(49, 1, 7, 7), kernel, padding=1).view(49, 49).T
@@ -972,7 +981,7 @@ claim(
 )
 claim(
     "13.CS-wide",
-    "the deck's code, d_s = 4N: its work grows with the number of places to the power",
+    "the deck's code, d_s = 4N: its work grows with the number of positions to the power",
     growth["hidden 4N"],
     between=(1.99, 2.01),
 )
