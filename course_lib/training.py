@@ -10,13 +10,15 @@ slow machine learns the same as a fast one.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
-class TrainingStep(NamedTuple):
+@dataclass(frozen=True)
+class TrainingStep:
     """Report of one step: its index from 0, the loss before its update, and further metrics of the loss function."""
 
     index: int

@@ -48,7 +48,7 @@ def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> I
     half = images.new_tensor([W, H]) / 2
     back = torch.linalg.inv(A)
     origin = -back @ t[..., None]
-    grid = F.affine_grid(torch.cat([back * half, origin], dim=-1) / half[:, None], images.shape, align_corners=False)
+    grid = F.affine_grid(torch.cat([back * half, origin], dim=-1) / half[:, None], list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, align_corners=False)
 
 
@@ -100,7 +100,7 @@ class Augmentation:
 
     def __call__(self, images: Image, generator: torch.Generator) -> Image:
         """Draw one view of each image (B, C, H, W); colours change where there are three channels."""
-        A, t = self.draw_affine(len(images), images.shape[-2:], generator)
+        A, t = self.draw_affine(len(images), (images.shape[-2], images.shape[-1]), generator)
         views = warp(images, A.to(images), t.to(images))
         return recolour(views, self.draw_colours(len(images), generator).to(images)) if images.shape[1] == 3 else views
 

@@ -48,7 +48,7 @@ def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder:
 def _pictures(archive: Path, prefix: str) -> LabelledImages:
     """Read the members whose names begin with `prefix`, in the order of their names, without unpacking to the disk."""
     with tarfile.open(archive) as tar:
-        members = {Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
+        members = {Path(member.name).name: file.read() for member in tar if (file := tar.extractfile(member))}
     content = b"".join(members[name] for name in sorted(members) if name.startswith(prefix))
     if not content or len(content) % _ROW:
         raise ValueError(f"{archive.name} holds no pictures of 32 × 32 bytes in files {prefix}*.")

@@ -67,6 +67,6 @@ def _lines(archive: Path, name: str) -> list[str]:
     """Read the lines of one member of a tar archive, without unpacking it to the disk."""
     with tarfile.open(archive) as tar:
         for member in tar:
-            if member.isfile() and Path(member.name).name == name:
-                return tar.extractfile(member).read().decode("utf-8").strip().splitlines()
+            if Path(member.name).name == name and (file := tar.extractfile(member)):
+                return file.read().decode("utf-8").strip().splitlines()
     raise ValueError(f"{archive.name} holds no file {name}.")

@@ -8,7 +8,7 @@ Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215); the 
 `decoding` describes steps and states.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -121,8 +121,8 @@ def extend_beam(
 def rows_of(state: DecodingState, rows: NextTokens) -> DecodingState:
     """Select rows (N,) of every tensor in a state; tuples are searched, anything else stays as it is."""
     if isinstance(state, Tensor):
-        return state[rows]
+        return cast(DecodingState, state[rows])
     if isinstance(state, tuple):
         parts = [rows_of(part, rows) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+        return cast(DecodingState, type(state)(*parts) if hasattr(state, "_fields") else tuple(parts))
     return state

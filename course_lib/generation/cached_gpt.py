@@ -7,15 +7,15 @@ layout that `addmm` takes.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import causal_attention, fused_causal_attention
-from course_lib.blocks import Block
+from course_lib.attention import MultiHead, causal_attention, fused_causal_attention
+from course_lib.blocks import Block, FeedForward
 from course_lib.models import GPT
 from course_lib.shapes import Lengths, Tokens
 
@@ -68,13 +68,14 @@ class CachedGPT:
         Raises:
             ValueError: a layer attends otherwise than by `causal_attention` or `fused_causal_attention`.
         """
-        for mechanism in (block.mixer.attention.mechanism for block in model.stack.blocks):
+        blocks = [cast(Block, block) for block in model.stack.blocks]
+        for mechanism in (_attention(block).mechanism for block in blocks):
             if mechanism not in (causal_attention, fused_causal_attention):
                 raise ValueError(
                     f"cached steps compute causal_attention, but this GPT attends by {mechanism}: use the GPT itself."
                 )
-        self.layers = [_layer(block) for block in model.stack.blocks]
-        self.n_heads = model.stack.blocks[0].mixer.attention.n_heads
+        self.layers = [_layer(block) for block in blocks]
+        self.n_heads = _attention(blocks[0]).n_heads
         self.tokens, self.positions = model.tokens.weight, model.positions.vectors
         self.closing = _norm(model.stack.closing)
 
@@ -147,8 +148,13 @@ def _normalise(x: Tensor, weights: tuple[Tensor, Tensor, float]) -> Tensor:
     return torch.layer_norm(x, x.shape[-1:], *weights)
 
 
-def _norm(module: nn.LayerNorm) -> tuple[Tensor, Tensor, float]:
-    return module.weight, module.bias, module.eps
+def _norm(module: nn.Module) -> tuple[Tensor, Tensor, float]:
+    norm = cast(nn.LayerNorm, module)
+    return norm.weight, norm.bias, norm.eps
+
+
+def _attention(block: Block) -> MultiHead:
+    return cast(MultiHead, block.mixer.attention)
 
 
 def _linear(*modules: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -157,7 +163,7 @@ def _linear(*modules: nn.Linear) -> tuple[Tensor, Tensor]:
 
 
 def _layer(block: Block) -> LayerWeights:
-    attention, ffn = block.mixer.attention, block.feed_forward
+    attention, ffn = _attention(block), cast(FeedForward, block.feed_forward)
     return LayerWeights(
         _norm(block.norm_1),
         _linear(attention.W_q, attention.W_k, attention.W_v),

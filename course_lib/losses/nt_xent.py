@@ -9,11 +9,13 @@ algorithm 1 (https://arxiv.org/abs/2002.05709):
 That is a cross-entropy: each of the 2N views classifies the 2N - 1 others, and the right class is its partner.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 
 from course_lib.primitives.normalisation import unit
 
@@ -59,7 +61,7 @@ class _Crowd(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, z: Tensor) -> Tensor:
+    def forward(ctx: Any, z: Tensor) -> Tensor:
         """Take vectors (n, d); the scores (n, n) become P in their own place."""
         scores = (z @ z.mT).fill_diagonal_(-torch.inf)
         totals = scores.logsumexp(-1, keepdim=True)
@@ -68,7 +70,7 @@ class _Crowd(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         """Give the gradient (n, d)."""
         z, P = ctx.saved_tensors
         return (P @ z + P.mT @ z) * (gradient / len(z))

@@ -39,7 +39,7 @@ def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float)
 @torch.no_grad()
 def ema_update_(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> Sequence[Tensor]:
     """Write what `ema_update` gives into `target` itself, all tensors in one call of a fused kernel; return `target`."""
-    torch._foreach_lerp_(target, online, 1 - decay)
+    torch._foreach_lerp_(list(target), list(online), 1 - decay)
     return target
 
 

@@ -35,9 +35,10 @@ class GCN(nn.Module):
         if n_layers < 1:
             raise ValueError(f"a network needs at least one layer, got n_layers = {n_layers}.")
         sizes = [d_in] + [d_hidden] * (n_layers - 1) + [n_out]
-        self.layers = nn.ModuleList(nn.Linear(*pair, bias=False) for pair in pairwise(sizes))
-        for layer in self.layers:
+        layers = [nn.Linear(*pair, bias=False) for pair in pairwise(sizes)]
+        for layer in layers:
             nn.init.xavier_uniform_(layer.weight)
+        self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
         """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node averages itself and its neighbours."""

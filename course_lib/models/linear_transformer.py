@@ -9,7 +9,7 @@ Blocks are pre-norm with GELU; positions are sinusoids, which have no largest le
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import (
     LinearAttention,
+    MultiHead,
     chunked_linear_attention,
     linear_attention_step,
     merge_heads,
@@ -76,7 +77,7 @@ class LinearTransformer(nn.Module):
 
     def _read(self, tokens: Tokens) -> tuple[TokenFeatures, LinearMemory]:
         x, layers = self._embed(tokens), []
-        for block in self.stack.blocks:
+        for block in self._blocks():
             _, k, v = _heads(block, block.norm_1(x))
             k, v = (y.to(torch.promote_types(y.dtype, torch.float32)) for y in (self.feature_map(k), v))
             layers.append((k.mT @ v, k.sum(-2)))
@@ -97,7 +98,7 @@ class LinearTransformer(nn.Module):
             next-token logits (B, n_tokens), and the new memory.
         """
         x, layers = self._embed(token[:, None], memory.T), []
-        for block, (S, z) in zip(self.stack.blocks, memory.layers, strict=True):
+        for block, (S, z) in zip(self._blocks(), memory.layers, strict=True):
             x, layer = self._step(block, x, S, z, form)
             layers.append(layer)
         return (self.stack.closing(x) @ self.tokens.weight.mT)[:, 0], LinearMemory(tuple(layers), memory.T + 1)
@@ -108,8 +109,11 @@ class LinearTransformer(nn.Module):
         q, k, v = _heads(block, block.norm_1(x))
         features = (y[..., 0, :].to(S.dtype) for y in (self.feature_map(q), self.feature_map(k), v))
         context, S, z = form(S, z, *features)
-        x = x + block.mixer.attention.W_o(merge_heads(context[..., None, :].to(x.dtype)))
+        x = x + _attention(block).W_o(merge_heads(context[..., None, :].to(x.dtype)))
         return block.residual(x, block.feed_forward, block.norm_2), (S, z)
+
+    def _blocks(self) -> list[Block]:
+        return [cast(Block, block) for block in self.stack.blocks]
 
     def _embed(self, tokens: Tokens, T: int = 0) -> TokenFeatures:
         """Embed tokens (B, n) at positions T to T + n - 1, (B, n, d_model)."""
@@ -119,5 +123,10 @@ class LinearTransformer(nn.Module):
 
 def _heads(block: Block, x: TokenFeatures) -> tuple[Tensor, Tensor, Tensor]:
     """Project x (B, T, d_model) to queries, keys and values of all heads, (B, h, T, d) each."""
-    attention = block.mixer.attention
-    return tuple(split_heads(W(x), attention.n_heads) for W in (attention.W_q, attention.W_k, attention.W_v))
+    attention = _attention(block)
+    q, k, v = (split_heads(W(x), attention.n_heads) for W in (attention.W_q, attention.W_k, attention.W_v))
+    return q, k, v
+
+
+def _attention(block: Block) -> MultiHead:
+    return cast(MultiHead, block.mixer.attention)

@@ -9,6 +9,7 @@ at each pixel of the backbone's map x, then interpolated to the size of the imag
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +46,7 @@ class Segmenter(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.contexts = nn.ModuleList(contexts)
-        self.W = nn.Conv2d(backbone.d_out + sum(context.d_out for context in contexts), n_classes, 1)
+        self.W = nn.Conv2d(sum(cast(int, part.d_out) for part in (backbone, *contexts)), n_classes, 1)
 
     def forward(self, images: Image) -> Float[Tensor, "B n_classes H W"]:
         """Give the logits of each pixel, those of the map interpolated to the size of the images."""

@@ -124,7 +124,7 @@ class SeparateSteps(nn.Module):
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
         """Take x (B, T, d_model) through the blocks; each of them costs 1. ValueError where there is none."""
         for step, block in enumerate(self.blocks, start=1):
-            x = block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
+            x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device).to(x.dtype), mask)
         return _always(x, len(self.blocks))
 
 
@@ -145,7 +145,7 @@ class AdaptiveSteps(nn.Module):
         halt = self.halt.weight[0], self.halt.bias[0]
         states, h = [], x.new_zeros(*x.shape[:-1], 0)
         for step in range(1, self.n_steps + 1):
-            y = self.block(x + step_encoding(*x.shape[1:], step, device=x.device).to(x.dtype), mask)
+            y = self.block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device).to(x.dtype), mask)
             x, h = adaptive_step(x, y, halt, h, self.epsilon)
             states.append(x)
         mixed = mix_states(torch.stack(states, dim=-2), h, self.epsilon)

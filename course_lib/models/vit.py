@@ -72,7 +72,8 @@ class PatchEncoder(nn.Module):
                 f"this encoder reads images of {self.project.in_features // self.P**2} channels, got {images.shape[1]}: "
                 "convert them (`images.expand(-1, 3, -1, -1)` makes three of grey), or make a model for theirs."
             )
-        grid = patch_grid(*images.shape[-2:], self.P)
+        H, W = images.shape[-2:]
+        grid = patch_grid(H, W, self.P)
         positions = self.positions if grid == self.grid else interpolate_positions(self.positions, *self.grid, *grid)
         return self.stack(embed_patches(patches, self.project.weight, self.project.bias, self.learned, positions))
 

@@ -65,7 +65,7 @@ def from_gpt2(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     Returns:
         a state dict for `GPT`.
     """
-    weights = {}
+    weights: dict[str, Tensor] = {}
     for name, tensor in rename(tensors, _RENAMINGS, _UNUSED).items():
         ours = tensor.mT if ".W_" in name and tensor.dim() == 2 else tensor
         if "W_qkv" in name:
