@@ -1,0 +1,74 @@
+"""Plain technical English: docstrings, comments, messages and documents avoid words that the field does not use."""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+REFUSED = {
+    r"(?<!leaves )(?<!left )behind": "after, next, following",
+    r"speaks? (?:of|about)": "predicts, describes, is about",
+    r"hears?(?: \w+){0,2} of|heard(?: \w+){0,2} of": "depends on, is independent of",
+    r"upon each other": "stacked, one after another",
+    r"below each other": "stacked row-wise",
+    r"beneath each other": "stacked row-wise",
+    r"shall \w+": "must, should",
+    r"inmates?": "worker",
+    r"testimony": "response",
+    r"interviews?": "session",
+    r"mouths?": "object query",
+    r"the desk": "the pipeline",
+    r"other signs?": "other characters",
+    r"may look\b": "may attend",
+    r"say(?:s|ing)? nothing of": "does not mention, does not depend on",
+    r"knows? nothing of": "does not import, is independent of",
+    r"films?": "video",
+}
+PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = [*sorted((ROOT / "course_lib").rglob("*.py")), *sorted((ROOT / "course_tools").rglob("*.py")), ROOT / "course.py"]
+QUOTED = re.compile(r"`[^`]*`|“[^”]*”|«[^»]*»|https?://\S+")
+GENERATED = {"claims.md", "companion.md"}
+"""Their words come from the lectures and from the slides."""
+
+
+def words_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The prose of a file, with line numbers: all of a document, comments and strings of code; without what is quoted."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        found = [(1, text)]
+    else:
+        kinds = (tokenize.COMMENT, tokenize.STRING)
+        found = [(t.start[0], t.string) for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type in kinds]
+    for first, part in found:
+        for i, line in enumerate(QUOTED.sub("``", part).split("\n")):
+            yield first + i, line
+
+
+def refused_in(lines: Iterator[tuple[int, str]]) -> list[str]:
+    return [
+        f"line {number}: {found[0]!r}; write {better}"
+        for number, line in lines
+        for word, better in REFUSED.items()
+        if (found := re.search(rf"\b{word}\b", line, re.IGNORECASE))
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in (*PROSE, *CODE) if path.name not in GENERATED],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_the_words_are_those_of_the_field(path):
+    assert refused_in(words_of(path)) == []
+
+
+def test_a_refused_word_is_found_in_comments_and_strings_and_not_in_names_or_quotations(tmp_path):
+    file = tmp_path / "code.py"
+    file.write_text(
+        'behind = 1  # the token behind\n"""Every `behind` is a name.\n\nIt speaks about tokens."""\n', encoding="utf-8"
+    )
+    assert [line.partition(";")[0] for line in refused_in(words_of(file))] == ["line 1: 'behind'", "line 4: 'speaks about'"]
