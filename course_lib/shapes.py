@@ -15,7 +15,7 @@ Scores = Float[Tensor, "*batch T_q T_k"]
 Weights = Float[Tensor, "*batch T_q T_k"]
 Context = Float[Tensor, "*batch T_q d_v"]
 Mask = Bool[Tensor, "..."]
-"""True = may look. Any shape that broadcasts to the scores, (*batch, T_q, T_k)."""
+"""True = may attend. Any shape that broadcasts to the scores, (*batch, T_q, T_k)."""
 
 Tokens = Int[Tensor, "B T"]
 Lengths = Int[Tensor, "B"]

@@ -19,7 +19,7 @@ PerHead = Float[Tensor, "h"]
 
 
 class HeadStatistics(NamedTuple):
-    """Of each head (h,): the weight on the token before, itself, the token behind, and delimiters; the entropy in nats."""
+    """Of each head (h,): the weight on the token before, itself, the next token, and delimiters; the entropy in nats."""
 
     previous: PerHead
     current: PerHead
@@ -37,7 +37,7 @@ def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, 
         lengths: (B,), real tokens of each sequence, ≥ 1.
 
     Returns:
-        five numbers for each head, (h,). The token before is averaged over the tokens that have one, the token behind too
+        five numbers for each head, (h,). The token before is averaged over the tokens that have one, the next token likewise
         (NaN where no sequence has two tokens). The entropy lies in 0…log T.
 
     Source: Clark et al. 2019, section 3.

@@ -1,4 +1,4 @@
-"""The strongest arrows: from each place of a picture or film to the places that it looks at most.
+"""The strongest arrows: from each position of an image or video to those with its largest weights.
 
 Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, figure 3 (https://arxiv.org/abs/1711.07971): the 20 largest of the
 weights of a place x_i, each drawn as an arrow from i to j.
@@ -24,7 +24,7 @@ def strongest_arrows(weights: Weights, n_arrows: int, H: int, W: int) -> Arrows:
     """Find the places that each place looks at most.
 
     Args:
-        weights: (*batch, N_q, N) over the N = T·H·W places of a film, time by time and row by row; of a picture, T = 1.
+        weights: (*batch, N_q, N) over the N = T·H·W positions of a video, frame by frame and row by row; of a picture, T = 1.
         n_arrows: how many to keep for each query.
         H: rows of the map of keys.
         W: columns of the map of keys.

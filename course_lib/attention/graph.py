@@ -92,7 +92,7 @@ def multi_head_graph_attention(
 
     Args:
         x: features (*batch, N, d_in).
-        W: (h · d, d_in), the projections of all heads below each other; head k owns the rows k·d to (k+1)·d.
+        W: (h · d, d_in), the projections of all heads stacked row-wise; head k owns the rows k·d to (k+1)·d.
         a: (h, 2 · d), the vector of each head's scores: first half for the node that looks, second for the one looked at.
         edges: (2, E): node edges[0] looks at node edges[1].
         combine: what becomes of the heads' contexts (*batch, h, N, d): `merge_heads` or `average_heads`.

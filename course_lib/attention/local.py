@@ -171,9 +171,9 @@ def require_local_inputs(
 def _offsets(
     table: Float[Tensor, "*heads size d"], n_queries: int, n_keys: int, stride: int
 ) -> tuple[Float[Tensor, "*heads tile halo d"], Bool[Tensor, "n_tiles tile halo"]]:
-    """Give, along one axis, the vector between each query of a tile and each place of its halo, and whether it may look.
+    """Give, along one axis, the vector between each query of a tile and each place of its halo, and whether it may attend.
 
-    Queries that only fill up the last tile may look anywhere, so that their softmax, thrown away, holds no NaN.
+    Queries that only fill up the last tile may attend anywhere, so that their softmax, thrown away, holds no NaN.
     """
     size = table.shape[-2]
     queries = stride * torch.arange(TILE, device=table.device)

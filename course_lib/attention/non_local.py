@@ -1,4 +1,4 @@
-"""Non-local blocks: every place of a picture, or of a film, looks at every other place.
+"""Non-local blocks: every position of an image or a video attends to every other.
 
 Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, sections 3.1 to 3.3 (https://arxiv.org/abs/1711.07971):
 
@@ -27,7 +27,7 @@ from course_lib.shapes import Keys, Queries, Values
 
 PixelFeatures = Float[Tensor, "*batch N C"]
 Map = Float[Tensor, "B C *places"]
-"""A picture (B, C, H, W), a film (B, C, T, H, W), or a line (B, C, T)."""
+"""A picture (B, C, H, W), a video (B, C, T, H, W), or a line (B, C, T)."""
 unbiased = partial(nn.Linear, bias=False)
 
 
@@ -147,10 +147,10 @@ def non_local_block(
     W_g: Float[Tensor, "d C"],
     W_z: Float[Tensor, "C d"],
 ) -> Map:
-    """Let all places of a picture or a film look at each other, and add what they see: z = W_z y + x.
+    """Let all positions of an image or a video attend to each other, and add the context: z = W_z y + x.
 
     Args:
-        x: (B, C, *places): a picture (B, C, H, W), or a film (B, C, T, H, W), whose places are those of all its times.
+        x: (B, C, *places): a picture (B, C, H, W), or a video (B, C, T, H, W), whose positions are those of all its frames.
         W_theta: (d_k, C), makes the queries.
         W_phi: (d_k, C), makes the keys.
         W_g: (d, C), makes the values; d is commonly C / 2, the bottleneck.
@@ -180,7 +180,7 @@ class NonLocalConcatenation(nn.Module):
 
 
 class NonLocal(nn.Module):
-    """Attention over all places of a picture or film: owns W_θ, W_φ (d, C) and W_g (d, C), without biases."""
+    """Attention over all positions of an image or video: owns W_θ, W_φ (d, C) and W_g (d, C), without biases."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class NonLocal(nn.Module):
                 `NonLocalConcatenation(d)` the other forms.
             embed: `embed(d_in, d)` makes θ, and φ; with `nn.Identity` the Gaussian form, which has neither.
             pool: what thins out keys and values, (B, d, *places) to fewer places, such as `nn.MaxPool2d(2)`, or
-                `nn.MaxPool3d((1, 2, 2))` for films; every place still asks.
+                `nn.MaxPool3d((1, 2, 2))` for videos; every place still asks.
         """
         super().__init__()
         d = max(1, d_in // 2) if d is None else d

@@ -42,7 +42,7 @@ class ContextOf(nn.Module):
 class ConvNet(nn.Module):
     """Turn images (B, d_in, H, W) into a map of features (B, d_out, H', W'); H' = ⌈H / product of the strides⌉.
 
-    For one vector an image, put `nn.AdaptiveMaxPool2d(1)` and `nn.Flatten()` behind it.
+    For one vector an image, put `nn.AdaptiveMaxPool2d(1)` and `nn.Flatten()` after it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ConvNet(nn.Module):
 
         Args:
             d_in: features of a pixel that comes in.
-            widths: features of a pixel behind each layer.
+            widths: features of a pixel after each layer.
             strides: of each layer.
             norm: `norm(width)` makes the normalisation between layer and ReLU.
             layer: `layer(before, width, stride)` makes what mixes pixels; with local attention,

@@ -62,7 +62,7 @@ def _compose(n: int, drawings: Drawings, generator: torch.Generator) -> Captions
 
 
 def _along(n: int, generator: torch.Generator) -> Int[Tensor, "n 2"]:
-    """Draw where two digits begin, one behind the other."""
+    """Draw where two digits begin, one to the right of the other."""
     gaps = torch.randint(_CANVAS - 2 * SIDE + 1, (n, 2), generator=generator).sort(-1).values
     return gaps + torch.tensor([0, SIDE])
 

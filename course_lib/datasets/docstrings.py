@@ -5,7 +5,7 @@ https://numpydoc.readthedocs.io/en/latest/format.html. Nothing is imported or ru
 section "See Also" (a second or two, so nothing is kept on the disk). They follow the versions that are installed: claims about
 them need a margin.
 
-`marked_sentences` composes documents of such sentences, of which one, behind a mark, decides. A bag of words cannot know which.
+`marked_sentences` composes documents of such sentences, of which one, after a mark, decides. A bag of words cannot know which.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Videos of a digit that passes behind a wall: does the one that went in come out again, or another?
+"""Videos of a digit that is hidden by a wall for some frames: does the one that went in come out again, or another?
 
 Composed here, from the drawings of `datasets.mnist`, halved. No frame of a video shows two digits, so that none alone tells:
 times must be compared.
@@ -28,7 +28,7 @@ class Videos(NamedTuple):
 def moving_digits(
     n_train: int, n_valid: int, n_test: int, n_times: int = 6, height: int = 20, n_kinds: int = 10, seed: int = 0
 ) -> Splits[Videos]:
-    """Compose videos of a digit that passes behind a wall, and say whether it is of another kind when it comes out.
+    """Compose videos of a digit that a wall hides for some frames, and say whether it is of another kind when it comes out.
 
     Args:
         n_train: videos to learn from.

@@ -1,6 +1,6 @@
 """Texts that each follow an order of their own: what comes next can be learned from the text alone, never from other texts.
 
-The simplest task that asks for induction, "what came behind this symbol the last time?" (Elhage et al. 2021, *A Mathematical
+The simplest task that asks for induction, "what followed this symbol the last time?" (Elhage et al. 2021, *A Mathematical
 Framework for Transformer Circuits*, https://transformer-circuits.pub/2021/framework; Olsson et al. 2022,
 https://arxiv.org/abs/2209.11895). Each text has a secret circular order of the symbols. A walk takes the next symbol of that
 order or, now and then, jumps to any symbol.
@@ -37,7 +37,7 @@ def secret_orders(n_train: int, n_valid: int, n_test: int, n_symbols: int = 8, s
         seed: decides the draw.
 
     Returns:
-        Splits of (n, n_symbols); behind the last symbol of a row comes the first.
+        Splits of (n, n_symbols); the first symbol of a row follows the last.
 
     Raises:
         ValueError: there are fewer different orders than asked for.
@@ -53,7 +53,7 @@ def secret_orders(n_train: int, n_valid: int, n_test: int, n_symbols: int = 8, s
 
 
 def successors(orders: Orders) -> Orders:
-    """Turn orders into what follows: successors[i, s] comes behind symbol s in orders[i]."""
+    """Turn orders into what follows: successors[i, s] follows symbol s in orders[i]."""
     return torch.empty_like(orders).scatter_(1, orders, orders.roll(-1, 1))
 
 

@@ -27,7 +27,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str], between: str = "") -> "Vocabulary":
-        """Collect the symbols of `texts`, sorted, behind the four special ones.
+        """Collect the symbols of `texts`, sorted, after the four special ones.
 
         Take the texts of the train part alone: what only the test holds must be unknown.
         """
@@ -82,7 +82,7 @@ def pad(sequences: Sequence[Sequence[int]], padding: int = PADDING) -> tuple[Tok
 
     Args:
         sequences: B lists of indices; one may be empty.
-        padding: the index that fills the space behind a shorter sequence.
+        padding: the index that fills up a shorter sequence.
 
     Returns:
         tokens (B, T), T the greatest length; and the lengths (B,).

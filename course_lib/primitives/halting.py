@@ -31,7 +31,7 @@ def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.
         epsilon: ε, 0 ≤ ε < 1; above 0 it lets a position halt after a single step.
 
     Returns:
-        p (*batch, n_steps), of sum 1; 0 behind the step at which the position halts.
+        p (*batch, n_steps), of sum 1; 0 after the step at which the position halts.
 
     Source: Graves 2016, eqs. 6-8.
     """
@@ -61,7 +61,7 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
 
 
 class HaltingStep(NamedTuple):
-    """One step: the `states` behind it (B, T, d_model), and `h` (B, T, n + 1), how likely each halted at every step so far."""
+    """One step: the `states` after it (B, T, d_model), and `h` (B, T, n + 1), how likely each halted at every step so far."""
 
     states: TokenFeatures
     h: Float[Tensor, "B T n+1"]
@@ -80,7 +80,7 @@ def adaptive_step(
         epsilon: ε; a position thinks while its h sum to less than 1 - ε.
 
     Returns:
-        the states after the step (B, T, d_model), and h (B, T, n + 1) with the probability σ(w · state + b) behind the others.
+        the states after the step (B, T, d_model), and h (B, T, n + 1) with the probability σ(w · state + b) after the others.
 
     Source: Graves 2016, eqs. 5 and 7; Dehghani et al. 2019, section 2.2.
     """
@@ -96,7 +96,7 @@ def mix_states(
     """Mix the states of all steps, each by its share.
 
     Args:
-        states: (*batch, n_steps, d), one behind each step.
+        states: (*batch, n_steps, d), one after each step.
         h: (*batch, n_steps), the probabilities of halting there, in 0…1.
         epsilon: as in `halting_distribution`.
 

@@ -1,8 +1,8 @@
-"""Who may look where. A mask is bool, True = may look, and broadcasts to scores (*batch, T_q, T_k).
+"""Attention masks: causal, padding. A mask is bool, True = may attend, and broadcasts to scores (*batch, T_q, T_k).
 
 Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
 
-Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder may look at positions up to
+Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder may attend to positions up to
 and including i.
 """
 
@@ -34,7 +34,7 @@ def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | N
 
 
 def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
-    """Let every query look at the real tokens of its own sequence, and at none of the padding behind them.
+    """Let every query attend to the real tokens of its own sequence, and to none of the padding after them.
 
     Args:
         lengths: (B,), the number of real tokens of each sequence, from 0 to T_k.

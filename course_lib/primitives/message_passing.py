@@ -30,7 +30,7 @@ def require_edges(edges: Edges, n_nodes: int) -> None:
 
 
 def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
-    """Let each node look at itself: the loops that are missing are added behind the other edges, in the order of the nodes.
+    """Add missing self-loops, so that each node attends to itself: they follow the other edges, in the order of the nodes.
 
     Args:
         edges: (2, E).

@@ -1,7 +1,7 @@
 """One step of a recurrent network, by its equations: RNN, LSTM, GRU.
 
 `W` acts on the input x_t and `U` on the previous state h_{t-1}; both are stored as torch stores them, (out, in), with the gates
-below each other in torch's order, so that the weights of torch.nn.RNN, LSTM and GRU fit as they are.
+stacked row-wise in torch's order, so that the weights of torch.nn.RNN, LSTM and GRU fit as they are.
 
     RNN   h_t = tanh(W x_t + U h_{t-1} + b)                                  Elman 1990, https://doi.org/10.1207/s15516709cog1402_1
 
@@ -16,7 +16,7 @@ below each other in torch's order, so that the weights of torch.nn.RNN, LSTM and
 
 A cell run over a sequence: by its equations, and by torch's fused kernels.
 
-The equation form takes one step at a time, h_t = step(x_t, h_{t-1}). A padded batch comes with its `lengths`: behind the end of
+The equation form takes one step at a time, h_t = step(x_t, h_{t-1}). A padded batch comes with its `lengths`: after the end of
 a sequence its state stands still and its output is 0, so that the last state is that of the last real token.
 
 The fast forms have the same signatures. `hoisted_rnn` multiplies all inputs by W before the loop; `fused_lstm` and `fused_gru`
@@ -132,7 +132,7 @@ def encode(
     """Read a padded batch of sequences with an Elman network.
 
     Args:
-        x: inputs (B, T, d); behind the end of a sequence stands padding, which may hold any number.
+        x: inputs (B, T, d); after the end of a sequence stands padding, which may hold any number.
         lengths: (B,), real tokens of each sequence, 0 to T; a greater length counts as T.
         h: the initial state (B, n).
         W: (n, d), acts on the input.

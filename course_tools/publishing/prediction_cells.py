@@ -1,4 +1,4 @@
-"""Cells tagged `predict`: from the authoring source to a question, a call of `predict`, and the data behind it.
+"""Cells tagged `predict`: from the authoring source to a question, a call of `predict`, and the data that it asks for.
 
 **Predict.** The question.
 

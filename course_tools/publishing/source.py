@@ -82,7 +82,7 @@ class FunctionSource:
             ValueError: it calls itself, so that renaming it would break it.
         """
         if name != self.name and re.search(rf"\b{self.name}\b", self.body):
-            raise ValueError(f"{self.name} speaks of itself in its body and cannot be renamed")
+            raise ValueError(f"{self.name} refers to itself in its body and cannot be renamed")
         signature = re.sub(rf"^def {self.name}\b", f"def {name}", self.signature)
         return FunctionSource(name, signature, self.docstring, self.body)
 

@@ -26,7 +26,7 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Draw two steps below each other: states, an addition, the block, states, an addition, the block. Which of these boxes "
+        "Draw two steps in a column: states, an addition, the block, states, an addition, the block. Which of these boxes "
         "have weights, and are they the same? What is different in the second addition?"
     ),
     (

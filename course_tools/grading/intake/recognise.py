@@ -59,7 +59,7 @@ class Course:
         return named if named in likely or not likely else likely[0]
 
     def named(self, file_name: str) -> str | None:
-        """Say which lecture the name of a file speaks of, or None."""
+        """Say which lecture the name of a file names, or None."""
         text = re.sub(r"[^a-z0-9]+", "_", file_name.casefold())
         for number, stem in self.stems.items():
             if stem in text or stem[3:] in text:

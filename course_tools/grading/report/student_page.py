@@ -1,6 +1,6 @@
 """The page of one student: what was right, which law fails and why, and no value that a check compares with.
 
-Of what the checks found only a fixed set of sentences is shown, and of each only the part that speaks of the student's own
+Of what the checks found only a fixed set of sentences is shown, and of each only the part that describes the student's own
 code; the numbers, shapes and inputs of a check stay out, and so does every text that was made while the code ran.
 """
 

@@ -150,7 +150,7 @@ def _definitions(text: str) -> dict[str, Definition]:
 
 
 def _names(statement: ast.stmt) -> frozenset[str]:
-    """Collect the names that a definition speaks of, but for annotations, which are never evaluated inside."""
+    """Collect the names that a definition mentions, but for annotations, which are never evaluated inside."""
     names, waiting = set(), [statement]
     while waiting:
         node = waiting.pop()

@@ -95,7 +95,7 @@ def test_what_cannot_be_taken_apart_is_refused(module, text, message):
 
 def test_a_function_that_calls_itself_is_not_renamed(module):
     source = FunctionSource.of(module("def f(x):\n    return f(x - 1) if x else 0\n").f)
-    with pytest.raises(ValueError, match="speaks of itself"):
+    with pytest.raises(ValueError, match="refers to itself"):
         source.named("g")
 
 
