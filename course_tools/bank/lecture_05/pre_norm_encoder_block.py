@@ -238,20 +238,20 @@ exercise = Exercise(
             "residual",
             "Where both layers return 0, the output equals the input.",
             lambda draw: [_block(draw, 1, attends=0.0, thinks=0.0)],
-            points=2,
+            points=0,
         ),
         Property(
             "tokens",
             "The attention alone: a normalised input, and the sum as it is.",
             lambda draw: [_block(draw, 1, thinks=0.0), _block(draw, 2, thinks=0.0)],
-            points=2,
+            points=3,
             needs=("residual",),
         ),
         Property(
             "channels",
             "The network alone, with its own norm and its own sum.",
             lambda draw: [_block(draw, 1, attends=0.0), _block(draw, 2, attends=0.0)],
-            points=2,
+            points=3,
             needs=("residual",),
         ),
         Property(

@@ -221,14 +221,14 @@ exercise = Exercise(
     reference=sinusoidal_positions,
     properties=(
         runs_on(_sizes),
-        has_shape("One vector of d_model features for each position.", _sizes),
+        has_shape("One vector of d_model features for each position.", _sizes, points=0),
         Property("origin", "Position 0 comes first: all its sines are 0, all its cosines 1.", lambda draw: [(1, 4), (1, 10)]),
         Property("one pair", "With two features, position t is (sin t, cos t).", lambda draw: [(2, 2), (5, 2)], points=2),
         Property(
             "frequencies",
             "Sine and cosine of a pair share a frequency, which falls from 1 towards 1/10000.",
             lambda draw: [(2, 4), (3, 6), *_sizes(draw)],
-            points=3,
+            points=4,
             needs=("one pair",),
         ),
         Property("far", "A large position follows the same formula.", lambda draw: [(500, 8)], needs=("frequencies",)),

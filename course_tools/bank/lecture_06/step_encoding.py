@@ -182,7 +182,7 @@ exercise = Exercise(
     reference=step_encoding,
     properties=(
         runs_on(_sizes),
-        has_shape("One vector of d_model features for each position.", _sizes),
+        has_shape("One vector of d_model features for each position.", _sizes, points=0),
         Property(
             "first position",
             "At position 0 the encoding is that of the step, plus 1 in every cosine.",
@@ -195,7 +195,7 @@ exercise = Exercise(
             points=2,
             needs=("first position",),
         ),
-        Property("all features", "The same at every frequency.", _sizes, points=2, needs=("one pair",)),
+        Property("all features", "The same at every frequency.", _sizes, points=3, needs=("one pair",)),
         Property(
             "far", "Large positions and steps follow the same formula.", lambda _: [(300, 8, 40)], needs=("all features",)
         ),

@@ -179,7 +179,7 @@ exercise = Exercise(
     reference=gpt_parameters,
     properties=(
         runs_on(lambda draw: [_sizes(draw, 2)]),
-        has_shape("One number.", lambda draw: [_sizes(draw, 2)]),
+        has_shape("One number.", lambda draw: [_sizes(draw, 2)], points=0),
         Property("tables", "Without blocks there are two tables, for tokens and positions.", lambda draw: [_sizes(draw, 0, 0)]),
         Property(
             "end",
@@ -198,7 +198,7 @@ exercise = Exercise(
             "block",
             "Exactly: the matrices, six biases and two norms, and one norm at the end.",
             lambda draw: [_block_alone(draw, 1)],
-            points=2,
+            points=3,
             needs=("matrices",),
         ),
         Property("layers", "Every block has its own weights.", lambda draw: [_block_alone(draw, 5)], needs=("block",)),

@@ -185,13 +185,13 @@ exercise = Exercise(
     reference=local_attention_cost,
     properties=(
         runs_on(lambda draw: [_layer(draw, 3)]),
-        has_shape("Two integers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)]),
+        has_shape("Two integers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)], points=0),
         Property(
             "parameters",
             "Three matrices, and vectors for the rows and columns of a window.",
             lambda draw: [*_layers(draw), _layer(draw, 5, 2)],
             right_result(0),
-            points=2,
+            points=3,
         ),
         Property(
             "work",

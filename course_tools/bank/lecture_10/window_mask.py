@@ -176,13 +176,14 @@ exercise = Exercise(
         has_shape(
             "A bool for each position of each window.",
             lambda draw: [*_drawn(draw, (3, 5), (1,)), (5, 7, 3, 2), (11, 7, 3, 4)],
+            points=0,
         ),
         Property("one pixel", "A window of size 1 lies inside.", lambda draw: _drawn(draw, (1,), (1,))),
         Property(
             "border",
             "A window of 3 × 3 leaves the image by one pixel, at each of the four borders.",
             lambda draw: [(5, 7, 3, 1), (1, 2, 3, 1), *_drawn(draw, (3,), (1,)), (3, 5, 3)],
-            points=2,
+            points=3,
             needs=("one pixel",),
         ),
         Property(

@@ -190,6 +190,7 @@ exercise = Exercise(
             "residual",
             "Where both networks return 0, the output equals the input.",
             lambda draw: [_block(draw, 2, 5, 3, tokens=0.0, channels=0.0)],
+            points=0,
         ),
         Property(
             "tokens",

@@ -164,7 +164,7 @@ exercise = Exercise(
     reference=mixer_parameters,
     properties=(
         runs_on(lambda draw: [_sizes(draw, 2, 3)]),
-        has_shape("One number.", lambda draw: [_sizes(draw, 2, 3)]),
+        has_shape("One number.", lambda draw: [_sizes(draw, 2, 3)], points=0),
         Property(
             "ends",
             "Without blocks and head: the layer of the patches, and the final norm.",
@@ -180,7 +180,7 @@ exercise = Exercise(
             "block",
             "A block has a network over the positions, one over the channels, and two norms.",
             lambda draw: [_sizes(draw, 1, 0), _sizes(draw, 1, 0)],
-            points=3,
+            points=4,
             needs=("ends",),
         ),
         Property(
