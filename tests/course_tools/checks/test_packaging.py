@@ -1,0 +1,152 @@
+"""Points follow severity: a slip of packaging costs little and is named; an answer that ignores its inputs earns nothing."""
+
+import pytest
+import torch
+
+from course_lib.attention import attend, scaled_dot_product_attention
+from course_lib.primitives import causal_mask, lstm_step, rnn_step
+from course_tools.bank import exercise, verdict
+from course_tools.checks.comparisons import relative_error
+from course_tools.checks.outcome import is_close
+
+CORRECT = scaled_dot_product_attention
+
+
+def in_a_list(results):
+    return [list(results)]
+
+
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        (lambda r: r.context, "One result is missing: return weights too."),
+        (lambda r: r.weights, "One result is missing: return context too."),
+        (lambda r: (r.weights, r.context), "The results come in another order: return them in the order (context, weights)."),
+        (lambda r: tuple(t.detach().numpy() for t in r), "context should be a tensor, and it is a NumPy array."),
+        (lambda r: tuple(t.detach().tolist() for t in r), "context should be a tensor, and it is a list."),
+        (lambda r: r._asdict(), "It returns a dict: return the values alone"),
+        (lambda r: (tuple(r),), "It returns a tuple in a tuple"),
+        (lambda r: tuple(t.half() for t in r), "context is right but for rounding: it is torch.float16"),
+        (lambda r: (r.context[..., None, :], r.weights), "context should have shape"),
+    ],
+    ids=["no weights", "no context", "swapped", "numpy", "lists", "dict", "nested", "half", "extra axis"],
+)
+def test_a_slip_of_packaging_costs_a_point_or_two_and_is_named(package, words):
+    found = verdict("04.1", lambda *inputs: package(CORRECT(*inputs)))
+    assert not found.passed
+    assert found.max_points - 2 <= found.points < found.max_points
+    assert words in found.message
+
+
+def test_a_slip_and_a_mistake_cost_both():
+    slip = verdict("04.1", lambda *inputs: CORRECT(*inputs).context)
+    mistake = verdict("04.1", lambda q, k, v, mask=None: attend(q @ k.mT, v, mask))
+    both = verdict("04.1", lambda q, k, v, mask=None: attend(q @ k.mT, v, mask).context)
+    assert 0 < both.points < min(slip.points, mistake.points)
+    assert {"shape", "scale"} <= {f.name for f in both.findings if f.status == "fails"}
+
+
+def test_a_float_mask_of_the_right_numbers_is_of_the_wrong_kind_only():
+    found = verdict("04.2", lambda *inputs, **more: causal_mask(*inputs, **more).float())
+    assert found.max_points - 2 <= found.points < found.max_points
+    assert "should be bool, and it is torch.float32" in found.message
+
+
+@pytest.mark.parametrize(
+    ("id", "answer"),
+    [
+        (
+            "04.1",
+            lambda q, k, v, mask=None: (
+                v.mean(-2, keepdim=True).expand(*q.shape[:-1], v.shape[-1]),
+                (q @ k.mT * 0).softmax(-1),
+            ),
+        ),
+        ("01.1", lambda x, h, W, U, b: torch.zeros_like(h)),
+        ("01.4", lambda x, h, c, W, U, b: (torch.zeros_like(h), torch.zeros_like(c))),
+    ],
+    ids=["plain average", "zeros", "two zeros"],
+)
+def test_an_answer_that_ignores_its_inputs_earns_nothing(id, answer):
+    found = verdict(id, answer)
+    assert found.points == 0
+    assert "It returns the same whatever" in found.message
+
+
+def test_the_order_of_severity():
+    answers = (
+        lambda *inputs: CORRECT(*inputs).context,
+        lambda q, k, v, mask=None: CORRECT(q, k, v),
+        lambda q, k, v, mask=None: attend(q @ k.mT, v),
+        lambda q, k, v, mask=None: (v.mean(-2, keepdim=True).expand(*q.shape[:-1], v.shape[-1]), (q @ k.mT * 0).softmax(-1)),
+    )
+    points = [verdict("04.1", answer).points for answer in answers]
+    assert points == sorted(points, reverse=True)
+    assert len(set(points)) == len(points)
+
+
+def test_no_right_answer_is_repaired(asked):
+    assert verdict(asked.id, asked.reference).points == asked.points
+
+
+def test_integers_are_compared_by_value_and_not_by_width():
+    assert is_close(torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32))
+    assert not is_close(torch.tensor([1, 2]), torch.tensor([1, 3], dtype=torch.int32))
+    assert not is_close(torch.tensor([1, 0]), torch.tensor([True, False]))
+
+
+def test_a_small_error_is_called_rounding():
+    def answer(*inputs):
+        return rnn_step(*inputs) * (1 + 1e-3)
+
+    found = verdict("01.1", answer)
+    assert not found.passed
+    assert "close to what is expected, but not equal up to rounding in float32" in found.message
+    assert "is wrong" in verdict("01.1", lambda *inputs: rnn_step(*inputs) * 1.5).message
+
+
+def test_the_relative_error_is_infinite_where_there_is_none():
+    x = torch.tensor([1.0, torch.inf])
+    assert relative_error(x, x.clone()) == 0
+    assert relative_error(x, torch.tensor([1.0, 2.0])) == torch.inf
+    assert relative_error(x, torch.tensor([1.0])) == torch.inf
+    assert relative_error(torch.tensor([2.0, 4.0]), torch.tensor([2.0, 4.5])) == 0.125
+
+
+def test_gradients_are_judged_in_float32_whatever_default_an_answer_sets():
+    def answer(*inputs):
+        result = lstm_step(*inputs)
+        torch.set_default_dtype(torch.float64)
+        return result
+
+    assert verdict("01.4", answer).passed
+
+
+def test_a_class_is_told_from_an_instance():
+    class Step(torch.nn.Module):
+        def forward(self, *inputs):
+            return rnn_step(*inputs)
+
+    assert "this is the class `Step`: hand in an instance of it" in verdict("01.1", Step).message
+    assert verdict("01.1", Step()).passed
+
+
+def test_a_generator_is_told_by_its_type():
+    def answer(*inputs):
+        yield from lstm_step(*inputs)
+
+    assert "it returned a generator: replace `yield` by one `return`" in verdict("01.4", answer).message
+
+
+def test_a_similar_mistake_is_only_suspected():
+    """Two mistakes at once are not one that the bank knows."""
+
+    def answer(q, k, v, mask=None):
+        return attend(q @ k.mT, v)
+
+    found = verdict("04.1", answer)
+    assert found.misconception is None
+    if found.suspected:
+        assert f"Perhaps: {found.suspected}" in found.message
+    known = {" ".join(wrong.__doc__.split()) for wrong in exercise("04.1").wrong}
+    assert found.suspected in known | {None}
