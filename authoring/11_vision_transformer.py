@@ -51,11 +51,11 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Too many tokens
 #
-# Lecture 04 let every pixel look at every other. On a small photograph that is bearable. The usual size for recognising
-# things is 224 × 224 pixels: that many tokens, and a weight for each *pair* of them, in each head of each layer.
+# In lecture 04 every pixel attended to every other. For a small photograph that is feasible. The usual resolution for
+# classification is 224 × 224 pixels: that many tokens, and a weight for each *pair* of them, in each head of each layer.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Make a token of each *square* of 16 × 16 pixels in place of each pixel. How many times fewer weights?
+# **Predict.** Each *square* of 16 × 16 pixels becomes a token, instead of each pixel. By what factor does the number of weights fall?
 #
 # <details><summary>A. 16 times.</summary>
 #
@@ -65,7 +65,7 @@ SEEDS = (0, 1, 2)
 # That many fewer *tokens*. Weights belong to pairs.</details>
 # <details><summary>C. 65,536 times.</summary>
 #
-# Yes, $P^4$: $P^2$ fewer who ask, $P^2$ fewer who are looked at.</details>
+# Yes, $P^4$: $P^2$ fewer queries times $P^2$ fewer keys.</details>
 
 # %% tags=["nbval-check-output"]
 by_pixel, by_patch = (224 * 224) ** 2, (224 // 16 * (224 // 16)) ** 2
@@ -75,7 +75,7 @@ claim(
     4 * by_pixel / 1e9,
     at_least=10,
 )
-claim("11.b", "patches of 16 × 16 pixels in place of pixels: weights are fewer by a factor", by_pixel // by_patch, equals=16**4)
+claim("11.b", "patches of 16 × 16 pixels instead of pixels: weights are fewer by a factor", by_pixel // by_patch, equals=16**4)
 
 # %% [markdown]
 # ## 2 Patches as tokens
@@ -84,15 +84,15 @@ claim("11.b", "patches of 16 × 16 pixels in place of pixels: weights are fewer 
 #
 # $$x \in \mathbb R^{C \times H \times W} \;\to\; x_p \in \mathbb R^{N \times C P^2} \qquad N = HW / P^2$$
 #
-# The order is a convention, but everybody must keep the same one: squares row by row from the top left; inside a square all of
-# the first channel, row by row, then the next channel. That is how the weights of a convolution lie.
+# The order is a convention, but it must be consistent: squares row by row from the top left; inside a square all of
+# the first channel, row by row, then the next channel. This is the memory order of convolution weights.
 #
 # | name | shape |
 # | --- | --- |
 # | `images` | (B, C, H, W); H and W may differ |
 # | patches | (B, N, C · P²) |
 #
-# **Bug hunt.** Somebody's patches have the right shape, hold every pixel once, and nothing complains. Look at the picture
+# **Bug hunt.** These patches have the right shape and contain every pixel once, and no error is raised. Look at the picture
 # before you run the check.
 
 # %% exercise="11.1" bug="takes_pixels_far_apart"
@@ -128,7 +128,7 @@ suspect = check("11.1", suspect)
 # <details><summary>A. A square, but of the picture turned by a quarter.</summary>
 #
 # Then neighbours would still be neighbours. Here each patch shows the whole.</details>
-# <details><summary>B. Pixels that stand far apart: every so many-th of each row and column.</summary>
+# <details><summary>B. Pixels that are far apart: every n-th of each row and column.</summary>
 #
 # Yes: `(P rows)` where `(rows P)` was meant. einops and `reshape` both read the *slowest* axis first.</details>
 # <details><summary>C. A band of whole rows.</summary>
@@ -156,9 +156,9 @@ claim("11.c", "patches times E, and a convolution of size and stride P: largest 
 # %% [markdown]
 # ## 3 Class token and positions
 #
-# Who speaks for the whole picture? A **class token**: one more vector, learned, the same for every picture. It stands before
-# the patches, looks at them in every layer, and a linear head reads the answer off it. And since attention sees a set, every
-# token is told its place by a learned vector (Dosovitskiy et al., eq. 1):
+# Which token represents the whole picture? A **class token**: one more vector, learned, the same for every picture. It precedes
+# the patches, attends to them in every layer, and a linear head classifies its output. And since attention is permutation-equivariant, a learned
+# position vector is added to every token (Dosovitskiy et al., eq. 1):
 #
 # $$z_0 = [x_\mathrm{class};\, x_p^1 E;\, \dots;\, x_p^N E] + E_\mathrm{pos}$$
 #
@@ -190,11 +190,11 @@ P, GRID, SIZES = 7, 4, Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
 STEPS = at_scale(cpu=220, gpu=1_500)
 
 
-def vit(seed, kind=ViT, n_classes=10, mechanism=fused_scaled_dot_product_attention, loudness=4.0):
+def vit(seed, kind=ViT, n_classes=10, mechanism=fused_scaled_dot_product_attention, scale=4.0):
     """A new Vision Transformer for digits, its first weights drawn by the seed."""
     torch.manual_seed(seed)
     model = kind(n_classes, (1, 28, 28), P, SIZES, mechanism).to(device())
-    model.encoder.positions.data.mul_(loudness)
+    model.encoder.positions.data.mul_(scale)
     return model
 
 
@@ -220,25 +220,25 @@ def fit(model, seed, *tensors, loss=by_labels, steps=STEPS, lr=3e-3, name="ViT")
 
 @torch.no_grad()
 def accuracy(model, seed, change=lambda pictures: pictures):
-    """The share of right answers on unseen digits, which `change` may change before they are shown."""
+    """The accuracy on unseen digits, which `change` may change before they are shown."""
     return (model(change(images[unseen[seed]])).argmax(-1) == labels[unseen[seed]]).float().mean().item()
 
 
 # %% [markdown] tags=["predict"]
 # ## 4 ViT and CNN on 2,500 pictures
 #
-# "With a dataset of two or three thousand pictures", says a deck, it "doesn't work very well": a classic ResNet is "more stable
-# and better". Take 2,500 digits, and give both models the same budget of *arithmetic*: the Vision Transformer gets its steps,
-# and the convolutions get as many as cost no more. (Their learning rates differ a little, 0.003 and 0.004.)
+# A deck states: "with a dataset of ~ 2-3 thousand pictures, doesn't work very well - classic ResNet more stable
+# and better". We take 2,500 digits and give both models the same budget of *arithmetic*: the CNN takes as many steps as cost no
+# more than those of the Vision Transformer. (Their learning rates are 0.003 for the ViT and 0.004 for the CNN.)
 #
-# **Predict.** Which names more of a thousand unseen digits rightly?
+# **Predict.** Which has the higher accuracy on a thousand unseen digits?
 #
 # <details><summary>A. The Vision Transformer: attention sees the whole picture at once.</summary>
 #
 # From the first layer on, yes. But it must *learn* that a stroke is the same stroke one pixel further left.</details>
 # <details><summary>B. The convolutions, by some points in a hundred.</summary>
 #
-# Yes. They are told beforehand that near pixels belong together and that place does not matter. From few pictures, what
+# Yes. Locality and translation equivariance are built into them. With few pictures, what
 # need not be learned is an advantage.</details>
 # <details><summary>C. They come out alike: digits are easy.</summary>
 #
@@ -253,8 +253,8 @@ right = {
     "ViT": [accuracy(vits[seed], seed) for seed in SEEDS],
 }
 show(
-    plots.seeds(right, "right answers on unseen digits", "2,500 digits to learn from, one point a seed"),
-    alt="Right answers on unseen digits after 2,500 to learn from: "
+    plots.seeds(right, "accuracy on unseen digits", "2,500 digits to learn from, one point a seed"),
+    alt="Accuracy on unseen digits after 2,500 to learn from: "
     + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in shares)}" for name, shares in right.items())
     + ".",
 )
@@ -275,21 +275,21 @@ claim("11.d", "2,500 digits: arithmetic spent on training the convolutions over 
 claim("11.e", "2,500 digits: the convolutions lead the ViT on unseen digits, worst of the seeds", min(behind), at_least=0.01)
 claim(
     "11.f",
-    "2,500 digits: the ViT has learned all the same, right answers on unseen digits, worst of the seeds",
+    "2,500 digits: accuracy of the ViT on unseen digits, worst of the seeds",
     min(right["ViT"]),
     at_least=0.7,
 )
 
 # %% [markdown] tags=["predict"]
-# So the deck is right about *better*, on digits, at this budget. *More stable* we leave open: three seeds cannot tell a
-# spread of one hundredth from one of two.
+# So *better* is confirmed on digits at this budget. *More stable* remains open: three seeds cannot distinguish a
+# standard deviation of 0.01 from one of 0.02.
 #
 # ## 5 Learned positions and attention roll-out
 #
-# **What is near what?** Nobody told the model that patch 5 lies below patch 1. Its positions started at random. In the figure
-# to come, each small map shows the cosine between one position and all sixteen, laid out as the patches lie.
+# **Position similarity.** The model is not told that patch 5 lies below patch 1; its position vectors are initialised at random. In the next
+# figure, each small map shows the cosine between one position vector and all sixteen, arranged like the patches.
 #
-# **Predict.** What will training have made of them?
+# **Predict.** What do these maps look like after training?
 #
 # <details><summary>A. A map: each position most like its neighbours.</summary>
 #
@@ -325,18 +325,18 @@ show(
 )
 
 # %% [markdown]
-# **What did the answer draw on?** The class token of the last layer mixes tokens that have been mixed before. Abnar and
-# Zuidema follow that back: a layer hands on half of what a token was (its residual path) and half of what it looked at,
+# **Attention roll-out.** The class token of the last layer mixes tokens that are mixtures themselves. Abnar and
+# Zuidema trace this back to the inputs: each layer is modelled as half identity (the residual connection) and half attention,
 # averaged over the heads:
 #
 # $$A_l = \tfrac12 \bar W_l + \tfrac12 I \qquad \tilde A_l = A_l\, \tilde A_{l-1} \qquad \tilde A_0 = I$$
 #
-# It is a picture, not a gradient: it knows nothing of values, of networks or of norms.
+# It is a heuristic, not a gradient: it ignores values, feed-forward networks and norms.
 #
 # | name | shape |
 # | --- | --- |
 # | `weights` | (n_layers, …, h, T, T), from the first layer to the last |
-# | roll-out | (…, T, T): row $i$ says what output $i$ draws from each input |
+# | roll-out | (…, T, T): row $i$ holds the contribution of each input to output $i$ |
 
 # %% exercise="11.3" difficulty="●●○" minutes=8
 from course_lib.analysis import rollout
@@ -492,13 +492,13 @@ interpolate_positions = check("11.4", interpolate_positions)
 #
 # <details><summary>A. Still nine in ten with interpolation, chance without.</summary>
 #
-# The places are then right, but each patch now shows a quarter of what a patch used to show.</details>
+# The positions are then right, but each patch now shows a quarter of what a patch used to show.</details>
 # <details><summary>B. Far from nine in ten with interpolation, and still clearly better than without.</summary>
 #
 # Yes. Interpolation is where fine-tuning at the new size *starts*, not what replaces it; the paper says so too.</details>
 # <details><summary>C. It makes no difference: attention sees a set.</summary>
 #
-# Not this attention: in section 9 we take its places away.</details>
+# Not this attention: section 9 removes its positions.</details>
 
 
 # %%
@@ -530,10 +530,10 @@ show(
     plots.curves(
         {name: (sides, shares) for name, shares in at_size.items()},
         "side of the picture, in pixels",
-        "right answers on unseen digits",
+        "accuracy on unseen digits",
         across={"chance": 0.1},
     ),
-    alt=f"Right answers on enlarged digits of {sides} pixels, mean of the seeds: "
+    alt=f"Accuracy on enlarged digits of {sides} pixels, mean of the seeds: "
     + "; ".join(f"positions {name} {', '.join(f'{share:.2f}' for share in shares)}" for name, shares in at_size.items())
     + ".",
 )
@@ -545,13 +545,13 @@ tuned = fit(resized(vits[seed], 35, interpolate_positions), seed, *at_35, steps=
 untuned = accuracy(resized(vits[seed], 35, interpolate_positions), seed, enlarged(35))
 claim(
     "11.k",
-    "digits enlarged to twice their side: right answers with interpolated positions less those with repeated ones, mean",
+    "digits enlarged to twice their side: accuracy with interpolated positions less those with repeated ones, mean",
     at_size["interpolated"][-1] - at_size["over and over"][-1],
     at_least=0.1,
 )
 claim(
     "11.l",
-    "digits enlarged to twice their side: right answers with interpolated positions and no fine-tuning, mean",
+    "digits enlarged to twice their side: accuracy with interpolated positions and no fine-tuning, mean",
     at_size["interpolated"][-1],
     at_most=0.75,
 )
@@ -565,8 +565,8 @@ claim(
 # %% [markdown]
 # ## 7 Distillation
 #
-# What a convolutional network knows beforehand, a student can learn from what it *says*. A label says "4". A teacher says "4,
-# though it could be a 9". At a temperature τ above 1 such second thoughts become louder (Hinton et al.):
+# A student can learn from a convolutional teacher's *predictions*. A label contains only the class, "4". A teacher's distribution also contains
+# that it might be a 9. A temperature τ above 1 increases the weight of such small probabilities (Hinton et al.):
 #
 # $$(1 - \lambda)\,\mathrm{CE}(\psi(Z_s), y) + \lambda\,\tau^2\,\mathrm{KL}\big(\psi(Z_t/\tau)\,\Vert\,\psi(Z_s/\tau)\big) \qquad \psi = \mathrm{softmax}$$
 #
@@ -595,7 +595,7 @@ distillation_loss = check("11.5", distillation_loss)
 # <details><summary>A. Yes: the convolutions do better, and hand that on.</summary>
 #
 # By what message? Count the pictures on which their decision differs from the label.</details>
-# <details><summary>B. No gain to speak of: on those pictures, teacher and label say the same.</summary>
+# <details><summary>B. Hardly: on those pictures, the teacher's prediction is almost always the label.</summary>
 #
 # Yes: see 11.n for their agreement, and the printed accuracies (one seed). Targets equal to the labels add no information. In the paper, the teacher sees *cropped and recoloured*
 # pictures, whose label may no longer be correct; there its predictions differ from the labels.</details>
@@ -628,23 +628,23 @@ claim("11.n", "training digits on which the teacher's prediction equals the labe
 print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 
 # %% [markdown] tags=["predict"]
-# So let the teacher speak where labels are silent. **Five hundred** digits have a label, 3,500 more have none. The convolutions
-# learn from the five hundred, in three fifths of the ViT's steps. Then they look at all four thousand, and a ViT learns from
-# their answers alone ($\lambda = 1$, $\tau = 2$): it never sees a label. Against it stand a ViT that learns from the five
-# hundred labels, and two controls (two seeds; the answers are shuffled for one). All Vision Transformers take the same steps,
-# twice those of section 4:
+# So we use the teacher on pictures without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is trained
+# on the five hundred, in three fifths of the ViT's steps. Then it predicts all four thousand, and a ViT is trained on
+# its predictions alone ($\lambda = 1$, $\tau = 2$), without any label. We compare it with a ViT trained on the five
+# hundred labels, and with two controls (two seeds; one for the shuffled predictions). All Vision Transformers take the same number of steps,
+# twice that of section 4:
 #
-# | who teaches | what it asks |
+# | teacher | question |
 # | --- | --- |
-# | the convolutions | does the gap close? |
-# | the ViT that learned from the labels | are more pictures alone enough? |
-# | the convolutions, answers shuffled over the pictures | is it the answers? |
+# | the CNN | does the gap close? |
+# | the ViT trained on the labels | are more pictures alone enough? |
+# | the CNN, predictions shuffled over the pictures | do the predictions matter? |
 #
 # **Predict.** How much of the gap closes?
 #
 # <details><summary>A. None: a teacher with five hundred labels knows five hundred labels.</summary>
 #
-# It knows more: it was built to take a stroke for the same stroke a pixel further on. That is what it says of the others.</details>
+# Its inductive bias adds information: it generalises from them to the other pictures, and its predictions contain that.</details>
 # <details><summary>B. It grows: the student copies the teacher's errors.</summary>
 #
 # It copies some. But 3,500 mostly correct targets outweigh them.</details>
@@ -662,12 +662,12 @@ def by_teacher(model, batch):
 
 
 def taught(seed, lesson, name):
-    """Right answers of a ViT that learned from a lesson (4000, 10) about all pictures."""
+    """Accuracy of a ViT that learned from a lesson (4000, 10) about all pictures."""
     student = fit(vit(seed), seed, images[learn[seed]], lesson, loss=by_teacher, steps=2 * STEPS, name=name)
     return accuracy(student, seed)
 
 
-columns = ("ViT, labels", "taught by its like", "taught by convolutions", "convolutions, labels")
+columns = ("ViT, labels", "taught by a ViT", "taught by convolutions", "convolutions, labels")
 five_hundred = {name: [] for name in columns}
 for seed in SEEDS[:2]:
     few = images[learn[seed][:500]], labels[learn[seed][:500]]
@@ -677,11 +677,11 @@ for seed in SEEDS[:2]:
     five_hundred["convolutions, labels"].append(accuracy(teacher, seed))
     five_hundred["ViT, labels"].append(accuracy(alone, seed))
     five_hundred["taught by convolutions"].append(taught(seed, lesson, "taught"))
-    five_hundred["taught by its like"].append(taught(seed, answers(alone, images[learn[seed]]), "taught by its like"))
+    five_hundred["taught by a ViT"].append(taught(seed, answers(alone, images[learn[seed]]), "taught by a ViT"))
 shuffled = taught(seed, lesson[torch.randperm(len(lesson), generator=torch.Generator().manual_seed(seed))], "shuffled")
 show(
-    plots.seeds(five_hundred, "right answers on unseen digits", "500 labels, one point a seed"),
-    alt="Right answers on unseen digits with 500 labels: "
+    plots.seeds(five_hundred, "accuracy on unseen digits", "500 labels, one point a seed"),
+    alt="Accuracy on unseen digits with 500 labels: "
     + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in shares)}" for name, shares in five_hundred.items())
     + f"; taught with shuffled answers {shuffled:.2f}.",
 )
@@ -697,7 +697,7 @@ claim(
     closed,
     at_least=0.35,
 )
-difference = level["taught by convolutions"] - level["taught by its like"]
+difference = level["taught by convolutions"] - level["taught by a ViT"]
 print(f"taught by convolutions minus taught by a ViT, mean of two seeds: {difference:+.3f}")
 useful = level["taught by convolutions"] - shuffled
 claim(
@@ -761,7 +761,7 @@ def whole(model, pictures, kinds, steps=40):
 
 
 def right_on_new(say, seed):
-    """The share of right answers on unseen digits from 5 to 9, called 0 to 4."""
+    """The accuracy on unseen digits from 5 to 9, called 0 to 4."""
     new = unseen[seed][labels[unseen[seed]] >= 5]
     with torch.no_grad():
         return (say(images[new]).argmax(-1) == labels[new] - 5).float().mean().item()
@@ -790,8 +790,8 @@ for seed in SEEDS[:2]:
     moved["whole, trained"].append(right_on_new(whole(trained, *task), seed))
     moved["whole, random"].append(right_on_new(whole(vit(seed, n_classes=5), *task), seed))
 show(
-    plots.seeds(moved, "right answers on new digits", "ten labels of each new digit, one point a seed", across={"chance": 0.2}),
-    alt="Right answers on the digits 5 to 9 with ten labels each: "
+    plots.seeds(moved, "accuracy on new digits", "ten labels of each new digit, one point a seed", across={"chance": 0.2}),
+    alt="Accuracy on the digits 5 to 9 with ten labels each: "
     + "; ".join(f"{name} {', '.join(f'{share:.2f}' for share in shares)}" for name, shares in moved.items())
     + ".",
 )
@@ -818,15 +818,15 @@ print(
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: no positions
 #
-# **Predict.** No positions at all: set to 0 and never learned. What is left of the right answers?
+# **Predict.** No position vectors: set to 0 and never trained. What accuracy remains?
 #
-# <details><summary>A. A tenth: without places it is blind.</summary>
+# <details><summary>A. About 10 %: without positions it cannot classify.</summary>
 #
 # It still sees sixteen pieces of stroke, and which pieces occur says a good deal about a digit.</details>
-# <details><summary>B. Far more than chance, and clearly less than with places.</summary>
+# <details><summary>B. Far more than chance, and clearly less than with positions.</summary>
 #
 # Yes: that much a *bag of patches* knows. It can take the jigsaw apart and shuffle it without noticing.</details>
-# <details><summary>C. Nearly all: the blocks work out the places from the content.</summary>
+# <details><summary>C. Nearly all: the blocks infer the positions from the content.</summary>
 #
 # From black squares? Many patches of a digit are empty, and all alike.</details>
 
@@ -840,7 +840,7 @@ def shuffle_patches(pictures):
     return rearrange(pieces, "B (rows columns) C h w -> B C (rows h) (columns w)", rows=GRID)
 
 
-bag = vit(seed, loudness=0.0)
+bag = vit(seed, scale=0.0)
 bag.encoder.positions.requires_grad_(False)
 fit(bag, seed, *few_thousand[seed], name="no positions")
 in_a_bag = accuracy(bag, seed)
@@ -857,8 +857,8 @@ show(
 
 # %% tags=["nbval-check-output"]
 claim("11.x", "without positions, dealing the patches anew changes the answer by no more than, relative", unmoved, at_most=1e-3)
-claim("11.y", "positions are worth, in right answers", right["ViT"][0] - in_a_bag, at_least=0.08)
-claim("11.z", "a bag of patches still knows: right answers", in_a_bag, at_least=0.4)
+claim("11.y", "positions are worth, in accuracy", right["ViT"][0] - in_a_bag, at_least=0.08)
+claim("11.z", "a bag of patches still knows: accuracy", in_a_bag, at_least=0.4)
 
 # %% [markdown] tags=["predict"]
 # ## 10 Parameters of the published models
@@ -940,7 +940,7 @@ claim("11.B", "the formula counts the parameters of our own model exactly", same
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | names a convolutional baseline at equal effort, and says why it may win |
+# | 1 | names a convolutional baseline at equal effort, and explains why it may win |
 # | 1 | uses the pictures without a label: a teacher, or a body trained on many pictures elsewhere |
 # | 1 | names a control: a teacher of the student's kind, shuffled answers, a random body, bare pixels |
 # | 1 | says what the digits of this lecture cannot tell about photographs |
@@ -980,7 +980,7 @@ base = (VIT_BASE.d_model, VIT_BASE.d_ff, VIT_BASE.n_layers, 196, 768)
 more = vit_parameters(*base, 1_000, n_learned=2) - vit_parameters(*base, 1_000)
 claim(
     "11.IT-DeiT",
-    "parameters that a distilled DeiT-Base has beyond a ViT-Base: token, place and head",
+    "parameters that a distilled DeiT-Base has beyond a ViT-Base: token, position and head",
     more,
     equals=2 * 768 + 769_000,
 )
