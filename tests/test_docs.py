@@ -21,6 +21,7 @@ NOT_PAPERS = (
     "https://docs.kidger.site",
     "https://doi.org/10.24432/",  # the data sets of UCI
     "https://github.com/",
+    "https://huggingface.co/docs/",
     "https://nbgrader.readthedocs.io",
     "https://numpydoc.readthedocs.io",
     "https://scikit-learn.org",

@@ -17,6 +17,7 @@ from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
 from course_tools.publishing.lecture_cells import draft, student_version
 from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
+from course_tools.publishing.papers import papers_page
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
@@ -136,6 +137,7 @@ def _documents(root: Path) -> dict[Path, str]:
     }
     return {
         root / FILE: predictions_json(root),
+        **({papers: papers_page(root)} if (papers := root / "docs" / "papers.md").exists() else {}),
         root / "docs" / "companion.md": companion(root),
         root / "docs" / "claims.md": claims_page(claims_of),
         root / "README.md": readme_with(lectures(root), claims_of, root),

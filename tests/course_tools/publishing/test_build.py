@@ -40,6 +40,7 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
     assert [line.split()[0] for line in complaints] == [
         "lectures/04_tiny.ipynb",
         "solutions/04_tiny.ipynb",
+        "course_tools/notebook/predictions.json",
         "docs/companion.md",
         "docs/claims.md",
         "README.md",

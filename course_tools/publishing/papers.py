@@ -1,0 +1,43 @@
+"""The column "Built in" of docs/papers.md: beside each paper, the modules of the library whose docstrings cite it."""
+
+import ast
+import re
+from pathlib import Path
+
+_ADDRESS = re.compile(r"https?://(?:[^\s()<>\"'`]|\([^\s()]*\))+")
+_LINK = re.compile(r"\[[^\]]+\]\(<?([^)\s>]+(?:\([^)\s]*\)[^)\s>]*)?)>?\)")
+_BUILT_IN = 3
+"""The place of the column in a row `| Authors | Title | Link | Built in | Lectures |`."""
+
+
+def papers_page(root: Path) -> str:
+    """Give the text of docs/papers.md with its column "Built in" written anew; a paper that no docstring cites keeps its row.
+
+    Args:
+        root: the folder of the course.
+    """
+    cited = _cited(root)
+    lines = (root / "docs" / "papers.md").read_text(encoding="utf-8").split("\n")
+    return "\n".join(_rewritten(line, cited) for line in lines)
+
+
+def _rewritten(line: str, cited: dict[str, list[str]]) -> str:
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    link = _LINK.fullmatch(cells[_BUILT_IN - 1]) if line.startswith("|") and len(cells) > _BUILT_IN else None
+    if link is None or link[1] not in cited:
+        return line
+    names = [(name.removeprefix("course_lib/").removesuffix(".py").replace("/", "."), name) for name in cited[link[1]]]
+    cells[_BUILT_IN] = ", ".join(f"[{short}](../{name})" for short, name in names)
+    return f"| {' | '.join(cells)} |"
+
+
+def _cited(root: Path) -> dict[str, list[str]]:
+    """By the address of a paper, the files whose docstrings give it, from the root, in order."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((root / "course_lib").rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
+        texts = " ".join(ast.get_docstring(node) or "" for node in documented)
+        for address in {address.rstrip(".,;:") for address in _ADDRESS.findall(texts)}:
+            found.setdefault(address, []).append(path.relative_to(root).as_posix())
+    return found
