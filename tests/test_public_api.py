@@ -48,47 +48,52 @@ PUBLIC = {
         token_mixing_by_convolution token_mixing_kernels zero_head
     """,
     "course_lib.models": """
-        BERT BYOL DETR GAT GCN GPT AdaptiveSteps BahdanauDecoder Bootstrapped BothLanguageModels CaptionStep Captioned
-        Decoded DecoderState DeiT Detected Document ELMo Encoded Encoder GATLayer Generated Hierarchical
-        LearnedQueries LinearMemory LinearTransformer LuongDecoder MaskedWordHead Mixer NGram ObjectBlock
-        ObjectQueries PatchEncoder PictureMean PlacedSelfAttention PlainDecoder PointQueries Pondered Pretraining
-        PretrainingBERT Projected ScalarMix Segmenter SentenceHead SeparateSteps Seq2Seq SharedSteps ShowAndTell
-        ShowAttendAndTell SimCLR Span SpanHead TagHead Transformer TwoAnswers Universal ViT bahdanau_steps best_span
-        both_ways caption_step classification_head compose_document doubly_stochastic_penalty ema_update ema_update_
-        fused_both_ways generate generate_recurrently hoisted_bahdanau_steps places_of repeat_block scalar_mix
-        shared_encoder soft_attention stacked_both_ways step_encoding
+        BERT BYOL DETR GAT GCN GPT AdaptiveSteps AttentiveState BahdanauDecoder BidirectionalLogits Bootstrapped
+        CaptionStep Captioned Decoded DecoderState DeiT DeiTLogits Detected ELMo Encoded Encoder GATLayer
+        GPTState GlobalAverage Hierarchical LearnedQueries LinearMemory LinearTransformer LuongDecoder
+        MaskedWordHead Mixer NGram ObjectBlock ObjectQueries PatchEncoder PlainDecoder PointQueries
+        PooledDocument PositionalSelfAttention Pretraining PretrainingBERT Projected ScalarMix Segmenter
+        SentenceHead SeparateSteps Seq2Seq Seq2SeqState SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span
+        SpanHead TagHead Transformer Universal UniversalOutput ViT bahdanau_steps best_span bidirectional_gru
+        caption_step classification_head compose_document doubly_stochastic_penalty ema_update ema_update_
+        fused_bidirectional_gru hoisted_bahdanau_steps repeat_block scalar_mix shared_encoder
+        sinusoidal_positions_2d soft_attention stacked_bidirectional_gru step_encoding
     """,
     "course_lib.generation": """
-        Beam Cache CachedGPT Extension beam_search cached_generate extend_beam few_shot_prompt greedy
-        next_word_probabilities rows_of sample top_k top_p
+        Beam Cache CachedGPT Extension Generated LanguageModel beam_search decode extend_beam few_shot_prompt
+        generate greedy greedy_translation next_word_probabilities rows_of sample top_k top_p
     """,
     "course_lib.pretrained": """
-        Checkpoint read_checkpoint
+        Checkpoint load_bert load_deit load_gpt2 load_pretraining_bert load_vit read_checkpoint
     """,
     "course_lib.losses": """
-        BoxWeights Masked Matching Segmented SentencePairs SetLoss byol_loss corrupt deep_set_loss distillation_loss
-        gathered_nt_xent hard_attention_loss hard_distillation_loss lean_nt_xent mask_tokens match match_greedily
-        match_in_order matching_cost mlm_loss next_token_loss nsp_pairs nt_xent previous_token_loss segment_input
-        set_loss teacher_forced_loss
+        BoxWeights Masked Matching Segmented SentencePairs SetLoss byol_loss corrupt deep_set_loss
+        distillation_loss gathered_nt_xent hard_attention_loss hard_distillation_loss lean_nt_xent mask_tokens
+        match match_greedily match_in_order matching_cost mlm_loss next_token_loss nsp_pairs nt_xent
+        previous_token_loss segment_input set_loss teacher_forced_loss
     """,
     "course_lib.metrics": """
         BERT_BASE BERT_LARGE GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE MIXER_SMALL TRANSFORMER_BASE
-        TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE Cost Probe average_precision bert_parameters block_parameters
-        convolution_cost counted_cost find_hits fine_tuned_head gpt_parameters linear_probe local_attention_cost
-        mean_average_precision mixer_parameters spectrum training_operations transformer_parameters vit_parameters
-        xlnet_parameters
+        TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE LinearProbe OperationCount average_precision bert_parameters
+        block_parameters convolution_cost count_operations find_hits fine_tuned_head gpt_parameters linear_probe
+        local_attention_cost mean_average_precision mixer_parameters spectrum training_operations
+        transformer_parameters vit_parameters xlnet_parameters
     """,
     "course_lib.analysis": """
         Arrows HeadStatistics head_statistics record rollout strongest_arrows
     """,
     "course_lib.datasets": """
         ALONE BEGIN END FORMATS LOCALES LUMA PADDING PAPER PHOTOGRAPHS TWIN UNKNOWN WALL Augmentation BytePairs
-        Captions Digits DisplayName Graph LabelledPixels Lookup Pair Pictures Recall Reversal Scenes Splits Sums Text
-        Unreachable Videos Vocabulary Walks WrongChecksum cache_folder captioned_digits cifar10 clutter colour_matrix
-        cora dates digit_scenes digits display_names docstrings download few_of_each ink_edges joined karate_club
-        language_reference les_miserables lookup marked_neighbour marked_sentences matching_neighbour mnist
-        moving_digits multi30k number_words pad photographs recall recolour resize reversal same_or_different
-        secret_orders see_also spelled split sums twins walks warp word_pieces
+        Captions Digits DisplayName Graph LabelledImages LabelledPixels LabelledText Lookup Pair Recall Reversal
+        Scenes Splits Sums Unreachable Videos Vocabulary Walks WrongChecksum cache_folder captioned_digits
+        cifar10 clutter colour_matrix cora dates digit_scenes digits display_names docstrings download
+        few_of_each ink_edges joined karate_club language_reference les_miserables lookup marked_neighbour
+        marked_sentences matching_neighbour mnist moving_digits multi30k number_words pad photographs recall
+        recolour resize reversal same_or_different secret_orders see_also spelled split sums twins walks warp
+        word_pieces
+    """,
+    "course_lib.optional_import": """
+        optional_import
     """,
     "course_lib.training": """
         TrainingStep batches train

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.distinct import distinct_rows
-from course_lib.datasets.splits import Splits
+from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
 

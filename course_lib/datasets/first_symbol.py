@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from course_lib.datasets.distinct import distinct_rows
-from course_lib.datasets.splits import Splits
+from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
 

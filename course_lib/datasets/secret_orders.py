@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from course_lib.datasets.distinct import distinct_rows
-from course_lib.datasets.splits import Splits
+from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
 Orders = Int[Tensor, "n n_symbols"]

@@ -1,9 +1,13 @@
-"""Pairs of texts, and how a set is cut into train, valid and test so that nothing leaks from one into another."""
+"""Split a data set into train, valid and test without overlap; pairs of texts; distinct random rows."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+import torch
+
+from course_lib.shapes import Tokens
 
 Examples = TypeVar("Examples")
 Item = TypeVar("Item")
@@ -56,3 +60,27 @@ def split(items: Iterable[Item], n_train: int, n_valid: int, n_test: int, seed: 
         valid=tuple(drawn[n_train : n_train + n_valid]),
         test=tuple(drawn[n_train + n_valid :]),
     )
+
+
+def distinct_rows(draw: Callable[[int, torch.Generator], Tokens], n: int, *, of: int, seed: int) -> Tokens:
+    """Draw until there are n different rows.
+
+    Args:
+        draw: gives a number of random rows, (number, T), from a generator.
+        n: rows wanted.
+        of: how many different rows there are at all.
+        seed: decides the draw.
+
+    Returns:
+        (n, T), in the order in which they were drawn.
+
+    Raises:
+        ValueError: n is less than 1 or greater than `of`.
+    """
+    if not 1 <= n <= of:
+        raise ValueError(f"{n} different sequences asked for; with these sizes there are 1 to {of}.")
+    generator = torch.Generator().manual_seed(seed)
+    rows: dict[tuple[int, ...], None] = {}
+    while len(rows) < n:
+        rows.update(dict.fromkeys(map(tuple, draw(n, generator).tolist())))
+    return torch.tensor(list(rows)[:n])

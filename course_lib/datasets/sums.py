@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.datasets.distinct import distinct_rows
-from course_lib.datasets.splits import Splits
+from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
 
