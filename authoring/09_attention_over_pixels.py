@@ -411,7 +411,7 @@ show(
         {name: study.curve(name) for name in recorded_names},
         "step",
         "accuracy",
-        "recorded, mean of the seeds",
+        "recorded, mean of the seeds run so far",
         across={"chance": 0.5},
     ),
     alt="Recorded accuracy through training, mean of the seeds: "
