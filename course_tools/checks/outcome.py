@@ -197,7 +197,9 @@ def _where(error: BaseException) -> str:
 
 
 def _in_a_library(file: Path) -> bool:
-    in_course = any(file.is_relative_to(_OURS / name) for name in ("course_lib", "course_tools/grading"))
+    in_course = any(
+        file.is_relative_to(_OURS / name) for name in ("course_lib", "course_tools/grading", "course_tools/notebook")
+    )
     return in_course or "site-packages" in file.parts
 
 

@@ -87,7 +87,7 @@ def _marked(text: str) -> str:
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
-def publish(report: VerdictDisplay) -> None:
+def show_verdict(report: VerdictDisplay) -> None:
     """Show a report: as the result of the cell in a kernel, as text on standard output elsewhere."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None and getattr(shell, "kernel", None) is not None:

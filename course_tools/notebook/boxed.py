@@ -1,4 +1,4 @@
-"""Boxes drawn over pictures and maps, with what was said about each, and dots: arrays in, figure out."""
+"""Draw labelled boxes and points over pictures and maps: arrays in, figure out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,8 +41,8 @@ def boxed(
         for number, ((x_1, y_1, x_2, y_2), word) in enumerate(zip(boxes, words, strict=True)):
             _box(ax, (x_1 * W - 0.5, y_1 * H - 0.5), ((x_2 - x_1) * W, (y_2 - y_1) * H), word, number)
         if title in dots:
-            places = to_array(dots[title])
-            ax.plot(places[:, 0] * W - 0.5, places[:, 1] * H - 0.5, ".", color="black", markersize=3, alpha=0.5)
+            points = to_array(dots[title])
+            ax.plot(points[:, 0] * W - 0.5, points[:, 1] * H - 0.5, ".", color="black", markersize=3, alpha=0.5)
     return figure
 
 

@@ -6,7 +6,7 @@ from functools import wraps
 from course_tools.bank import exercise
 from course_tools.checks import Exercise, Verdict
 from course_tools.checks.verdict import FailingInput, judge
-from course_tools.checks.verdict_display import VerdictDisplay, publish
+from course_tools.checks.verdict_display import VerdictDisplay, show_verdict
 from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell
 from course_tools.notebook.progress_record import remember
 
@@ -64,7 +64,7 @@ def failing(id: str) -> FailingInput:
 
 def _show(asked: Exercise, verdict: Verdict, answer: object, note: str = "") -> Callable[..., object]:
     _latest[asked.id] = verdict
-    publish(VerdictDisplay(asked.id, asked.title, verdict, note))
+    show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note))
     return answer if verdict.passed else _stand_in(asked, verdict)
 
 

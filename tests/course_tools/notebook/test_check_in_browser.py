@@ -57,6 +57,7 @@ def a_free_port():
 def lab(tmp_path):
     """Start JupyterLab on a folder with one notebook; give its address."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS.values()])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
     nbformat.write(notebook, tmp_path / "lecture.ipynb")
     port, token = a_free_port(), secrets.token_hex(16)
     own = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "RUNTIME")}
@@ -88,8 +89,10 @@ def test_the_first_ten_minutes(lab):
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 4000})
-        page.goto(lab, timeout=PATIENCE)
+        page.set_default_timeout(PATIENCE)
+        page.goto(lab)
         page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=PATIENCE)
+        playwright.expect(page.locator(".jp-NotebookPanel .jp-Spinner")).to_have_count(0, timeout=PATIENCE)
         page.wait_for_function("() => window.jupyterapp !== undefined", timeout=PATIENCE)
 
         def run_all():
