@@ -48,6 +48,7 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
     assert "python course.py build 04" in complaints[0]
     assert build(course) == [
         "README.md",
+        "course_tools/notebook/predictions.json",
         "docs/claims.md",
         "docs/companion.md",
         "lectures/04_tiny.ipynb",
