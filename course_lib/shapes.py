@@ -1,4 +1,4 @@
-"""The words for tensor shapes, used in every signature of the course.
+"""Names of tensor shapes, used in every signature of the library.
 
 Axes: `B` batch, `T` time, `d` features, `n` hidden units, `q`/`k` queries and keys. A leading `*batch` stands for any
 number of further axes (batch, heads), also none. The aliases are jaxtyping annotations (https://docs.kidger.site/jaxtyping):
@@ -26,9 +26,9 @@ Image = Float[Tensor, "B C H W"]
 Logits = Float[Tensor, "*batch n_classes"]
 Nodes = Float[Tensor, "*batch N d"]
 Edges = Int[Tensor, "2 E"]
-"""Node edges[0, e] looks at node edges[1, e]: the places where the mask of a dense attention is True."""
+"""Node edges[0, e] attends to node edges[1, e]: the entries at which the mask of a dense attention is True."""
 Boxes = Float[Tensor, "*batch 4"]
-"""Centre and size (x, y, w, h), or corners (x_1, y_1, x_2, y_2), in parts of the picture."""
+"""Centre and size (x, y, w, h), or corners (x_1, y_1, x_2, y_2), in fractions of the image, or in pixels."""
 
 __all__ = [
     "Boxes",

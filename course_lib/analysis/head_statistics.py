@@ -1,4 +1,4 @@
-"""What a head looks at, in five numbers: the neighbours, itself, the delimiters, and how broadly.
+"""Per-head attention statistics: weight on previous, current and next token and on delimiters, and entropy.
 
 Clark, Khandelwal, Levy, Manning 2019, *What Does BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341), with α_ij the
 weight that token i gives to token j:
@@ -19,7 +19,7 @@ PerHead = Float[Tensor, "h"]
 
 
 class HeadStatistics(NamedTuple):
-    """Of each head (h,): the weight on the token before, itself, the next token, and delimiters; the entropy in nats."""
+    """Statistics of each head, (h,): mean weight on previous, current and next token and on delimiters; entropy in nats."""
 
     previous: PerHead
     current: PerHead
@@ -29,15 +29,15 @@ class HeadStatistics(NamedTuple):
 
 
 def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, "B T"], lengths: Lengths) -> HeadStatistics:
-    """Describe what the heads of one layer look at, averaged over the real tokens of a batch.
+    """Average attention of each head to previous, current and next token and to delimiters, and its entropy.
 
     Args:
         weights: (B, h, T, T) of self-attention, each row of a real token with sum 1; rows of padding do not count.
-        delimiters: (B, T), True at [SEP] and whatever else separates.
+        delimiters: (B, T), True at [SEP] and other delimiters.
         lengths: (B,), real tokens of each sequence, ≥ 1.
 
     Returns:
-        five numbers for each head, (h,). The token before is averaged over the tokens that have one, the next token likewise
+        five numbers for each head, (h,). Previous and next token are averaged over the tokens that have one
         (NaN where no sequence has two tokens). The entropy lies in 0…log T.
 
     Source: Clark et al. 2019, section 3.

@@ -1,4 +1,4 @@
-"""Co-occurrent features: each pixel collects what is likely to occur along with it, for semantic segmentation.
+"""Co-occurrent features for semantic segmentation: attention by a mixture of softmaxes.
 
 Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3
 (https://openaccess.thecvf.com/content_CVPR_2019/html/Zhang_Co-Occurrent_Features_in_Semantic_Segmentation_CVPR_2019_paper.html);
@@ -7,7 +7,7 @@ target i and co-occurrent feature j are embedded by one matrix, z = W_k x, cut i
     p(x_j | x_i) = Σ_m π_m softmax_j(z_i^m · z_j^m / √d_k)    π = softmax_m(W_π mean_i z_i)    y_i = Σ_j p(x_j | x_i) W_v x_j
 
 One softmax of a product has few degrees of freedom (rank d_k + 1); a mixture of several has more (Yang et al. 2018,
-https://arxiv.org/abs/1711.03953). The softmaxes stand here and not in `attend`, since they are mixed before the values are.
+https://arxiv.org/abs/1711.03953). The softmaxes are here and not in `attend`, since they are mixed before the values are.
 """
 
 import math
@@ -26,13 +26,13 @@ def co_occurrent_features(
     W_v: Float[Tensor, "d_v C"],
     W_pi: Float[Tensor, "n_mix d_k"],
 ) -> Attended:
-    """Let each place collect features by how likely they occur with its own: a mixture of softmaxes.
+    """Mix features by how likely they occur together with those of each position, a mixture of softmaxes.
 
     Args:
-        x: (*batch, N, C), the features of N places.
-        W_k: (d_k, C), embeds both the place that asks and those that are asked; part m owns the features m·d to (m+1)·d.
-        W_v: (d_v, C), makes what a place hands over.
-        W_pi: (n_mix, d_k), chooses from the mean embedding of a picture how much each softmax counts there.
+        x: (*batch, N, C), the features of N positions.
+        W_k: (d_k, C), embeds queries and keys alike; part m owns the features m·d to (m+1)·d.
+        W_v: (d_v, C), makes the values.
+        W_pi: (n_mix, d_k), gives the weights of the softmaxes from the mean embedding of an image.
 
     Returns:
         context (*batch, N, d_v) and weights (*batch, N, N), each row a probability.
@@ -55,7 +55,7 @@ class CoOccurrent(nn.Module):
     """Co-occurrent features of an image: owns W_k (d_k, d_in), W_v (d_v, d_in) and W_π (n_mix, d_k)."""
 
     def __init__(self, d_in: int, d_k: int, d_v: int, n_mix: int = 2) -> None:
-        """Set up the embedding in n_mix parts.
+        """Set up the projections; the embedding has n_mix parts.
 
         Raises:
             ValueError: n_mix is not positive, or d_k does not divide into n_mix parts.
@@ -68,7 +68,7 @@ class CoOccurrent(nn.Module):
         self.W_pi = nn.Linear(d_k, n_mix, bias=False)
 
     def forward(self, x: Image) -> Attended:
-        """Collect over x (B, d_in, H, W): context (B, d_v, H, W) and weights (B, H·W, H·W)."""
+        """Mix over x (B, d_in, H, W): context (B, d_v, H, W) and weights (B, H·W, H·W)."""
         pixels = x.flatten(2).mT
         context, weights = co_occurrent_features(pixels, self.W_k.weight, self.W_v.weight, self.W_pi.weight)
         return Attended(context.mT.unflatten(2, x.shape[2:]), weights)

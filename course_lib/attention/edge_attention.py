@@ -1,20 +1,20 @@
-"""`attend` over the edges of a graph: a softmax for each node that looks, over the few it looks at.
+"""Sparse attention over the edges of a graph: a softmax for each node over its neighbours.
 
-Veličković et al. 2018, *Graph Attention Networks*, eqs. 2 and 4 (https://arxiv.org/abs/1710.10903), where 𝒩_i are the nodes at
-which node i looks:
+Veličković et al. 2018, *Graph Attention Networks*, eqs. 2 and 4 (https://arxiv.org/abs/1710.10903), where 𝒩_i are the
+neighbours that node i attends to:
 
     α_ij = exp(e_ij) / Σ_(k ∈ 𝒩_i) exp(e_ik)        h'_i = Σ_(j ∈ 𝒩_i) α_ij v_j
 
-It is the masked attention of `attend` with the mask written as a list: time and memory go with the edges, not with N².
+It is `attend` with the mask as a list of edges: time and memory are linear in the edges, not quadratic in the nodes.
 """
 
 import warnings
 from functools import cache
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from course_lib.attention.core import Attended, attend
 from course_lib.primitives.message_passing import require_edges
@@ -22,18 +22,18 @@ from course_lib.shapes import Edges, Nodes
 
 
 def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) -> Float[Tensor, "*batch E"]:
-    """Normalise the scores of the edges: the edges of one looking node share a weight of 1.
+    """Normalise the scores of the edges by a softmax: the weights of one node's edges sum to 1.
 
     Args:
         scores: (*batch, E), a real number for each edge, however large.
-        edges: (2, E); edges[0] are the nodes that look, in any order.
+        edges: (2, E); edges[0] are the nodes that attend, in any order.
         n_nodes: number of nodes, N.
 
     Returns:
         weights (*batch, E), ≥ 0, in the order of the edges; those with the same edges[0] sum to 1.
 
     Raises:
-        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, or edges is not (2, E).
         TypeError: edges are not integers.
 
     Source: Veličković et al. 2018, eq. 2.
@@ -48,18 +48,18 @@ def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) 
 
 
 def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
-    """Normalise the scores over the edges of each node, and mix the values of the nodes at their other ends.
+    """Normalise the scores over the edges of each node, and mix the values of its neighbours.
 
     Args:
         scores: (*batch, E), a real number for each edge.
-        values: (*batch, N, d_v), what each node hands over.
-        edges: (2, E): node edges[0] looks at node edges[1].
+        values: (*batch, N, d_v), of each node.
+        edges: (2, E): node edges[0] attends to node edges[1].
 
     Returns:
-        context (*batch, N, d_v), 0 for a node that looks nowhere, and weights (*batch, E), in the order of the edges.
+        context (*batch, N, d_v), 0 for a node without edges, and weights (*batch, E), in the order of the edges.
 
     Raises:
-        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, or edges is not (2, E).
         TypeError: edges are not integers.
 
     Source: Veličković et al. 2018, eqs. 2 and 4.
@@ -73,30 +73,30 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
 
 
 def dense_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
-    """Compute `attend_edges` by `attend` under a mask (N, N): what it means, at a price in time and memory that goes with N².
+    """Compute `attend_edges` by `attend` under a mask (N, N): the definition, with time and memory quadratic in N.
 
-    An edge listed several times stands in the matrix once, with the logarithm of the sum of its exponentials.
+    An edge listed several times is one entry of the matrix, with the logarithm of the sum of its exponentials.
     """
     n_nodes = values.shape[-2]
     require_edges(edges, n_nodes)
     query, key = edges
-    place = (query * n_nodes + key).long().expand(scores.shape)
+    entry = (query * n_nodes + key).long().expand(scores.shape)
     empty = scores.new_full((*scores.shape[:-1], n_nodes**2), -torch.inf)
-    largest = empty.scatter_reduce(-1, place, scores.detach(), "amax")
-    above = (scores - largest.gather(-1, place)).exp()
-    joint = torch.zeros_like(empty).scatter_add(-1, place, above)
-    mask = torch.zeros(n_nodes**2, dtype=torch.bool, device=edges.device).index_fill(0, place.flatten()[: query.numel()], True)
+    largest = empty.scatter_reduce(-1, entry, scores.detach(), "amax")
+    above = (scores - largest.gather(-1, entry)).exp()
+    joint = torch.zeros_like(empty).scatter_add(-1, entry, above)
+    mask = torch.zeros(n_nodes**2, dtype=torch.bool, device=edges.device).index_fill(0, entry.flatten()[: query.numel()], True)
     matrix = (largest + joint.log()).unflatten(-1, (n_nodes, n_nodes))
     context, weights = attend(matrix, values, mask.view(n_nodes, n_nodes))
-    return Attended(context, weights.flatten(-2).gather(-1, place) * above / joint.gather(-1, place))
+    return Attended(context, weights.flatten(-2).gather(-1, entry) * above / joint.gather(-1, entry))
 
 
 def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
-    """Compute `attend_edges` by products of sparse matrices, with a backward pass of its own: the form for large graphs.
+    """Compute `attend_edges` by sparse matrix products, with its own backward pass: the form for large graphs.
 
-    Nothing of size E · d_v is ever made: the mixing is one sparse product for each head, its gradient one with the transposed
-    matrix, and the gradient of the weights a product at the edges alone. In half precision it computes in float32. Apple's MPS
-    has no sparse products: there it is `attend_edges`.
+    No tensor of size E · d_v is built: the mixing is one sparse product for each head, its gradient one with the transposed
+    matrix, and the gradient of the weights a product at the edges alone. Second derivatives are those of
+    `attend_edges`. In half precision it computes in float32. Apple's MPS has no sparse products: there it is `attend_edges`.
     """
     require_edges(edges, values.shape[-2])
     if scores.shape[-1] != edges.shape[1]:
@@ -113,7 +113,7 @@ class _OverRows(torch.autograd.Function):
     """Softmax and mixing over the rows of a sparse matrix, one for each head; the edges are sorted once in each direction."""
 
     @staticmethod
-    def forward(ctx, scores: Tensor, values: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, scores: Tensor, values: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         n_nodes = values.shape[-2]
         starts, keys, order = _by_rows(edges[0], edges[1], n_nodes)
@@ -123,13 +123,15 @@ class _OverRows(torch.autograd.Function):
         weights = (weights - torch.segment_reduce(weights, "max", offsets=offsets, axis=1).index_select(-1, rows)).exp_()
         weights = weights / torch.segment_reduce(weights, "sum", offsets=offsets, axis=1).index_select(-1, rows)
         context = torch.stack([_csr(starts, keys, w) @ v for w, v in zip(weights, values, strict=True)])
-        ctx.save_for_backward(weights, values, context, starts, keys, order, rows)
+        ctx.save_for_backward(weights, values, context, starts, keys, order, rows, scores, edges)
         return context, torch.empty_like(weights).index_copy_(-1, order, weights)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, of_context: Tensor | None, of_weights: Tensor | None) -> tuple[Tensor, Tensor, None]:
-        weights, values, context, starts, keys, order, rows = ctx.saved_tensors
+    def backward(ctx: Any, of_context: Tensor | None, of_weights: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
+        weights, values, context, starts, keys, order, rows, scores, edges = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            of_scores, of_values = _differentiable_gradients(scores, values, edges, of_context, of_weights)
+            return of_scores, of_values, None
         of_context = torch.zeros_like(context) if of_context is None else of_context.contiguous()
         at_edges = _csr(starts, keys, torch.zeros_like(weights[0]))
         pairs = zip(of_context, values, strict=True)
@@ -145,23 +147,37 @@ class _OverRows(torch.autograd.Function):
         return of_scores, torch.stack([_csr(starts, queries, w) @ g for w, g in pairs]), None
 
 
+def _differentiable_gradients(
+    scores: Tensor, values: Tensor, edges: Tensor, of_context: Tensor | None, of_weights: Tensor | None
+) -> list[Tensor | None]:
+    """Give the gradients at scores and values by autograd of `attend_edges`, with a graph for second derivatives."""
+    inputs = [x for x in (scores, values) if x.requires_grad]
+    outputs = [
+        (x, g) for x, g in zip(attend_edges(scores, values, edges), (of_context, of_weights), strict=True) if g is not None
+    ]
+    reached = [(x, g) for x, g in outputs if x.requires_grad]
+    found = torch.autograd.grad([x for x, _ in reached], inputs, [g for _, g in reached], create_graph=True, allow_unused=True)
+    gradients = dict(zip(map(id, inputs), found, strict=True))
+    return [gradients.get(id(x)) for x in (scores, values)]
+
+
 def _by_rows(rows: Tensor, columns: Tensor, n_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort edges by their rows: where each row starts, (N + 1,), the columns in that order, and the order itself, both (E,)."""
+    """Sort edges by their rows: the start of each row, (N + 1,), the columns in that order, and the order itself, both (E,)."""
     order = rows.argsort(stable=True)
     starts = torch.bincount(rows, minlength=n_nodes).cumsum(0, dtype=torch.int32)
     return torch.cat([starts.new_zeros(1), starts]), columns.index_select(0, order), order
 
 
 def _csr(starts: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
-    """Make a sparse (N, N) matrix of its rows."""
-    _hear_that_it_is_beta()
+    """Make a sparse (N, N) matrix in compressed rows."""
+    _silence_sparse_csr_warning()
     n_nodes = len(starts) - 1
     return torch.sparse_csr_tensor(starts, columns, weights, (n_nodes, n_nodes), check_invariants=False)
 
 
 @cache
-def _hear_that_it_is_beta() -> None:
-    """Let torch say once in a process, and to nobody, that its sparse matrices of rows are in beta state."""
+def _silence_sparse_csr_warning() -> None:
+    """Trigger, and suppress, torch's warning that sparse CSR tensors are in beta state; it comes once in a process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.zeros(1, 1).to_sparse_csr()

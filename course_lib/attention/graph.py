@@ -1,12 +1,12 @@
-"""Attention on graphs: a node looks at its neighbours, by scores of their own features.
+"""Graph attention (GAT, GATv2): each node attends to its neighbours.
 
 Veličković et al. 2018, *Graph Attention Networks*, eqs. 1, 3, 5 and 6 (https://arxiv.org/abs/1710.10903), with z = W h:
 
     e_ij = LeakyReLU(aᵀ [z_i ‖ z_j])        h'_i = ‖_k σ(Σ_j α_ij^k z_j^k)        or, in the last layer, σ(mean_k Σ_j …)
 
-The halves of a act on i and on j alone, so that aᵀ [z_i ‖ z_j] = a_1ᵀ z_i + a_2ᵀ z_j is two numbers a node, not a pair's work.
-Since LeakyReLU is increasing, *every* node ranks its neighbours by a_2ᵀ z_j: this attention is static. Brody, Alon, Yahav 2022,
-*How Attentive are Graph Attention Networks?*, eq. 7 (https://arxiv.org/abs/2105.14491), let the query decide:
+The halves of a act on i and on j alone, so that aᵀ [z_i ‖ z_j] = a_1ᵀ z_i + a_2ᵀ z_j is computed once for each
+node. Since LeakyReLU is increasing, *every* node ranks its neighbours by a_2ᵀ z_j: this attention is static. Brody, Alon,
+Yahav 2022, *How Attentive are Graph Attention Networks?*, eq. 7 (https://arxiv.org/abs/2105.14491), let the query decide:
 
     e_ij = aᵀ LeakyReLU(z_i + z_j)
 
@@ -28,7 +28,7 @@ from course_lib.shapes import Edges, Nodes, Scores
 
 
 def gat_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], slope: float = 0.2) -> Scores:
-    """Score each node against each other one by e_ij = LeakyReLU(aᵀ [z_i ‖ z_j]).
+    """Score each pair of nodes by e_ij = LeakyReLU(aᵀ [z_i ‖ z_j]).
 
     Args:
         z: projected features (*batch, N, d); the last axis of the batch may be the heads.
@@ -36,7 +36,7 @@ def gat_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], slope: float = 0.2) -
         slope: of LeakyReLU below 0.
 
     Returns:
-        scores (*batch, N, N): i, the node that looks, down the rows.
+        scores (*batch, N, N): row i is the node that attends.
 
     Source: Veličković et al. 2018, eq. 3.
     """
@@ -47,7 +47,7 @@ def gat_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], slope: float = 0.2) -
 
 
 def gat_edge_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], edges: Edges, slope: float = 0.2) -> Float[Tensor, "*batch E"]:
-    """Give the scores of `gat_scores` at the edges (2, E) alone, (*batch, E): N + E numbers in place of N²."""
+    """Compute the scores of `gat_scores` at the edges (2, E) alone, (*batch, E): N + E numbers instead of N²."""
     require_edges(edges, z.shape[-2])
     query, key = edges
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
@@ -57,12 +57,12 @@ def gat_edge_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], edges: Edges, sl
 
 
 def dynamic_edge_scores(z: Nodes, a: Float[Tensor, "*heads d"], edges: Edges, slope: float = 0.2) -> Float[Tensor, "*batch E"]:
-    """Score the edges by e_ij = aᵀ LeakyReLU(z_i + z_j): here the query decides which neighbour is best.
+    """Score the edges by e_ij = aᵀ LeakyReLU(z_i + z_j): here the ranking of the neighbours depends on the query.
 
     Args:
         z: projected features (*batch, N, d); the last axis of the batch may be the heads.
         a: (*heads, d), a vector for each head, or one for all.
-        edges: (2, E): node edges[0] looks at node edges[1].
+        edges: (2, E): node edges[0] attends to node edges[1].
         slope: of LeakyReLU below 0.
 
     Returns:
@@ -88,14 +88,14 @@ def multi_head_graph_attention(
     edges: Edges,
     combine: Callable[[Tensor], Tensor] = merge_heads,
 ) -> Attended:
-    """Let each node look at its neighbours with several heads, and lay the heads side by side or take their mean.
+    """Attend from each node to its neighbours with several heads, and concatenate or average the heads.
 
     Args:
         x: features (*batch, N, d_in).
-        W: (h · d, d_in), the projections of all heads stacked row-wise; head k owns the rows k·d to (k+1)·d.
-        a: (h, 2 · d), the vector of each head's scores: first half for the node that looks, second for the one looked at.
-        edges: (2, E): node edges[0] looks at node edges[1].
-        combine: what becomes of the heads' contexts (*batch, h, N, d): `merge_heads` or `average_heads`.
+        W: (h · d, d_in), the projections of all heads, stacked row-wise; head k owns the rows k·d to (k+1)·d.
+        a: (h, 2 · d), the vector of each head's scores: first half for the node that attends, second for the neighbour.
+        edges: (2, E): node edges[0] attends to node edges[1].
+        combine: how the heads' contexts (*batch, h, N, d) are combined: `merge_heads` or `average_heads`.
 
     Returns:
         context, (*batch, N, h · d) merged or (*batch, N, d) averaged, without the σ of the paper; weights (*batch, h, E).
@@ -113,7 +113,7 @@ GraphMechanism = Callable[[Nodes, Edges], Attended]
 
 
 def uniform_graph_attention(z: Nodes, edges: Edges) -> Attended:
-    """Look along all edges (2, E) of a node alike: the mean of z over its neighbours. What attention has to beat."""
+    """Average z over the neighbours of each node, along the edges (2, E): the baseline of attention."""
     return attend_edges(z.new_zeros(*z.shape[:-2], edges.shape[1]), z, edges)
 
 

@@ -1,11 +1,11 @@
-"""Local attention: every pixel looks at a window around it, and knows where in it each neighbour stands.
+"""Local self-attention with relative positions: every pixel attends to a window around it.
 
 Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 2-3
 (https://arxiv.org/abs/1906.05909), with windows 𝒩 of size × size pixels, no scale, and r a learned vector for each offset:
 
     y_ij = Σ_(a,b ∈ 𝒩(i,j)) softmax_ab(q_ijᵀ k_ab + q_ijᵀ r_(a-i, b-j)) v_ab        r_(a-i, b-j) = [row_(a-i) ; column_(b-j)]
 
-Pixels outside the picture are not there: no weight falls on them. A leading `*batch` may hold the heads.
+Pixels outside the image have weight 0. A leading `*batch` may hold the heads.
 """
 
 from functools import reduce
@@ -41,10 +41,10 @@ class LocalMechanism(Protocol):
 
 
 def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddings) -> Float[Tensor, "*batch H_q W_q window"]:
-    """Score each place of a window by where it stands: q_ijᵀ [row_a ; column_b].
+    """Score each position of a window by its relative position: q_ijᵀ [row_a ; column_b].
 
     Args:
-        q: (*batch, H, W, d_row + d_column): the first d_row features meet the rows, the others the columns.
+        q: (*batch, H, W, d_row + d_column): the first d_row features act on the rows, the others on the columns.
         rows: (*heads, size, d_row), a vector for each row of a window, the uppermost first; one set for each head, or for all.
         columns: (*heads, size, d_column), a vector for each column, the leftmost first.
 
@@ -62,19 +62,19 @@ def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddi
 def local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
 ) -> Attended:
-    """Let each pixel look at the window around it, by content and by relative place.
+    """Attend from each pixel to the window around it, by content and by relative position.
 
     Args:
         q: (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d_k), the queries, of every stride-th pixel.
         k: (*batch, H, W, d_k), the keys of all pixels.
         v: (*batch, H, W, d_v), the values of all pixels.
         rows: (*heads, size, d_row), a vector for each row of a window; its length is the side of the window, an odd number.
-        columns: (*heads, size, d_k - d_row), a vector for each column. Of zeros, both: no knowledge of places.
+        columns: (*heads, size, d_k - d_row), a vector for each column. With zeros in both, positions have no effect.
         stride: steps between two queries.
 
     Returns:
         context (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d_v) and weights (*batch, ⌈H / stride⌉, ⌈W / stride⌉, size²), 0 outside
-        the picture.
+        the image.
 
     Raises:
         ValueError: the side of the window is even, or the sizes of queries, keys, values and offsets do not fit.
@@ -91,10 +91,10 @@ def local_attention(
 def sliced_local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
 ) -> Attended:
-    """Compute `local_attention` offset by offset, on shifted views of the picture: for small windows, and for little memory.
+    """Compute `local_attention` offset by offset, on shifted views of the image: for small windows, and with little memory.
 
-    The softmax stands here and not in `attend`, which would want the values of all windows side by side. No row of the mask
-    is empty: each window holds its middle.
+    The softmax is here and not in `attend`, which would need the values of all windows in one tensor. No row of the mask
+    is empty: each window contains its centre.
     """
     size = require_local_inputs(q, k, v, rows, columns, stride)
     reach, (H_q, W_q) = size // 2, q.shape[-3:-1]
@@ -102,11 +102,11 @@ def sliced_local_attention(
     down = [slice(a, a + stride * H_q, stride) for a in range(size)]
     across = [slice(b, b + stride * W_q, stride) for b in range(size)]
     shifted = [(..., rows_, columns_, slice(None)) for rows_ in down for columns_ in across]
-    by_content = torch.stack([(q * k_padded[place]).sum(-1) for place in shifted], dim=-1)
+    by_content = torch.stack([(q * k_padded[view]).sum(-1) for view in shifted], dim=-1)
     mask = window_mask(k.shape[-3], k.shape[-2], size, stride, device=k.device)
     scores = by_content + relative_logits(q, rows, columns)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
-    mixed = (weight.unsqueeze(-1) * v_padded[place] for weight, place in zip(weights.unbind(-1), shifted, strict=True))
+    mixed = (weight.unsqueeze(-1) * v_padded[view] for weight, view in zip(weights.unbind(-1), shifted, strict=True))
     return Attended(reduce(torch.add, mixed), weights)
 
 
@@ -115,8 +115,8 @@ def tiled_local_attention(
 ) -> ContextOnly:
     """Compute the context of `local_attention` tile by tile: TILE × TILE queries against the keys of all their windows.
 
-    The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. What lies
-    outside a query's own window, or outside the picture, gets the logit -∞. The weights are None.
+    The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. Keys
+    outside a query's own window, or outside the image, have the score -∞. The weights are None.
     """
     require_local_inputs(q, k, v, rows, columns, stride)
     (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]
@@ -128,10 +128,10 @@ def tiled_local_attention(
     by_column = einsum(tiles[..., rows.shape[-1] :], r_across, "... Y X i j d, ... j b d -> ... Y X i j b")
     by_row = by_row.masked_fill(~rearrange(inside_down, "Y i a -> Y 1 i 1 a"), -torch.inf)
     by_column = by_column.masked_fill(~rearrange(inside_across, "X j b -> X 1 j b"), -torch.inf)
-    by_place = rearrange(by_row.unsqueeze(-1) + by_column.unsqueeze(-2), "... i j a b -> ... (i j) (a b)")
+    by_position = rearrange(by_row.unsqueeze(-1) + by_column.unsqueeze(-2), "... i j a b -> ... (i j) (a b)")
     queries = rearrange(tiles, "... i j d -> ... (i j) d")
     keys, values = (_halos(x, len(inside_down), len(inside_across), rows.shape[-2], stride) for x in (k, v))
-    scores = torch.baddbmm(by_place.flatten(0, -3), queries.flatten(0, -3), keys.flatten(0, -3).mT)
+    scores = torch.baddbmm(by_position.flatten(0, -3), queries.flatten(0, -3), keys.flatten(0, -3).mT)
     context = attend(scores, values.flatten(0, -3)).context.unflatten(0, tiles.shape[:-3])
     context = rearrange(context, "... Y X (i j) d -> ... (Y i) (X j) d", i=TILE)
     return ContextOnly(context[..., :H_q, :W_q, :])
@@ -140,12 +140,12 @@ def tiled_local_attention(
 def require_local_inputs(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int
 ) -> int:
-    """Give the side of the window, after a look at whether queries, keys, values and offsets fit."""
+    """Check that queries, keys, values and offsets fit, and give the side of the window."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     require_window(size, stride)
     if q.shape[-3:-1] != (wanted := (-(-H // stride), -(-W // stride))):
         raise ValueError(
-            f"at stride {stride}, a picture of {H} × {W} keys is asked by {wanted[0]} × {wanted[1]} queries; "
+            f"at stride {stride}, an image of {H} × {W} keys has {wanted[0]} × {wanted[1]} queries; "
             f"got {q.shape[-3]} × {q.shape[-2]}. Take every stride-th pixel: `q[..., ::stride, ::stride, :]`."
         )
     if v.shape[-3:-1] != (H, W):
@@ -158,7 +158,7 @@ def require_local_inputs(
         )
     if columns.shape[-2] != size:
         raise ValueError(
-            f"a window is as wide as high: {size} vectors for its rows need as many for its columns, got {columns.shape[-2]}."
+            f"a window is square: {size} vectors for its rows need as many for its columns, got {columns.shape[-2]}."
         )
     if rows.shape[-1] + columns.shape[-1] != q.shape[-1]:
         raise ValueError(
@@ -171,26 +171,26 @@ def require_local_inputs(
 def _offsets(
     table: Float[Tensor, "*heads size d"], n_queries: int, n_keys: int, stride: int
 ) -> tuple[Float[Tensor, "*heads tile halo d"], Bool[Tensor, "n_tiles tile halo"]]:
-    """Give, along one axis, the vector between each query of a tile and each place of its halo, and whether it may attend.
+    """Give, along one axis, the vector between each query of a tile and each position of its halo, and whether it may attend.
 
-    Queries that only fill up the last tile may attend anywhere, so that their softmax, thrown away, holds no NaN.
+    Queries that only fill the last tile may attend to all keys, so that their softmax, which is discarded, has no NaN.
     """
     size = table.shape[-2]
     queries = stride * torch.arange(TILE, device=table.device)
     halo = torch.arange(stride * (TILE - 1) + size, device=table.device)
     starts = stride * torch.arange(0, n_queries, TILE, device=table.device)
     offset = halo - queries[:, None]
-    place = starts[:, None] + halo - size // 2
+    position = starts[:, None] + halo - size // 2
     in_window = (offset >= 0) & (offset < size)
-    in_picture = (place >= 0) & (place < n_keys)
+    in_image = (position >= 0) & (position < n_keys)
     filling = starts[:, None] + queries >= stride * n_queries
-    return table[..., offset.clamp(0, size - 1), :], (in_window & in_picture[:, None]) | filling[..., None]
+    return table[..., offset.clamp(0, size - 1), :], (in_window & in_image[:, None]) | filling[..., None]
 
 
 def _halos(
     x: Float[Tensor, "*batch H W d"], n_down: int, n_across: int, size: int, stride: int
 ) -> Float[Tensor, "*batch n_down n_across halo d"]:
-    """Cut out what the windows of each tile cover, with zeros outside the picture."""
+    """Extract the halo of each tile, with zeros outside the image."""
     H, W = x.shape[-3:-1]
     reach, side, step = size // 2, stride * (TILE - 1) + size, stride * TILE
     below, right = (step * (n - 1) + side - length - reach for n, length in ((n_down, H), (n_across, W)))
@@ -211,15 +211,15 @@ class LocalAttention(nn.Module):
         """Set up projections and offsets.
 
         Args:
-            d_in: features of a pixel that comes in.
-            d_out: features of a pixel that goes out; each head has d_out / n_heads.
+            d_in: features of a pixel of the input.
+            d_out: features of a pixel of the output; each head has d_out / n_heads.
             n_heads: number of heads.
             size: side of the window, odd.
-            stride: steps between two pixels that ask.
+            stride: distance between two queries.
             mechanism: `local_attention`, or a faster form.
 
         Raises:
-            ValueError: the window has no middle, or d_out / n_heads is no even whole number (half for rows, half for columns).
+            ValueError: the window has no centre, or d_out / n_heads is no even whole number (half for rows, half for columns).
         """
         super().__init__()
         require_window(size, stride)
@@ -236,8 +236,8 @@ class LocalAttention(nn.Module):
     def forward(self, x: Image) -> Attended | ContextOnly:
         """Attend over x (B, d_in, H, W): context (B, d_out, H_q, W_q), weights (B, h, H_q, W_q, size²); H_q = ⌈H / stride⌉."""
         pixels = rearrange(x, "B C H W -> B H W C")
-        asking = pixels[:, :: self.stride, :: self.stride]
-        projected = self.W_q(asking), self.W_k(pixels), self.W_v(pixels)
+        queried = pixels[:, :: self.stride, :: self.stride]
+        projected = self.W_q(queried), self.W_k(pixels), self.W_v(pixels)
         q, k, v = (rearrange(y, "B H W (h d) -> B h H W d", h=self.n_heads) for y in projected)
         attended = self.mechanism(q, k, v, self.rows, self.columns, self.stride)
         return attended._replace(context=rearrange(attended.context, "B h H W d -> B (h d) H W"))

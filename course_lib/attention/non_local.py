@@ -1,4 +1,4 @@
-"""Non-local blocks: every position of an image or a video attends to every other.
+"""Non-local blocks: attention between all positions of an image or a video.
 
 Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, sections 3.1 to 3.3 (https://arxiv.org/abs/1711.07971):
 
@@ -9,8 +9,8 @@ Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, sections 3.1 to 3.3
     dot product         f = θ(x_i)ᵀ φ(x_j)             C = N
     concatenation       f = ReLU(w_fᵀ [θ(x_i), φ(x_j)])  C = N
 
-with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N places. Without a softmax the product may be taken from the right,
-θ (φᵀ g) / N, and the N × N numbers are never there.
+with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N positions. Without a softmax the product may be taken from the right,
+θ (φᵀ g) / N, and the N × N weights are never built.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from course_lib.attention.dot_product import dot_attention, fused_dot_attention
 from course_lib.shapes import Keys, Queries, Values
 
 PixelFeatures = Float[Tensor, "*batch N C"]
-Map = Float[Tensor, "B C *places"]
-"""A picture (B, C, H, W), a video (B, C, T, H, W), or a line (B, C, T)."""
+Map = Float[Tensor, "B C *positions"]
+"""An image (B, C, H, W), a video (B, C, T, H, W), or a sequence (B, C, T)."""
 unbiased = partial(nn.Linear, bias=False)
 
 
@@ -50,10 +50,10 @@ class MapAttention(Protocol):
 
 
 def non_local_gaussian(x: PixelFeatures, W_g: Float[Tensor, "d C"]) -> Attended:
-    """Let places look where others are like themselves: softmax(x xᵀ) g, with g = W_g x.
+    """Non-local Gaussian, softmax(x xᵀ) g with g = W_g x: similar positions attend to each other.
 
     Args:
-        x: (*batch, N, C), the features of N places.
+        x: (*batch, N, C), the features of N positions.
         W_g: (d, C).
 
     Returns:
@@ -67,10 +67,10 @@ def non_local_gaussian(x: PixelFeatures, W_g: Float[Tensor, "d C"]) -> Attended:
 def non_local_embedded_gaussian(
     x: PixelFeatures, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
 ) -> Attended:
-    """Let places look by what they ask and what others offer: softmax(θ φᵀ) g. It is dot-product attention without a scale.
+    """Non-local embedded Gaussian, softmax(θ φᵀ) g: dot-product attention without a scale.
 
     Args:
-        x: (*batch, N, C), the features of N places.
+        x: (*batch, N, C), the features of N positions.
         W_theta: (d_k, C), makes the queries θ = W_θ x.
         W_phi: (d_k, C), makes the keys φ = W_φ x.
         W_g: (d, C), makes the values g = W_g x.
@@ -96,12 +96,12 @@ def fused_embedded_gaussian(
 
 
 def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
-    """Mix by the products themselves, over the number of places and not over their sum: θ φᵀ g / N.
+    """Non-local dot product, θ φᵀ g / N: the products divided by the number of keys, not by their sum.
 
     Args:
-        theta: what each place asks, (*batch, N_q, d_k).
-        phi: what each place offers, (*batch, N, d_k).
-        g: what each place hands over, (*batch, N, d).
+        theta: queries (*batch, N_q, d_k).
+        phi: keys (*batch, N, d_k).
+        g: values (*batch, N, d).
 
     Returns:
         context (*batch, N_q, d) and weights (*batch, N_q, N), which may be negative and need not sum to 1.
@@ -113,21 +113,21 @@ def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
 
 
 def associative_dot_product(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
-    """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; no weights are built, but None.
+    """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; the weights are not built, but None.
 
-    Time and memory go with N · d_k · d in place of N².
+    Time and memory grow with N · d_k · d, not with N².
     """
     return ContextOnly(theta @ (phi.mT @ g / phi.shape[-2]))
 
 
 def non_local_concatenation(theta: Queries, phi: Keys, g: Values, w_f: Float[Tensor, "two_d_k"]) -> Attended:
-    """Mix by a score of query and key side by side, ReLU(w_fᵀ [θ_i, φ_j]) / N.
+    """Non-local concatenation: weights ReLU(w_fᵀ [θ_i, φ_j]) / N of concatenated queries and keys.
 
     Args:
         theta: (*batch, N_q, d_k).
         phi: (*batch, N, d_k).
         g: (*batch, N, d).
-        w_f: (2 · d_k,), its first half meets θ_i, the second φ_j.
+        w_f: (2 · d_k,), its first half acts on θ_i, the second on φ_j.
 
     Returns:
         context (*batch, N_q, d) and weights (*batch, N_q, N), ≥ 0; they need not sum to 1.
@@ -147,17 +147,17 @@ def non_local_block(
     W_g: Float[Tensor, "d C"],
     W_z: Float[Tensor, "C d"],
 ) -> Map:
-    """Let all positions of an image or a video attend to each other, and add the context: z = W_z y + x.
+    """Apply a non-local block to an image or a video: attention between all positions plus a residual, z = W_z y + x.
 
     Args:
-        x: (B, C, *places): a picture (B, C, H, W), or a video (B, C, T, H, W), whose positions are those of all its frames.
+        x: (B, C, *positions): an image (B, C, H, W), or a video (B, C, T, H, W), with the positions of all its frames.
         W_theta: (d_k, C), makes the queries.
         W_phi: (d_k, C), makes the keys.
         W_g: (d, C), makes the values; d is commonly C / 2, the bottleneck.
-        W_z: (C, d), brings what was seen back to C features.
+        W_z: (C, d), projects the context back to C features.
 
     Returns:
-        (B, C, *places), the sum of x and what its places saw.
+        (B, C, *positions), the sum of x and the projected context.
 
     Source: Wang et al. 2018, eqs. 3 and 6, figure 2.
     """
@@ -180,7 +180,7 @@ class NonLocalConcatenation(nn.Module):
 
 
 class NonLocal(nn.Module):
-    """Attention over all positions of an image or video: owns W_θ, W_φ (d, C) and W_g (d, C), without biases."""
+    """Attention over all positions of an image or a video: owns W_θ, W_φ (d, C) and W_g (d, C), without biases."""
 
     def __init__(
         self,
@@ -193,13 +193,13 @@ class NonLocal(nn.Module):
         """Set up the projections.
 
         Args:
-            d_in: features of a place, C.
+            d_in: features of a position, C.
             d: features inside, the bottleneck; half of d_in if None.
-            mechanism: what the places do; `dot_attention` makes the embedded Gaussian, `non_local_dot_product` and
+            mechanism: how the positions attend; `dot_attention` makes the embedded Gaussian, `non_local_dot_product` and
                 `NonLocalConcatenation(d)` the other forms.
             embed: `embed(d_in, d)` makes θ, and φ; with `nn.Identity` the Gaussian form, which has neither.
-            pool: what thins out keys and values, (B, d, *places) to fewer places, such as `nn.MaxPool2d(2)`, or
-                `nn.MaxPool3d((1, 2, 2))` for videos; every place still asks.
+            pool: subsamples keys and values, (B, d, *positions) to fewer positions, such as `nn.MaxPool2d(2)`, or
+                `nn.MaxPool3d((1, 2, 2))` for videos; the queries keep all positions.
         """
         super().__init__()
         d = max(1, d_in // 2) if d is None else d
@@ -211,18 +211,18 @@ class NonLocal(nn.Module):
         self.pool = nn.Identity() if pool is None else pool
 
     def forward(self, x: Map) -> Attended | ContextOnly:
-        """Attend over x (B, C, *places); the context is a map (B, d, *places), the weights are (B, N, N of the pooled)."""
-        tokens, places = x.flatten(2).mT, x.shape[2:]
-        phi, g = (self.pool(W(tokens).mT.unflatten(2, places)).flatten(2).mT for W in (self.W_phi, self.W_g))
+        """Attend over x (B, C, *positions); the context is a map (B, d, *positions), the weights are (B, N, N_pooled)."""
+        tokens, positions = x.flatten(2).mT, x.shape[2:]
+        phi, g = (self.pool(W(tokens).mT.unflatten(2, positions)).flatten(2).mT for W in (self.W_phi, self.W_g))
         attended = self.mechanism(self.W_theta(tokens), phi, g)
-        return attended._replace(context=attended.context.mT.unflatten(2, places))
+        return attended._replace(context=attended.context.mT.unflatten(2, positions))
 
 
 class NonLocalBlock(nn.Module):
-    """What its attention sees is added: z = x + norm(W_z y). The gain of the norm starts at 0, so the block as the identity."""
+    """Non-local block with a norm, z = x + norm(W_z y). The gain of the norm starts at 0, so it starts as the identity."""
 
     def __init__(self, d_in: int, attention: MapAttention, norm: Callable[[int], nn.BatchNorm1d] = nn.BatchNorm1d) -> None:
-        """Take the attention whose context (B, attention.d_out, *places) is added, such as `NonLocal(d_in)`.
+        """Set the attention whose context (B, attention.d_out, *positions) is added, such as `NonLocal(d_in)`.
 
         `norm(d_in)` has a gain `weight` and acts on (B, d_in, N).
         """
@@ -233,6 +233,6 @@ class NonLocalBlock(nn.Module):
         nn.init.zeros_(self.norm.weight)
 
     def forward(self, x: Map) -> Map:
-        """Give x (B, C, *places) plus what its places saw. Wang et al. 2018, eq. 6, and section 4.1 for the norm."""
-        seen = self.attention(x).context.flatten(2).mT
-        return x + self.norm(self.W_z(seen).mT).unflatten(2, x.shape[2:])
+        """Add the projected context to x (B, C, *positions). Wang et al. 2018, eq. 6, and section 4.1 for the norm."""
+        context = self.attention(x).context.flatten(2).mT
+        return x + self.norm(self.W_z(context).mT).unflatten(2, x.shape[2:])

@@ -1,4 +1,4 @@
-"""Pooling by a learned query: a sequence becomes one vector, in which the tokens that matter weigh most.
+"""Attention pooling: a learned query summarises a sequence in one vector.
 
 Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, eqs. 5-7 (https://aclanthology.org/N16-1174):
 
@@ -22,11 +22,11 @@ def pool(
     u: Float[Tensor, "d_a"],
     mask: Bool[Tensor, "*batch T_k"] | None = None,
 ) -> Attended:
-    """Pool each sequence by a query that was learned.
+    """Pool each sequence by attention from a learned query.
 
     Args:
         values: the tokens h, (*batch, T_k, d_v).
-        W: (d_a, d_v), takes a token into the space of the query.
+        W: (d_a, d_v), projects a token to the space of the query.
         b: (d_a,).
         u: the query, (d_a,).
         mask: bool (*batch, T_k), True = a real token; None = all are.
@@ -57,7 +57,7 @@ class Pool(nn.Module):
 
 
 def mean_pool(values: Values, mask: Bool[Tensor, "*batch T_k"] | None = None) -> Attended:
-    """Pool as `pool`, with the same weight for every real token: what attention has to beat. Shapes as there (*batch, T_k)."""
+    """Pool as `pool`, with the same weight for every real token: the baseline of attention. Shapes as there (*batch, T_k)."""
     scores = values.new_zeros(values.shape[:-1])
     context, weights = attend(scores[..., None, :], values, None if mask is None else mask[..., None, :])
     return Attended(context.squeeze(-2), weights.squeeze(-2))

@@ -1,7 +1,7 @@
-"""Back-propagation through time by hand: one step, the carousel of the LSTM, and the clipping of gradients.
+"""Backpropagation through time by hand: one step, the LSTM's error carousel, and gradient clipping.
 
 Werbos 1990 (https://doi.org/10.1109/5.58337) for the step; Pascanu, Mikolov, Bengio 2013 (https://arxiv.org/abs/1211.5063),
-section 2.1 for what its repetition does to gradients and algorithm 1 for clipping:
+section 2.1 for vanishing and exploding gradients and algorithm 1 for clipping:
 
     h_t = tanh(a_t),  a_t = W x_t + U h_{t-1} + b        δ_t = ∂L/∂a_t = ∂L/∂h_t ⊙ (1 - h_t²)        ∂L/∂h_{t-1} = Uᵀ δ_t
     ĝ ← g · θ / ‖g‖  where ‖g‖ > θ
@@ -33,7 +33,7 @@ def bptt_step(
     W: Float[Tensor, "n d"],
     U: Float[Tensor, "n n"],
 ) -> StepGradients:
-    """Carry the gradient of a loss L back through one step h_new = tanh(W x + U h + b).
+    """Backpropagate the gradient of a loss L through one step h_new = tanh(W x + U h + b).
 
     Args:
         grad_h_new: ∂L/∂h_new, (B, n).
@@ -67,10 +67,10 @@ def carousel_gradient(forget_gates: Float[Tensor, "T *batch n"]) -> Float[Tensor
 
 
 def clip_gradients(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
-    """Scale all gradients by one factor, so that their joint norm is at most max_norm; shorter ones stay as they are.
+    """Scale all gradients by one factor, so that their joint norm is at most max_norm; a smaller norm is left as it is.
 
     Args:
-        gradients: one tensor or more, of any shapes, one for each parameter; they are not changed.
+        gradients: tensors of any shapes, one for each parameter, or none; they are not changed.
         max_norm: the threshold θ > 0 on the Euclidean norm of all entries together.
 
     Returns:
@@ -78,6 +78,10 @@ def clip_gradients(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]
 
     Source: Pascanu et al. 2013, algorithm 1.
     """
-    norm = torch.sqrt(sum((g**2).sum() for g in gradients))
-    scale = torch.clamp(max_norm / norm, max=1.0)
-    return [g * scale for g in gradients]
+    wide = [g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients if g.numel()]
+    if not wide:
+        return [g.clone() for g in gradients]
+    largest = torch.stack([g.abs().max() for g in wide]).max()  # squares of g / largest cannot overflow
+    norm = largest * torch.stack([(g / largest).square().sum() for g in wide]).sum().sqrt()
+    scale = torch.where(largest > 0, torch.clamp(max_norm / norm, max=1.0), 1.0)
+    return [g * scale.to(g.dtype) for g in gradients]

@@ -1,25 +1,26 @@
-"""Boxes around objects: two ways to write them, and how well two of them agree.
+"""Bounding boxes: two formats, area, intersection over union (IoU) and generalized IoU.
 
 A box is its centre and its size (x, y, w, h), as DETR predicts it, or its corners (x_1, y_1, x_2, y_2); x runs to the right and
-y downwards, in parts of the picture, 0 to 1. Rezatofighi et al. 2019, *Generalized Intersection over Union*, algorithm 1
-(https://arxiv.org/abs/1902.09630), with C the smallest box around both:
+y downwards, in fractions of the image, 0 to 1, or in pixels. Areas, and ratios of integer boxes, are float32 at least.
+Rezatofighi et al. 2019, *Generalized Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630), with C the
+smallest box around both:
 
     IoU = |A ∩ B| / |A ∪ B|        GIoU = IoU - |C without A ∪ B| / |C|
 
-Where two boxes do not touch, IoU is 0 however far they are apart, and GIoU tells by its gradient where to go.
+Where two boxes do not intersect, IoU is 0 at any distance, while GIoU has a gradient that moves them together.
 """
 
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from course_lib.shapes import Boxes
 
 
 def to_corners(boxes: Boxes) -> Boxes:
-    """Write boxes by their corners.
+    """Convert boxes from centre and size to corners.
 
     Args:
         boxes: (*batch, 4), centre and size (x, y, w, h).
@@ -34,36 +35,38 @@ def to_corners(boxes: Boxes) -> Boxes:
 
 
 def to_centres(corners: Boxes) -> Boxes:
-    """Write boxes by centre and size: the inverse of `to_corners`, (*batch, 4) -> (*batch, 4)."""
+    """Convert boxes from corners to centre and size: the inverse of `to_corners`, (*batch, 4) -> (*batch, 4)."""
     x_1, y_1, x_2, y_2 = corners.unbind(-1)
     return torch.stack([(x_1 + x_2) / 2, (y_1 + y_2) / 2, x_2 - x_1, y_2 - y_1], dim=-1)
 
 
-def area(corners: Boxes) -> Float[Tensor, "*batch"]:
-    """Measure boxes (*batch, 4) given by their corners; 0 for one whose right or lower edge lies before the other."""
+def area(corners: Real[Tensor, "*batch 4"]) -> Float[Tensor, "*batch"]:
+    """Compute the area of boxes (*batch, 4) given by their corners; 0 where the right or lower edge is before the other."""
+    corners = _wide(corners)
     width, height = (corners[..., 2:] - corners[..., :2]).clamp(min=0).unbind(-1)
     return width * height
 
 
 class Overlap(NamedTuple):
-    """Of each pair of boxes, (*batch, n, m): the area that both `shared`, and the area that the two `covered` together."""
+    """Intersection and union of each pair of boxes, (*batch, n, m): the `shared` area, and the area `covered` by either."""
 
     shared: Float[Tensor, "*batch n m"]
     covered: Float[Tensor, "*batch n m"]
 
 
-def overlap(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Overlap:
-    """Lay each box of one list over each of another, and measure their intersection and their union.
+def overlap(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Overlap:
+    """Compute the intersection and the union of each box of one list with each of another.
 
     Args:
         a: (*batch, n, 4), corners.
         b: (*batch, m, 4), corners.
 
     Returns:
-        shared and covered, (*batch, n, m) each; shared is 0 where two boxes do not touch.
+        shared and covered, (*batch, n, m) each; shared is 0 where two boxes do not intersect.
 
     Source: Rezatofighi et al. 2019, algorithm 2, lines 2 to 6.
     """
+    a, b = _wide(a), _wide(b)
     left, top, right, bottom = a[..., :, None, :].unbind(-1)
     left_b, top_b, right_b, bottom_b = b[..., None, :, :].unbind(-1)
     width = torch.minimum(right, right_b) - torch.maximum(left, left_b)
@@ -72,39 +75,51 @@ def overlap(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> O
     return Overlap(shared, area(a)[..., :, None] + area(b)[..., None, :] - shared)
 
 
-def iou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
-    """Compare each box of one list with each of another: the area that they share, in parts of the area that they cover.
+def iou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
+    """Compute the intersection over union (IoU) of each box of one list with each of another.
 
     Args:
         a: (*batch, n, 4), corners.
         b: (*batch, m, 4), corners.
 
     Returns:
-        (*batch, n, m), from 0 (nothing in common) to 1 (the same box); 0 where both are empty.
+        (*batch, n, m), from 0 (no intersection) to 1 (the same box); 0 where both are empty.
 
     Source: Rezatofighi et al. 2019, algorithm 2, line 7.
     """
     shared, covered = overlap(a, b)
-    return shared / torch.where(covered > 0, covered, 1.0)
+    return (shared / torch.where(covered > 0, covered, 1.0)).to(_ratio_type(a))
 
 
-def giou(a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
-    """Compare each box of one list with each of another, also where they do not touch.
+def giou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
+    """Compute the generalized IoU of each box of one list with each of another, also where they do not intersect.
 
     Args:
         a: (*batch, n, 4), corners.
         b: (*batch, m, 4), corners.
 
     Returns:
-        (*batch, n, m), above -1 (far apart) and up to 1 (the same box): IoU, less the share of the smallest box around both
-        that neither of them covers. A ratio of two areas is 0 where both are 0.
+        (*batch, n, m), above -1 (far apart) and up to 1 (the same box): IoU, less the fraction of the smallest enclosing
+        box that neither of them covers. A ratio of two areas is 0 where both are 0.
 
     Source: Rezatofighi et al. 2019, algorithm 1.
     """
+    kind, a, b = _ratio_type(a), _wide(a), _wide(b)
     shared, covered = overlap(a, b)
     left, top, right, bottom = a[..., :, None, :].unbind(-1)
     left_b, top_b, right_b, bottom_b = b[..., None, :, :].unbind(-1)
     width = torch.maximum(right, right_b) - torch.minimum(left, left_b)
     height = torch.maximum(bottom, bottom_b) - torch.minimum(top, top_b)
     around = width.clamp(min=0) * height.clamp(min=0)
-    return shared / torch.where(covered > 0, covered, 1.0) - (around - covered) / torch.where(around > 0, around, 1.0)
+    ratios = shared / torch.where(covered > 0, covered, 1.0) - (around - covered) / torch.where(around > 0, around, 1.0)
+    return ratios.to(kind)
+
+
+def _wide(boxes: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Convert to float32 at least: areas of pixels overflow float16, and integers of 8 bits overflow as sides."""
+    return boxes.to(torch.promote_types(boxes.dtype, torch.float32))
+
+
+def _ratio_type(boxes: Tensor) -> torch.dtype:
+    """Give the type of a ratio of areas: that of the boxes, or float32 where they are integers."""
+    return boxes.dtype if boxes.is_floating_point() else torch.float32

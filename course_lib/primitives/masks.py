@@ -1,8 +1,8 @@
-"""Attention masks: causal, padding. A mask is bool, True = may attend, and broadcasts to scores (*batch, T_q, T_k).
+"""Attention masks: causal and padding. A mask is bool, True = may attend, and broadcasts to scores (*batch, T_q, T_k).
 
 Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
 
-Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder may attend to positions up to
+Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder attends to positions up to
 and including i.
 """
 
@@ -14,13 +14,13 @@ from course_lib.shapes import Lengths
 
 
 def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T_q T_k"]:
-    """Let each query look at its own position and at earlier ones.
+    """Make a causal mask: each query may attend to its own position and earlier ones.
 
     Args:
         T_q: number of queries.
         T_k: number of keys; T_q if None. Where T_k > T_q, the queries are the *last* T_q positions of the keys, as in cached
-            decoding: query i stands at position i + T_k - T_q.
-        device: where the mask lives.
+            decoding: query i has position i + T_k - T_q.
+        device: of the mask.
 
     Returns:
         bool (T_q, T_k), True at [i, j] where j ≤ i + T_k - T_q.
@@ -34,7 +34,7 @@ def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | N
 
 
 def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
-    """Let every query attend to the real tokens of its own sequence, and to none of the padding after them.
+    """Make a padding mask: every query may attend to the real tokens of its own sequence, not to the padding after them.
 
     Args:
         lengths: (B,), the number of real tokens of each sequence, from 0 to T_k.

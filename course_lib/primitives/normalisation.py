@@ -1,16 +1,15 @@
-"""Normalisation: subtract a mean, divide by a standard deviation; layer and batch normalisation differ in what they average.
+"""Normalisation: layer norm, batch norm, and unit length.
 
 Ba, Kiros, Hinton 2016, *Layer Normalization*, eq. 3 (https://arxiv.org/abs/1607.06450) and
-Ioffe, Szegedy 2015, *Batch Normalization*, algorithm 1 (https://arxiv.org/abs/1502.03167):
+Ioffe, Szegedy 2015, *Batch Normalization*, algorithm 1 (https://arxiv.org/abs/1502.03167), differ in what they average:
 
     y = (x - μ) / √(σ² + ε) ⊙ g + b        μ, σ²: over the features of one position (layer),
                                                   over all positions of the batch, for one feature (batch)
 
-Vectors of length 1, whose dot products are cosines: what contrastive and bootstrap losses compare.
+`unit` divides a vector by its length, so that dot products are cosines, as contrastive losses compare them (Chen et al. 2020,
+section 2.1, https://arxiv.org/abs/2002.05709):
 
     sim(u, v) = uᵀv / (‖u‖ ‖v‖)
-
-Chen et al. 2020, section 2.1 (https://arxiv.org/abs/2002.05709).
 """
 
 from jaxtyping import Float
@@ -26,7 +25,7 @@ def layer_norm(
         x: (*batch, d); every vector along the last axis is normalised by itself.
         gain: g, (d,).
         bias: b, (d,).
-        epsilon: ε, added to the variance, so that a constant vector divides by no zero.
+        epsilon: ε, added to the variance, so that a constant vector does not divide by 0.
 
     Returns:
         (*batch, d); before gain and bias, mean 0 and, where the variance is far above ε, variance 1 (divided by d, not d - 1).
@@ -53,7 +52,7 @@ def batch_norm(
         (*batch, d).
 
     Raises:
-        ValueError: there is at most one vector: its variance is 0, and nothing would be left of it.
+        ValueError: there is at most one vector: its variance is 0.
 
     Source: Ioffe & Szegedy 2015, algorithm 1.
     """
@@ -68,7 +67,7 @@ def unit(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     """Divide each vector by its Euclidean length; the zero vector, which has no direction, stays 0.
 
     Args:
-        x: vectors (*batch, d) of any length: squares that would overflow or vanish are avoided by scaling first.
+        x: vectors (*batch, d) of any length: scaled first, so that squares neither overflow nor underflow.
 
     Returns:
         vectors (*batch, d) of length 1, or 0; gradients are finite, also at 0.

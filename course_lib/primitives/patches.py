@@ -1,11 +1,11 @@
-"""Images as sequences of patches: cut them, put them together, make tokens of them, and say where each stood.
+"""Image patches: patchify, unpatchify, patch embedding, and interpolation of position embeddings.
 
 Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eq. 1 and section 3.2 (https://arxiv.org/abs/2010.11929):
 
     z_0 = [x_class; x_p¹ E; x_p² E; … ; x_p^N E] + E_pos        x_p ∈ R^(N × P²·C),  N = H W / P²
 
-A patch holds its channels one after the other, each row by row, as the weights of a convolution do: E is one of size and
-stride P. For images of another size, E_pos is read as an image of d channels, and resized.
+A patch holds its channels one after the other, each row by row, as the weights of a convolution do: E is a convolution of size
+and stride P. For images of another size, E_pos is read as an image of d channels, and resized.
 """
 
 import torch
@@ -31,7 +31,7 @@ def patch_grid(H: int, W: int, P: int) -> tuple[int, int]:
 
 
 def patchify(images: Image, P: int) -> Patches:
-    """Cut images into squares that do not overlap, and lay out each as one vector.
+    """Cut images into non-overlapping square patches, each flattened to one vector.
 
     Args:
         images: (B, C, H, W); H and W may differ.
@@ -46,12 +46,12 @@ def patchify(images: Image, P: int) -> Patches:
 
     Source: Dosovitskiy et al. 2021, section 3.1.
     """
-    patch_grid(*images.shape[-2:], P)
+    patch_grid(images.shape[-2], images.shape[-1], P)
     return rearrange(images, "B C (rows P_1) (columns P_2) -> B (rows columns) (C P_1 P_2)", P_1=P, P_2=P)
 
 
 def unpatchify(patches: Patches, P: int, H: int, W: int) -> Image:
-    """Put patches together again: the inverse of `patchify`.
+    """Assemble an image from its patches: the inverse of `patchify`.
 
     Args:
         patches: (B, N, C · P²).
@@ -79,7 +79,7 @@ def embed_patches(
     learned: Float[Tensor, "n_learned d_model"],
     positions: Float[Tensor, "T d_model"],
 ) -> Float[Tensor, "B T d_model"]:
-    """Make a sequence of tokens: the learned ones first, then one for each patch; each is told its place.
+    """Embed patches as tokens: the learned tokens first, then one for each patch; positions are added.
 
     Args:
         patches: (B, N, d_patch).

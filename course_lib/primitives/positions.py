@@ -1,11 +1,11 @@
-"""Where a token stands, as a vector that is added to its embedding.
+"""Position encodings, sinusoidal and learned: a vector that is added to the embedding of a token.
 
 Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762):
 
     PE[t, 2i]   = sin(t / 10000^(2i / d_model))
     PE[t, 2i+1] = cos(t / 10000^(2i / d_model))
 
-`sinusoidal_positions` is the formula, to be read by itself; `sinusoids` gives the same rows from anywhere on.
+`sinusoidal_positions` is the formula; `sinusoids` computes the same rows from any start.
 """
 
 import math
@@ -21,7 +21,7 @@ def sinusoidal_positions(T: int, d_model: int, device: torch.device | str | None
     Args:
         T: number of positions.
         d_model: number of features; where it is odd, the last sine has no cosine.
-        device: where the encoding lives.
+        device: of the encoding.
 
     Returns:
         (T, d_model), values in -1…1.
@@ -38,13 +38,13 @@ def sinusoidal_positions(T: int, d_model: int, device: torch.device | str | None
 
 
 def sinusoids(start: int, T: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
-    """Give rows start … start + T - 1 of `sinusoidal_positions` alone, so that one far out costs no more than the first.
+    """Compute rows start … start + T - 1 of `sinusoidal_positions` alone, at a cost independent of start.
 
     Args:
         start: the first position.
         T: number of positions.
         d_model: number of features.
-        device: where the encoding lives.
+        device: of the encoding.
 
     Returns:
         (T, d_model), values in -1…1.
@@ -56,20 +56,20 @@ def sinusoids(start: int, T: int, d_model: int, device: torch.device | str | Non
 
 
 def sinusoidal_points(points: Float[Tensor, "*batch 2"], d_model: int) -> Float[Tensor, "*batch d_model"]:
-    """Encode points of a picture: half of the features by sines and cosines of how far down, half of how far to the right.
+    """Encode points of an image by sines and cosines: half of the features encode y, half x.
 
     Args:
-        points: (*batch, 2), each (x, y) in parts of the picture, 0 to 1.
+        points: (*batch, 2), each (x, y) in fractions of the image, 0 to 1.
         d_model: number of features; 4 divides it.
 
     Returns:
-        (*batch, d_model), values in -1…1, in numbers of the same kind as the points; y first. At the highest frequency the
-        whole picture is one turn; at the lowest a hundredth of one or less, from d_model = 8 on.
+        (*batch, d_model), values in -1…1, in the dtype of the points; y first. At the highest frequency the
+        whole image is one period; at the lowest a hundredth of one or less, from d_model = 8 on.
 
     Raises:
         ValueError: 4 does not divide d_model.
 
-    Source: Carion et al. 2020, appendix A.4 (https://arxiv.org/abs/2005.12872), with a place times 2π for the position t.
+    Source: Carion et al. 2020, appendix A.4 (https://arxiv.org/abs/2005.12872), with a coordinate times 2π for the position t.
     """
     if d_model % 4:
         raise ValueError(f"a point takes a sine and a cosine for each of x and y, but 4 does not divide d_model = {d_model}.")
@@ -81,7 +81,7 @@ def sinusoidal_points(points: Float[Tensor, "*batch 2"], d_model: int) -> Float[
 
 
 def _turns(angle: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 2*n"]:
-    """Put the sine and the cosine of each angle side by side."""
+    """Interleave the sine and the cosine of each angle."""
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 
 
@@ -94,7 +94,7 @@ class LearnedPositions(nn.Module):
         self.vectors = nn.Parameter(torch.randn(T_max, d_model) * 0.02)
 
     def forward(self, T: int) -> Float[Tensor, "T d_model"]:
-        """Give the vectors of positions 0 to T-1; ValueError where T is not in 0…T_max."""
+        """Look up the vectors of positions 0 to T-1; ValueError where T is not in 0…T_max."""
         if not 0 <= T <= len(self.vectors):
-            raise ValueError(f"{T} positions asked for, but only {len(self.vectors)} were learned.")
+            raise ValueError(f"{T} positions were requested, but only {len(self.vectors)} are learned.")
         return self.vectors[:T]

@@ -1,7 +1,4 @@
-"""One step of a recurrent network, by its equations: RNN, LSTM, GRU.
-
-`W` acts on the input x_t and `U` on the previous state h_{t-1}; both are stored as torch stores them, (out, in), with the gates
-stacked row-wise in torch's order, so that the weights of torch.nn.RNN, LSTM and GRU fit as they are.
+"""Recurrent networks: RNN, LSTM and GRU, by their equations, by fast forms, and as modules.
 
     RNN   h_t = tanh(W x_t + U h_{t-1} + b)                                  Elman 1990, https://doi.org/10.1207/s15516709cog1402_1
 
@@ -11,25 +8,25 @@ stacked row-wise in torch's order, so that the weights of torch.nn.RNN, LSTM and
           h_t = o ⊙ tanh(c_t)
 
     GRU   r, z = σ(W x_t + b_W + U h_{t-1} + b_U)                            Cho et al. 2014, https://arxiv.org/abs/1406.1078
-          n = tanh(W x_t + b_W + r ⊙ (U h_{t-1} + b_U))                      (r after the product, as cuDNN and torch have it)
+          n = tanh(W x_t + b_W + r ⊙ (U h_{t-1} + b_U))                      (r after the product, as in cuDNN and torch)
           h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}
 
-A cell run over a sequence: by its equations, and by torch's fused kernels.
+`W` acts on the input x_t and `U` on the previous state h_{t-1}; both are stored as torch stores them, (out, in), with the gates
+stacked row-wise in torch's order, so that the weights of torch.nn.RNN, LSTM and GRU fit as they are.
 
-The equation form takes one step at a time, h_t = step(x_t, h_{t-1}). A padded batch comes with its `lengths`: after the end of
-a sequence its state stands still and its output is 0, so that the last state is that of the last real token.
+`rnn_step`, `lstm_step` and `gru_step` are one step; `rnn`, `lstm` and `gru` run over a sequence. A padded batch comes with its
+`lengths`: after the end of a sequence its state is constant and its output is 0, so that the last state is that of the last
+real token. The fast forms have the same signatures: `hoisted_rnn` multiplies all inputs by W before the loop; `fused_lstm` and
+`fused_gru` call torch's own kernels (oneDNN on a CPU, cuDNN on a GPU). The modules `RNN`, `LSTM` and `GRU` load the state dicts
+of torch's own.
 
-The fast forms have the same signatures. `hoisted_rnn` multiplies all inputs by W before the loop; `fused_lstm` and `fused_gru`
-call torch's own kernels (oneDNN on a CPU, cuDNN on a GPU).
-
-Where T = 0, each returns no outputs and the initial state. Each raises ValueError where sizes do not fit together or a
-length is not in 0…T, and TypeError where lengths are not integers; `encode`, short as it is, leaves that to torch.
-
-RNN, LSTM and GRU as modules with torch's parameter names, so that the state dicts of torch's own fit as they are.
+Where T = 0, each form returns no outputs and the initial state. Each raises ValueError where sizes do not fit together or a
+length is not in 0…T, and TypeError where lengths are not integers; `encode`, kept short, leaves that to torch.
 """
 
 import warnings
 from collections.abc import Callable
+from typing import TypeVar, cast
 
 import torch
 from jaxtyping import Float
@@ -40,6 +37,10 @@ from course_lib.shapes import Lengths, States, TokenFeatures
 
 HiddenState = Float[Tensor, "*batch n"]
 Input = Float[Tensor, "*batch d"]
+CellState = TypeVar("CellState", bound=tuple[Tensor, ...])
+"""State of a cell: (h,), or (h, c) of an LSTM."""
+Run = Callable[..., tuple[States, tuple[Tensor, ...]]]
+"""`rnn`, `lstm` or `gru`, or a fast form: (x, state, W, U, b_W, b_U, lengths) -> (states, last state)."""
 
 
 def rnn_step(x: Input, h: HiddenState, W: Float[Tensor, "n d"], U: Float[Tensor, "n n"], b: Float[Tensor, "n"]) -> HiddenState:
@@ -129,10 +130,10 @@ def encode(
     U: Float[Tensor, "n n"],
     b: Float[Tensor, "n"],
 ) -> tuple[States, HiddenState]:
-    """Read a padded batch of sequences with an Elman network.
+    """Run an Elman network over a padded batch of sequences.
 
     Args:
-        x: inputs (B, T, d); after the end of a sequence stands padding, which may hold any number.
+        x: inputs (B, T, d); after the end of a sequence comes padding, which may hold any number.
         lengths: (B,), real tokens of each sequence, 0 to T; a greater length counts as T.
         h: the initial state (B, n).
         W: (n, d), acts on the input.
@@ -194,11 +195,9 @@ def gru(
 
 
 def _unroll(
-    step: Callable[[Tensor, tuple[HiddenState, ...]], tuple[HiddenState, ...]],
-    x: TokenFeatures,
-    state: tuple[HiddenState, ...],
-    lengths: Lengths | None,
-) -> tuple[States, tuple[HiddenState, ...]]:
+    step: Callable[[Tensor, CellState], CellState], x: TokenFeatures, state: CellState, lengths: Lengths | None
+) -> tuple[States, CellState]:
+    """Run a step over x (B, T, d); after the end of a sequence its state is constant and its output is 0."""
     outputs = []
     for t, x_t in enumerate(x.unbind(1)):
         new = step(x_t, state)
@@ -206,7 +205,7 @@ def _unroll(
             state, output = new, new[0]
         else:
             real = (t < lengths)[:, None]
-            state = tuple(torch.where(real, after, before) for after, before in zip(new, state, strict=True))
+            state = cast(CellState, tuple(torch.where(real, after, old) for after, old in zip(new, state, strict=True)))
             output = torch.where(real, new[0], 0.0)
         outputs.append(output)
     states = torch.stack(outputs, dim=1) if outputs else x.new_empty(len(x), 0, state[0].shape[-1])
@@ -216,7 +215,7 @@ def _unroll(
 def hoisted_rnn(
     x: TokenFeatures, state: tuple[HiddenState], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
 ) -> tuple[States, tuple[HiddenState]]:
-    """Compute the same as `rnn`, with the inputs' product taken out of the loop."""
+    """Compute the same as `rnn`, with the product W x of all inputs before the loop."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
     from_inputs = torch.addmm(b_W + b_U, x.flatten(0, 1), W.mT).unflatten(0, x.shape[:2])
     return _unroll(lambda a_t, s: (torch.addmm(a_t, s[0], U.mT).tanh_(),), from_inputs, state, lengths)
@@ -247,19 +246,19 @@ def fused_gru(
 def _by_kernel(
     kernel: Callable[..., tuple[Tensor, ...]],
     x: TokenFeatures,
-    state: tuple[HiddenState, ...],
+    state: CellState,
     weights: list[Tensor],
     lengths: Lengths | None,
-) -> tuple[States, tuple[HiddenState, ...]]:
+) -> tuple[States, CellState]:
     """Call torch.lstm or torch.gru: one layer, with biases, without dropout, forwards in time.
 
-    The kernels take no sequence of length 0: one that is in the batch runs for one step, which is then taken back.
+    The kernels accept no sequence of length 0: one in the batch runs for one step, which is then undone.
     """
     if 0 in x.shape[:2]:
         return x.new_empty(*x.shape[:2], state[0].shape[-1]), state
     if lengths is None:
         states, *last = _call(kernel, x, _as_layer(state), weights, True, 1, 0.0, False, False, True)
-        return states, tuple(s[0] for s in last)
+        return states, cast(CellState, tuple(s[0] for s in last))
     packed = pack_padded_sequence(x, lengths.cpu().clamp(min=1), batch_first=True, enforce_sorted=False)
     layer = _as_layer(tuple(s[packed.sorted_indices] for s in state))
     data, *last = _call(kernel, packed.data, packed.batch_sizes, layer, weights, True, 1, 0.0, False, False)
@@ -267,11 +266,12 @@ def _by_kernel(
     last = [s[0, packed.unsorted_indices] for s in last]
     empty = (lengths == 0)[:, None]
     states = states.masked_fill(empty[..., None], 0.0)
-    return states, tuple(torch.where(empty, before, after) for before, after in zip(state, last, strict=True))
+    final = tuple(torch.where(empty, before, after) for before, after in zip(state, last, strict=True))
+    return states, cast(CellState, final)
 
 
 def _call(kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, *rest: object) -> tuple[Tensor, ...]:
-    """Call a kernel without cuDNN's warning, at each call, that it must copy weights which do not lie in one block."""
+    """Call a kernel without cuDNN's warning that it must copy weights which are not contiguous."""
     if not x.is_cuda:
         return kernel(x, *rest)
     with warnings.catch_warnings():
@@ -288,7 +288,7 @@ def _as_layer(state: tuple[HiddenState, ...]) -> tuple[Tensor, ...] | Tensor:
 def _require_sizes(
     x: Tensor, state: tuple[Tensor, ...], weights: tuple[Tensor, ...], lengths: Tensor | None, n_gates: int, n_states: int
 ) -> None:
-    """Refuse sizes that do not fit together; torch's kernels do not look, and read past the end of their weights."""
+    """Raise an error unless the sizes fit; torch's kernels do not check them, and read past the end of their weights."""
     if x.dim() != 3:
         raise ValueError(f"x must be (B, T, d), got {tuple(x.shape)}; a single sequence is x[None].")
     B, T, d = x.shape
@@ -315,7 +315,7 @@ class _Recurrent(nn.Module):
     n_gates: int
     n_states: int
 
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[HiddenState, ...]]]) -> None:
+    def __init__(self, d_in: int, d_hidden: int, run: Run) -> None:
         super().__init__()
         bound = d_hidden**-0.5
         rows = self.n_gates * d_hidden
@@ -341,7 +341,7 @@ class RNN(_Recurrent):
 
     n_gates, n_states = 1, 1
 
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[HiddenState, ...]]] = rnn) -> None:
+    def __init__(self, d_in: int, d_hidden: int, run: Run = rnn) -> None:
         """Draw weights uniformly within ± d_hidden^-½, as torch does."""
         super().__init__(d_in, d_hidden, run)
 
@@ -355,7 +355,7 @@ class LSTM(_Recurrent):
         self,
         d_in: int,
         d_hidden: int,
-        run: Callable[..., tuple[States, tuple[HiddenState, ...]]] = lstm,
+        run: Run = lstm,
         forget_bias: float | None = None,
     ) -> None:
         """Draw weights as torch does; `forget_bias` sets the sum of the forget gate's two biases (Jozefowicz et al. 2015)."""
@@ -371,6 +371,6 @@ class GRU(_Recurrent):
 
     n_gates, n_states = 3, 1
 
-    def __init__(self, d_in: int, d_hidden: int, run: Callable[..., tuple[States, tuple[HiddenState, ...]]] = gru) -> None:
+    def __init__(self, d_in: int, d_hidden: int, run: Run = gru) -> None:
         """Draw weights uniformly within ± d_hidden^-½, as torch does."""
         super().__init__(d_in, d_hidden, run)

@@ -1,4 +1,4 @@
-"""Windows of a picture: the size × size places around each place, and which of them lie inside.
+"""Local windows of an image: the size × size positions around each position, and a mask of those inside the image.
 
     𝒩(i, j) = {(a, b) : |a - i| ≤ size // 2, |b - j| ≤ size // 2}
 
@@ -13,15 +13,15 @@ from torch import Tensor
 
 
 def local_windows(x: Float[Tensor, "*batch H W d"], size: int, stride: int = 1) -> Float[Tensor, "*batch H_q W_q window d"]:
-    """Collect the places around every place, row by row; where a window leaves the picture it holds zeros.
+    """Collect the window around every position, row by row; outside the image it holds zeros.
 
     Args:
         x: (*batch, H, W, d).
-        size: side of a window, odd, so that it has a middle.
-        stride: steps between the middles of two windows; the first lies on the first place.
+        size: side of a window, odd, so that it has a centre.
+        stride: distance between the centres of two windows; the first is the first position.
 
     Returns:
-        (*batch, ⌈H / stride⌉, ⌈W / stride⌉, size², d); the middle is number size² // 2.
+        (*batch, ⌈H / stride⌉, ⌈W / stride⌉, size², d); the centre is number size² // 2.
 
     Raises:
         ValueError: the size is even, or size or stride is not positive.
@@ -38,13 +38,13 @@ def local_windows(x: Float[Tensor, "*batch H W d"], size: int, stride: int = 1) 
 def window_mask(
     H: int, W: int, size: int, stride: int = 1, device: torch.device | None = None
 ) -> Bool[Tensor, "H_q W_q window"]:
-    """Say which places of the windows of `local_windows` lie inside a picture (H, W): True = inside, may be looked at."""
+    """Make a mask of the windows of `local_windows`: True = inside the image (H, W), may be attended to."""
     return local_windows(torch.ones(H, W, 1, device=device), size, stride).squeeze(-1) > 0
 
 
 def require_window(size: int, stride: int) -> None:
-    """Refuse a window without a middle, and a step that is none; say how to mend it."""
+    """Raise a ValueError unless size is odd and positive and stride is positive."""
     if size < 1 or size % 2 == 0:
-        raise ValueError(f"a window needs a middle: its side must be odd and positive, such as 3 or 7; got {size}.")
+        raise ValueError(f"a window needs a centre: its side must be odd and positive, such as 3 or 7; got {size}.")
     if stride < 1:
         raise ValueError(f"the stride must be 1 or more, got {stride}.")

@@ -212,7 +212,7 @@ def test_every_weight_of_the_layer_learns(normal):
 
 
 def test_queries_of_another_grid_are_refused(normal):
-    with pytest.raises(ValueError, match="at stride 2, a picture of 5 × 7 keys is asked by 3 × 4 queries; got 5 × 7"):
+    with pytest.raises(ValueError, match="at stride 2, an image of 5 × 7 keys has 3 × 4 queries; got 5 × 7"):
         local_attention(*inputs(normal, 3), 2)
 
 

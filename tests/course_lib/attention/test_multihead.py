@@ -247,3 +247,24 @@ def test_sizes_follow_the_paper_where_none_are_given():
     shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
     size = H * d_k
     assert shapes == {**{f"W_{x}.weight": (size, size) for x in "qkvo"}, **{f"W_{x}.bias": (size,) for x in "qkvo"}}
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_a_mask_may_have_an_axis_of_heads(normal, heads):
+    x = normal(2, 5, 6).detach()
+    layer = MultiHead(6, 3).double()
+    mask = causal_mask(5).expand(2, heads, 5, 5).clone()
+    mask[0, 0, 4, 2:] = False
+    weights = layer(x, x, x, mask).weights
+    assert torch.equal(weights != 0, mask.expand(2, 3, 5, 5))
+
+
+def test_a_mask_that_fits_no_scores_is_named_with_the_shape_that_was_passed(normal):
+    x = normal(2, 5, 6).detach()
+    with pytest.raises(ValueError, match=r"a mask of shape \(2, 4, 5, 5\) .* with an axis of heads to \(2, 3, 5, 5\)"):
+        MultiHead(6, 3).double()(x, x, x, torch.ones(2, 4, 5, 5, dtype=torch.bool))
+
+
+def test_no_head_is_refused(normal):
+    with pytest.raises(ValueError, match="6 features do not divide into 0 heads"):
+        split_heads(normal(5, 6), 0)

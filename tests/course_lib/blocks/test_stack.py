@@ -1,10 +1,12 @@
 """Stacks: torch's own encoder and decoder weight for weight, a norm at the end where there was none, weights for each block."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
 
-from course_lib.attention import causal_attention
+from course_lib.attention import GeneralAttention, causal_attention
 from course_lib.blocks import Sizes, Stack, closing_norm, decoder_stack, encoder_stack, post_norm, pre_norm
 from course_lib.primitives import causal_mask, padding_mask
 from tests.course_lib.models.peers import take_stack
@@ -93,3 +95,18 @@ def test_a_causal_mechanism_makes_a_decoder_of_an_encoder():
 def test_sizes_that_do_not_fit_are_refused(stack):
     with pytest.raises(ValueError, match="does not divide into 3 heads"):
         stack(Sizes(7, 3, 11, 1))
+
+
+@pytest.mark.parametrize("stack", [encoder_stack, decoder_stack])
+def test_each_layer_owns_the_parameters_of_its_mechanism(stack):
+    """A module given once is copied for each attention: no two layers train the same weights."""
+    shared = GeneralAttention(5, 5)
+    sizes = Sizes(15, 3, 7, 4)
+    owned = [module.W for module in stack(sizes, shared).modules() if isinstance(module, GeneralAttention)]
+    assert len(owned) == (4 if stack is encoder_stack else 8)
+    assert len({weights.data_ptr() for weights in [*owned, shared.W]}) == len(owned) + 1
+
+
+def test_the_closing_norm_follows_from_the_residual_and_not_from_its_identity():
+    assert isinstance(closing_norm(deepcopy(post_norm), 6), nn.Identity)
+    assert isinstance(closing_norm(deepcopy(pre_norm), 6), nn.LayerNorm)

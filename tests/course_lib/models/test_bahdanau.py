@@ -1,8 +1,9 @@
 """Bahdanau's decoder against a loop written from the paper's equations, and its attention as the paper wants it."""
 
+import pytest
 import torch
 
-from course_lib.attention import Attended, dot_attention
+from course_lib.attention import Attended, dot_attention, fused_dot_attention
 from course_lib.models import BahdanauDecoder, Encoded, bahdanau_steps, hoisted_bahdanau_steps
 from tests.course_lib.models.decoders import LENGTHS, SOURCE, TARGET, model
 
@@ -90,3 +91,15 @@ def test_the_equation_form_takes_any_mechanism():
     states, attended = bahdanau_steps(embedded, torch.zeros(4, 7).double(), encoded, mechanism, seq2seq.decoder.cell)
     assert isinstance(attended, Attended)
     assert states.shape == (4, 5, 7)
+
+
+def test_a_form_without_weights_is_refused():
+    seq2seq = model("bahdanau")
+    encoded = seq2seq.encoder(SOURCE, LENGTHS)
+    embedded = seq2seq.decoder.embedding(TARGET)
+
+    def mechanism(q, k, v, mask=None):
+        return fused_dot_attention(k[:, :1], k, v, mask)
+
+    with pytest.raises(TypeError, match="fused form that never builds them"):
+        bahdanau_steps(embedded, torch.zeros(4, 7).double(), encoded, mechanism, seq2seq.decoder.cell)

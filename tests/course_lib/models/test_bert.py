@@ -133,5 +133,5 @@ def test_gradients_are_those_of_finite_differences():
 
 
 def test_more_tokens_than_positions_are_refused():
-    with pytest.raises(ValueError, match="12 positions asked for, but only 11"):
+    with pytest.raises(ValueError, match="12 positions were requested, but only 11"):
         model().bert(torch.zeros(1, 12, dtype=torch.long))

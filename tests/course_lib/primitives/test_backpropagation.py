@@ -145,3 +145,15 @@ def test_clipping_changes_no_gradient_in_place(normal):
 
 def test_clipping_is_differentiable(normal):
     assert torch.autograd.gradcheck(lambda *g: tuple(clip_gradients(g, 1.0)), (normal(3, 2), normal(5)))
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float16, 3e4), (torch.bfloat16, 1e30), (torch.float32, 1e30)])
+def test_the_norm_of_large_gradients_does_not_overflow(dtype, size):
+    clipped = clip_gradients([torch.full((3,), size, dtype=dtype), torch.full((1,), size, dtype=dtype)], 1.0)
+    for gradient in clipped:
+        torch.testing.assert_close(gradient, torch.full_like(gradient, 0.5), rtol=1e-2, atol=0)
+
+
+def test_no_gradients_and_zero_gradients_stay_as_they_are():
+    assert clip_gradients([], 1.0) == []
+    assert clip_gradients([torch.zeros(3)], 1.0)[0].tolist() == [0.0, 0.0, 0.0]

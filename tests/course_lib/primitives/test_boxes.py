@@ -132,3 +132,16 @@ def test_where_boxes_do_not_touch_only_giou_says_where_to_go():
     assert torch.autograd.grad(iou(a, b).sum(), a)[0].eq(0).all()
     toward = torch.autograd.grad(giou(a, b).sum(), a)[0]
     assert (toward[0, 2:] > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize("form", [iou, giou])
+def test_boxes_of_pixels_do_not_overflow(form, dtype):
+    """127 · 127 overflows int8, and in float16 so does the area of a square of 300 pixels."""
+    side = 300 if dtype in (torch.float16, torch.int16, torch.int32, torch.int64) else 120
+    boxes = torch.tensor([[0, 0, side, side], [0, 0, side // 2, side], [side // 2, 0, side, side]])
+    exact = form(boxes.double(), boxes.double())
+    found = form(boxes.to(dtype), boxes.to(dtype))
+    assert found.dtype == (dtype if dtype.is_floating_point else torch.float32)
+    torch.testing.assert_close(found.double(), exact, atol=1e-3, rtol=1e-3)
+    assert area(boxes.to(dtype)).tolist() == area(boxes.double()).tolist()

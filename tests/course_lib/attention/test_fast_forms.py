@@ -1,0 +1,218 @@
+"""Every fast form agrees with its equation: on broadcast, empty, strided, expanded, half-precision and masked inputs."""
+
+from functools import partial
+
+import pytest
+import torch
+from jaxtyping import config
+
+from course_lib.attention import (
+    associative_dot_product,
+    causal_attention,
+    causal_linear_attention,
+    causal_performer_attention,
+    chunked_linear_attention,
+    csr_attend_edges,
+    dense_attend_edges,
+    dot_attention,
+    fused_causal_attention,
+    fused_dot_attention,
+    fused_scaled_dot_product_attention,
+    kernel_attention,
+    linear_attention,
+    linear_attention_step,
+    non_local_dot_product,
+    performer_attention,
+    recurrent_linear_attention,
+    scaled_dot_product_attention,
+)
+from course_lib.attention.edge_attention import attend_edges
+from course_lib.primitives import causal_mask, elu_feature_map, padding_mask
+
+B, H, T, d, d_v = 2, 3, 5, 7, 11
+OMEGA = torch.randn(13, d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def _shapes_are_not_checked():
+    """Signatures name one `*batch` for all; without the check of pytest, as at a user's, batch axes broadcast."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+def features(form):
+    return lambda q, k, v, mask=None: form(elu_feature_map(q), elu_feature_map(k), v, mask)
+
+
+def causal_kernel(phi_q, phi_k, v, mask=None):
+    causal = causal_mask(phi_q.shape[-2])
+    return kernel_attention(phi_q, phi_k, v, causal if mask is None else causal & mask).context
+
+
+PAIRS = {
+    "fused scaled": (fused_scaled_dot_product_attention, scaled_dot_product_attention),
+    "fused causal": (fused_causal_attention, causal_attention),
+    "fused dot": (fused_dot_attention, dot_attention),
+    "linear": (features(linear_attention), features(lambda *x: kernel_attention(*x).context)),
+    "prefix sums": (features(causal_linear_attention), features(causal_kernel)),
+    "chunked": (features(partial(chunked_linear_attention, chunk=2)), features(causal_kernel)),
+    "recurrent": (features(recurrent_linear_attention), features(causal_kernel)),
+}
+UNMASKED = {
+    "associative": (associative_dot_product, non_local_dot_product),
+    "causal performer": (
+        partial(causal_performer_attention, omega=OMEGA),
+        partial(causal_performer_attention, omega=OMEGA, mix=causal_kernel),
+    ),
+}
+BATCHES = [
+    ((), (B,), (B,)),
+    ((B,), (), ()),
+    ((B,), (B,), ()),
+    ((B,), (1,), (B,)),
+    ((B, 1), (B, H), (B, H)),
+    ((H,), (B, 1), (B, H)),
+    ((B, 2, H), (H,), (1, 1, H)),
+    ((0,), (0,), (0,)),
+]
+each_pair = pytest.mark.parametrize("pair", PAIRS)
+every_pair = pytest.mark.parametrize("pair", [*PAIRS, *UNMASKED])
+
+
+def both(pair):
+    fast, equation = {**PAIRS, **UNMASKED}[pair]
+    return (lambda *x: context_of(fast(*x))), (lambda *x: context_of(equation(*x)))
+
+
+def context_of(result):
+    return result if isinstance(result, torch.Tensor) else result.context
+
+
+def drawn(normal, batches=((B, H),) * 3, length=T):
+    return [normal(*batch, length, size) for batch, size in zip(batches, (d, d, d_v), strict=True)]
+
+
+def assert_agree(pair, inputs, *mask):
+    fast, equation = both(pair)
+    results = []
+    for form in (fast, equation):
+        leaves = [x.detach().clone().requires_grad_() for x in inputs]
+        context = form(*leaves, *mask)
+        results.append(
+            (context, torch.autograd.grad(context.square().sum(), leaves, allow_unused=True, materialize_grads=True))
+        )
+    (context, gradients), (wanted, wanted_gradients) = results
+    assert context.shape == wanted.shape
+    torch.testing.assert_close(context, wanted)
+    for found, exact in zip(gradients, wanted_gradients, strict=True):
+        torch.testing.assert_close(found, exact)
+
+
+@every_pair
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+def test_on_broadcast_batches(normal, pair, batches):
+    assert_agree(pair, drawn(normal, batches))
+
+
+@each_pair
+@pytest.mark.parametrize("batches", BATCHES[:6], ids=str)
+def test_on_broadcast_batches_under_a_mask_over_keys(normal, pair, batches):
+    batch = torch.broadcast_shapes(*batches[:2])
+    mask = torch.ones(*batch, 1, T, dtype=torch.bool)
+    mask[..., -2:] = False
+    assert_agree(pair, drawn(normal, batches), mask)
+
+
+@every_pair
+def test_on_sequences_without_positions(normal, pair):
+    assert_agree(pair, drawn(normal, length=0))
+
+
+@every_pair
+def test_on_strided_and_expanded_inputs(normal, pair):
+    q, k, v = (x.detach() for x in drawn(normal))
+    fast, equation = both(pair)
+    strided = q.mT.contiguous().mT, k.repeat_interleave(2, -1)[..., ::2], v.transpose(0, 1).contiguous().transpose(0, 1)
+    torch.testing.assert_close(fast(*strided), equation(q, k, v))
+    expanded = [x[:1, :1].expand(B, H, *x.shape[2:]) for x in (q, k, v)]
+    torch.testing.assert_close(fast(*expanded), equation(*(x.contiguous() for x in expanded)))
+
+
+@every_pair
+def test_second_derivatives(normal, pair):
+    """Of a gradient penalty through a residual sum: the incoming gradient itself requires no gradient."""
+    found = []
+    leaves = [x.detach() for x in drawn(normal)]
+    for form in both(pair):
+        q, k, v = (x.clone().requires_grad_() for x in leaves)
+        first = torch.autograd.grad((v + form(q, k, v)).sum(), (q, k, v), create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), (q, k, v)))
+    for fast, exact in zip(*found, strict=True):
+        torch.testing.assert_close(fast, exact)
+
+
+@each_pair
+@pytest.mark.parametrize("poison", [torch.nan, torch.inf])
+def test_padding_that_holds_nan_or_infinity_has_no_effect(normal, pair, poison):
+    q, k, v = (x.detach() for x in drawn(normal))
+    mask = padding_mask(torch.tensor([3, 4]), T)[:, None]
+    poisoned = [x.clone() for x in (k, v)]
+    for x in poisoned:
+        x[0, :, 3:], x[1, :, 4:] = poison, poison
+    for form in both(pair):
+        context = form(q, *poisoned, mask)
+        assert context.isfinite().all()
+        torch.testing.assert_close(context, form(q, k, v, mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("length", [64, 4096])
+@pytest.mark.parametrize("form", ["linear", "chunked", "performer", "causal performer", "scaled", "fused scaled"])
+def test_half_precision_at_real_lengths(form, length, dtype):
+    """The sums of 4,096 features overflow float16 and stop growing in bfloat16, unless they are formed in float32."""
+    generator = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(1, length, 64, generator=generator) for _ in range(3))
+    omega = torch.randn(32, 64, generator=generator)
+    mechanism = {
+        "linear": features(linear_attention),
+        "chunked": features(chunked_linear_attention),
+        "performer": partial(performer_attention, omega=omega),
+        "causal performer": partial(causal_performer_attention, omega=omega),
+        "scaled": scaled_dot_product_attention,
+        "fused scaled": fused_scaled_dot_product_attention,
+    }[form]
+    exact = context_of(mechanism(q, k, v))
+    half = context_of(mechanism(q.to(dtype), k.to(dtype), v.to(dtype)))
+    assert half.dtype == dtype
+    error = (half.float() - exact).norm() / exact.norm()
+    assert error < (0.02 if dtype == torch.float16 else 0.15)
+
+
+@pytest.mark.parametrize("form", [linear_attention, causal_linear_attention, chunked_linear_attention])
+def test_sums_are_float32_under_autocast(normal, form):
+    phi_q, phi_k, v = (200 * torch.rand(1, 300, 17) for _ in range(3))
+    with torch.autocast("cpu", torch.float16):
+        context = form(phi_q, phi_k, v)
+    torch.testing.assert_close(context, form(phi_q, phi_k, v))
+
+
+def test_a_step_from_a_half_state_returns_a_float32_state():
+    ones = torch.ones(3, dtype=torch.float16)
+    context, S, z = linear_attention_step(torch.full((3, 3), 6e4).half(), torch.full((3,), 6e4).half(), ones, 1e4 * ones, ones)
+    assert (context.dtype, S.dtype, z.dtype) == (torch.float16, torch.float32, torch.float32)
+    assert context.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("form", [csr_attend_edges, dense_attend_edges])
+def test_second_derivatives_over_edges(normal, form):
+    edges = torch.tensor([[0, 0, 1, 3, 3, 2], [1, 2, 0, 0, 1, 2]])
+    found = []
+    scores, values = normal(B, 6).detach(), normal(B, 4, d).detach()
+    for each in (form, attend_edges):
+        s, v = scores.clone().requires_grad_(), values.clone().requires_grad_()
+        context, weights = each(s, v, edges)
+        first = torch.autograd.grad((v + context).sum() + weights.square().sum(), (s, v), create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), (s, v)))
+    for fast, exact in zip(*found, strict=True):
+        torch.testing.assert_close(fast, exact)

@@ -1,0 +1,93 @@
+"""mypy is clean on the library, and reports the planted errors of users."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mypy", reason="mypy is not installed")
+
+ROOT = Path(__file__).parents[2]
+HEAD = """
+import torch
+from course_lib.attention import (
+    Attended, ContextOnly, Mechanism, causal_attention, dot_attention, fused_causal_attention,
+    fused_dot_attention, linear_attention, scaled_dot_product_attention,
+)
+from course_lib.blocks import Sizes, encoder_stack, pre_norm
+from course_lib.models import GPT
+from course_lib.models.bahdanau import bahdanau_steps
+from course_lib.primitives import GRU, causal_mask, iou
+
+q = k = v = torch.randn(2, 3, 5)
+sizes = Sizes(12, 3, 24, 2)
+
+
+def needs_weights(mechanism: Mechanism) -> torch.Tensor:
+    return mechanism(q, k, v).weights
+"""
+CLEAN = """
+needs_weights(dot_attention)
+GPT(11, 7, sizes, fused_causal_attention)
+GPT(11, 7, sizes, causal_attention)
+encoder_stack(sizes, scaled_dot_product_attention, residual=pre_norm)
+context: torch.Tensor = fused_dot_attention(q, k, v).context
+weights: torch.Tensor = scaled_dot_product_attention(q, k, v, causal_mask(3)).weights.mean(0)
+"""
+PLANTED = {
+    "needs_weights(fused_dot_attention)": 'incompatible type "Callable[[Tensor, Tensor, Tensor, Tensor | None], ContextOnly]"',
+    "fused_causal_attention(q, k, v).weights.mean(0)": '"None" has no attribute "mean"',
+    "needs_weights(linear_attention)": "arg-type",
+    "GPT(11, 7, 12)": 'incompatible type "int"; expected "Sizes"',
+    "GPT(11, 7, sizes, 'causal')": 'incompatible type "str"; expected "AnyMechanism"',
+    "encoder_stack(sizes, residual='pre')": 'incompatible type "str"; expected "Residual"',
+    "encoder_stack(sizes, n_layers=3)": 'Unexpected keyword argument "n_layers"',
+    "dot_attention(q, k)": 'Missing positional argument "v"',
+    "causal_mask(3.5)": 'incompatible type "float"; expected "int"',
+    "GRU(3, 5, run='fused')": 'incompatible type "str"',
+    "iou(q, k).n": '"Tensor" has no attribute "n"',
+    "lone: int = dot_attention(q, k, v).context": "assignment",
+}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("mypy")
+
+
+def mypy(cache, *arguments):
+    environment = {**os.environ, "PYTHONPATH": "", "MYPYPATH": str(ROOT)}
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(cache), *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def reported(cache, tmp_path_factory):
+    """The errors of one run over a file with all planted errors, by line."""
+    path = tmp_path_factory.mktemp("user") / "user.py"
+    path.write_text(HEAD + CLEAN + "\n".join(PLANTED) + "\n", encoding="utf-8")
+    done = mypy(cache, str(path))
+    first = (HEAD + CLEAN).count("\n") + 1
+    lines = [line for line in done.stdout.splitlines() if ": error: " in line and "user.py" in line]
+    return {int(line.split("user.py:")[1].partition(":")[0]) - first: line for line in lines}, done.stdout
+
+
+@pytest.mark.slow
+def test_the_library_is_clean(cache):
+    done = mypy(cache)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("snippet", PLANTED)
+def test_a_planted_error_is_reported(reported, snippet):
+    found, output = reported
+    assert PLANTED[snippet] in found.get(list(PLANTED).index(snippet), ""), output
+
+
+@pytest.mark.slow
+def test_correct_code_is_clean(reported):
+    found, output = reported
+    assert set(found) <= set(range(len(PLANTED))), output
