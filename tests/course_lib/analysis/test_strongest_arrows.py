@@ -33,11 +33,11 @@ def test_all_arrows_together_carry_all_the_weight(normal):
 
 
 def test_places_that_make_no_whole_map_are_refused():
-    with pytest.raises(ValueError, match="look at 34 places, which are no whole number of maps of 5 × 7"):
+    with pytest.raises(ValueError, match="are over 34 positions, which is no multiple of a map of 5 × 7"):
         strongest_arrows(torch.ones(2, 34), 3, H, W)
 
 
 @pytest.mark.parametrize("n_arrows", [0, 36])
 def test_more_arrows_than_places_are_refused(n_arrows):
-    with pytest.raises(ValueError, match=f"ask for 1 to 35 arrows, not {n_arrows}"):
+    with pytest.raises(ValueError, match=f"n_arrows must be 1 to 35, got {n_arrows}"):
         strongest_arrows(torch.ones(2, 35), n_arrows, H, W)
