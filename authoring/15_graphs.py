@@ -93,12 +93,12 @@ def fit(make, graph, learn, seed, steps=60, lr=1e-2):
 
 @torch.no_grad()
 def accuracy(model, graph, asked):
-    """The share of the nodes asked about that are placed rightly."""
+    """The accuracy on the given nodes."""
     return (model(graph.features, graph.edges)[asked].argmax(-1) == graph.labels[asked]).float().mean().item()
 
 
 class Alone(nn.Module):
-    """Two layers that look at each node by itself; the edges are not read."""
+    """Two layers applied to each node separately; the edges are not used."""
 
     def __init__(self, d_in, d, n_out):
         super().__init__()
@@ -117,7 +117,7 @@ claim("15.a", "a network that does not read the edges places no more than chance
 # %% [markdown]
 # ## 2 Edges as a mask
 #
-# In lecture 04 every token looked at every other, and a mask took some away. A graph *is* such a mask: node $i$ may look at
+# In lecture 04 every token attended to every other, except where masked. A graph *is* such a mask: node $i$ may attend to
 # its neighbours $\mathcal{N}_i$. Veličković et al. score a pair by a small layer,
 #
 # $$e_{ij} = \mathrm{LeakyReLU}\!\left(a^\top [z_i \,\|\, z_j]\right) \qquad z = W h$$
@@ -141,7 +141,7 @@ gat_scores = check("15.1", gat_scores)
 
 # %% [markdown]
 # Most pairs of a large graph are no edges: of the million pairs of a thousand nodes, perhaps five thousand are. So the mask
-# is kept as a **list**: `edges`, (2, E), where node `edges[0, e]` looks at node `edges[1, e]`. A friendship is two edges, one
+# is kept as a **list**: `edges`, (2, E), where node `edges[0, e]` attends to node `edges[1, e]`. A friendship is two edges, one
 # in each direction; an edge listed twice counts twice; a node may have none.
 #
 # The softmax now runs over the edges *of each node*, and these are scattered over the list:
@@ -165,7 +165,7 @@ edge_softmax = check("15.2", edge_softmax)
 # What is left is the mixing: node $i$ gets $\sum_{j \in \mathcal{N}_i} \alpha_{ij}\, v_j$, and a node that looks nowhere
 # gets 0.
 #
-# **Bug hunt.** Somebody has written it in four lines. It runs, and the shapes are right. Say what is wrong *before* you run
+# **Bug hunt.** This is a version in four lines. It runs, and the shapes are right. Decide what is wrong *before* you run
 # the check; then write it rightly.
 
 # %% exercise="15.3" bug="keeps_the_last_message_only"
@@ -242,7 +242,7 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 
 # %%
 class ClubGAT(nn.Module):
-    """Two layers of your graph attention with an ELU between; every member looks at itself as well."""
+    """Two layers of your graph attention with an ELU between; every member attends to itself too."""
 
     def __init__(self, d_in, d, n_out, n_heads=4):
         super().__init__()
@@ -258,7 +258,7 @@ class ClubGAT(nn.Module):
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The same two labels, the same 60 steps, and now the edges. And a control: the same network on a club whose
-# friendships were dealt out anew at random, so that every member keeps the number it looks at, but not the people.
+# friendships were dealt out anew at random, so that every member keeps its number of neighbours, but not the neighbours.
 #
 # <details><summary>A. Both do well: attention finds out whom to trust.</summary>
 #
@@ -281,8 +281,8 @@ for seed in SEEDS:
     rewired.append(accuracy(fit(make, strangers, leaders, seed), strangers, others))
 placed = {"each member alone": alone, "attention along random edges": rewired, "attention along friendships": with_edges}
 show(
-    plots.seeds(placed, "members placed rightly", across={"chance": 0.5}),
-    alt=f"Share of members placed rightly, a point for each of {len(SEEDS)} seeds: "
+    plots.seeds(placed, "accuracy on members", across={"chance": 0.5}),
+    alt=f"Accuracy on members, a point for each of {len(SEEDS)} seeds: "
     + ", ".join(f"{name} {mean(values):.2f}" for name, values in placed.items())
     + "; chance is 0.50.",
 )
@@ -383,7 +383,7 @@ for seed in SEEDS:
         topics_found[name].append(accuracy(fit(make, library, given, seed), library, asked))
 averages = {name: mean(values) for name, values in topics_found.items()}
 show(
-    plots.seeds(topics_found, "functions placed rightly"),
+    plots.seeds(topics_found, "accuracy on functions"),
     alt=f"Share of functions placed in their topic, a point for each of {len(SEEDS)} seeds: "
     + ", ".join(f"{name} {value:.2f}" for name, value in averages.items())
     + ".",
@@ -403,7 +403,7 @@ claim("15.i", "references that stay within a topic: fraction", agreeing, at_leas
 # %% [markdown]
 # ## 5 One informative neighbour of eight
 #
-# So let us make a graph in which neighbours are *not* worth the same. A reader looks at eight others. Each has a value, one
+# So let us make a graph in which neighbours are *not* worth the same. A reader attends to eight others. Each has a value, one
 # bears a mark, and the answer is the value of the marked one. The other seven are noise.
 #
 # One layer with one head, and a read-out; and the control: the same layer, its weights frozen to equal shares.
@@ -458,7 +458,7 @@ def finds_it(model, graph, knows):
 
 
 def compare(makers, learn, unseen, knows, looks):
-    """Train each kind for each seed: right answers of each, and how often the weights of `looks` lie where they should."""
+    """Train each kind for each seed: the accuracy of each, and how often the largest weights of `looks` lie on the right neighbour."""
     right, found = {name: [] for name in makers}, []
     for seed in SEEDS:
         for name, make in makers.items():
@@ -481,7 +481,7 @@ kinds = {
 marked, found = compare(kinds, learn, unseen, unseen.features[unseen.edges[1], 1], "attention")
 claim(
     "15.j",
-    "attention reads the one neighbour that knows: right answers, worst of the seeds",
+    "attention finds the marked neighbour: accuracy, worst of the seeds",
     min(marked["attention"]),
     at_least=0.9,
 )
@@ -498,18 +498,18 @@ claim(
 #
 # <details><summary>A. A third as well: its weights are fixed.</summary>
 #
-# Its weights are. But its first layer also acts on each *neighbour*, which looks at nobody but itself, and behind that layer
+# Its weights are. But its first layer also acts on each *neighbour*, which attends only to itself, and after that layer
 # stands a ReLU.</details>
 # <details><summary>B. Everything.</summary>
 #
-# Yes. Its first layer can hush every value that comes without a mark: $\mathrm{ReLU}(\text{value} + \text{mark} - 1)$. Then
+# Yes. Its first layer can suppress every value without a mark: $\mathrm{ReLU}(\text{value} + \text{mark} - 1)$. Then
 # seven neighbours bring zeros, and the second layer may average as it likes. Where the neighbour alone decides whether it
-# should be heard, no attention is needed, only a bend *before* the sum.</details>
+# matters, no attention is needed, only a nonlinearity *before* the sum.</details>
 
 # %% tags=["nbval-check-output"]
 show(
-    plots.seeds(marked, "right answers", across={"a guess among 8": 1 / 8}),
-    alt=f"Share of right answers where one neighbour is marked, a point for each of {len(SEEDS)} seeds: "
+    plots.seeds(marked, "accuracy", across={"a guess among 8": 1 / 8}),
+    alt=f"Accuracy where one neighbour is marked, a point for each of {len(SEEDS)} seeds: "
     + ", ".join(f"{name} {mean(values):.2f}" for name, values in marked.items())
     + "; a guess has 0.12.",
 )
@@ -556,8 +556,8 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Eight readers look at the same eight neighbours. Each neighbour has a key and a value; each reader asks for one
-# key. It is the look-up of lecture 04, as a graph. Now the *asker* decides. Who can learn it?
+# **Predict.** Eight readers attend to the same eight neighbours. Each neighbour has a key and a value; each reader asks for one
+# key. It is the look-up of lecture 04, as a graph. Now the *query node* decides. Which networks can learn it?
 #
 # <details><summary>A. All that read marks: the keys are in the features.</summary>
 #
@@ -575,7 +575,7 @@ claim(
 
 # %%
 class LargerReader(nn.Module):
-    """Equal shares with a layer before, two behind, and the reader's own features kept aside: all but attention."""
+    """Equal weights with a layer before, two after, and the reader's own features concatenated: everything but attention."""
 
     def __init__(self, d_in, d=32, n_values=8):
         super().__init__()
@@ -603,8 +603,8 @@ in_training = [accuracy(fit(kinds["static"], learn, asking(learn), seed, 150, 2e
 counts = {name: sum(p.numel() for p in make().parameters()) for name, make in kinds.items()}
 print("parameters: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
 show(
-    plots.seeds(lookups, "right answers", across={"a guess among 8": 1 / 8}),
-    alt=f"Share of right answers on the look-up graph, a point for each of {len(SEEDS)} seeds: "
+    plots.seeds(lookups, "accuracy", across={"a guess among 8": 1 / 8}),
+    alt=f"Accuracy on the look-up graph, a point for each of {len(SEEDS)} seeds: "
     + ", ".join(f"{name} {mean(values):.2f}" for name, values in lookups.items())
     + "; a guess has 0.12.",
 )
@@ -759,9 +759,9 @@ claim("15.u", "after 64 steps hardly any is left: larger share of two graphs", l
 # **And what does it cost?** Deep networks can fail for many reasons. So keep one matrix to be trained, and change only how
 # often its input was mixed beforehand: $\mathrm{softmax}(\hat A^K X\, W)$. How are the members of the club placed?
 #
-# <details><summary>A. Better and better: each member hears of more of the others.</summary>
+# <details><summary>A. It keeps improving: each member receives information from more of the others.</summary>
 #
-# One step already places nearly all, and a few more change next to nothing: with four, everybody has heard of both leaders. From
+# One step already places nearly all, and a few more change next to nothing: with four, every member has received information from both leaders. From
 # there it goes down.</details>
 # <details><summary>B. Well for small K, by chance for large K.</summary>
 #
@@ -794,8 +794,8 @@ for K in powers:
         by_depth[K].append(accuracy(fit(OneMatrix, mixed, leaders, seed), mixed, others))
 lines = {"one matrix": (powers, [mean(by_depth[K]) for K in powers])}
 show(
-    plots.curves(lines, "steps of Â before the matrix, K", "members placed rightly", log="x", across={"chance": 0.5}),
-    alt="Share of members placed rightly against the number of mixing steps: "
+    plots.curves(lines, "steps of Â before the matrix, K", "accuracy on members", log="x", across={"chance": 0.5}),
+    alt="Accuracy on members against the number of mixing steps: "
     + ", ".join(f"{mean(by_depth[K]):.2f} at {K}" for K in powers)
     + "; chance is 0.50.",
 )
@@ -811,15 +811,15 @@ claim("15.w", "64 steps do not, with the same matrix and training: best of the s
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: the nonlinearity
 #
-# **Predict.** Take away the bend: `slope=1` makes LeakyReLU the identity. What becomes of the weights of a node $i$?
+# **Predict.** Remove the nonlinearity: `slope=1` makes LeakyReLU the identity. What becomes of the weights of a node $i$?
 #
 # <details><summary>A. They become equal shares.</summary>
 #
 # $a_2^\top z_j$ still differs from neighbour to neighbour.</details>
 # <details><summary>B. They no longer depend on $z_i$ at all.</summary>
 #
-# Yes: $a_1^\top z_i$ is added to all scores of the row and cancels in the softmax. In a GAT the bend is the only place where
-# the asker has any say, and there it can change how *sharply* it looks, never the order.</details>
+# Yes: $a_1^\top z_i$ is added to all scores of the row and cancels in the softmax. In a GAT only the nonlinearity lets
+# the query node influence its weights, and it can change how *sharp* they are, never their order.</details>
 # <details><summary>C. They may become negative.</summary>
 #
 # A softmax is positive whatever the scores are.</details>
@@ -832,7 +832,9 @@ for slope in (1.0, 0.2):
     rows = gat_scores(z, a, slope).softmax(-1)
     asked_by_others = torch.cat([other, z], dim=1), torch.cat([a_1, a_2], dim=-1)
     matters[slope] = (gat_scores(*asked_by_others, slope)[:, :34, 34:].softmax(-1) - rows).abs().max().item()
-claim("15.x", "without the bend other askers give the same weights: largest difference", matters[1.0], at_most=1e-5)
+claim(
+    "15.x", "without the nonlinearity, other query nodes give the same weights: largest difference", matters[1.0], at_most=1e-5
+)
 claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=0.01)
 
 # %% [markdown] tags=["quiz"]
@@ -884,7 +886,7 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # | --- | --- |
 # | 1 | says what a weight is: a share of the mixing at one node, in one head of one layer |
 # | 1 | proposes a control: equal shares, or rewired edges; and says what each would show |
-# | 1 | asks whether the asker must decide, and then for dynamic attention; or how many steps away the evidence lies, and what depth costs |
+# | 1 | asks whether the query node must decide, and then for dynamic attention; or how many steps away the evidence lies, and what depth costs |
 # | 1 | uses the graph of section 4, or another case in which weights were learned and did no work |
 # | 1 | is clear and short |
 
