@@ -14,7 +14,7 @@ from course_tools.grading.intake.submissions import handed_in
 from course_tools.grading.journal import Journal
 from course_tools.grading.lms import rosters
 from course_tools.grading.report.class_page import index, page_name
-from course_tools.grading.report.results import Results, collect, flags_csv, grades_csv, report_json
+from course_tools.grading.report.results import Results, collect, flags_csv, grades_csv, report_json, with_names
 from course_tools.grading.report.student_page import feedback
 from course_tools.publishing import lectures
 
@@ -60,7 +60,8 @@ def grade(path: Path, options: GradingOptions, out: Path | None = None, tables: 
         with bar, Journal(out / _JOURNAL) as journal:
             options = options if options.seed is not None else replace(options, seed=secret_seed(out / _SEED))
             graded = grade_all(intake.submissions, journal, options, bar.update)
-            results = collect(intake, graded, options.seed)
+            names = {id: name for _, roster in in_roster for id, name in roster.names().items()}
+            results = with_names(collect(intake, graded, options.seed), names)
             return _write(results, course, out, in_roster, options.lecture, tables.column)
 
 

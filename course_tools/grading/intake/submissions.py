@@ -160,7 +160,7 @@ class _Whose:
 
 
 def _is_wrapped(paths: list[tuple[str, ...]], topics: Sequence[str]) -> bool:
-    """Say whether one folder holds a whole download. A student's only folder is told by the lectures in it."""
+    """Say whether one folder holds a whole download. A student's only folder is recognised by the lectures in it."""
     tops = {parts[0] for parts in paths}
     if len(tops) != 1 or any(len(parts) < 2 for parts in paths) or _moodle((next(iter(tops)),)):
         return False

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_tools.grading.files import CannotGrade, reason
+from course_tools.grading.files import CannotGrade, reason, shown
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.lms.csv_table import Broken, RawTable
 from course_tools.grading.report.results import Result, Results
@@ -55,6 +55,17 @@ class Roster:
             listed = ", ".join(self.header[:8])
             raise CannotGrade(f"the roster {path} has no column {id_columns[0]!r}, but {listed}. Export it from the LMS again.")
         self.ids = [self.header.index(name) for name in id_columns if name in self.header]
+
+    def names(self) -> dict[str, str]:
+        """Give the name of each student in the table, by every id that the table has for them."""
+        column = next((self.header.index(name) for name in ("Student", "Full name") if name in self.header), None)
+        found: dict[str, str] = {}
+        for row in range(1, len(self.table.rows)) if column is not None else ():
+            values = self.table.values(row)
+            if column < len(values) and values[column].strip():
+                ids = [_id(values[place]) for place in self.ids if place < len(values)]
+                found.update({id: shown(values[column].strip()) for id in ids if id})
+        return found
 
     def fill(self, column: int, marks: dict[str, str]) -> tuple[list[int], list[str], dict[str, int]]:
         """Write marks into a column.

@@ -1,5 +1,6 @@
 """What every page of the report is made of: one file of HTML without scripts, legible in light, in dark and on paper."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,6 +15,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { font: 1rem/1.5 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; color: var(--text);
   background: var(--back); margin: 0 auto; padding: 1.5rem 1.25rem 4rem; max-width: 76rem; }
+h1, h2, p, li { overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
 h2 { font-size: 1.2rem; margin: 2.25rem 0 .5rem; }
 p, ul { max-width: 46rem; }
@@ -41,11 +43,14 @@ section { margin: 1.75rem 0; border-left: 5px solid var(--line); padding: .1rem 
 section h2 { margin: 0 0 .35rem; }
 section .badge { display: inline-block; border-radius: 3px; padding: 0 .5rem; font-weight: 600; }
 .feedback { font-size: 1.08rem; margin: .6rem 0; }
+@media (max-width: 40rem) { body { padding: 1rem .75rem 3rem; } section { padding-left: .6rem; } table { min-width: 0; }
+  th, td { padding: .3rem .4rem; } thead th { white-space: normal; } .text { min-width: 9rem; } tbody th { min-width: 4rem; } }
 @media print { :root { --text: #000; --soft: #333; --back: #fff; --line: #999; --head: #eee; --good: #14662f;
   --good-back: #fff; --part: #744a00; --part-back: #fff; --bad: #a3201a; --bad-back: #fff; }
   body { padding: 0; max-width: none; font-size: 10pt; } .wide { overflow: visible; }
   tr, section { break-inside: avoid; } thead { display: table-header-group; } }
 """
+_EMPHASIS = re.compile(r"(?<![\w*])\*(\w(?:[^*\n]{0,80}\w)?)\*(?![\w*])")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -61,13 +66,15 @@ class Html:
 
 
 def html(text: object) -> Html:
-    """Make HTML of a text: escaped, with `code` between back-ticks."""
+    """Make HTML of a text: escaped, with `code` between back-ticks and *emphasis* between asterisks."""
     if isinstance(text, Html):
         return text
     parts = escape(str(text)).split("`")
     if len(parts) % 2 == 0:  # a back-tick without its partner is one
         parts[-2:] = ["`".join(parts[-2:])]
-    return Html("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
+    return Html(
+        "".join(f"<code>{part}</code>" if i % 2 else _EMPHASIS.sub(r"<em>\1</em>", part) for i, part in enumerate(parts))
+    )
 
 
 def page(title: str, body: Iterable[object]) -> str:

@@ -8,8 +8,8 @@ import csv
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from course_tools.bank import exercises
@@ -126,6 +126,16 @@ def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0) -> R
     results = [_result(student, handed[id], notes[id]) for id, student in students.items()]
     results.sort(key=lambda result: (result.student.name.casefold(), result.student.id))
     return Results(tuple(results), tuple(note for note in intake.notes if note.student is None), seed)
+
+
+def with_names(results: Results, names: Mapping[str, str]) -> Results:
+    """Show students by the names of the instructor's table, by id; others keep the name of their file or folder."""
+    named = [
+        replace(result, student=result.student._replace(name=names.get(result.student.id, result.student.name)))
+        for result in results.students
+    ]
+    named.sort(key=lambda result: (result.student.name.casefold(), result.student.id))
+    return replace(results, students=tuple(named))
 
 
 def _result(student: Student, handed: list[Graded], notes: list[str]) -> Result:

@@ -85,7 +85,7 @@ def section(item: Exercise, mark: Mark) -> Html:
     if mark.findings and not mark.passed and mark.status in ("judged", "no answer"):
         parts.append(
             table(
-                "What your function must do, and whether it does.",
+                f"{item.id}: what your function must do, and whether it does.",
                 ("what", "result", "points", "law"),
                 map(_row, mark.findings),
                 [2],

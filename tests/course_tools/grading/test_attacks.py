@@ -216,7 +216,7 @@ def test_an_honest_answer_in_the_same_dress_earns_all_points(mark_of):
     assert (mark.status, mark.points, mark.passed) == ("judged", mark.max_points, True)
 
 
-def test_that_the_inputs_are_unchanged_is_encoded_from_inside(mark_of):
+def test_that_the_inputs_are_unchanged_is_reported_from_inside(mark_of):
     """The one thing that cannot be seen from outside. Who can forge it can also call `clone`, so it earns no more than that."""
     forged = """
         frame = sys._getframe()

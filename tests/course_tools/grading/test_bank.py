@@ -56,7 +56,7 @@ def test_every_right_answer_earns_all_points(engine, asked: Exercise):
     assert refused == {}
 
 
-def test_every_wrong_answer_is_told_its_own_misconception(engine, asked: Exercise):
+def test_every_wrong_answer_gets_its_own_misconception(engine, asked: Exercise):
     marks = {wrong: mark_of_answer(engine, asked, as_a_cell(wrong, asked.reference.__name__)) for wrong in asked.wrong}
     reported = {wrong.__name__: mark for wrong, mark in marks.items() if mark.misconception != " ".join(wrong.__doc__.split())}
     assert reported == {}

@@ -22,7 +22,7 @@ from course_tools.grading.notebook_result import NotebookResult
 from course_tools.grading.pipeline import grade
 from tests.course_tools.grading.student_notebooks import ROOT, Refusing, StandIn, notebook
 
-ORDERS = GradingOptions(StandIn, ROOT)
+OPTIONS = GradingOptions(StandIn, ROOT)
 RESULTS = ("grades.csv", "flags.csv", "report.json", "index.html")
 
 
@@ -38,7 +38,7 @@ def written(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in files}
 
 
-def graded(path: Path, out: Path, options: GradingOptions = ORDERS):
+def graded(path: Path, out: Path, options: GradingOptions = OPTIONS):
     with handed_in(path) as intake, Journal(out) as journal:
         return {item.submission.student.id: item for item in grade_all(intake.submissions, journal, options)}
 
@@ -103,12 +103,12 @@ def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_
     assert not (out / "grades.csv").exists()
     with journal.open("ab") as file:
         file.write(b'{"key": "half a li')  # as a kill within the writing would leave it
-    assert grade(path, ORDERS, out) == grade(path, ORDERS, undisturbed) == 0
+    assert grade(path, OPTIONS, out) == grade(path, OPTIONS, undisturbed) == 0
     assert written(out) == written(undisturbed)
     lines = journal.read_bytes().splitlines()
     assert lines[: len(done)] == done
     assert len(lines) == 12 + 1
-    assert grade(path, ORDERS, out) == 0
+    assert grade(path, OPTIONS, out) == 0
     assert written(out) == written(undisturbed)
 
 
@@ -169,7 +169,7 @@ def test_an_unreadable_file_costs_nobody_else_anything(tmp_path):
             raise PermissionError(errno.EACCES, "Permission denied")
 
         broken = [type(item)(item.student, item.source, item.file_name, refuse) for item in intake.submissions[:1]]
-        first, second = grade_all([*broken, *intake.submissions[1:]], journal, ORDERS)
+        first, second = grade_all([*broken, *intake.submissions[1:]], journal, OPTIONS)
     assert (first.result, second.result.points) == (None, 1)
     assert "cannot be read: this user may not" in first.failure
 
@@ -180,7 +180,7 @@ def test_the_key_of_a_notebook_hangs_on_its_bytes_the_checks_and_what_is_asked(t
     assert stamp(0, ROOT) == stamp(0, ROOT) != stamp(1, ROOT)
 
 
-def test_an_engine_that_does_not_start_is_encoded_before_anything_is_graded(tmp_path):
+def test_an_engine_that_does_not_start_is_reported_before_anything_is_graded(tmp_path):
     path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
     with pytest.raises(CannotGrade, match="leave --require-isolation out"):
         graded(path, tmp_path / "j", GradingOptions(Refusing, ROOT, require_isolation=True))
@@ -195,7 +195,7 @@ def test_no_process_is_left_over(tmp_path):
         assert left == []
 
 
-def test_a_sheet_says_what_is_odd_about_a_notebook():
+def test_a_result_says_what_is_odd_about_a_notebook():
     course, engine = Course.at(ROOT), StandIn()
     result = grade_notebook(notebook("01", e1="# earns 1"), "04_self_attention.ipynb", engine, course, None)
     assert (result.lecture, result.note) == ("01", "It is named for lecture 04; its cells are those of lecture 01.")

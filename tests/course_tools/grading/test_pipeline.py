@@ -16,7 +16,7 @@ from course_tools.grading.pipeline import Tables, grade
 from tests.course_tools.grading.lms.test_rosters import GRADEBOOK, saved
 from tests.course_tools.grading.student_notebooks import ROOT, StandIn, notebook
 
-ORDERS = GradingOptions(StandIn, ROOT)
+OPTIONS = GradingOptions(StandIn, ROOT)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, downloa
 def test_the_results_may_lie_within_what_was_handed_in(tmp_path):
     (tmp_path / "ada.ipynb").write_bytes(notebook(e1="# earns 12"))
     for _ in range(2):
-        assert grade(tmp_path, ORDERS, tmp_path / "out") == 0
+        assert grade(tmp_path, OPTIONS, tmp_path / "out") == 0
         assert [row["id"] for row in rows(tmp_path / "out" / "grades.csv")] == ["ada"]
 
 
@@ -94,9 +94,9 @@ def test_a_student_who_is_gone_has_no_page_any_more(tmp_path):
     folder.mkdir()
     for name in ("ada", "bob"):
         (folder / f"{name}.ipynb").write_bytes(notebook(e1="# earns 12"))
-    grade(folder, ORDERS, tmp_path / "out")
+    grade(folder, OPTIONS, tmp_path / "out")
     (folder / "bob.ipynb").unlink()
-    grade(folder, ORDERS, tmp_path / "out")
+    grade(folder, OPTIONS, tmp_path / "out")
     assert len(list((tmp_path / "out" / "students").iterdir())) == 1
 
 
@@ -111,13 +111,13 @@ def test_a_roster_that_cannot_be_filled_costs_no_mark(tmp_path, download, capsys
 def test_a_notebook_that_could_not_be_graded_shows_in_the_exit_status(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "ada.ipynb").write_bytes(notebook(e1="# fails"))
-    assert grade(tmp_path / "in", ORDERS, tmp_path / "out") == 1
+    assert grade(tmp_path / "in", OPTIONS, tmp_path / "out") == 1
     assert "Not graded" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_broken_roster_is_encoded_before_anything_is_written(tmp_path, download):
+def test_a_broken_roster_is_reported_before_anything_is_written(tmp_path, download):
     with pytest.raises(CannotGrade, match="no column 'ID'"):
-        grade(download, ORDERS, tmp_path / "out", Tables(canvas=saved(tmp_path, "a,b\n1,2\n")))
+        grade(download, OPTIONS, tmp_path / "out", Tables(canvas=saved(tmp_path, "a,b\n1,2\n")))
     assert not (tmp_path / "out").exists()
 
 
@@ -133,7 +133,7 @@ def test_a_broken_roster_is_encoded_before_anything_is_written(tmp_path, downloa
         (["export-nbgrader", "{file}/x"], 1, "cannot be made"),
     ],
 )
-def test_what_is_wrong_is_encoded_in_one_line(tmp_path, capsys, arguments, status, output):
+def test_what_is_wrong_is_reported_in_one_line(tmp_path, capsys, arguments, status, output):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     names = {"folder": str(tmp_path / "folder"), "file": str(tmp_path / "file")}
@@ -147,4 +147,4 @@ def test_what_is_wrong_is_encoded_in_one_line(tmp_path, capsys, arguments, statu
 def test_the_results_cannot_go_where_a_file_is(tmp_path, download):
     (tmp_path / "file").write_text("x")
     with pytest.raises(CannotGrade, match="cannot be made"):
-        grade(download, ORDERS, tmp_path / "file")
+        grade(download, OPTIONS, tmp_path / "file")

@@ -49,12 +49,12 @@ def a_line_of_json(host, *inputs):
 
 
 def a_length_of_four_bytes(host, *inputs):
-    """A frame with a length in four bytes, in both options."""
+    """A message with a length in four bytes, in both byte orders."""
     say(framed("!I") if inputs else framed("<I"))
 
 
 def a_length_of_eight_bytes(host, *inputs):
-    """A frame with a length in eight bytes, in both options."""
+    """A message with a length in eight bytes, in both byte orders."""
     say(framed("!Q") if inputs else framed("<Q"))
 
 

@@ -163,7 +163,7 @@ def test_a_zip_that_a_student_handed_in_is_opened_once(tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"", b"no zip", b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + bytes(100)])
-def test_what_is_no_zip_is_encoded_so(tmp_path, data):
+def test_what_is_no_zip_is_reported_so(tmp_path, data):
     (tmp_path / "in.zip").write_bytes(data)
     if data[:4] == b"PK\x05\x06":
         with Archive(tmp_path / "in.zip") as archive:
@@ -179,7 +179,7 @@ def test_an_index_beyond_measure_is_not_read(tmp_path):
         Archive(path, limits=Limits(index=10_000))
 
 
-def test_what_is_not_there_is_encoded(tmp_path):
+def test_what_is_not_there_is_reported(tmp_path):
     with pytest.raises(CannotGrade, match="no folder or zip"):
         Archive(tmp_path / "nothing")
 

@@ -100,7 +100,7 @@ def test_a_folder_around_a_whole_zip_is_nobodys_name(tmp_path):
     }
 
 
-def test_a_single_students_folder_in_a_zip_is_told_by_its_lectures(tmp_path):
+def test_a_single_students_folder_in_a_zip_is_recognised_by_its_lectures(tmp_path):
     found = intake(tmp_path, "ada/01_recurrence.ipynb", "ada/04_self_attention.ipynb", zipped=True)
     assert {id for id, _ in whose(found).values()} == {"ada"}
 

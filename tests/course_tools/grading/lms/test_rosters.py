@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from course_tools.bank import exercises
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Note, Student
@@ -14,6 +15,8 @@ from course_tools.grading.lms.rosters import canvas, fill_canvas, fill_moodle, m
 from tests.course_tools.grading.report.test_results import graded_notebook, settled
 from tests.course_tools.grading.student_notebooks import ROOT
 
+FULL = sum(item.points for item in exercises() if item.lecture == "04")
+OF_A_HUNDRED = f"{12 * 100 / FULL:.2f}".rstrip("0").rstrip(".")
 GRADEBOOK = """\
 Student,ID,SIS User ID,SIS Login ID,Section,Lecture 04 (991),Essay (992),Current Score
     Points Possible,,,,,51.00,10,(read only)
@@ -21,7 +24,7 @@ Student,ID,SIS User ID,SIS Login ID,Section,Lecture 04 (991),Essay (992),Current
 =HYPERLINK("x"),777,u2,hyp,A,40, ,
 "李 小龍",888,u3,li,B,"12",9,
 "Student, Test",999,,t,B,,,
-"""
+""".replace("51.00", f"{FULL}.00")
 WORKSHEET = """\
 Identifier,"Full name","Email address",Status,Grade,"Maximum Grade","Grade can be changed","Feedback comments"
 "Participant 123456","O, ""Hara"" Åse",a@x.org,"Submitted for grading - ",,"100.00",Yes,"line one
@@ -81,13 +84,13 @@ def test_filling_twice_is_filling_once(tmp_path, course):
 
 
 def test_marks_come_to_the_scale_of_the_table(tmp_path, course):
-    done = filled(tmp_path, course, GRADEBOOK.replace("51.00", "100"))
-    assert ",23.53,7.5" in done.data.decode()  # 12 of 51
-    assert any("from 51 points to the 100" in line for line in done.messages)
-    german = filled(tmp_path, course, GRADEBOOK.replace(",51.00,", ',"100,0",')).data.decode()
-    assert '"23,53",7.5' in german
+    done = filled(tmp_path, course, GRADEBOOK.replace(f"{FULL}.00", "100"))
+    assert f",{OF_A_HUNDRED},7.5" in done.data.decode()  # 12 of all points
+    assert any(f"from {FULL} points to the 100" in line for line in done.messages)
+    german = filled(tmp_path, course, GRADEBOOK.replace(f",{FULL}.00,", ',"100,0",')).data.decode()
+    assert f'"{OF_A_HUNDRED.replace(".", ",")}",7.5' in german
     for none in ("", "0", "(read only)"):
-        assert ",12,7.5" in filled(tmp_path, course, GRADEBOOK.replace("51.00", none)).data.decode()
+        assert ",12,7.5" in filled(tmp_path, course, GRADEBOOK.replace(f"{FULL}.00", none)).data.decode()
 
 
 def test_who_is_not_in_the_table_and_who_could_not_be_graded_is_listed(tmp_path, course):
@@ -131,13 +134,13 @@ def test_several_lectures_need_a_word(tmp_path, course):
 def test_a_moodle_worksheet_is_filled_by_participant(tmp_path):
     results = settled(graded_notebook("123456", 12), graded_notebook("123458", 1))
     done = fill_moodle(moodle(saved(tmp_path, WORKSHEET)), results, None, None)
-    assert done.data.decode() == WORKSHEET.replace('grading - ",,', 'grading - ",23.53,')
+    assert done.data.decode() == WORKSHEET.replace('grading - ",,', f'grading - ",{OF_A_HUNDRED},')
     reported = " ".join(done.messages)
     assert 'Without a graded notebook, left as they were (1): =HYPERLINK("x").' in reported
     assert "123458" in reported
 
 
-def test_a_worksheet_in_another_language_is_told_its_column(tmp_path):
+def test_a_worksheet_in_another_language_is_filled_by_column(tmp_path):
     text = WORKSHEET.replace(",Grade,", ",Bewertung,").replace("Participant", "Teilnehmer/in")
     with pytest.raises(CannotGrade, match="--column"):
         fill_moodle(moodle(saved(tmp_path, text)), settled(graded_notebook("123456", 12)), None, None)
@@ -157,12 +160,12 @@ def test_a_worksheet_in_another_language_is_told_its_column(tmp_path):
         (b"Name,Points\nKim,1\n", "has no column 'ID'"),
     ],
 )
-def test_a_broken_roster_is_encoded_before_anything_is_graded(tmp_path, data, output):
+def test_a_broken_roster_is_reported_before_anything_is_graded(tmp_path, data, output):
     with pytest.raises(CannotGrade, match=output):
         canvas(saved(tmp_path, data))
 
 
-def test_a_roster_that_is_not_there_is_encoded(tmp_path):
+def test_a_roster_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(CannotGrade, match=r"nowhere.csv cannot be read"):
         moodle(tmp_path / "nowhere.csv")
 
@@ -186,3 +189,8 @@ def test_what_must_be_quoted_is_quoted():
     assert table.data() == b'a,b\n"x,""y","3"\n'
     with pytest.raises(Broken):
         RawTable.read(b'a,"b\n')
+
+
+def test_a_roster_knows_the_names_of_its_students(tmp_path):
+    assert canvas(saved(tmp_path, GRADEBOOK)).names()["12345"].startswith("O")
+    assert moodle(saved(tmp_path, WORKSHEET)).names()["123456"].startswith("O")

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from course_tools.bank import exercises
+from course_tools.bank import exercise, exercises
 from course_tools.checks import Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student, Submission
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
-from course_tools.grading.report.results import collect, flags_csv, grades_csv, report_json
+from course_tools.grading.report.results import collect, flags_csv, grades_csv, report_json, with_names
 
 IDS = [item.id for item in exercises() if item.lecture == "04"]
 
@@ -124,7 +124,12 @@ def test_the_hardest_and_the_most_common_are_counted():
         graded_notebook("a", 3, **output), graded_notebook("b", 3, **output), graded_notebook("c", 12, passed=True)
     )
     first = json.loads(report_json(results))["exercises"][0]
-    assert (first["id"], first["handed_in"], first["right"], first["share_of_points"]) == ("04.1", 3, 1, 0.5)
+    assert (first["id"], first["handed_in"], first["right"], first["share_of_points"]) == (
+        "04.1",
+        3,
+        1,
+        round(18 / (3 * exercise("04.1").points), 4),
+    )
     assert results.misconceptions == [(2, "04.1", "You forget.")]
 
 
@@ -139,3 +144,10 @@ def test_flags_change_no_mark_and_are_one_row_each():
 def test_the_order_of_the_students_does_not_hang_on_that_of_the_files():
     notebooks = [graded_notebook("b", 1, name="Åse"), graded_notebook("a", 2, name="bob"), graded_notebook("c", 3, name="Ada")]
     assert grades_csv(settled(*notebooks)) == grades_csv(settled(*reversed(notebooks)))
+
+
+def test_students_are_shown_by_the_names_of_the_roster():
+    results = with_names(
+        settled(graded_notebook("7", 3, name="haraola"), graded_notebook("8", 1, name="b")), {"7": "O'Hara, Åse"}
+    )
+    assert [result.student for result in results.students] == [Student("8", "b"), Student("7", "O'Hara, Åse")]

@@ -58,13 +58,13 @@ def load(sandbox, source, id="04.1"):
         worker.load(Program(id, "f", (Part("<cell 1>", text, "own"),), {}), allowed_names(id), [])
 
 
-def test_no_kit_holds_its_own_answer_or_anything_that_uses_it(asked: Exercise):
+def test_the_answer_and_what_uses_it_are_never_allowed(asked: Exercise):
     own = (asked.reference.__module__, asked.reference.__name__)
     assert set(defined(asked)) & users_of(own) == set()
     assert not any(entry.get(own[1]) for entry in allowed_names(asked.id)["entries"].values())
 
 
-def test_no_function_of_a_kit_is_an_answer_by_itself(asked: Exercise):
+def test_no_function_that_is_allowed_is_an_answer_by_itself(asked: Exercise):
     sizes = {len(call) for prop in asked.properties for call in asked.calls(prop, 0)}
     functions = [getattr(importlib.import_module(module), name) for module, name in defined(asked)]
     fitting = [f for f in functions if inspect.isfunction(f) and takes(f, min(sizes)) and takes(f, max(sizes))]
@@ -80,7 +80,7 @@ def test_every_earlier_exercise_of_the_lecture_is_there(asked: Exercise):
 def test_everything_that_is_allowed_can_be_imported_inside(sandbox, monkeypatch, id):
     monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 100.0)
     entries = allowed_names(id)["entries"]
-    load(sandbox, "\n".join(f"from {module} import {name}" for module, names in entries.items() for name in names), id)
+    load(sandbox, "\n".join(f"import {module} as m\nm." + "\nm.".join(names) for module, names in entries.items()), id)
 
 
 def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Exercise):
@@ -130,7 +130,7 @@ def test_every_import_from_the_course_succeeds(sandbox, source):
         "from course_tools.bank import exercises\nexercises()",
     ],
 )
-def test_what_is_not_in_the_kit_says_so_when_it_is_used(sandbox, source):
+def test_what_is_not_allowed_raises_when_it_is_used(sandbox, source):
     with pytest.raises(NoAnswer, match=r"NotAtHand: course_(lib|tools)\.\S+ is not at hand while this exercise is judged"):
         load(sandbox, source)
 

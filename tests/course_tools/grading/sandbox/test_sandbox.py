@@ -47,7 +47,7 @@ def reported(sandbox, source, *call):
 
 
 @linux
-def test_every_wall_holds_here_and_no_forbidden_act_succeeds(sandbox):
+def test_every_layer_is_active_here_and_no_forbidden_act_succeeds(sandbox):
     level = measure(sandbox)
     missing = {name: reason for name, reason in level.status.items() if reason and name in NEEDED}
     if missing.keys() & {"Landlock", "seccomp"}:
@@ -135,20 +135,20 @@ def test_libraries_that_are_loaded_late_work_inside(sandbox):
     assert column.shape == (2, 1)
 
 
-def test_an_inmate_is_gone_after_its_block(sandbox):
+def test_a_worker_is_gone_after_its_block(sandbox):
     with sandbox.fork() as worker:
         assert psutil.pid_exists(worker.pid)
     assert not psutil.pid_exists(worker.pid)
     assert worker.ended == -signal.SIGKILL
 
 
-def test_how_an_inmate_ended_is_known(sandbox):
+def test_how_a_worker_ended_is_known(sandbox):
     with sandbox.fork() as worker, pytest.raises(NoAnswer, match="ended the process"):
-        worker.load(program("import os\n\nos._exit(3)"), allowed_names("04.1"), [])
+        worker.load(program("import ctypes\n\nctypes.CDLL(None)._exit(3)"), allowed_names("04.1"), [])
     assert worker.ended == 3
 
 
-def test_files_and_memory_stay_the_same_over_many_inmates(sandbox):
+def test_files_and_memory_stay_the_same_over_many_workers(sandbox):
     grader, zygote = psutil.Process(), psutil.Process(sandbox._process.pid)
     for _ in range(5):
         reported(sandbox, "def f(): return 1")
@@ -161,9 +161,9 @@ def test_files_and_memory_stay_the_same_over_many_inmates(sandbox):
     assert zygote.children() == []
 
 
-def test_walls_that_were_there_at_the_start_must_stand_around_each(sandbox):
+def test_layers_that_were_active_at_the_start_must_be_active_around_each(sandbox):
     with sandbox.fork() as worker, pytest.raises(NoAnswer, match="could not be closed"):
-        worker.load(program("def f(): pass"), allowed_names("04.1"), [], ["a layer that nobody has"])
+        worker.load(program("def f(): return 1"), allowed_names("04.1"), [], ["a layer that nobody has"])
 
 
 def test_a_zygote_that_died_is_noticed():
@@ -175,12 +175,12 @@ def test_a_zygote_that_died_is_noticed():
 
 
 @linux
-def test_inmates_die_with_the_zygote():
+def test_workers_die_with_the_zygote():
     own = Sandbox()
 
     def live_and_lose_the_zygote():
         with own.fork() as worker:
-            worker.load(program("def f(): pass"), allowed_names("04.1"), [])
+            worker.load(program("def f(): return 1"), allowed_names("04.1"), [])
             os.kill(own._process.pid, signal.SIGKILL)
             psutil.wait_procs([psutil.Process(worker.pid)], timeout=5.0)
             assert not psutil.pid_exists(worker.pid)
@@ -196,7 +196,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
     if (grader := fork()) == 0:
         own = Sandbox()
         with own.fork() as worker:
-            worker.load(program("def f(): pass"), allowed_names("04.1"), [])
+            worker.load(program("def f(): return 1"), allowed_names("04.1"), [])
             os.write(write, f"{own._process.pid} {worker.pid}".encode())
             time.sleep(60)
         os._exit(0)
@@ -235,8 +235,8 @@ def test_forbidden_functions_are_named_so_that_the_inside_finds_them():
 def test_time_runs_out_inside_a_call_and_outside_of_it(sandbox, monkeypatch):
     monkeypatch.setattr(session, "LOAD_LIMIT", 0.3)
     monkeypatch.setattr(session, "CALL_LIMIT", 0.3)
-    with sandbox.fork() as worker, pytest.raises(NoAnswer, match=r"still running after 0\.3 seconds"):
-        worker.load(program("while True: pass"), allowed_names("04.2"), [])
+    with sandbox.fork() as worker:
+        assert worker.load(program("while True: pass\ndef f(): return 1"), allowed_names("04.2"), []) == [(0, 0)]
     with sandbox.fork() as worker:
         worker.load(program("def f(*x):\n    while True: pass"), allowed_names("04.2"), [])
         outcomes, stopped = worker.observe(Examination(ASKED, 0), "")

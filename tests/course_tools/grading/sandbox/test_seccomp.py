@@ -1,5 +1,6 @@
 """The filter of system calls by itself: what it refuses, by name and by number, and what it leaves alone."""
 
+import ctypes
 import os
 import socket
 import sys
@@ -58,6 +59,8 @@ def test_the_filter_refuses(name, act):
         ("prctl of the death signal", 157, (1, 0)),
         ("fcntl of the owner", 72, (0, 8, 1)),
         ("ioctl into the terminal", 16, (0, 0x5412, 0)),
+        ("sendto an address whose lower half is zero", 44, (1, 0, 0, 0, ctypes.c_ulong(1 << 32), 16)),
+        ("sendto an address whose upper half is zero", 44, (1, 0, 0, 0, ctypes.c_ulong(1 << 12), 16)),
         ("sendmsg", 46, (0, 0, 0)),
         ("open_by_handle_at", 304, (0, 0, 0)),
         ("x32", 0x40000000 + 39, ()),

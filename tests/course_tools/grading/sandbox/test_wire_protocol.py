@@ -1,4 +1,4 @@
-"""Frames carry honest values through unchanged, and whatever else comes is Malformed, Late or Ended, and nothing worse."""
+"""Messages carry honest values through unchanged, and whatever else comes is Malformed, Late or Ended, and nothing worse."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def through(value):
     return full(header, body)
 
 
-def frame(header, body=b"", magic=b"ATF1", n_header=None, n_body=None):
+def message(header, body=b"", magic=b"ATF1", n_header=None, n_body=None):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     sizes = (len(text) if n_header is None else n_header, len(body) if n_body is None else n_body)
     return PREFIX.pack(magic, *sizes) + text + body
@@ -101,7 +101,7 @@ def test_a_tensor_without_numbers_comes_through_by_its_kind():
 @pytest.mark.parametrize(
     "value", [{}, {1}, b"x", 2**70, 1j, lambda: 0, object(), torch.eye(2).to_sparse(), torch.zeros(2, dtype=torch.uint16)]
 )
-def test_what_does_not_cross_the_wall_is_known_by_its_type_alone(value):
+def test_what_cannot_be_sent_is_known_by_its_type_alone(value):
     came = through(value)
     assert isinstance(came, Foreign)
     assert came.name.startswith(type(value).__name__)
@@ -120,58 +120,58 @@ def test_what_is_too_deep_is_cut_off():
 @pytest.mark.parametrize(
     "data",
     [
-        frame(None, magic=b"ATF2"),
-        frame(None, n_header=2**31),
-        frame(None, n_body=2**40),
-        frame(None, n_header=100),
-        frame(None, b"x"),
-        frame(b"\xff\xfe"),
-        frame(b"{"),
-        frame(b"NaN"),
-        frame(b"[" * 100_000 + b"]" * 100_000),
-        frame(b"9" * 5000),
-        frame("text"),
-        frame([]),
-        frame({}),
-        frame({"a": 1, "b": 2}),
-        frame({"pickle": "gASV"}),
-        frame(1.5),
-        frame(2**70),
-        frame({"float": "nonsense"}),
-        frame({"float": 3}),
-        frame({"text": 3}),
-        frame({"text": "x" * 5000}),
-        frame({"tuple": 3}),
-        frame({"list": [[]]}),
-        frame({"device": "nowhere"}),
-        frame({"dtype": "torch.nonsense"}),
-        frame({"foreign": ["x"]}),
-        frame({"tensor": ["float32", [2]]}, b"1234567"),
-        frame({"tensor": ["float32", [2]]}, b"123456789"),
-        frame({"tensor": ["float32", [-1]]}),
-        frame({"tensor": ["float32", [2**40]]}),
-        frame({"tensor": ["float32", [2**30, 2**30, 0]]}),
-        frame({"tensor": ["float32", [True]]}, b"1234"),
-        frame({"tensor": ["float32", [1.0]]}, b"1234"),
-        frame({"tensor": ["float32", "12"]}, b"12345678"),
-        frame({"tensor": ["float32", 3]}, b"12345678"),
-        frame({"tensor": ["float32", [1] * 30]}, b"1234"),
-        frame({"tensor": ["object", [1]]}, b"12345678"),
-        frame({"tensor": ["float32"]}),
-        frame({"tensor": []}),
-        frame({"tensor": ["bool", [2]]}, b"\x00\x02"),
-        frame({"meta": ["float32", [-1]]}),
-        frame({"tuple": [0] * 5000}),
-        frame({"tuple": [{"tensor": ["uint8", [3]]}, {"tensor": ["uint8", [3]]}]}, b"1234"),
+        message(None, magic=b"ATF2"),
+        message(None, n_header=2**31),
+        message(None, n_body=2**40),
+        message(None, n_header=100),
+        message(None, b"x"),
+        message(b"\xff\xfe"),
+        message(b"{"),
+        message(b"NaN"),
+        message(b"[" * 100_000 + b"]" * 100_000),
+        message(b"9" * 5000),
+        message("text"),
+        message([]),
+        message({}),
+        message({"a": 1, "b": 2}),
+        message({"pickle": "gASV"}),
+        message(1.5),
+        message(2**70),
+        message({"float": "nonsense"}),
+        message({"float": 3}),
+        message({"text": 3}),
+        message({"text": "x" * 5000}),
+        message({"tuple": 3}),
+        message({"list": [[]]}),
+        message({"device": "nowhere"}),
+        message({"dtype": "torch.nonsense"}),
+        message({"foreign": ["x"]}),
+        message({"tensor": ["float32", [2]]}, b"1234567"),
+        message({"tensor": ["float32", [2]]}, b"123456789"),
+        message({"tensor": ["float32", [-1]]}),
+        message({"tensor": ["float32", [2**40]]}),
+        message({"tensor": ["float32", [2**30, 2**30, 0]]}),
+        message({"tensor": ["float32", [True]]}, b"1234"),
+        message({"tensor": ["float32", [1.0]]}, b"1234"),
+        message({"tensor": ["float32", "12"]}, b"12345678"),
+        message({"tensor": ["float32", 3]}, b"12345678"),
+        message({"tensor": ["float32", [1] * 30]}, b"1234"),
+        message({"tensor": ["object", [1]]}, b"12345678"),
+        message({"tensor": ["float32"]}),
+        message({"tensor": []}),
+        message({"tensor": ["bool", [2]]}, b"\x00\x02"),
+        message({"meta": ["float32", [-1]]}),
+        message({"tuple": [0] * 5000}),
+        message({"tuple": [{"tensor": ["uint8", [3]]}, {"tensor": ["uint8", [3]]}]}, b"1234"),
     ],
 )
-def test_a_forged_frame_is_malformed_and_nothing_else(data):
+def test_a_forged_message_is_malformed_and_nothing_else(data):
     with pytest.raises(Malformed):
         read(data)
 
 
-def test_no_mutation_of_a_frame_raises_anything_else():
-    """Bytes are changed, cut and repeated at random; what is still a frame may only be another value."""
+def test_no_mutation_of_a_message_raises_anything_else():
+    """Bytes are changed, cut and repeated at random; what is still a message may only be another value."""
     tensors = []
     header = flat((torch.randn(2, 3), [True, None, 0.5], "text", torch.zeros(3, dtype=torch.bool)), tensors)
     ours, theirs = socket.socketpair()
@@ -199,7 +199,7 @@ def test_no_mutation_of_a_frame_raises_anything_else():
     assert outcomes == {"value", "Malformed"}
 
 
-def test_a_frame_that_trickles_is_late(pair):
+def test_a_message_that_trickles_is_late(pair):
     ours, theirs = pair
     ours.sendall(PREFIX.pack(wire_protocol.MAGIC, 100, 0) + b"{")
     begun = time.monotonic()
@@ -210,7 +210,7 @@ def test_a_frame_that_trickles_is_late(pair):
 
 def test_nothing_is_read_after_the_deadline(pair):
     ours, theirs = pair
-    ours.sendall(frame(None))
+    ours.sendall(message(None))
     with pytest.raises(Late):
         receive(theirs, time.monotonic() - 1.0)
 
@@ -230,6 +230,6 @@ def test_a_closed_connection_has_ended(pair):
         send(ours, None, [torch.zeros(2**22)], soon())
 
 
-def test_a_frame_that_breaks_off_is_malformed():
+def test_a_message_that_breaks_off_is_malformed():
     with pytest.raises(Malformed):
-        read(frame(None)[:-2])
+        read(message(None)[:-2])
