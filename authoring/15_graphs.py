@@ -361,8 +361,8 @@ print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 
 # below say how many), so any neighbour is as good a witness as the next.</details>
 # <details><summary>B. The three that use the edges differ little, and are ahead of the texts alone.</summary>
 #
-# Yes. The edges help (15.f). The printed differences between learned and fixed edge weights have no consistent sign; three seeds cannot exclude a difference of a few
-# points, as the papers report on graphs of this kind.</details>
+# Yes. The edges help (15.f). The printed differences between learned and fixed edge weights are a few points at most; three seeds cannot
+# distinguish them from zero, nor from the point or two that the papers report on graphs of this kind.</details>
 # <details><summary>C. The texts alone: words say what a function is about.</summary>
 #
 # They say a good deal, but five labelled texts of a topic do not hold all its words.</details>
