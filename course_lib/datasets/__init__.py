@@ -1,6 +1,6 @@
 """Real data that comes inside pip packages, small tasks with a known answer, and loaders of public sets beside them.
 
-Everything is drawn by a seed, and no example stands in two parts of a set. This floor knows no model.
+Everything is drawn by a seed, and no example is in two parts of a set. Data sets are independent of models.
 """
 
 from course_lib.datasets.alignment import Lookup, Reversal, lookup, reversal

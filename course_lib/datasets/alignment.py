@@ -1,6 +1,6 @@
 """Two tasks whose right attention is known, so that a learned pattern can be compared with it.
 
-Reversal: say the sequence backwards. Position i must look at position T - 1 - i: the anti-diagonal, found by position.
+Reversal: output the sequence backwards. Position i must attend to position T - 1 - i: the anti-diagonal, found by position.
 Lookup: each place holds a key and a value; a query names a key, the answer is its value. The right pattern follows the content
 and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3 (https://arxiv.org/abs/1410.5401).
 """
@@ -41,7 +41,7 @@ def reversal(n_train: int, n_valid: int, n_test: int, *, T: int = 10, n_symbols:
     Args:
         n_train: sequences to learn from.
         n_valid: sequences to choose by.
-        n_test: sequences to report on; no sequence stands in two parts.
+        n_test: sequences to report on; no sequence is in two parts.
         T: length of a sequence.
         n_symbols: symbols 0 … n_symbols - 1.
         seed: decides the draw.
@@ -80,7 +80,7 @@ def lookup(
     Args:
         n_train: examples to learn from.
         n_valid: examples to choose by.
-        n_test: examples to report on; no example stands in two parts.
+        n_test: examples to report on; no example is in two parts.
         T_q: queries of an example.
         T_k: pairs of an example; their keys all differ.
         n_keys: keys 0 … n_keys - 1, at least T_k.

@@ -6,7 +6,7 @@ SimCLR, section 3 and appendix A (https://arxiv.org/abs/2002.05709) for two view
     place:   r' = A r + t             r, r' in pixels from the centre of the image, x to the right and y down
     colour:  c' = M c                 M = b · R(hue) · (s I + (1 - s) 1 lᵀ)       l: how much each colour weighs in a grey
 
-This is a matter of data and stands among them, not among the primitives: no mechanism, block or model augments anything.
+It belongs to the data sets, not to the primitives: no mechanism, block or model augments anything.
 """
 
 import math
@@ -36,7 +36,7 @@ def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> I
         t: (B, 2), a shift for each image in pixels, (to the right, down).
 
     Returns:
-        images (B, C, H, W). Places r are counted in pixels from the centre of the image, x to the right and y down, so that
+        images (B, C, H, W). Positions r are counted in pixels from the centre of the image, x to the right and y down, so that
         [[cos, -sin], [sin, cos]] turns clockwise on the screen, about the centre.
 
     Raises:
@@ -82,7 +82,7 @@ def colour_matrix(
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Ranges to draw a random view of each image from; as it stands it changes nothing.
+    """Ranges to draw a random view of each image from; the defaults change nothing.
 
     `turn` and `hue` are the largest angles in radians; `zoom` and `brightness` the largest factors, 1/factor
     being the smallest; `shear` the largest slant, x + shear · y; `shift` the largest shift as a share of the sides; `flip` the

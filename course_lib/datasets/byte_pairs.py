@@ -2,10 +2,10 @@
 
 Sennrich, Haddow, Birch 2016, *Neural Machine Translation of Rare Words with Subword Units*, section 3.2 and algorithm 1
 (https://arxiv.org/abs/1508.07909): begin with characters, and merge the most frequent pair of neighbours again and again. GPT-2
-begins with bytes, so that no sign is unknown either; BERT's WordPiece chooses merges by another score and cuts greedily from
-the left. The idea is the same. The paper marks where a word ends, this file where it begins.
+begins with bytes, so that no character is unknown; BERT's WordPiece chooses merges by another score and segments greedily
+from the left. The paper marks where a word ends, this file where it begins.
 
-    peseta andorrane  →  ▁peseta ▁and orr ane        ▁ stands where a word begins
+    peseta andorrane  →  ▁peseta ▁and orr ane        ▁ marks where a word begins
 """
 
 from collections import Counter, defaultdict
@@ -28,14 +28,14 @@ class BytePairs:
         """Learn merges; of pairs that are as frequent, the one that comes last in the order of Unicode goes first.
 
         Args:
-            texts: their words are what stands between white space; no pair crosses it.
+            texts: words are separated by white space; no pair crosses it.
             n_merges: how many to learn; fewer, where every word is whole before.
 
         Returns:
             BytePairs.
 
         Raises:
-            ValueError: n_merges is negative, texts is one string, or a text holds the sign ▁.
+            ValueError: n_merges is negative, texts is one string, or a text holds the character ▁.
 
         Source: Sennrich et al. 2016, algorithm 1.
         """
@@ -79,7 +79,7 @@ class BytePairs:
         """Cut a text into its pieces, with a space between them: a `Vocabulary` with `between=" "` reads that.
 
         Raises:
-            ValueError: the text holds the sign ▁, which marks where a word begins.
+            ValueError: the text holds the character ▁, which marks where a word begins.
         """
         return " ".join(self._cut_word(word) for word in _words(text))
 
@@ -98,7 +98,7 @@ class BytePairs:
 
 def _words(text: str) -> list[str]:
     if START in text:
-        raise ValueError(f"the sign {START} marks where a word begins and must not stand in a text; replace it.")
+        raise ValueError(f"the character {START} marks where a word begins and must not occur in a text; replace it.")
     return text.split()
 
 

@@ -1,7 +1,7 @@
-"""CIFAR-10: 60,000 small colour pictures of ten kinds, from the network. No lecture needs it.
+"""CIFAR-10: 60,000 small colour images of ten classes, from the network. No lecture needs it.
 
 Krizhevsky 2009, *Learning Multiple Layers of Features from Tiny Images* (https://www.cs.toronto.edu/~kriz/cifar.html), the
-binary version: each picture is one byte for its label, then 32 × 32 bytes of red, of green and of blue. The checksum is
+binary version: each image is one byte for its label, then 32 × 32 bytes of red, of green and of blue. The checksum is
 that of TensorFlow Datasets; it was taken over, not computed by us from a download.
 """
 
@@ -22,10 +22,10 @@ _ROW = 1 + 3 * 32 * 32
 
 
 def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder: Path | None = None) -> Splits[LabelledImages]:
-    """Fetch CIFAR-10 on the first call (170 MB), and read its pictures (0.7 GB as float32).
+    """Fetch CIFAR-10 on the first call (170 MB), and read its images (0.7 GB as float32).
 
     Args:
-        n_valid: how many of the public training pictures, the last of them, are set aside to choose by.
+        n_valid: how many of the public training images, the last of them, are set aside to choose by.
         archive: (address, SHA-256); give your own for a mirror.
         folder: where the archive is kept; the user's cache folder if None.
 
@@ -35,7 +35,7 @@ def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder:
     Raises:
         Unreachable: there is no network.
         WrongChecksum: the archive is not the one expected.
-        ValueError: the archive holds no such files, or there are fewer training pictures than n_valid.
+        ValueError: the archive holds no such files, or there are fewer training images than n_valid.
     """
     path = download(*archive, folder)
     images, labels = _pictures(path, "data_batch_")

@@ -18,12 +18,12 @@ _PIECE = 6
 def clutter(
     n_train: int, n_valid: int, n_test: int, side: int = 40, n_pieces: int = 12, seed: int = 0
 ) -> Splits[LabelledImages]:
-    """Compose pictures of a digit in clutter, and name the digit.
+    """Compose images of a digit in clutter, and name the digit.
 
     Args:
-        n_train: pictures to learn from.
-        n_valid: pictures to choose by.
-        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        n_train: images to learn from.
+        n_valid: images to choose by.
+        n_test: images to report on; no drawing of a digit is in two parts.
         side: rows and columns of the canvas, 14 or more.
         n_pieces: pieces of 6 × 6 pixels, cut out of other drawings and scattered; they may touch each other and the digit.
         seed: decides everything.
@@ -32,7 +32,7 @@ def clutter(
         Splits of Pictures (n, 1, side, side) with the digits (n,) as labels.
 
     Raises:
-        ValueError: a part has no picture, the canvas is smaller than a digit, or n_pieces is negative.
+        ValueError: a part has no image, the canvas is smaller than a digit, or n_pieces is negative.
     """
     if side < SIDE or n_pieces < 0:
         raise ValueError(f"a digit takes {SIDE} × {SIDE} pixels, and pieces are 0 or more; got side {side}, {n_pieces} pieces.")

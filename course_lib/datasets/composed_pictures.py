@@ -1,7 +1,7 @@
 """Pictures of two handwritten digits, composed here, and what each shows in words: "three left of seven".
 
-The digits are those of `datasets.drawings`. Which digits, which drawings, where they stand and how they lie to each other is
-drawn by a seed. What is named first stands left, or above; so each picture has one right caption.
+The digits are those of `datasets.drawings`. Which digits, which drawings, their positions and their relation are
+drawn by a seed. What is named first is left, or above; so each image has one right caption.
 """
 
 from typing import NamedTuple
@@ -30,19 +30,19 @@ class Captions(NamedTuple):
 
 
 def captioned_digits(n_train: int, n_valid: int, n_test: int, seed: int = 0) -> Splits[Captions]:
-    """Compose pictures of two digits, and say what they show: "three left of seven", "two above two".
+    """Compose images of two digits, with captions: "three left of seven", "two above two".
 
     Args:
-        n_train: pictures to learn from.
-        n_valid: pictures to choose by.
-        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        n_train: images to learn from.
+        n_valid: images to choose by.
+        n_test: images to report on; no drawing of a digit is in two parts.
         seed: decides the draw.
 
     Returns:
-        Splits of Captions. The digits do not overlap; across, they stand within six pixels of each other, where they can.
+        Splits of Captions. The digits do not overlap; across, they are within six pixels of each other, where they can.
 
     Raises:
-        ValueError: a part has no picture.
+        ValueError: a part has no image.
     """
     return composed((n_train, n_valid, n_test), seed, _compose)
 

@@ -21,7 +21,7 @@ _EVERYWHERE = 50
 
 
 class _Documented(NamedTuple):
-    """One function or class: where it stands, what its docstring says, and the names that it refers to."""
+    """One function or class: its name, its docstring, and the names that it refers to."""
 
     name: str
     topic: str
@@ -72,7 +72,7 @@ def _documented(package: str) -> Iterator[_Documented]:
 
 
 def _named(section: str) -> tuple[str, ...]:
-    """Read the names of a section "See Also": those that stand at the margin, before a colon if there is one."""
+    """Read the names of a section "See Also": those at the margin, before a colon if there is one."""
     lines = [re.sub(r":\w+:|`", "", line) for line in section.splitlines() if not line.startswith(" ")]
     return tuple(name.rpartition(".")[2] for line in lines for name in re.findall(r"[A-Za-z_][\w.]*\w", line.partition(":")[0]))
 

@@ -1,4 +1,4 @@
-"""Digits scattered over a canvas, each with its class and the box around its ink: composed pictures for detection.
+"""Digits scattered over a canvas, each with its class and the box around its ink: composed images for detection.
 
 The digits are real, the scenes are not: they are put together here, so that every box is known to the pixel.
 """
@@ -15,7 +15,7 @@ from course_lib.datasets.pictures import LabelledImages
 class Scenes(NamedTuple):
     """Pictures (n, C, H, W), and of each object the class (n, M), -1 where there is none, and the box (n, M, 4).
 
-    Boxes are centre and size (x, y, w, h), in parts of the picture; 0 where there is no object. Objects stand in no order.
+    Boxes are centre and size (x, y, w, h), as fractions of the image; 0 where there is no object. Objects have no order.
     """
 
     images: Float[Tensor, "n C H W"]
@@ -26,7 +26,7 @@ class Scenes(NamedTuple):
 def digit_scenes(
     pictures: LabelledImages, n: int, seed: int, size: tuple[int, int] = (32, 32), n_objects: tuple[int, int] = (1, 2)
 ) -> Scenes:
-    """Put pictures onto canvases, each at a place where the box around its ink overlaps no other.
+    """Paste images onto canvases, each where the box around its ink overlaps no other.
 
     Args:
         pictures: what is put there, such as part of `mnist()`; their background is 0.
@@ -63,7 +63,7 @@ def digit_scenes(
 
 
 def ink_edges(images: Float[Tensor, "n C H W"]) -> Int[Tensor, "n 4"]:
-    """Find the box around the ink of each picture.
+    """Find the bounding box of the ink of each image.
 
     Args:
         images: (n, C, H, W), 0 where there is no ink.

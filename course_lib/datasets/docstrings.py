@@ -5,7 +5,7 @@ https://numpydoc.readthedocs.io/en/latest/format.html. Nothing is imported or ru
 section "See Also" (a second or two, so nothing is kept on the disk). They follow the versions that are installed: claims about
 them need a margin.
 
-`marked_sentences` composes documents of such sentences, of which one, after a mark, decides. A bag of words cannot know which.
+`marked_sentences` composes documents of such sentences, of which one, after a mark, decides. A bag of words cannot identify it.
 """
 
 import ast
@@ -82,7 +82,7 @@ def docstrings(
 
     Args:
         n_valid: documents to choose by.
-        n_test: documents to report on; no document stands in two parts, nor does one word for word the same.
+        n_test: documents to report on; no document is in two parts, nor does one word for word the same.
         n_topics: how many topics to keep: those with most documents.
         packages: installed packages whose docstrings follow numpydoc.
         n_sentences: sentences of a document, at most: the first ones.
@@ -118,7 +118,7 @@ def marked_sentences(texts: tuple[LabelledText, ...], n: int, n_sentences: int =
         seed: decides the draw.
 
     Returns:
-        n documents; the word `MARK` stands before the sentence that decides.
+        n documents; the word `MARK` precedes the sentence that decides.
 
     Raises:
         ValueError: there are fewer documents than sentences to draw.

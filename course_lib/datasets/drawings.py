@@ -41,7 +41,7 @@ def composed(
         compose: `(n, drawings (10, m, 14, 14), generator)`, makes a part of n pictures.
 
     Raises:
-        ValueError: a part has no picture.
+        ValueError: a part has no image.
     """
     if min(sizes) < 1:
         raise ValueError(f"each part needs a picture, got {sizes[0]}, {sizes[1]} and {sizes[2]}.")

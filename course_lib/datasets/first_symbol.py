@@ -36,7 +36,7 @@ def recall(
     Args:
         n_train: sequences to learn from.
         n_valid: sequences to choose by.
-        n_test: sequences to report on; no sequence stands in two parts.
+        n_test: sequences to report on; no sequence is in two parts.
         T: length of a sequence, the first symbol included.
         n_symbols: symbols 0 … n_symbols - 1, of which the first of a sequence is one.
         n_distractors: symbols n_symbols … n_symbols + n_distractors - 1, which fill the rest.

@@ -28,13 +28,13 @@ class Videos(NamedTuple):
 def moving_digits(
     n_train: int, n_valid: int, n_test: int, n_times: int = 6, height: int = 20, n_kinds: int = 10, seed: int = 0
 ) -> Splits[Videos]:
-    """Compose videos of a digit that a wall hides for some frames, and say whether it is of another kind when it comes out.
+    """Compose videos of a digit that a wall hides for some frames, labelled by whether the same kind comes out.
 
     Args:
         n_train: videos to learn from.
         n_valid: videos to choose by.
-        n_test: videos to report on; no drawing of a digit stands in two parts.
-        n_times: frames of a video, T, 2 or more; in the first the digit stands at one border, in the last at the other.
+        n_test: videos to report on; no drawing of a digit is in two parts.
+        n_times: frames of a video, T, 2 or more; in the first the digit is at one border, in the last at the other.
         height: rows of a frame, 14 or more; the 42 columns are a third open, a third wall, a third open.
         n_kinds: how many kinds of digits occur, the lowest first; 2 to 10.
         seed: decides everything.

@@ -1,7 +1,7 @@
-"""Small graphs in which one neighbour alone knows the answer: attention can find it; an average of features as they are cannot.
+"""Small graphs in which one neighbour alone has the answer: attention can find it; an average of features as they are cannot.
 
 `matching_neighbour` is the DICTIONARYLOOKUP of Brody, Alon, Yahav 2022, section 4.1 (https://arxiv.org/abs/2105.14491): which
-neighbour to look at depends on who asks. In `marked_neighbour` it depends on the neighbours alone.
+neighbour to attend to depends on the reader. In `marked_neighbour` it depends on the neighbours alone.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def marked_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_valu
 
 
 def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
-    """Draw groups of k readers that look at the same k neighbours; each wants the value of the one that has its key.
+    """Draw groups of k readers with the same k neighbours; each wants the value of the one that has its key.
 
     Args:
         n_train: groups for training.
@@ -68,7 +68,7 @@ def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_va
 
 
 def _groups(sources: torch.Tensor, readers: torch.Tensor, answers: torch.Tensor) -> Graph:
-    """Lay groups of sources (n, k, d) and readers (n, r, d) in a row; a reader looks at the sources of its group."""
+    """Lay groups of sources (n, k, d) and readers (n, r, d) in a row; a reader attends to the sources of its group."""
     (n, k, d), r = sources.shape, readers.shape[1]
     first = torch.arange(n)[:, None, None] * (k + r)
     looking = (first + k + torch.arange(r)[:, None]).expand(n, r, k)

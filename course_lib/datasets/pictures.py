@@ -1,4 +1,4 @@
-"""Labelled pictures, and how a few of each kind are chosen to carry their labels."""
+"""Labelled images, and the choice of a few labelled examples of each class."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class LabelledImages(NamedTuple):
-    """Pictures (n, C, H, W) with light, or ink, from 0 to 1, and what each shows, (n,)."""
+    """Images (n, C, H, W) with values from 0 to 1, and their classes (n,)."""
 
     images: Float[Tensor, "n C H W"]
     labels: Int[Tensor, "n"]

@@ -31,22 +31,22 @@ class LabelledPixels(NamedTuple):
 def same_or_different(
     n_train: int, n_valid: int, n_test: int, side: int = 44, n_kinds: int = 10, seed: int = 0
 ) -> Splits[LabelledImages]:
-    """Compose pictures of two digits at opposite borders, and say whether they are of one kind.
+    """Compose images of two digits at opposite borders, labelled by whether they are of one kind.
 
     Args:
-        n_train: pictures to learn from.
-        n_valid: pictures to choose by.
-        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        n_train: images to learn from.
+        n_valid: images to choose by.
+        n_test: images to report on; no drawing of a digit is in two parts.
         side: rows and columns of the canvas, 28 or more; between the digits lie side - 28 rows, or columns.
         n_kinds: how many kinds of digits occur, the lowest first; 2 to 10.
         seed: decides everything.
 
     Returns:
         Splits of Pictures (n, 1, side, side); labels are 1 where both digits are of one kind, 0 where not: half of either,
-        or one more of the latter. The digits stand left and right, or above and below, never one drawing twice.
+        or one more of the latter. The digits are left and right, or above and below, never one drawing twice.
 
     Raises:
-        ValueError: a part has no picture, two digits do not fit the canvas, or n_kinds is not 2 to 10.
+        ValueError: a part has no image, two digits do not fit the canvas, or n_kinds is not 2 to 10.
     """
     if side < 2 * SIDE:
         raise ValueError(f"two digits of {SIDE} × {SIDE} pixels do not fit side by side on {side} × {side}.")
@@ -56,14 +56,14 @@ def same_or_different(
 def twins(
     n_train: int, n_valid: int, n_test: int, n_digits: int = 4, n_cells: int = 3, seed: int = 0
 ) -> Splits[LabelledPixels]:
-    """Compose pictures of several digits, of which just two are of one kind, and label the pixels: `PAPER`, `ALONE`, `TWIN`.
+    """Compose images of several digits, of which just two are of one kind, and label the pixels: `PAPER`, `ALONE`, `TWIN`.
 
     Args:
-        n_train: pictures to learn from.
-        n_valid: pictures to choose by.
-        n_test: pictures to report on; no drawing of a digit stands in two parts.
+        n_train: images to learn from.
+        n_valid: images to choose by.
+        n_test: images to report on; no drawing of a digit is in two parts.
         n_digits: digits of a picture, 2 to 11; all but two are of kinds of their own.
-        n_cells: the canvas has n_cells · n_cells cells of 16 × 16 pixels; a digit stands in one, moved by up to 2 pixels.
+        n_cells: the canvas has n_cells · n_cells cells of 16 × 16 pixels; a digit lies in one, moved by up to 2 pixels.
         seed: decides everything.
 
     Returns:
@@ -71,7 +71,7 @@ def twins(
         the others; all else, the faint edges of a digit too, is `PAPER`.
 
     Raises:
-        ValueError: a part has no picture, or there are too few or too many digits for kinds or cells.
+        ValueError: a part has no image, or there are too few or too many digits for kinds or cells.
     """
     if not 2 <= n_digits <= min(11, n_cells**2):
         raise ValueError(f"{n_digits} digits: two must be of one kind, the others of ten, each in one of {n_cells**2} cells.")

@@ -31,7 +31,7 @@ def secret_orders(n_train: int, n_valid: int, n_test: int, n_symbols: int = 8, s
     Args:
         n_train: orders to learn from.
         n_valid: orders to choose by.
-        n_test: orders to report on; no order stands in two parts.
+        n_test: orders to report on; no order is in two parts.
         n_symbols: how many symbols; there are (n_symbols - 1)! orders.
         seed: decides the draw.
 

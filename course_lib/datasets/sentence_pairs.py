@@ -1,4 +1,4 @@
-"""Multi30k: 29,000 descriptions of pictures in English and German, from the network. No lecture needs it.
+"""Multi30k: 29,000 descriptions of images in English and German, from the network. No lecture needs it.
 
 Elliott, Frank, Sima'an, Specia 2016, *Multi30K: Multilingual English-German Image Descriptions* (https://arxiv.org/abs/1605.00459),
 the files of the WMT 2016 multimodal task 1. Addresses and checksums are those that torchtext 0.18 published

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Graph(NamedTuple):
-    """A graph of N nodes: who looks at whom, what each knows, what is asked of it, and how it is called.
+    """A graph of N nodes: edges, features, labels and names of the nodes.
 
-    `edges` (2, E): node edges[0] looks at node edges[1]; an undirected graph has both directions. `features` (N, d). `labels`
+    `edges` (2, E): node edges[0] attends to node edges[1]; an undirected graph has both directions. `features` (N, d). `labels`
     (N,), -1 where nothing is asked or known. `names` (N,).
     """
 
@@ -51,7 +51,7 @@ def les_miserables() -> Graph:
 
 
 def _undirected(graph: "networkx.Graph", labels: Int[Tensor, "N"]) -> Graph:
-    """List both directions of each edge, sorted; every node knows its own number alone."""
+    """List both directions of each edge, sorted; the features are one-hot numbers of the nodes."""
     number: dict[Hashable, int] = {node: i for i, node in enumerate(graph)}
     pairs = [(number[u], number[v]) for u, v in graph.edges]
     edges = torch.tensor(sorted(pairs + [(v, u) for u, v in pairs])).mT.contiguous()

@@ -4,7 +4,7 @@ From num2words (https://github.com/savoirfairelinux/num2words). Every token is a
 German, which writes a number as one word, is cut where its number words meet.
 
     ninety two → quatre vingt douze      French counts on from sixty and eighty: "douze" needs both "ninety" and "two"
-    forty two  → zwei und vierzig        German says the ones before the tens
+    forty two  → zwei und vierzig        German has the ones before the tens
 """
 
 import re

@@ -1,7 +1,8 @@
-"""Binary addition: what a column becomes may hang on a column far away, because the carry walks.
+"""Binary addition: a column of the sum can depend on a column far away, through the carry.
 
 The task on which Dehghani et al. 2019, section 4.2 (https://arxiv.org/abs/1807.03819), ask whether a model that learned short
-numbers adds longer ones. As there, the numbers stand at a random place, so that no place is new in a test, only the length.
+numbers adds longer ones. As there, the numbers begin at a random position: a test has no new
+positions, only a new length.
 
     s_t = a_t ⊕ b_t ⊕ c_t        c_{t+1} = 1 where at least two of a_t, b_t, c_t are 1
 """
@@ -33,7 +34,7 @@ def sums(n_train: int, n_valid: int, n_test: int, *, n_digits: int = 10, T: int 
     Args:
         n_train: sums to learn from.
         n_valid: sums to choose by.
-        n_test: sums to report on; no row of columns stands in two parts, though the same numbers may, at another place.
+        n_test: sums to report on; no row of columns is in two parts, though the same numbers may, at another place.
         n_digits: binary digits of either number, the highest of which may be 0.
         T: columns; the numbers are shifted to the left by 0 … T - n_digits - 1 of them, so that the carry always finds room.
         seed: decides the draw.

@@ -19,7 +19,7 @@ SPECIAL = ("<padding>", "<begin>", "<end>", "<unknown>")
 class Vocabulary:
     """The symbols that a text is made of, each with its index.
 
-    `between` is what stands between two symbols of a text: nothing for characters, a space for words.
+    `between` separates two symbols of a text: nothing for characters, a space for words.
     """
 
     symbols: tuple[str, ...]

@@ -17,12 +17,12 @@ def word_pieces(text: str, vocabulary: Collection[str], unknown: str = "[UNK]") 
     Args:
         text: any text.
         vocabulary: the pieces that there are, such as the lines of a published `vocab.txt`, as a set or as the keys of a dict.
-        unknown: what stands for a word that cannot be cut into pieces.
+        unknown: the piece for a word that cannot be cut.
 
     Returns:
         pieces, in order; punctuation marks are words of their own.
     """
-    plain = "".join(sign for sign in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(sign) != "Mn")
+    plain = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
     return [
         piece for word in re.findall(r"\w+|[^\w\s]", plain.replace("_", " _ ")) for piece in _cut(word, vocabulary) or [unknown]
     ]
