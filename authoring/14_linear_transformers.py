@@ -53,8 +53,8 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 The quadratic cost of attention
 #
-# Each token of lecture 04 looks at every other: $L$ tokens make $L^2$ weights. A text of a thousand tokens has a million of
-# them in each head and layer, a book of a hundred thousand has ten thousand million. What does that come to in memory?
+# In lecture 04 each token attends to every other: $L$ tokens have $L^2$ weights. A text of a thousand tokens has a million of
+# them in each head and layer, a book of a hundred thousand tokens has ten billion. How much memory is that?
 
 # %% [markdown] tags=["predict"]
 # **Predict.** One head with features of size 64 reads 4,096 tokens. Queries, keys and values are 1 MiB each. How much more
@@ -164,13 +164,13 @@ claim("14.d", "queries and keys times 100, the largest of 64 weights: elu + 1", 
 # %% [markdown]
 # ## 3 Linear attention
 #
-# Put $\phi(q)^\top\phi(k)$ into the fraction. The query stands in every term, so it may step out of both sums:
+# Insert $\phi(q)^\top\phi(k)$ into the fraction. The query is a factor of every term, so it can be taken out of both sums:
 #
 # $$c_i = \frac{\sum_j \phi(q_i)^\top\phi(k_j)\, v_j^\top}{\sum_j \phi(q_i)^\top\phi(k_j)}
 # = \frac{\phi(q_i)^\top S}{\phi(q_i)^\top z} \qquad S = \sum_j \phi(k_j) v_j^\top \qquad z = \sum_j \phi(k_j)$$
 #
-# $S$ and $z$ know no query. They are made once, in one pass over the text; each query is then answered at a cost that does not
-# depend on the length. In brackets: $(QK^\top)V = Q(K^\top V)$.
+# $S$ and $z$ do not depend on the query. They are computed once, in one pass over the text; the cost for each query is then
+# independent of the length. In matrix form: $(QK^\top)V = Q(K^\top V)$.
 #
 # | name | shape |
 # | --- | --- |
@@ -564,10 +564,10 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # %% [markdown]
 # ## 7 Recall of key-value pairs
 #
-# Now train. The task of lecture 04 again: a text of $n$ pairs of key and value, then questions, each naming a key. Softmax can
-# single out one pair. A linear layer has added all pairs up into $S$, and must read one of them out of the sum. One head,
+# Now train on the task of lecture 04: a sequence of $n$ key-value pairs, then queries, each with one of the keys. Softmax can
+# select one pair. Linear attention has summed all pairs into $S$, and must recover one of them from the sum. One head,
 # $d_k = 64$, four mechanisms, everything else equal: softmax, yours with elu + 1, the Performer with 64 random features, and
-# as a **control that must fail** the features $\phi(x) = 1$, for which all keys are alike.
+# as a **control** the features $\phi(x) = 1$, for which all keys are equal.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** With elu + 1, $S$ has $64 \times 64$ numbers. Up to how many pairs are recalled without fault?
@@ -701,9 +701,9 @@ claim("14.D", "32 pairs: weight on the right pair, softmax over elu + 1", share[
 # %% [markdown]
 # ## 8 Character language models
 #
-# Recall of one pair among many is the hardest case. How much sharpness does ordinary text need? Python's own language
-# reference, character by character, repeated paragraphs dropped; one layer, four heads of size 16. The three models share
-# every size and every batch and differ in the mechanism alone.
+# Recall of one pair among many is the hardest case. How sharp must attention be for ordinary text? We use Python's language
+# reference as characters, without repeated paragraphs; one layer, four heads of size 16, contexts of 32 characters. The three models share
+# every size and every batch and differ only in the mechanism.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Bits per character on text that was held back, after equal training. Softmax, elu + 1, and the control
@@ -711,7 +711,7 @@ claim("14.D", "32 pairs: weight on the right pair, softmax over elu + 1", share[
 #
 # <details><summary>A. All three about equal: so short a training sees little but letter frequencies.</summary>
 #
-# The plain average tells us what is to be had without looking anywhere in particular. Both others are well below.</details>
+# The plain average shows what is possible without selective attention. Both others are well below.</details>
 # <details><summary>B. elu + 1 fails here as well: it could not even keep 32 pairs apart.</summary>
 #
 # It could not single out *one* of many. Within 32 characters, the next one rarely depends on that.</details>
@@ -788,7 +788,7 @@ claim(
 )
 
 # %% [markdown]
-# The linear model now **writes**: `read` takes the prompt in parallel, then each character is one step of the recurrence. The
+# The linear model now **generates text**: `read` processes the prompt in parallel, then each character is one step of the recurrence. The
 # memory is the same after ten characters and after thousands. The model was trained on short pieces, though, and nobody
 # taught it what stands further out: that the state *can* go on for ever does not mean that the text stays good.
 
