@@ -237,7 +237,7 @@ LIGHT = [*(f"course_lib.{name}" for name in (*MECHANISMS, "shapes", "training", 
 def test_importing_library_checks_and_bank_loads_no_plots_tables_or_widgets():
     """What torch itself loads, tqdm and where present networkx, does not count."""
     imports = "import sys, torch; before = set(sys.modules); import " + ", ".join(LIGHT)
-    done = run("-c", f"{imports}; course_tools.bank.exercises(); print(sorted({HEAVY} & set(sys.modules) - before))")
+    done = run("-c", f"{imports}; print(sorted({HEAVY} & set(sys.modules) - before))")
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
@@ -247,11 +247,30 @@ def test_importing_a_top_package_loads_not_even_torch(package):
     assert done.stdout.strip() == "False", done.stderr
 
 
+TESTED_TOGETHER = {
+    "models/gcn": "models/test_gat.py",
+    "generation/cached_gpt": "models/test_gpt.py",
+    "pretrained/gpt2": "pretrained/test_checkpoints.py",
+    "pretrained/bert": "pretrained/test_checkpoints.py",
+    "pretrained/checkpoint_reader": "pretrained/test_checkpoints.py",
+}
+"""Modules whose tests hold them against another, in the file of that one or of both."""
+
+
 @pytest.mark.parametrize("package", MECHANISMS)
 def test_the_tests_of_the_mechanisms_mirror_the_library(package):
-    library = {path.stem for path in (ROOT / "course_lib" / package).glob("*.py")} - {"__init__"}
-    tests = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "course_lib" / package).glob("test_*.py")}
-    assert library - tests == set()
+    library = {f"{package}/{path.stem}" for path in (ROOT / "course_lib" / package).glob("*.py") if path.stem != "__init__"}
+    tests = ROOT / "tests" / "course_lib"
+    own = {f"{package}/{path.stem.removeprefix('test_')}" for path in (tests / package).glob("test_*.py")}
+    assert library - own - TESTED_TOGETHER.keys() == set()
+
+
+@pytest.mark.parametrize(("module", "test"), TESTED_TOGETHER.items())
+def test_a_module_without_a_test_file_of_its_own_is_tested_in_the_one_named(module, test):
+    defined = tree_of(ROOT / "course_lib" / f"{module}.py").body
+    names = {node.name for node in defined if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_"}
+    used = {node.id for node in ast.walk(tree_of(ROOT / "tests" / "course_lib" / test)) if isinstance(node, ast.Name)}
+    assert names & used
 
 
 def test_nothing_is_left_to_do_in_words_and_no_path_is_of_one_machine():
