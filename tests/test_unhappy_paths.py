@@ -213,7 +213,8 @@ HOLDS = [
     "fused_lstm(x[:, :0], (h + 2, h), *weights[4])[1][0].eq(2).all()",
     "fused_gru(x, (h + 2,), *weights[3], tensor([5, 0]))[1][0][1].eq(2).all()",
     "LSTM(d, n, fused_lstm)(x[:, :0])[0].shape == (B, 0, n)",
-    "carousel_gradient(zeros(0, n)).eq(1).all() and clip_gradients([], 1.0) == [] and clip_gradients([zeros(n)], 1.0)[0].eq(0).all()",
+    "carousel_gradient(zeros(0, n)).eq(1).all() and clip_gradients([zeros(n)], 1.0)[0].eq(0).all()",
+    "clip_gradients([], 1.0) == []",
     "teacher_forced_loss(randn(B, T, 9), 0 * target, 0).isnan()",
     "teacher_forced_loss(randn(B, 1, 9), target[:, :1], 0).isnan()",
 ]
