@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from course_lib.analysis import Arrows
 from course_lib.attention import Attended, NonLocal, NonLocalBlock, attend, non_local_dot_product, split_heads
+from course_lib.attention import ContextOnly
 from course_lib.attention.non_local import Map, PixelFeatures
 from course_lib.blocks import ConvNet
 from course_lib.datasets import moving_digits, photographs, same_or_different

@@ -26,7 +26,7 @@ from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor, nn
 
 from course_lib import primitives
@@ -39,7 +39,9 @@ from course_lib.losses.matching import require_queries
 from course_lib.losses.set_prediction import DETR_WEIGHTS, Objects, Predictions
 from course_lib.metrics import mean_average_precision
 from course_lib.models import DETR, PointQueries
+from course_lib.optional_import import optional_import
 from course_lib.primitives import Overlap, area, iou
+from course_lib.primitives.boxes import _ratio_type, _wide
 from course_lib.shapes import Boxes
 from course_lib.training import batches, train
 from course_tools.notebook import at_scale, boxed, check, claim, device, explore

@@ -42,7 +42,7 @@ from course_lib.primitives import unit
 from course_lib.shapes import Image
 from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, clouds, device, explore
-from course_tools.notebook import ledger, peak_memory, plots, progress, recorded, show
+from course_tools.notebook import ledger, peak_memory, plots, predict, progress, recorded, show
 
 SEEDS = (0, 1, 2)
 
