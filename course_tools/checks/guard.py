@@ -6,6 +6,7 @@ triggers are neither counted nor interrupted: a module that is imported by half 
 
 import contextlib
 import ctypes
+import importlib
 import io
 import sys
 import threading
@@ -190,13 +191,12 @@ def _clock_of_this_thread() -> Callable[[], float]:
 
 
 def _is_importing(thread: Thread) -> bool:
-    """Whether a frame of the import system is on the thread's stack."""
-    frame = sys._current_frames().get(thread.ident)
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
-            return True
-        frame = frame.f_back
-    return False
+    """Whether the thread holds the lock of a module that it is importing.
+
+    The frames of a running thread would tell it too, but walking them from another thread can crash the interpreter.
+    """
+    locks = (reference() for reference in list(importlib._bootstrap._module_locks.values()))
+    return any(lock is not None and lock.owner == thread.ident for lock in locks)
 
 
 def _stop(thread: Thread, ended: Event) -> None:
