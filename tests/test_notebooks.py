@@ -148,7 +148,8 @@ def test_the_parts_of_a_lecture_are_there(lecture):
     assert cells[0].source.startswith(f"# {lecture.number} · ")
     assert measured.sentence(measured.load(ROOT)[lecture.number]) in cells[0].source
     assert any("bug" in cell.metadata for cell in cells)
-    assert "ledger" in tags(code_cells(unsolved(lecture))[-1])
+    assert ["ledger" in tags(cell) for cell in code_cells(unsolved(lecture))[-2:]] == [True, False]
+    assert "progress" in tags(code_cells(unsolved(lecture))[-1])
 
 
 @each_lecture
