@@ -175,6 +175,6 @@ def test_a_value_of_another_type_is_known_by_a_name_that_tells_nothing(value, sh
 
 @pytest.mark.parametrize("kind", ["FileNotFoundError", "PermissionError", "IsADirectoryError", "OSError"])
 def test_an_error_reveals_neither_a_path_nor_whether_a_file_exists(kind):
-    failure = {"module": "builtins", "kind": kind, "text": f"[Errno 2] {kind}: '/home/ada/exam'", "where": "", "bare": False}
-    error, _ = error_of(failure, "open('/home/ada/exam')")
+    failure = {"module": "builtins", "kind": kind, "text": f"[Errno 2] {kind}: '/elsewhere/exam'", "where": "", "bare": False}
+    error, _ = error_of(failure, "open('/elsewhere/exam')")
     assert (type(error), str(error)) == (OSError, "a file or system call was refused")
