@@ -104,8 +104,10 @@ def defined() -> set[str]:
     for node in (node for path in LIBRARY for node in nodes(path)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            names.add(node.targets[0].id)
+        elif isinstance(node, ast.Assign):
+            names |= {
+                part.id for part in ast.walk(node.targets[0]) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+            }
     return names
 
 
