@@ -7,6 +7,9 @@ from course_lib.primitives import rnn_step
 from course_tools.checks.exercise import Draw, Exercise, Property, has_shape, runs_on
 from course_tools.checks.outcome import tensors_in
 
+MET_BY_A_TRIVIAL_ANSWER = {"shape", "one", "residual"}
+"""Properties that may earn nothing: a constant of the right shape meets them, or the input handed back."""
+
 
 def exercise_with(*properties):
     return Exercise("09.1", "A title", rnn_step, properties, (), (), ("a", "b", "c"))
@@ -89,7 +92,8 @@ def test_two_properties_of_one_name_are_refused():
 def test_every_graph_starts_from_running_and_every_other_property_hangs_on_it(asked):
     first, *others = asked.properties
     assert (first.name, first.points, first.needs) == ("runs", 0, ())
-    assert all(prop.needs and prop.points > 0 for prop in others)
+    assert all(prop.needs for prop in others)
+    assert all(prop.points > 0 or prop.name in MET_BY_A_TRIVIAL_ANSWER for prop in others)
     assert asked.points == sum(prop.points for prop in asked.properties)
 
 

@@ -70,7 +70,6 @@ def test_a_kernel_that_is_killed_names_the_signal(tmp_path):
 def test_a_cell_without_end_is_stopped_and_named(tmp_path):
     done = executed(tmp_path, "while True: pass", timeout=1.0)
     assert done.failures == ["cell 2 (while True: pass): still running after 1 s"]
-    assert done.seconds < 30
 
 
 def test_what_an_interactive_raises_is_a_failure(tmp_path):
@@ -83,7 +82,6 @@ def test_interactives_that_print_a_lot_do_not_stall(tmp_path):
     source = f"import ipywidgets\n{draw}ipywidgets.interact(draw, n=(1, 3));"
     done = executed(tmp_path, *[source] * 15, timeout=20.0)
     assert done.failures == []
-    assert done.seconds < 20
 
 
 def test_kernels_are_pinned_and_silent():
