@@ -47,5 +47,6 @@ def predictions() -> dict[str, Prediction]:
 def prediction(id: str) -> Prediction:
     """Give one prediction by its id; UnknownPrediction where there is none."""
     if id not in predictions():
-        raise UnknownPrediction(f"there is no prediction {id!r}; those of lecture 04 are called 04.p1, 04.p2, …")
+        near = [known for known in predictions() if known.startswith(str(id)[:2])] or ["01.p1", "01.p2", "…"]
+        raise UnknownPrediction(f"there is no prediction {id!r}; there are {', '.join(near)}.")
     return predictions()[id]

@@ -58,9 +58,9 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
     todo = [lecture for lecture in chosen if force or not rebuild(lecture, record).complete]
     # Every authoring source is read before the first kernel starts: a mistake in the last shows at once.
     drafts = {lecture.number: rebuild(lecture, record).solution for lecture in chosen}
+    written = _write({root / FILE: predictions_json(root)})  # the solutions read it while they run
     executed = execute({lecture.number: (drafts[lecture.number], _folder(lecture)) for lecture in todo}, root, timeout=timeout)
     failed = [f"{lecture.source_name}: {line}" for lecture in todo for line in executed[lecture.number].failures]
-    written = []
     for lecture in chosen:
         if lecture.number in executed:
             if executed[lecture.number].failures:
