@@ -8,6 +8,7 @@ does its first steps and then repeats the last one, so that code which averages 
 def _quicken(n_steps: int) -> None:
     import functools
     import sys
+    from dataclasses import replace
     from importlib import import_module
     from itertools import islice
 
@@ -19,7 +20,7 @@ def _quicken(n_steps: int) -> None:
         for step in islice(train(*args, steps=steps, **settings), min(steps, n_steps)):
             yield step
         for index in range(n_steps, steps):
-            yield step._replace(index=index)
+            yield replace(step, index=index)
 
     @functools.wraps(claim)
     def stated(*args, **settings):
