@@ -134,8 +134,11 @@ def _definitions(text: str) -> dict[str, Definition]:
                 first = min([statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)])
                 lines = text.splitlines()[first - 1 : statement.end_lineno]
                 definitions[name] = Definition("\n".join(lines), _names(statement))
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                definitions[name] = Definition(ast.unparse(statement), _names(statement))
+            case ast.Assign() | ast.AnnAssign():
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                for part in (part for target in targets for part in ast.walk(target)):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                        definitions[part.id] = Definition(ast.unparse(statement), _names(statement))
             case ast.Import(names=aliases):
                 for alias in aliases:
                     text_of_it = ast.unparse(ast.Import([alias]))

@@ -224,7 +224,7 @@ class _Runner:
         begun = time.monotonic()
         limit = self._limit if statement.defines or statement.is_import else min(self._limit, self._left)
         try:
-            with _within(max(limit, 0.01)):
+            with _within(max(limit, 0.01), code):
                 exec(code, self._namespace)
         except TooLong:
             self.late.append((statement.cell, statement.number))
@@ -234,9 +234,14 @@ class _Runner:
 
 
 @contextlib.contextmanager
-def _within(seconds: float) -> Iterator[None]:
-    def stop(number: int, frame: object) -> None:
-        raise TooLong
+def _within(seconds: float, code: types.CodeType) -> Iterator[None]:
+    """Raise TooLong after some seconds, again and again until `code` has ended; never in what follows it."""
+
+    def stop(number: int, frame: types.FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code is code:
+                raise TooLong
+            frame = frame.f_back
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)

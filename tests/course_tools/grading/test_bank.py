@@ -28,7 +28,26 @@ def as_a_cell(answer, name):
     kept = [node for node in kept if not (isinstance(node, ast.FunctionDef) and "draw" in {a.arg for a in node.args.args})]
     for node in (node for node in kept if isinstance(node, ast.FunctionDef)):
         node.decorator_list = [mark for mark in node.decorator_list if ast.unparse(mark) not in ("wrong", "right")]
-    return f"{ast.unparse(ast.Module(kept, []))}\n\n{name} = {answer.__name__}\n"
+    beside = ast.unparse(ast.Module([*kept, *_reference_for(answer, name, kept)], []))
+    return f"{beside}\n\n{name} = {answer.__name__}\n"
+
+
+def _reference_for(answer, name, kept):
+    """The text of the reference as `_name`, for an answer that calls it: inside, the library's own is not at hand.
+
+    What calls it in `kept` is renamed.
+    """
+    if name not in answer.__code__.co_names:
+        return []
+    reference = vars(sys.modules[answer.__module__])[name]
+    (text,) = ast.parse(FunctionSource.of(reference).text()).body
+    text.name = f"_{name}"
+    for node in (node for part in kept for node in ast.walk(part)):
+        if isinstance(node, ast.Name) and node.id == name:
+            node.id = text.name
+    known = vars(sys.modules[reference.__module__])
+    used = sorted({node.id for node in ast.walk(text) if isinstance(node, ast.Name)} & known.keys())
+    return [ast.ImportFrom(reference.__module__, [ast.alias(used_name)], 0) for used_name in used] + [text]
 
 
 def mark_of_answer(engine, asked, source):
