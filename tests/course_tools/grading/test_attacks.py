@@ -90,7 +90,7 @@ POINTLESS = {
     "half a frame": "[os.write(fd, b'ATF1') for fd in range(3, 9)]; os._exit(0)",
     "frames of the protocol itself": """
         from course_tools.grading.sandbox import wire_protocol
-        frames.send = lambda *a: None
+        wire_protocol.send = lambda *a: None
     """,
     "the functions that observe, changed": """
         frame = sys._getframe()
@@ -115,7 +115,7 @@ POINTLESS = {
     "importing a relative of it": "from course_lib.attention import causal_attention as ours; return ours(q, k, v)",
     "importing it from the file": f"""
         import importlib.util
-        spec = importlib.util.spec_from_file_location("ours", {str(LIBRARY / "attention/scaled_dot_product.py")!r})
+        spec = importlib.util.spec_from_file_location("ours", {str(LIBRARY / "attention/dot_product.py")!r})
         ours = importlib.util.module_from_spec(spec); spec.loader.exec_module(ours)
         return ours.{NAME}(q, k, v)
     """,

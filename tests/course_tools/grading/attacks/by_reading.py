@@ -81,7 +81,7 @@ def the_reference_as_a_script(host):
 
 def the_reference_as_data(host):
     """The reference as data of its package."""
-    return pkgutil.get_data("course_lib", "attention/multiplicative.py")
+    return pkgutil.get_data("course_lib", "attention/dot_product.py")
 
 
 def the_reference_from_the_path(host):

@@ -54,7 +54,7 @@ class Host:
             "witness": str(self.witness),
             "course": str(ROOT),
             "home": str(Path.home()),
-            "reference": str(ROOT / "course_lib" / "attention" / "multiplicative.py"),
+            "reference": str(ROOT / "course_lib" / "attention" / "dot_product.py"),
             "grader": os.getpid(),
             "address": ctypes.addressof(self._in_memory),
             "secret_name": SECRET_NAME,
