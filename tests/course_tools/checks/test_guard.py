@@ -120,7 +120,10 @@ def test_an_import_is_neither_counted_nor_interrupted(tmp_path, monkeypatch):
     "code", ["import torch.func", "import torch._dynamo\ntorch._dynamo.reset()"], ids=["torch.func", "torch.compile"]
 )
 def test_right_answers_that_import_late_pass_beside_a_busy_process(code):
-    """In a fresh interpreter, in which nothing of it has been imported, while two processes take the processor."""
+    """In a fresh interpreter, in which nothing of it has been imported, while two processes take the processor.
+
+    The limit in elapsed time, which is for answers that wait, is out of reach: other tests may run beside these two.
+    """
     answer = {
         "import torch.func": (
             "lambda x, h, *weights: torch.vmap(rnn_step, in_dims=(0, 0, None, None, None))(x[None], h[None], *weights)[0]"
@@ -129,11 +132,12 @@ def test_right_answers_that_import_late_pass_beside_a_busy_process(code):
     }[code]
     program = (
         "import torch\nfrom course_lib.primitives import rnn_step\nfrom course_tools.bank import verdict\n"
+        "from course_tools.checks import guard\nguard.WALL_LIMIT = 3600.0\n"
         f"found = verdict('01.1', {answer})\nassert found.passed, found.message\n"
     )
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
-        subprocess.run([sys.executable, "-c", program], check=True, timeout=240)
+        subprocess.run([sys.executable, "-c", program], check=True)
     finally:
         for process in busy:
             process.kill()
