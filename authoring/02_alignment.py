@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from course_lib import attention, losses
 from course_lib.attention import AdditiveAttention, Attended
-from course_lib.attention.core import require_mask
+from course_lib.attention.core import hide_keys, require_mask
 from course_lib.datasets import PADDING, Vocabulary, dates, joined, number_words, spelled
 from course_lib.models import (
     BahdanauDecoder,
