@@ -30,8 +30,9 @@ if find_spec("jaxtyping") and find_spec("beartype"):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--exhaustive`."""
+    """Add `--exhaustive` and `--quick`."""
     parser.addoption("--exhaustive", action="store_true", help="run what is skipped while its inputs are unchanged, too")
+    parser.addoption("--quick", action="store_true", help="let unsolved lectures train for a few steps only")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the kernel of an unsolved lecture train for a few steps only, unless `--exhaustive` asks for all of them."""
-    if item.path.parent == ROOT / "lectures" and not item.config.getoption("--exhaustive"):
+    """With `--quick`, let the kernel of an unsolved lecture train for a few steps only."""
+    if item.path.parent == ROOT / "lectures" and item.config.getoption("--quick"):
         os.environ["IPYTHONDIR"] = _quick_kernel()
     else:
         os.environ.pop("IPYTHONDIR", None)

@@ -58,7 +58,7 @@ def test_a_mask_left_for_later_is_a_beginning():
         ("04.1", lambda q, k, v, mask=None: scaled_dot_product_attention(q, k, v), 8, ["mask"]),
         ("02.4", lambda scores, values, mask=None: attend(scores, values), 5, ["mask"]),
         ("04.5", lambda *inputs: multi_head_attention(*inputs[:8]), 8, ["mask"]),
-        ("04.2", lambda T_q, T_k=None, device=None: causal_mask(T_q, T_q, device), 4, ["cached", "device"]),
+        ("04.2", lambda T_q, T_k=None, device=None: causal_mask(T_q, T_q, device), 4, ["cached"]),
         ("01.4", lambda *inputs: (inputs[1], lstm_step(*inputs)[1]), 4, ["output", "input"]),
         ("01.2", lambda *inputs: (*bptt_step(*inputs)[:4], inputs[0].mean(0)), 5, ["bias"]),
         ("02.5", lambda *inputs: (encode(*inputs)[0], inputs[2]), 2, ["one step"]),
@@ -82,7 +82,8 @@ def test_what_needs_a_failing_property_is_skipped_and_earns_nothing():
 def test_a_failing_property_shows_its_smallest_input(asked):
     for wrong in asked.wrong:
         failed = [finding for finding in verdict(asked.id, wrong).findings if finding.status == "fails"]
-        assert all(finding.detail and finding.example for finding in failed)
+        assert all(finding.detail for finding in failed)
+        failed = [finding for finding in failed if finding.name != "inputs used"]  # it is about all inputs together
         assert all(re.search(r"\w+ (\(|= )", finding.example) for finding in failed)
 
 
