@@ -43,10 +43,11 @@ def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, downloa
     assert grade(download, GradingOptions(StandIn, ROOT, "04"), None, Tables(canvas=roster)) == 0
     out = tmp_path / "submissions_graded"
     found = {row["name"]: row for row in rows(out / "grades.csv")}
-    assert {name: row["points"] for name, row in found.items()} == {"ohara": "12", "hyp": "6", "li": "", "kim": "", "pdf": ""}
-    assert "the newest resubmission counts" in found["ohara"]["notes"]
-    assert found["hyp"]["late"] == "late"
-    assert "empty" in found["li"]["notes"]
+    ohara, hyp, li = 'O, "Hara" Åse', '\'=HYPERLINK("x")', "李 小龍"
+    assert {name: row["points"] for name, row in found.items()} == {ohara: "12", hyp: "6", li: "", "kim": "", "pdf": ""}
+    assert "the newest resubmission counts" in found[ohara]["notes"]
+    assert found[hyp]["late"] == "late"
+    assert "empty" in found[li]["notes"]
     assert "notebook of lecture 01" in found["kim"]["notes"]
     assert "no notebook" in found["pdf"]["notes"]
     assert len(list((out / "students").iterdir())) == 5
