@@ -119,6 +119,8 @@ def tiled_local_attention(
     outside a query's own window, or outside the image, have the score -∞. The weights are None.
     """
     require_local_inputs(q, k, v, rows, columns, stride)
+    batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)), rows.shape[:-2], columns.shape[:-2])
+    q, k, v = (x.expand(*batch, *x.shape[-3:]) for x in (q, k, v))
     (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]
     padded = F.pad(q, (0, 0, 0, -W_q % TILE, 0, -H_q % TILE))
     tiles = rearrange(padded, "... (Y i) (X j) d -> ... Y X i j d", i=TILE, j=TILE)

@@ -61,9 +61,10 @@ def lean_token_mixing(
     b_2: Float[Tensor, "N"],
 ) -> PatchFeatures:
     """Compute `token_mixing` with the weights as left factors, so that nothing is transposed."""
-    B = len(x)
-    hidden = F.gelu(b_1[:, None].baddbmm(W_1.expand(B, -1, -1), x))
-    return b_2[:, None].baddbmm(W_2.expand(B, -1, -1), hidden)
+    images = x.flatten(0, -3) if x.dim() > 2 else x[None]
+    B = len(images)
+    hidden = F.gelu(b_1[:, None].baddbmm(W_1.expand(B, -1, -1), images))
+    return b_2[:, None].baddbmm(W_2.expand(B, -1, -1), hidden).view(x.shape)
 
 
 def channel_mixing(

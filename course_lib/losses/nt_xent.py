@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from course_lib.primitives.normalisation import unit
 
@@ -48,7 +47,10 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
 
 
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
-    """Compute `nt_xent` with one 2N × 2N matrix in all: τ^-½ goes into the vectors, and the backward pass is written out."""
+    """Compute `nt_xent` with one 2N × 2N matrix in all: τ^-½ goes into the vectors, and the backward pass is written out.
+
+    Where the gradient must be differentiable itself, P is computed anew by autograd, with further matrices.
+    """
     require_pairs(a, b, temperature)
     first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
     return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()
@@ -69,10 +71,12 @@ class _Crowd(torch.autograd.Function):
         return totals.mean()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Give the gradient (n, d)."""
+        """Give the gradient (n, d), with a graph where one is asked for."""
         z, P = ctx.saved_tensors
+        if torch.is_grad_enabled() and len(z) > 1:
+            itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+            P = (z @ z.mT).masked_fill(itself, -torch.inf).softmax(-1)
         return (P @ z + P.mT @ z) * (gradient / len(z))
 
 

@@ -17,16 +17,22 @@ from course_lib.attention import (
     dot_attention,
     fused_causal_attention,
     fused_dot_attention,
+    fused_embedded_gaussian,
     fused_scaled_dot_product_attention,
     kernel_attention,
     linear_attention,
     linear_attention_step,
+    local_attention,
     non_local_dot_product,
+    non_local_embedded_gaussian,
     performer_attention,
     recurrent_linear_attention,
     scaled_dot_product_attention,
+    sliced_local_attention,
+    tiled_local_attention,
 )
 from course_lib.attention.edge_attention import attend_edges
+from course_lib.blocks import lean_token_mixing, token_mixing
 from course_lib.primitives import causal_mask, elu_feature_map, padding_mask
 
 B, H, T, d, d_v = 2, 3, 5, 7, 11
@@ -80,8 +86,24 @@ each_pair = pytest.mark.parametrize("pair", PAIRS)
 every_pair = pytest.mark.parametrize("pair", [*PAIRS, *UNMASKED])
 
 
+SIDES = 5, 6
+WITH_WEIGHTS = {
+    "sliced local": (sliced_local_attention, local_attention, ((*SIDES, d), (*SIDES, d), (*SIDES, d_v)), ((3, 3), (3, d - 3))),
+    "tiled local": (tiled_local_attention, local_attention, ((*SIDES, d), (*SIDES, d), (*SIDES, d_v)), ((3, 3), (3, d - 3))),
+    "fused embedded gaussian": (
+        fused_embedded_gaussian,
+        non_local_embedded_gaussian,
+        ((T, d),),
+        ((3, d), (3, d), (d_v, d)),
+    ),
+    "lean token mixing": (lean_token_mixing, token_mixing, ((T, d),), ((d_v, T), (d_v,), (T, d_v), (T,))),
+}
+"""Pairs on other inputs than q, k, v: the shapes of an item, and those of the learned tensors, which every item shares."""
+with_weights = pytest.mark.parametrize("pair", WITH_WEIGHTS)
+
+
 def both(pair):
-    fast, equation = {**PAIRS, **UNMASKED}[pair]
+    fast, equation = {**PAIRS, **UNMASKED, **{name: forms[:2] for name, forms in WITH_WEIGHTS.items()}}[pair]
     return (lambda *x: context_of(fast(*x))), (lambda *x: context_of(equation(*x)))
 
 
@@ -150,6 +172,60 @@ def test_second_derivatives(normal, pair):
         found.append(torch.autograd.grad(sum(g.square().sum() for g in first), (q, k, v)))
     for fast, exact in zip(*found, strict=True):
         torch.testing.assert_close(fast, exact)
+
+
+def drawn_with_weights(normal, pair, batches=((B, H),) * 3):
+    items, learned = WITH_WEIGHTS[pair][2:]
+    return [normal(*batch, *shape) for batch, shape in zip(batches, items, strict=False)] + [
+        normal(*shape) for shape in learned
+    ]
+
+
+@with_weights
+@pytest.mark.parametrize("batches", [*BATCHES, ((B, 1), (1, B), (B, B)), ((), (), ())], ids=str)
+def test_with_weights_on_broadcast_batches(normal, pair, batches):
+    assert_agree(pair, drawn_with_weights(normal, pair, batches))
+
+
+@pytest.mark.parametrize("pair", ["sliced local", "tiled local"])
+def test_offsets_of_heads_that_the_inputs_do_not_have(normal, pair):
+    q, k, v, rows, columns = drawn_with_weights(normal, pair, ((),) * 3)
+    each = [normal(H, *x.shape) for x in (rows, columns)]
+    assert_agree(pair, [q, k, v, *each])
+    assert_agree(pair, [q, k, v, each[0], columns])
+
+
+@with_weights
+def test_with_weights_on_strided_and_expanded_inputs(normal, pair):
+    x = [each.detach() for each in drawn_with_weights(normal, pair)]
+    fast, equation = both(pair)
+    strided = [each.repeat_interleave(2, -1)[..., ::2] for each in x]
+    torch.testing.assert_close(fast(*strided), equation(*x))
+    turned = [each.mT.contiguous().mT if each.dim() > 1 else each for each in x]
+    torch.testing.assert_close(fast(*turned), equation(*x))
+    expanded = [each[:1, :1].expand(B, H, *each.shape[2:]) if each.shape[:2] == (B, H) else each for each in x]
+    torch.testing.assert_close(fast(*expanded), equation(*(each.contiguous() for each in expanded)))
+
+
+@with_weights
+def test_second_derivatives_with_weights(normal, pair):
+    drawn, found = [x.detach() for x in drawn_with_weights(normal, pair, ((),) * 3)], []
+    for form in both(pair):
+        leaves = [x.clone().requires_grad_() for x in drawn]
+        first = torch.autograd.grad(form(*leaves).square().sum(), leaves, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+    for fast, exact in zip(*found, strict=True):
+        torch.testing.assert_close(fast, exact)
+
+
+@with_weights
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_with_weights(normal, pair, dtype):
+    x = [each.detach() for each in drawn_with_weights(normal, pair)]
+    fast, equation = both(pair)
+    exact, half = equation(*x), fast(*(each.to(dtype) for each in x))
+    assert half.dtype == dtype
+    assert (half - exact).norm() / exact.norm() < 0.05
 
 
 @each_pair

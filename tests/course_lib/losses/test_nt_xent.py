@@ -87,6 +87,21 @@ def test_gradients_against_differences(form, normal):
 
 
 @each_form
+@pytest.mark.parametrize("pairs", [1, N])
+def test_second_derivatives_against_differences(form, pairs, normal):
+    assert torch.autograd.gradgradcheck(lambda a, b: form(a, b, 0.5), (normal(pairs, d), normal(pairs, d)), atol=1e-4)
+
+
+def test_a_gradient_penalty_is_that_of_the_equation(normal):
+    """The incoming gradient requires no gradient itself, so nothing but the formula can carry the second derivative."""
+    found, a, b = [], normal(N, d), normal(N, d)
+    for form in (nt_xent, lean_nt_xent):
+        first = torch.autograd.grad(form(a, b, 0.3), a, create_graph=True)[0]
+        found += torch.autograd.grad(first.square().sum(), a)
+    torch.testing.assert_close(found[1], found[0])
+
+
+@each_form
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("temperature", [1e-6, 0.1, 1e6])
