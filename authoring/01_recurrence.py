@@ -33,10 +33,12 @@ from torch import Tensor, nn
 
 from course_lib import primitives
 from course_lib.datasets import digits, recall
-from course_lib.primitives import GRU, LSTM, RNN, StepGradients, fused_gru, fused_lstm, hoisted_rnn
+from course_lib.primitives import GRU, LSTM, RNN, StepGradients, fused_gru, fused_lstm
+from course_lib.primitives import hoisted_rnn
 from course_lib.primitives.recurrent import HiddenState, Input
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -62,7 +64,11 @@ SEEDS = (0, 1, 2)
 # %%
 LONG, N_HIDDEN = at_scale(cpu=60, gpu=80), at_scale(cpu=64, gpu=128)
 N_STEPS, LR = at_scale(cpu=300, gpu=400), at_scale(cpu=1.5e-3, gpu=1e-3)
-recall_sets = {(T, seed): recall(4_000, 1, 1_000, T=T, seed=seed) for T in (5, LONG) for seed in SEEDS}
+recall_sets = {
+    (T, seed): recall(4_000, 1, 1_000, T=T, seed=seed)
+    for T in (5, LONG)
+    for seed in SEEDS
+}
 
 
 class Reader(nn.Module):
@@ -77,16 +83,27 @@ class Reader(nn.Module):
 
 
 def one_hot(tokens):
-    """Symbols (B, T), eight that may come first and eight that distract, as vectors (B, T, 16)."""
+    """Symbols (B, T), eight that may come first and eight that distract, as vectors (B,
+    T, 16)."""
     return F.one_hot(tokens, 16).float()
 
 
 def accuracy(make_cell, known, new, seed, steps=N_STEPS, lr=LR):
-    """Train a Reader on the pairs `known` = (inputs, labels), and give its accuracy on `new`."""
-    (x, y), (x_new, y_new) = ([part.to(device()) for part in pair] for pair in (known, new))
+    """Train a Reader on the pairs `known` = (inputs, labels), and give its accuracy on
+    `new`."""
+    (x, y), (x_new, y_new) = (
+        [part.to(device()) for part in pair] for pair in (known, new)
+    )
     torch.manual_seed(seed)
     model = Reader(make_cell(), int(y.max()) + 1).to(device())
-    run = train(model, batches(x, y, batch_size=32, seed=seed), classify, steps=steps, lr=lr, warmup=steps // 10)
+    run = train(
+        model,
+        batches(x, y, batch_size=32, seed=seed),
+        classify,
+        steps=steps,
+        lr=lr,
+        warmup=steps // 10,
+    )
     for _ in progress(run, f"seed {seed}", total=steps):
         pass
     with torch.no_grad():
@@ -100,7 +117,10 @@ def classify(model, batch):
 
 def recalls(make_cell, T, seed, lr=LR):
     """Train on 4,000 sequences of length T; give the accuracy on 1,000 others."""
-    known, new = ((one_hot(part.tokens), part.labels) for part in (recall_sets[T, seed].train, recall_sets[T, seed].test))
+    known, new = (
+        (one_hot(part.tokens), part.labels)
+        for part in (recall_sets[T, seed].train, recall_sets[T, seed].test)
+    )
     return accuracy(make_cell, known, new, seed, lr=lr)
 
 
@@ -111,10 +131,16 @@ def plain():
 
 
 near, far = ([recalls(plain, T, seed) for seed in SEEDS] for T in (5, LONG))
-claim("01.a", "accuracy of a plain network, first of 5 symbols: worst of the seeds", min(near), at_least=0.95)
+claim(
+    "01.a",
+    "accuracy of a plain network, first of 5 symbols: worst of the seeds",
+    min(near),
+    at_least=0.95,
+)
 claim(
     "01.b",
-    f"accuracy of a plain network after {LONG} symbols and {N_STEPS} updates, chance 0.125: best of the seeds",
+    f"accuracy of a plain network after {LONG} symbols and {N_STEPS} updates, chance "
+    "0.125: best of the seeds",
     max(far),
     at_most=0.2,
 )
@@ -152,7 +178,8 @@ rnn_step = check("01.1", rnn_step)
 
 # %% tags=["nbval-check-output"]
 def read(x, h, W, U, b):
-    """Read x (T, B, d) from the state h by your `rnn_step`; give all states, h first."""
+    """Read x (T, B, d) from the state h by your `rnn_step`; give all states, h
+    first."""
     states = [h]
     for x_t in x:
         states.append(rnn_step(x_t, states[-1], W, U, b))
@@ -164,10 +191,26 @@ pixels = images.flatten(1)[..., None]
 few = pixels[:10].transpose(0, 1).double()
 torch.manual_seed(SEEDS[0])
 torchs = nn.RNN(1, 32, batch_first=True).double()
-digit_weights = [p.detach() for p in (torchs.weight_ih_l0, torchs.weight_hh_l0, torchs.bias_ih_l0 + torchs.bias_hh_l0)]
+digit_weights = [
+    p.detach()
+    for p in (
+        torchs.weight_ih_l0,
+        torchs.weight_hh_l0,
+        torchs.bias_ih_l0 + torchs.bias_hh_l0,
+    )
+]
 digit_states = read(few, torch.zeros(10, 32).double(), *digit_weights)
-gap = (torch.stack(list(digit_states[1:]), dim=1) - torchs(pixels[:10].double())[0]).abs().max()
-claim("01.c", "your step over real digits gives every state of torch.nn.RNN: largest difference", gap, at_most=1e-5)
+gap = (
+    (torch.stack(list(digit_states[1:]), dim=1) - torchs(pixels[:10].double())[0])
+    .abs()
+    .max()
+)
+claim(
+    "01.c",
+    "your step over real digits gives every state of torch.nn.RNN: largest difference",
+    gap,
+    at_most=1e-5,
+)
 
 unseen = recall_sets[LONG, SEEDS[0]].test
 x = one_hot(unseen.tokens).double().transpose(0, 1)
@@ -225,7 +268,8 @@ bptt_step = check("01.2", bptt_step)
 
 # %% tags=["nbval-check-output"]
 def back_through_time(grad, x, states, W, U, step):
-    """From ∂L/∂h_T back to h_0: the gradients of W, U and b, and the size of ∂L/∂h_t at each lag T - t."""
+    """From ∂L/∂h_T back to h_0: the gradients of W, U and b, and the size of ∂L/∂h_t at
+    each lag T - t."""
     sums, sizes = [torch.zeros_like(p) for p in (W, U, W[:, 0])], [grad.norm().item()]
     for t in reversed(range(len(x))):
         _, grad, *parts = step(grad, x[t], states[t], states[t + 1], W, U)
@@ -235,21 +279,30 @@ def back_through_time(grad, x, states, W, U, step):
 
 
 def apart(T, step):
-    """The relative difference to autograd, all gradients together, on the last T pixels, for the loss L = Σ h_T²."""
+    """The relative difference to autograd, all gradients together, on the last T
+    pixels, for the loss L = Σ h_T²."""
     parameters = [p.clone().requires_grad_() for p in digit_weights]
     states = read(few[-T:], torch.zeros(10, 32).double(), *parameters)
     by_autograd = torch.autograd.grad(states[-1].square().sum(), parameters)
     constant, (W, U, _) = [h.detach() for h in states], digit_weights
     by_hand, _ = back_through_time(2 * constant[-1], few[-T:], constant, W, U, step)
-    mine, its = (torch.cat([g.flatten() for g in gradients]) for gradients in (by_hand, by_autograd))
+    mine, its = (
+        torch.cat([g.flatten() for g in gradients])
+        for gradients in (by_hand, by_autograd)
+    )
     return ((mine - its).norm() / its.norm()).item()
 
 
 claim(
-    "01.e", "your gradients of W, U, b over 64 pixels equal autograd's: relative difference", apart(64, bptt_step), at_most=1e-5
+    "01.e",
+    "your gradients of W, U, b over 64 pixels equal autograd's: relative difference",
+    apart(64, bptt_step),
+    at_most=1e-5,
 )
 
-_, sizes = back_through_time(F.one_hot(unseen.labels, 8).double(), x, latched, W, U, bptt_step)
+_, sizes = back_through_time(
+    F.one_hot(unseen.labels, 8).double(), x, latched, W, U, bptt_step
+)
 claim(
     "01.f",
     "norm of the gradient at the latches after step 1 over that at the end",
@@ -265,11 +318,16 @@ claim(
 # mistake? Read the code, decide, then run the two cells below: first the difference from autograd over 1, 2 and 5 steps, then the check.
 
 # %% exercise="01.2" bug="transposes_the_recurrent_matrix"
-from course_tools.bank.lecture_01.bptt_step import transposes_the_recurrent_matrix as suspect
+from course_tools.bank.lecture_01.bptt_step import (
+    transposes_the_recurrent_matrix as suspect,
+)
 
 # %% tags=["try-it"]
 for T in (1, 2, 5):
-    print(f"{T} step{'s' * (T > 1)}: relative difference to autograd {apart(T, suspect):.1e}")
+    print(
+        f"{T} step{'s' * (T > 1)}: relative difference to autograd "
+        f"{apart(T, suspect):.1e}"
+    )
 
 # %% tags=["nbval-check-output"]
 suspect = check("01.2", suspect)
@@ -319,9 +377,13 @@ mended = check("01.2", mended)
 
 # %%
 def digit_gradient(radius, loudness, n=64):
-    """How a random gradient fares over 64 pixels back, in units of its size at the end; U = radius · orthogonal, b = 0."""
+    """How a random gradient fares over 64 pixels back, in units of its size at the end;
+    U = radius · orthogonal, b = 0."""
     generator = torch.Generator().manual_seed(SEEDS[0])
-    W, random, grad = (torch.randn(size, generator=generator).double() for size in ((n, 1), (n, n), (10, n)))
+    W, random, grad = (
+        torch.randn(size, generator=generator).double()
+        for size in ((n, 1), (n, n), (10, n))
+    )
     W, U = loudness * W, radius * torch.linalg.qr(random).Q
     states = read(few, torch.zeros(10, n).double(), W, U, torch.zeros(n).double())
     _, sizes = back_through_time(grad, few, states, W, U, bptt_step)
@@ -342,7 +404,8 @@ show(
         "size of the gradient, 1 at the end",
         log="y",
     ),
-    alt="Size of the gradient against the number of steps back, on a logarithmic axis. After 64 steps it is "
+    alt="Size of the gradient against the number of steps back, on a logarithmic "
+    "axis. After 64 steps it is "
     + ", ".join(f"{sizes[-1]:.0e} ({name})" for name, sizes in fates.items())
     + " of what it was at the end.",
 )
@@ -350,7 +413,8 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "01.g",
-    "64 steps back through U = 0.6 Q, near the state 0: measured factor over 0.6 to the power 64",
+    "64 steps back through U = 0.6 Q, near the state 0: measured factor over 0.6 to "
+    "the power 64",
     digit_gradient(0.6, 1e-6)[-1] / 0.6**64,
     between=(0.95, 1.05),
 )
@@ -397,24 +461,46 @@ clip_gradients = check("01.3", clip_gradients)
 def steep_start(seed, n=32):
     """W, U, b and V of a plain network with a readout; U has radius 1.5."""
     generator = torch.Generator().manual_seed(seed)
-    W, random, V = (torch.randn(size, generator=generator).double() for size in ((n, 16), (n, n), (8, n)))
-    return [0.1 * W, 1.5 * torch.linalg.qr(random).Q, torch.zeros(n).double(), V / n**0.5]
+    W, random, V = (
+        torch.randn(size, generator=generator).double()
+        for size in ((n, 16), (n, n), (8, n))
+    )
+    return [
+        0.1 * W,
+        1.5 * torch.linalg.qr(random).Q,
+        torch.zeros(n).double(),
+        V / n**0.5,
+    ]
 
 
 def answers(x, W, U, b, V):
     """The scores V h_T of the eight symbols, for x (B, T, 16)."""
-    return read(x.double().transpose(0, 1), torch.zeros(len(x), len(U)).double(), W, U, b)[-1] @ V.mT
+    return (
+        read(x.double().transpose(0, 1), torch.zeros(len(x), len(U)).double(), W, U, b)[
+            -1
+        ]
+        @ V.mT
+    )
 
 
 def descend(seed, max_norm, steps=150):
-    """Gradient descent with learning rate 1 on recall of 10 symbols: the losses, and the share of right answers on new ones."""
-    data, weights, losses = recall(4_000, 1, 1_000, T=10, seed=seed), steep_start(seed), []
-    stream = batches(one_hot(data.train.tokens), data.train.labels, batch_size=32, seed=seed)
+    """Gradient descent with learning rate 1 on recall of 10 symbols: the losses, and
+    the share of right answers on new ones."""
+    data, weights, losses = (
+        recall(4_000, 1, 1_000, T=10, seed=seed),
+        steep_start(seed),
+        [],
+    )
+    stream = batches(
+        one_hot(data.train.tokens), data.train.labels, batch_size=32, seed=seed
+    )
     for x, y in (next(stream) for _ in range(steps)):
         weights = [w.detach().requires_grad_() for w in weights]
         loss = F.cross_entropy(answers(x, *weights), y)
         gradients = torch.autograd.grad(loss, weights)
-        gradients = gradients if max_norm is None else clip_gradients(gradients, max_norm)
+        gradients = (
+            gradients if max_norm is None else clip_gradients(gradients, max_norm)
+        )
         weights = [w - g for w, g in zip(weights, gradients, strict=True)]
         losses.append(loss.item())
     right = answers(one_hot(data.test.tokens), *weights).argmax(-1) == data.test.labels
@@ -422,24 +508,30 @@ def descend(seed, max_norm, steps=150):
 
 
 descents = {
-    name: [descend(seed, max_norm) for seed in SEEDS] for name, max_norm in {"clipped": 0.3, "as they come": None}.items()
+    name: [descend(seed, max_norm) for seed in SEEDS]
+    for name, max_norm in {"clipped": 0.3, "as they come": None}.items()
 }
 show(
     plots.curves(
-        {f"gradients {name}": (range(150), runs[0][0]) for name, runs in descents.items()},
+        {
+            f"gradients {name}": (range(150), runs[0][0])
+            for name, runs in descents.items()
+        },
         "step of gradient descent",
         "loss",
         across={"a guess among 8": math.log(8)},
     ),
     alt="Loss against steps of gradient descent, first seed. Clipped, it ends at "
-    f"{mean(descents['clipped'][0][0][-20:]):.2f}; unclipped at {mean(descents['as they come'][0][0][-20:]):.1f}, "
-    f"where guessing would cost {math.log(8):.2f}.",
+    f"{mean(descents['clipped'][0][0][-20:]):.2f}; unclipped at "
+    f"{mean(descents['as they come'][0][0][-20:]):.1f}, where guessing would cost "
+    f"{math.log(8):.2f}.",
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "01.j",
-    "gradient descent with clipped gradients, accuracy over 10 symbols: worst of the seeds",
+    "gradient descent with clipped gradients, accuracy over 10 symbols: worst of the "
+    "seeds",
     min(a for _, a in descents["clipped"]),
     at_least=0.9,
 )
@@ -487,7 +579,13 @@ h, c = torch.zeros(10, 32).double(), torch.zeros(10, 32).double()
 for pixel in few:
     h, c = lstm_step(pixel, h, c, *parameters_of(torchs))
 gap = (c - torchs(pixels[:10].double())[1][1][0]).abs().max()
-claim("01.l", "your step over real digits ends in the cell state of torch.nn.LSTM: largest difference", gap, at_most=1e-5)
+claim(
+    "01.l",
+    "your step over real digits ends in the cell state of torch.nn.LSTM: largest "
+    "difference",
+    gap,
+    at_most=1e-5,
+)
 
 # %% [markdown]
 # ## 6 The constant error carousel
@@ -527,11 +625,16 @@ carousel_gradient = check("01.5", carousel_gradient)
 
 # %%
 def ride(forget_bias, x=few, n=64):
-    """Read x (T, B, d) with a fresh LSTM: c_0, c_T along the carousel alone, c_T along all paths, and the forget gates."""
+    """Read x (T, B, d) with a fresh LSTM: c_0, c_T along the carousel alone, c_T along
+    all paths, and the forget gates."""
     torch.manual_seed(SEEDS[0])
     W, U, b = parameters_of(LSTM(x.shape[-1], n, forget_bias=forget_bias))
     c_0 = torch.zeros(x.shape[1], n, dtype=torch.float64, requires_grad=True)
-    (h, c), (h_any, c_any), gates = (torch.zeros_like(c_0), c_0), (torch.zeros_like(c_0), c_0), []
+    (h, c), (h_any, c_any), gates = (
+        (torch.zeros_like(c_0), c_0),
+        (torch.zeros_like(c_0), c_0),
+        [],
+    )
     for x_t in x:
         gates.append(torch.sigmoid(x_t @ W.mT + h.detach() @ U.mT + b)[:, n : 2 * n])
         h, c = lstm_step(x_t, h.detach(), c, W, U, b)
@@ -540,7 +643,8 @@ def ride(forget_bias, x=few, n=64):
 
 
 def gradient_of(c_T, c_0):
-    """∂(Σ c_T)/∂c_0 by autograd: where the units stay apart, this is ∂c_T/∂c_0 unit by unit."""
+    """∂(Σ c_T)/∂c_0 by autograd: where the units stay apart, this is ∂c_T/∂c_0 unit by
+    unit."""
     return torch.autograd.grad(c_T.sum(), c_0)[0]
 
 
@@ -551,7 +655,8 @@ by_product, all_paths = carousel_gradient(gates).detach(), gradient_of(anyhow, c
 # %% tags=["nbval-check-output"]
 claim(
     "01.m",
-    "along the cell's own path over 64 pixels, autograd gives your product of forget gates: relative difference",
+    "along the cell's own path over 64 pixels, autograd gives your product of forget "
+    "gates: relative difference",
     ((carried[4.0] - by_product).norm() / by_product.norm()).item(),
     at_most=1e-5,
 )
@@ -593,7 +698,8 @@ claim(
 
 # %%
 def orthogonal(d=16, n=N_HIDDEN, quieter=0.3):
-    """A plain network whose recurrent matrix changes no length, and whose input is `quieter`, so that tanh is nearly linear."""
+    """A plain network whose recurrent matrix changes no length, and whose input is
+    `quieter`, so that tanh is nearly linear."""
     cell = RNN(d, n, hoisted_rnn)
     nn.init.orthogonal_(cell.weight_hh_l0)
     cell.weight_ih_l0.data.mul_(quieter)
@@ -606,18 +712,30 @@ networks = {
     "LSTM, bias 0": partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=0.0),
     "LSTM, bias 4": partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=4.0),
 }
-recalled = {name: far if make is plain else [recalls(make, LONG, seed) for seed in SEEDS] for name, make in networks.items()}
+recalled = {
+    name: far if make is plain else [recalls(make, LONG, seed) for seed in SEEDS]
+    for name, make in networks.items()
+}
 show(
-    plots.seeds(recalled, "accuracy", f"recall after {LONG} steps, a point a seed", across={"chance": 1 / 8}),
+    plots.seeds(
+        recalled,
+        "accuracy",
+        f"recall after {LONG} steps, a point a seed",
+        across={"chance": 1 / 8},
+    ),
     alt=f"Accuracy after {LONG} steps, a point for each of {len(SEEDS)} seeds. "
-    + "; ".join(f"{name}: {min(shares):.2f} to {max(shares):.2f}" for name, shares in recalled.items())
+    + "; ".join(
+        f"{name}: {min(shares):.2f} to {max(shares):.2f}"
+        for name, shares in recalled.items()
+    )
     + f"; chance is {1 / 8:.3f}.",
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "01.p",
-    f"accuracy of an LSTM whose forget gate starts open, {LONG} symbols: worst of the seeds",
+    f"accuracy of an LSTM whose forget gate starts open, {LONG} symbols: worst of the "
+    "seeds",
     min(recalled["LSTM, bias 4"]),
     at_least=0.95,
 )
@@ -656,7 +774,8 @@ claim(
 
 # %%
 def memories(cell, x):
-    """Read x (T, B, d) with the weights of a plain network or an LSTM by your steps; give h_T and the memory after each step."""
+    """Read x (T, B, d) with the weights of a plain network or an LSTM by your steps;
+    give h_T and the memory after each step."""
     W, U, b = (p.requires_grad_() for p in parameters_of(cell))
     h = c = torch.zeros(x.shape[1], cell.d_hidden).double()
     kept = []
@@ -670,7 +789,8 @@ def memories(cell, x):
 
 
 def gradient_by_lag(make_cell, seed=SEEDS[0]):
-    """Size of the gradient at the memory 0, 1, 2 … steps back from the end, in units of the one at the end; before training."""
+    """Size of the gradient at the memory 0, 1, 2 … steps back from the end, in units of
+    the one at the end; before training."""
     data = recall_sets[LONG, seed].test
     torch.manual_seed(seed)
     cell = make_cell()
@@ -680,7 +800,10 @@ def gradient_by_lag(make_cell, seed=SEEDS[0]):
     return [(g.norm() / gradients[-1].norm()).item() for g in reversed(gradients)]
 
 
-by_lag = {name: [gradient_by_lag(make, seed) for seed in SEEDS] for name, make in networks.items()}
+by_lag = {
+    name: [gradient_by_lag(make, seed) for seed in SEEDS]
+    for name, make in networks.items()
+}
 show(
     plots.curves(
         {name: (range(LONG), runs[0]) for name, runs in by_lag.items()},
@@ -688,7 +811,8 @@ show(
         "size of the gradient, 1 at the end",
         log="y",
     ),
-    alt="Size of the gradient at the memory against the number of steps back, before training, logarithmic. At the first step it is "
+    alt="Size of the gradient at the memory against the number of steps back, before "
+    "training, logarithmic. At the first step it is "
     + ", ".join(f"{runs[0][-1]:.0e} ({name})" for name, runs in by_lag.items())
     + " of what it is at the end.",
 )
@@ -697,25 +821,29 @@ show(
 reached = {name: [run[-1] for run in runs] for name, runs in by_lag.items()}
 claim(
     "01.s",
-    "gradient at the first step over that at the last, LSTM with bias 4: least of the seeds",
+    "gradient at the first step over that at the last, LSTM with bias 4: least of the "
+    "seeds",
     min(reached["LSTM, bias 4"]),
     at_least=0.1,
 )
 claim(
     "01.t",
-    "gradient at the first step over that at the last, plain network, orthogonal: least of the seeds",
+    "gradient at the first step over that at the last, plain network, orthogonal: "
+    "least of the seeds",
     min(reached["plain, orthogonal U"]),
     at_least=1e-4,
 )
 claim(
     "01.u",
-    "gradient at the first step over that at the last, plain network: largest of the seeds",
+    "gradient at the first step over that at the last, plain network: largest of the "
+    "seeds",
     max(reached["plain"]),
     at_most=1e-9,
 )
 claim(
     "01.v",
-    "gradient at the first step over that at the last, LSTM with bias 0: largest of the seeds",
+    "gradient at the first step over that at the last, LSTM with bias 0: largest of "
+    "the seeds",
     max(reached["LSTM, bias 0"]),
     at_most=1e-9,
 )
@@ -735,23 +863,33 @@ def scaled():
     return cell
 
 
-print(f"gradient at the first step: {gradient_by_lag(scaled)[-1]:.0e} of that at the end")
+print(
+    f"gradient at the first step: {gradient_by_lag(scaled)[-1]:.0e} of that at the end"
+)
 print(f"accuracy: {recalls(scaled, LONG, SEEDS[0]):.2f}, chance {1 / 8:.2f}")
 
 
 # %% tags=["interactive"]
 def draw_ride(forget_bias=2.0, digit=0):
-    """What the carousel of a fresh LSTM still carries after so many pixels of a digit, beside the rule σ(bias)^t."""
+    """What the carousel of a fresh LSTM still carries after so many pixels of a digit,
+    beside the rule σ(bias)^t."""
     gates = ride(forget_bias, few[:, digit : digit + 1])[-1].detach()
     t = range(len(gates) + 1)
     measured = [carousel_gradient(gates[:k]).mean().item() for k in t]
     rule = [torch.sigmoid(torch.tensor(forget_bias)).item() ** k for k in t]
     show(
         plots.curves(
-            {"product of the gates": (t, measured), "σ(bias) to the power t": (t, rule)}, "pixels read", "carried on", log="y"
+            {
+                "product of the gates": (t, measured),
+                "σ(bias) to the power t": (t, rule),
+            },
+            "pixels read",
+            "carried on",
+            log="y",
         ),
-        alt=f"With a forget bias of {forget_bias:g} and a picture of a {labels[digit]}, the carousel carries "
-        f"{measured[-1]:.1e} of a gradient over {len(gates)} pixels; the rule says {rule[-1]:.1e}.",
+        alt=f"With a forget bias of {forget_bias:g} and a picture of a "
+        f"{labels[digit]}, the carousel carries {measured[-1]:.1e} of a gradient "
+        f"over {len(gates)} pixels; the rule says {rule[-1]:.1e}.",
     )
 
 
@@ -759,14 +897,21 @@ explore(draw_ride, forget_bias=(-2.0, 8.0, 0.5), digit=(0, 9))
 
 # %%
 biases = [b / 2 for b in range(-2, 17)]
-left = [carousel_gradient(ride(bias, few[:, :1])[-1].detach()).mean().item() for bias in biases]
+left = [
+    carousel_gradient(ride(bias, few[:, :1])[-1].detach()).mean().item()
+    for bias in biases
+]
 half = next((b for b, share in zip(biases, left, strict=True) if share >= 0.5), None)
 show(
     plots.curves(
-        {"64 pixels of a digit": (biases, left)}, "bias that the forget gate starts with", "share carried by the carousel"
+        {"64 pixels of a digit": (biases, left)},
+        "bias that the forget gate starts with",
+        "share carried by the carousel",
     ),
-    alt=f"Share of a gradient that the carousel carries over 64 pixels against the forget bias: {left[biases.index(0.0)]:.0e} at 0, "
-    f"{left[biases.index(4.0)]:.2f} at 4, {left[biases.index(8.0)]:.2f} at 8; half of it arrives from a bias of {half} on.",
+    alt="Share of a gradient that the carousel carries over 64 pixels against the "
+    f"forget bias: {left[biases.index(0.0)]:.0e} at 0, "
+    f"{left[biases.index(4.0)]:.2f} at 4, {left[biases.index(8.0)]:.2f} at 8; half "
+    f"of it arrives from a bias of {half} on.",
 )
 
 # %% [markdown] tags=["predict"]
@@ -801,13 +946,33 @@ def gru(update_bias):
     return cell
 
 
-never_forgets = [recalls(partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=40.0), LONG, seed) for seed in SEEDS]
-by_update_bias = {bias: recalls(partial(gru, bias), LONG, SEEDS[0], lr=4e-3) for bias in (0.0, 4.0)}
+never_forgets = [
+    recalls(partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=40.0), LONG, seed)
+    for seed in SEEDS
+]
+by_update_bias = {
+    bias: recalls(partial(gru, bias), LONG, SEEDS[0], lr=4e-3) for bias in (0.0, 4.0)
+}
 
 # %% tags=["nbval-check-output"]
-claim("01.w", "accuracy of an LSTM without a forget gate: worst of the seeds", min(never_forgets), at_least=0.9)
-claim("01.x", "accuracy of a GRU whose update gate starts open", by_update_bias[4.0], at_least=0.9)
-claim("01.y", "accuracy of the same GRU with its update gate half open", by_update_bias[0.0], at_most=0.2)
+claim(
+    "01.w",
+    "accuracy of an LSTM without a forget gate: worst of the seeds",
+    min(never_forgets),
+    at_least=0.9,
+)
+claim(
+    "01.x",
+    "accuracy of a GRU whose update gate starts open",
+    by_update_bias[4.0],
+    at_least=0.9,
+)
+claim(
+    "01.y",
+    "accuracy of the same GRU with its update gate half open",
+    by_update_bias[0.0],
+    at_most=0.2,
+)
 
 # %% [markdown] tags=["predict"]
 # ### And on real data?
@@ -829,9 +994,13 @@ claim("01.y", "accuracy of the same GRU with its update gate half open", by_upda
 
 # %%
 def reads_digits(make_cell, seed):
-    """Train on the pixels of 1,400 digits, one a step, and give the accuracy on the other 397."""
+    """Train on the pixels of 1,400 digits, one a step, and give the accuracy on the
+    other 397."""
     order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(seed))
-    known, new = ((pixels[part], labels[part]) for part in order.split([1_400, len(pixels) - 1_400]))
+    known, new = (
+        (pixels[part], labels[part])
+        for part in order.split([1_400, len(pixels) - 1_400])
+    )
     return accuracy(make_cell, known, new, seed, steps=250, lr=5e-3)
 
 
@@ -841,11 +1010,21 @@ readers = {
     "LSTM, bias 0": partial(LSTM, 1, 64, fused_lstm, forget_bias=0.0),
     "LSTM, bias 4": partial(LSTM, 1, 64, fused_lstm, forget_bias=4.0),
 }
-on_digits = {name: [reads_digits(make, seed) for seed in SEEDS] for name, make in readers.items()}
+on_digits = {
+    name: [reads_digits(make, seed) for seed in SEEDS] for name, make in readers.items()
+}
 show(
-    plots.seeds(on_digits, "accuracy", "real digits, read pixel by pixel", across={"chance": 0.1}),
+    plots.seeds(
+        on_digits,
+        "accuracy",
+        "real digits, read pixel by pixel",
+        across={"chance": 0.1},
+    ),
     alt=f"Accuracy on digits, a point for each of {len(SEEDS)} seeds. "
-    + "; ".join(f"{name}: {min(shares):.2f} to {max(shares):.2f}" for name, shares in on_digits.items())
+    + "; ".join(
+        f"{name}: {min(shares):.2f} to {max(shares):.2f}"
+        for name, shares in on_digits.items()
+    )
     + "; chance is 0.10.",
 )
 
@@ -858,7 +1037,8 @@ claim(
 )
 claim(
     "01.za",
-    "accuracy on real digits, plain network with orthogonal U less torch's: means of the seeds",
+    "accuracy on real digits, plain network with orthogonal U less torch's: means of "
+    "the seeds",
     mean(on_digits["plain, orthogonal U"]) - mean(on_digits["plain"]),
     at_least=0.05,
 )
@@ -968,36 +1148,59 @@ def conforms(left, right):
 
 
 def waiting(node, seen):
-    """The largest number of tanh on one way from a node of autograd's graph to the inputs."""
+    """The largest number of tanh on one way from a node of autograd's graph to the
+    inputs."""
     if node not in seen:
-        seen[node] = max((waiting(parent, seen) for parent, _ in node.next_functions if parent), default=0)
+        seen[node] = max(
+            (waiting(parent, seen) for parent, _ in node.next_functions if parent),
+            default=0,
+        )
         seen[node] += node.name().startswith("Tanh")
     return seen[node]
 
 
 def first_over_last(dense):
-    """In a linear layer over all symbols of a sequence: the size of the weights on the first symbol over those on the last."""
+    """In a linear layer over all symbols of a sequence: the size of the weights on the
+    first symbol over those on the last."""
     weights = dense[1].weight.detach().unflatten(1, (LONG, 16)).norm(dim=(0, 2))
     return (weights[0] / weights[-1]).item()
 
 
 torch.manual_seed(SEEDS[0])
 a, W_ya, W_ay = torch.randn(5, 1), torch.randn(3, 5), torch.randn(5, 3)
-states, _ = primitives.rnn(torch.randn(1, 64, 1), (torch.zeros(1, 8),), *RNN(1, 8).parameters())
+states, _ = primitives.rnn(
+    torch.randn(1, 64, 1), (torch.zeros(1, 8),), *RNN(1, 8).parameters()
+)
 longest_chain = waiting(states[0, -1].sum().grad_fn, {})
 
 weights = [w.requires_grad_() for w in steep_start(SEEDS[0])]
 loss = F.cross_entropy(answers(one_hot(unseen.tokens), *weights), unseen.labels)
 steep = torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights)])
-by_value, by_norm = steep.clamp(-steep.abs().max() / 10, steep.abs().max() / 10), clip_gradients([steep], 1.0)[0]
-turned, kept_straight = (F.cosine_similarity(steep, clipped, dim=0).item() for clipped in (by_value, by_norm))
+by_value, by_norm = (
+    steep.clamp(-steep.abs().max() / 10, steep.abs().max() / 10),
+    clip_gradients([steep], 1.0)[0],
+)
+turned, kept_straight = (
+    F.cosine_similarity(steep, clipped, dim=0).item() for clipped in (by_value, by_norm)
+)
 
 dense = nn.Sequential(nn.Flatten(), nn.Linear(16 * LONG, 8))
 before, known = first_over_last(dense), recall_sets[LONG, SEEDS[0]].train
-for _ in train(dense, batches(one_hot(known.tokens), known.labels, batch_size=32, seed=0), classify, steps=300, lr=1.5e-3):
+for _ in train(
+    dense,
+    batches(one_hot(known.tokens), known.labels, batch_size=32, seed=0),
+    classify,
+    steps=300,
+    lr=1.5e-3,
+):
     pass
 
-claim("01.IT-name", "W_ya a conforms; W_ay a conforms", [conforms(W_ya, a), conforms(W_ay, a)], equals=[True, False])
+claim(
+    "01.IT-name",
+    "W_ya a conforms; W_ay a conforms",
+    [conforms(W_ya, a), conforms(W_ay, a)],
+    equals=[True, False],
+)
 claim(
     "01.IT-output",
     "with g = tanh as in the state, the smallest entry of an output of ten",
@@ -1010,33 +1213,53 @@ claim(
     torch.stack(digit_states).min(),
     at_most=-0.01,
 )
-claim("01.IT-clip", "an exploding gradient, its entries cut at a tenth of the largest: cosine to itself", turned, at_most=0.99)
-claim("01.IT-norm", "the same gradient, clipped by its norm: cosine to itself", kept_straight, at_least=0.9999)
+claim(
+    "01.IT-clip",
+    "an exploding gradient, its entries cut at a tenth of the largest: cosine to "
+    "itself",
+    turned,
+    at_most=0.99,
+)
+claim(
+    "01.IT-norm",
+    "the same gradient, clipped by its norm: cosine to itself",
+    kept_straight,
+    at_least=0.9999,
+)
 claim(
     "01.IT-dense",
-    "weights of a dense layer before training: size for the first symbol over that for the last",
+    "weights of a dense layer before training: size for the first symbol over that "
+    "for the last",
     before,
     between=(0.8, 1.25),
 )
 claim(
     "01.IT-early",
-    "weights of a dense layer trained on recall: size for the first symbol over that for the last",
+    "weights of a dense layer trained on recall: size for the first symbol over that "
+    "for the last",
     first_over_last(dense),
     at_least=2.0,
 )
 claim(
     "01.IT-words",
-    "gradient 23 steps back in a plain network, over that at the end: largest of the seeds",
+    "gradient 23 steps back in a plain network, over that at the end: largest of the "
+    "seeds",
     max(run[23] for run in by_lag["plain"]),
     at_most=1e-3,
 )
 claim(
     "01.IT-path",
-    "∂c_T/∂c_0 by all paths differs from that of the carousel: relative difference over 64 pixels",
+    "∂c_T/∂c_0 by all paths differs from that of the carousel: relative difference "
+    "over 64 pixels",
     ((all_paths - by_product).norm() / by_product.norm()).item(),
     at_least=0.05,
 )
-claim("01.RK", "the longest chain of tanh in a plain network over 64 steps", longest_chain, equals=64)
+claim(
+    "01.RK",
+    "the longest chain of tanh in a plain network over 64 steps",
+    longest_chain,
+    equals=64,
+)
 
 # %% tags=["ledger"]
 ledger()

@@ -32,24 +32,20 @@ from torch import Tensor, nn
 from course_lib import attention, losses
 from course_lib.attention import AdditiveAttention, Attended
 from course_lib.attention.core import hide_keys, require_mask
-from course_lib.datasets import PADDING, Vocabulary, dates, joined, number_words, spelled
-from course_lib.models import (
-    BahdanauDecoder,
-    Encoder,
-    LuongDecoder,
-    PlainDecoder,
-    Seq2Seq,
-    bahdanau_steps,
-    hoisted_bahdanau_steps,
-    stacked_bidirectional_gru,
-)
+from course_lib.datasets import PADDING, Vocabulary, dates, joined, number_words
+from course_lib.datasets import spelled
+from course_lib.models import BahdanauDecoder, Encoder, LuongDecoder, PlainDecoder
+from course_lib.models import Seq2Seq, bahdanau_steps, hoisted_bahdanau_steps
+from course_lib.models import stacked_bidirectional_gru
 from course_lib.models.bigru_encoder import reverse
 from course_lib.generation import greedy_translation
 from course_lib.primitives import fused_gru, rnn_step
 from course_lib.primitives.recurrent import HiddenState
-from course_lib.shapes import Keys, Lengths, Mask, Queries, Scores, States, TokenFeatures, Tokens, Values
+from course_lib.shapes import Keys, Lengths, Mask, Queries, Scores, States
+from course_lib.shapes import TokenFeatures, Tokens, Values
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -80,31 +76,60 @@ SEEDS = (0, 1, 2)
 days = dates(4_000, 300, 500, formats=("medium",), seed=0)
 known = joined(days.train, 1, 3_000, seed=1) + joined(days.train, 2, 6_000, seed=2)
 new = {n: joined(days.test, n, 300, seed=9) for n in (1, 2, 3)}
-letters, characters = Vocabulary.of(pair.source for pair in known), Vocabulary.of(pair.target for pair in known)
+letters, characters = (
+    Vocabulary.of(pair.source for pair in known),
+    Vocabulary.of(pair.target for pair in known),
+)
 d = at_scale(cpu=64, gpu=128)
 print(known[0], known[-1], sep="\n")
 
 
 # %%
-def fit(decoder, seed, pairs=known, words=(letters, characters), loss=losses.teacher_forced_loss, steps=400, lr=8e-3):
-    """Train an encoder with this decoder on pairs of texts, by teacher forcing; the seed decides weights and batches."""
+def fit(
+    decoder,
+    seed,
+    pairs=known,
+    words=(letters, characters),
+    loss=losses.teacher_forced_loss,
+    steps=400,
+    lr=8e-3,
+):
+    """Train an encoder with this decoder on pairs of texts, by teacher forcing; the
+    seed decides weights and batches."""
     torch.manual_seed(seed)
-    model = Seq2Seq(Encoder(len(words[0]), d // 2, d // 2, stacked_bidirectional_gru), decoder()).to(device())
+    model = Seq2Seq(
+        Encoder(len(words[0]), d // 2, d // 2, stacked_bidirectional_gru), decoder()
+    ).to(device())
     source, lengths = words[0].batch([pair.source for pair in pairs])
     target, _ = words[1].batch([pair.target for pair in pairs], begin=True, end=True)
 
     def of(model, batch):
-        return loss(model(batch[0][:, : batch[1].max()], batch[1], batch[2]).logits, batch[2], PADDING)
+        return loss(
+            model(batch[0][:, : batch[1].max()], batch[1], batch[2]).logits,
+            batch[2],
+            PADDING,
+        )
 
-    stream = batches(source.to(device()), lengths.to(device()), target.to(device()), batch_size=32, seed=seed)
-    for _ in progress(train(model, stream, of, steps=steps, lr=lr, warmup=steps // 10), f"seed {seed}", steps):
+    stream = batches(
+        source.to(device()),
+        lengths.to(device()),
+        target.to(device()),
+        batch_size=32,
+        seed=seed,
+    )
+    for _ in progress(
+        train(model, stream, of, steps=steps, lr=lr, warmup=steps // 10),
+        f"seed {seed}",
+        steps,
+    ):
         pass
     return model.eval()
 
 
 @torch.no_grad()
 def translate(model, texts, words=(letters, characters), most=36):
-    """Translate texts by greedy decoding; give the answers and the attention weights (or None)."""
+    """Translate texts by greedy decoding; give the answers and the attention weights
+    (or None)."""
     source, lengths = words[0].batch(texts)
     output = greedy_translation(model, source.to(device()), lengths.to(device()), most)
     return [words[1].decode(row) for row in output.tokens.tolist()], output.weights
@@ -113,14 +138,19 @@ def translate(model, texts, words=(letters, characters), most=36):
 def exact_match(model, pairs, words=(letters, characters)):
     """The fraction of answers that are exactly right."""
     answers, _ = translate(model, [pair.source for pair in pairs], words)
-    return mean(answer == pair.target for answer, pair in zip(answers, pairs, strict=True))
+    return mean(
+        answer == pair.target for answer, pair in zip(answers, pairs, strict=True)
+    )
 
 
 # %%
 plain = fit(lambda: PlainDecoder(len(characters), d // 2, d, d, fused_gru), SEEDS[0])
 by_last_state = {n: exact_match(plain, pairs) for n, pairs in new.items()}
 print(
-    "exact match after 400 updates: " + ", ".join(f"{n} date{'s' * (n > 1)} {match:.2f}" for n, match in by_last_state.items())
+    "exact match after 400 updates: "
+    + ", ".join(
+        f"{n} date{'s' * (n > 1)} {match:.2f}" for n, match in by_last_state.items()
+    )
 )
 
 # %% [markdown]
@@ -173,11 +203,37 @@ concat_scores = check("02.3", concat_scores)
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
-q, k, W, U, v = torch.randn(2, 5, 11), torch.randn(2, 7, 13), torch.randn(3, 11), torch.randn(3, 13), torch.randn(3)
-gap = (concat_scores(q, k, torch.cat([W, U], dim=1), v) - additive_scores(q, k, W, U, v)).abs().max().item()
-claim("02.c", "your concat scores with [W U] less your additive scores: largest difference", gap, at_most=1e-5)
-gap = (general_scores(q, q, torch.eye(11)) - attention.dot_scores(q, q)).abs().max().item()
-claim("02.d", "your general scores with W = I less dot products: largest difference", gap, at_most=1e-4)
+q, k, W, U, v = (
+    torch.randn(2, 5, 11),
+    torch.randn(2, 7, 13),
+    torch.randn(3, 11),
+    torch.randn(3, 13),
+    torch.randn(3),
+)
+gap = (
+    (concat_scores(q, k, torch.cat([W, U], dim=1), v) - additive_scores(q, k, W, U, v))
+    .abs()
+    .max()
+    .item()
+)
+claim(
+    "02.c",
+    "your concat scores with [W U] less your additive scores: largest difference",
+    gap,
+    at_most=1e-5,
+)
+gap = (
+    (general_scores(q, q, torch.eye(11)) - attention.dot_scores(q, q))
+    .abs()
+    .max()
+    .item()
+)
+claim(
+    "02.d",
+    "your general scores with W = I less dot products: largest difference",
+    gap,
+    at_most=1e-4,
+)
 
 # %% [markdown]
 # ## 4 Softmax and weighted sum
@@ -241,15 +297,26 @@ encode = check("02.5", encode)
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
-vectors, weights = torch.randn(len(letters), 8), (0.3 * torch.randn(16, 8), 0.2 * torch.randn(16, 16), torch.zeros(16))
+vectors, weights = (
+    torch.randn(len(letters), 8),
+    (0.3 * torch.randn(16, 8), 0.2 * torch.randn(16, 16), torch.zeros(16)),
+)
 source, lengths = letters.batch([pair.source for pair in known[:50]])
 _, together = encode(vectors[source], lengths, torch.zeros(50, 16), *weights)
 alone = [
-    encode(vectors[source[i : i + 1, :n]], lengths[i : i + 1], torch.zeros(1, 16), *weights)[1]
+    encode(
+        vectors[source[i : i + 1, :n]], lengths[i : i + 1], torch.zeros(1, 16), *weights
+    )[1]
     for i, n in enumerate(lengths.tolist())
 ]
 gap = (together - torch.cat(alone)).abs().max().item()
-claim("02.e", "last states of fifty dates, read in one padded batch or one by one: largest difference", gap, at_most=1e-5)
+claim(
+    "02.e",
+    "last states of fifty dates, read in one padded batch or one by one: largest "
+    "difference",
+    gap,
+    at_most=1e-5,
+)
 
 # %% [markdown]
 # In training, the decoder reads the **true** target (teacher forcing), and at each position it predicts the *next* token. So `logits[:, t]` predict
@@ -280,13 +347,15 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 
 # %%
 class Scored(nn.Module):
-    """An attention mechanism from a function of scores: it owns the weights and ends in your `attend`."""
+    """An attention mechanism from a function of scores: it owns the weights and ends in
+    your `attend`."""
 
     def __init__(self, scores, *shapes):
         super().__init__()
         self.scores = scores
         self.weights = nn.ParameterList(
-            torch.empty(shape).uniform_(-(shape[-1] ** -0.5), shape[-1] ** -0.5) for shape in shapes
+            torch.empty(shape).uniform_(-(shape[-1] ** -0.5), shape[-1] ** -0.5)
+            for shape in shapes
         )
 
     def forward(self, q, k, v, mask=None):
@@ -301,23 +370,38 @@ def bahdanau(n_answers):
 def with_your_attention(model):
     """The same trained decoder, attending by your additive scores and your `attend`."""
     weights, model.decoder.attention = model.decoder.attention, Scored(additive_scores)
-    model.decoder.attention.weights = nn.ParameterList([weights.W, weights.U, weights.v])
+    model.decoder.attention.weights = nn.ParameterList(
+        [weights.W, weights.U, weights.v]
+    )
     model.decoder.run = bahdanau_steps
     return model
 
 
 def luong():
     """Luong's decoder around your general scores."""
-    return LuongDecoder(len(characters), d // 2, d, d, Scored(general_scores, (d, d)), fused_gru)
+    return LuongDecoder(
+        len(characters), d // 2, d, d, Scored(general_scores, (d, d)), fused_gru
+    )
 
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
-theirs, q, k, v = AdditiveAttention(11, 13, 3), torch.randn(2, 5, 11), torch.randn(2, 7, 13), torch.randn(2, 7, 2)
+theirs, q, k, v = (
+    AdditiveAttention(11, 13, 3),
+    torch.randn(2, 5, 11),
+    torch.randn(2, 7, 13),
+    torch.randn(2, 7, 2),
+)
 mine = Scored(additive_scores, (3, 11), (3, 13), (3,))
 mine.weights = nn.ParameterList([theirs.W, theirs.U, theirs.v])
 gap = (theirs(q, k, v).context - mine(q, k, v).context).abs().max().item()
-claim("02.f", "the library's additive attention less your scores and your attend: largest difference", gap, at_most=1e-5)
+claim(
+    "02.f",
+    "the library's additive attention less your scores and your attend: largest "
+    "difference",
+    gap,
+    at_most=1e-5,
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Same data, no more updates (400; Bahdanau's decoder 300), and now with attention. What is the exact match for one date, for two, and for **three**, which no
@@ -334,9 +418,18 @@ claim("02.f", "the library's additive attention less your scores and your attend
 # A gradual limit would look like that. With attention, two dates are no harder to access than one.</details>
 
 # %% tags=["nbval-check-output"]
-models = {f"Luong, seed {seed}": fit(luong, seed, loss=teacher_forced_loss) for seed in SEEDS}
-models["Bahdanau"] = with_your_attention(fit(lambda: bahdanau(len(characters)), SEEDS[0], loss=teacher_forced_loss, steps=300))
-right = {name: {n: exact_match(model, pairs) for n, pairs in new.items()} for name, model in models.items()}
+models = {
+    f"Luong, seed {seed}": fit(luong, seed, loss=teacher_forced_loss) for seed in SEEDS
+}
+models["Bahdanau"] = with_your_attention(
+    fit(
+        lambda: bahdanau(len(characters)), SEEDS[0], loss=teacher_forced_loss, steps=300
+    )
+)
+right = {
+    name: {n: exact_match(model, pairs) for n, pairs in new.items()}
+    for name, model in models.items()
+}
 claim(
     "02.g",
     "exact match with attention, single dates: worst of four models",
@@ -351,25 +444,35 @@ claim(
 )
 claim(
     "02.i",
-    "at 400 updates, exact match on pairs of dates, attention (worst of four models) less the last state",
+    "at 400 updates, exact match on pairs of dates, attention (worst of four models) "
+    "less the last state",
     min(shares[2] for shares in right.values()) - by_last_state[2],
     at_least=0.5,
 )
 claim(
     "02.j",
-    "exact match on three dates, a length outside the training set: best of all models, with attention and without",
+    "exact match on three dates, a length outside the training set: best of all "
+    "models, with attention and without",
     max(by_last_state[3], *(shares[3] for shares in right.values())),
     at_most=0.1,
 )
 
 # %%
 counts = {1: "one", 2: "two", 3: "three"}
-groups = {f"last state: {count}": [by_last_state[n]] for n, count in counts.items() if n < 3}
-groups |= {f"attention: {count}": [shares[n] for shares in right.values()] for n, count in counts.items()}
+groups = {
+    f"last state: {count}": [by_last_state[n]] for n, count in counts.items() if n < 3
+}
+groups |= {
+    f"attention: {count}": [shares[n] for shares in right.values()]
+    for n, count in counts.items()
+}
 show(
     plots.seeds(groups, "exact match", "new sentences, one point a trained model"),
     alt="Exact match on new sentences. "
-    + "; ".join(f"{name} {min(shares):.2f} to {max(shares):.2f}" for name, shares in groups.items())
+    + "; ".join(
+        f"{name} {min(shares):.2f} to {max(shares):.2f}"
+        for name, shares in groups.items()
+    )
     + ".",
 )
 
@@ -401,7 +504,8 @@ show(
 
 # %% tags=["nbval-check-output"]
 class ReversedKeys(nn.Module):
-    """An encoder whose keys are in reverse order, so that each key belongs to the wrong value."""
+    """An encoder whose keys are in reverse order, so that each key belongs to the wrong
+    value."""
 
     def __init__(self, encoder):
         super().__init__()
@@ -432,29 +536,40 @@ shown = new[2][0]
 rows = [*answer, "end"]
 weights = weights[0, : len(rows)].cpu()
 middle = shown.source.index(";")
-inside = torch.cat([weights[:10, :middle].sum(1), weights[11:21, middle:].sum(1)]).mean().item()
+inside = (
+    torch.cat([weights[:10, :middle].sum(1), weights[11:21, middle:].sum(1)])
+    .mean()
+    .item()
+)
 show(
     plots.attention_map(weights, rows, list(shown.source), x="source", y="answer"),
-    alt=f"Attention map for '{shown.source}', answered by '{answer}'. While it writes a date, {inside:.0%} of the weight lies in that date of the source.",
+    alt=f"Attention map for '{shown.source}', answered by '{answer}'. While it writes "
+    f"a date, {inside:.0%} of the weight lies in that date of the source.",
 )
 
 
 # %% tags=["nbval-check-output"]
 def in_its_own_date(model, pairs):
-    """The weight that lies in the source's first date while the first is written, and in the second for the second."""
+    """The weight that lies in the source's first date while the first is written, and
+    in the second for the second."""
     texts = [pair.source for pair in pairs]
     answers, weights = translate(model, texts)
     shares = []
     for text, row, answer in zip(texts, weights.cpu(), answers, strict=True):
         half = text.index(";")
         if len(answer) == 21:
-            shares.append(torch.cat([row[:10, :half].sum(1), row[11:21, half : len(text)].sum(1)]).mean().item())
+            shares.append(
+                torch.cat([row[:10, :half].sum(1), row[11:21, half : len(text)].sum(1)])
+                .mean()
+                .item()
+            )
     return mean(shares)
 
 
 claim(
     "02.l",
-    "weight inside the source date whose conversion is being written, of two; uniform weights give a half",
+    "weight inside the source date whose conversion is being written, of two; uniform "
+    "weights give a half",
     in_its_own_date(trained, new[2][:100]),
     at_least=0.65,
 )
@@ -471,7 +586,9 @@ def draw_alignment(sentence=0):
     text = new[2][sentence].source
     (answer,), weights = translate(trained, [text])
     rows = [*answer, "end"][: weights.shape[1]]
-    figure = plots.attention_map(weights[0, : len(rows)].cpu(), rows, list(text), x="source", y="answer")
+    figure = plots.attention_map(
+        weights[0, : len(rows)].cpu(), rows, list(text), x="source", y="answer"
+    )
     show(figure, alt=f"Attention map for '{text}', answered by '{answer}'.")
 
 
@@ -485,18 +602,35 @@ explore(draw_alignment, sentence=(0, 20))
 
 # %% tags=["nbval-check-output"]
 numbers = number_words(2_500, 10, 400, seed=0, target="de")
-english, german = Vocabulary.of((p.source for p in numbers.train), " "), Vocabulary.of((p.target for p in numbers.train), " ")
-counter = fit(lambda: bahdanau(len(german)), SEEDS[0], numbers.train, (english, german), teacher_forced_loss, steps=300)
+english, german = (
+    Vocabulary.of((p.source for p in numbers.train), " "),
+    Vocabulary.of((p.target for p in numbers.train), " "),
+)
+counter = fit(
+    lambda: bahdanau(len(german)),
+    SEEDS[0],
+    numbers.train,
+    (english, german),
+    teacher_forced_loss,
+    steps=300,
+)
 counter = with_your_attention(counter)
 right_numbers = exact_match(counter, numbers.test, (english, german))
-claim("02.m", "exact match, new numbers from English to German", right_numbers, at_least=0.75)
+claim(
+    "02.m",
+    "exact match, new numbers from English to German",
+    right_numbers,
+    at_least=0.75,
+)
 
 # %%
 text = spelled(4_372, "en")
 (answer,), weights = translate(counter, [text], (english, german))
 rows = [*answer.split(), "end"]
 show(
-    plots.attention_map(weights[0, : len(rows)].cpu(), rows, text.split(), x="English", y="German"),
+    plots.attention_map(
+        weights[0, : len(rows)].cpu(), rows, text.split(), x="English", y="German"
+    ),
     alt=f"Attention map for '{text}', answered by '{answer}'. "
     + plots.describe(weights[0, : len(rows) - 1].cpu(), rows[:-1], text.split(), 9),
 )
@@ -531,20 +665,35 @@ class Unmasked(nn.Module):
 
 @torch.no_grad()
 def change_in_a_batch(model):
-    """By how much the logits for a date change when its batch also holds a longer sentence."""
-    source, lengths = (t.to(device()) for t in letters.batch([new[1][0].source, new[3][0].source]))
+    """By how much the logits for a date change when its batch also holds a longer
+    sentence."""
+    source, lengths = (
+        t.to(device()) for t in letters.batch([new[1][0].source, new[3][0].source])
+    )
     target, _ = characters.batch([new[1][0].target], begin=True)
     target = target.to(device())
     alone = model(source[:1, : lengths[0]], lengths[:1], target).logits
-    return (model(source, lengths, target.expand(2, -1)).logits[:1] - alone).abs().max().item()
+    return (
+        (model(source, lengths, target.expand(2, -1)).logits[:1] - alone)
+        .abs()
+        .max()
+        .item()
+    )
 
 
 torch.manual_seed(SEEDS[0])
-fresh = Seq2Seq(Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), luong()).to(device())
+fresh = Seq2Seq(
+    Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), luong()
+).to(device())
 with_mask = change_in_a_batch(fresh)
 fresh.decoder.attention = Unmasked(fresh.decoder.attention)
 without_mask = change_in_a_batch(fresh)
-claim("02.n", "with the mask, change of the logits when the batch also holds a longer sentence", with_mask, at_most=1e-4)
+claim(
+    "02.n",
+    "with the mask, change of the logits when the batch also holds a longer sentence",
+    with_mask,
+    at_most=1e-4,
+)
 claim(
     "02.o",
     "the same change without the mask, over that with it",
@@ -561,13 +710,25 @@ claim(
 
 # %%
 def reach(decoder, n=60, seed=SEEDS[0]):
-    """Norm of the gradient of the first logits with respect to each of n source embeddings, mean of 32 sources."""
+    """Norm of the gradient of the first logits with respect to each of n source
+    embeddings, mean of 32 sources."""
     torch.manual_seed(seed)
-    model, kept = Seq2Seq(Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), decoder()), []
-    model.encoder.embedding.register_forward_hook(lambda module, given, result: kept.append(result))
+    model, kept = (
+        Seq2Seq(
+            Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), decoder()
+        ),
+        [],
+    )
+    model.encoder.embedding.register_forward_hook(
+        lambda module, given, result: kept.append(result)
+    )
     source = torch.randint(4, len(letters), (32, n))
-    logits = model(source, torch.full((32,), n), torch.ones(32, 1, dtype=torch.long)).logits
-    (gradient,) = torch.autograd.grad((logits * torch.randn_like(logits)).sum(), kept[0])
+    logits = model(
+        source, torch.full((32,), n), torch.ones(32, 1, dtype=torch.long)
+    ).logits
+    (gradient,) = torch.autograd.grad(
+        (logits * torch.randn_like(logits)).sum(), kept[0]
+    )
     return gradient.norm(dim=-1).mean(0).tolist()
 
 
@@ -584,22 +745,30 @@ show(
         "gradient of the first output",
         log="y",
     ),
-    alt="Gradient of the first output with respect to each of sixty source positions, logarithmic. Middle over end: "
-    + ", ".join(f"{name} {norms[30] / norms[-1]:.1e}" for name, norms in reaches.items())
+    alt="Gradient of the first output with respect to each of sixty source positions, "
+    "logarithmic. Middle over end: "
+    + ", ".join(
+        f"{name} {norms[30] / norms[-1]:.1e}" for name, norms in reaches.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-shares = {name: [(r := reach(decoder, seed=seed))[30] / r[-1] for seed in SEEDS] for name, decoder in decoders.items()}
+shares = {
+    name: [(r := reach(decoder, seed=seed))[30] / r[-1] for seed in SEEDS]
+    for name, decoder in decoders.items()
+}
 claim(
     "02.p",
-    "gradient through the last state, middle position over last position: largest of the seeds",
+    "gradient through the last state, middle position over last position: largest of "
+    "the seeds",
     max(shares["last state alone"]),
     at_most=1e-4,
 )
 claim(
     "02.q",
-    "gradient with attention, middle position over last position: smallest of both mechanisms and all seeds",
+    "gradient with attention, middle position over last position: smallest of both "
+    "mechanisms and all seeds",
     min(shares["Luong"] + shares["Bahdanau"]),
     at_least=1e-3,
 )
@@ -694,8 +863,18 @@ claim(
 torch.manual_seed(SEEDS[0])
 E, one = torch.randn(5, 5), torch.randn(1, 11)
 off_by = {axis: (E.softmax(dim=axis).sum(0) - 1).abs().max().item() for axis in (0, 1)}
-claim("02.CS-rows", "the sums Σ_i A_ij with the softmax over rows miss 1 by up to", off_by[1], at_least=0.05)
-claim("02.CS-columns", "the same sums with the softmax over columns miss 1 by up to", off_by[0], at_most=1e-5)
+claim(
+    "02.CS-rows",
+    "the sums Σ_i A_ij with the softmax over rows miss 1 by up to",
+    off_by[1],
+    at_least=0.05,
+)
+claim(
+    "02.CS-columns",
+    "the same sums with the softmax over columns miss 1 by up to",
+    off_by[0],
+    at_most=1e-5,
+)
 claim(
     "02.CS-one",
     "one query against five keys makes scores of shape",

@@ -29,24 +29,20 @@ from torch import Tensor, nn
 
 from course_lib.attention import Attended, Pool, attend, mean_pool
 from course_lib.blocks import ConvNet
-from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits, docstrings, marked_sentences
+from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits
+from course_lib.datasets import docstrings, marked_sentences
 from course_lib.datasets.composed_pictures import NAMES
 from course_lib.generation import greedy
 from course_lib.losses import teacher_forced_loss
-from course_lib.models import (
-    CaptionStep,
-    PooledDocument,
-    Hierarchical,
-    ShowAndTell,
-    ShowAttendAndTell,
-    stacked_bidirectional_gru,
-)
+from course_lib.models import CaptionStep, PooledDocument, Hierarchical, ShowAndTell
+from course_lib.models import ShowAttendAndTell, stacked_bidirectional_gru
 from course_lib.models.captioner import HiddenState, Regions
 from course_lib.models.hierarchical import PoolWeights
 from course_lib.primitives import lstm_step
 from course_lib.shapes import Values
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -77,18 +73,33 @@ SEEDS = (0, 1, 2)
 
 # %%
 def windows(part, seed):
-    """A window of 22 × 22 pixels around the digit that each caption names first, anywhere in it."""
-    shift = torch.randint(0, 9, (len(part.corners), 2), generator=torch.Generator().manual_seed(seed))
+    """A window of 22 × 22 pixels around the digit that each caption names first,
+    anywhere in it."""
+    shift = torch.randint(
+        0, 9, (len(part.corners), 2), generator=torch.Generator().manual_seed(seed)
+    )
     corners = (part.corners[:, 0] + shift).tolist()
     padded = F.pad(part.images, (8, 8, 8, 8))
-    return torch.stack([image[:, top : top + 22, left : left + 22] for image, (top, left) in zip(padded, corners, strict=True)])
+    return torch.stack(
+        [
+            image[:, top : top + 22, left : left + 22]
+            for image, (top, left) in zip(padded, corners, strict=True)
+        ]
+    )
 
 
 def fit(model, tensors, loss, steps, lr, seed, batch_size=32):
-    """Train a model on tensors that belong together, and put it into evaluation mode."""
+    """Train a model on tensors that belong together, and put it into evaluation
+    mode."""
     model = model.to(device())
-    stream = batches(*(tensor.to(device()) for tensor in tensors), batch_size=batch_size, seed=seed)
-    for _ in progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10), f"seed {seed}", steps):
+    stream = batches(
+        *(tensor.to(device()) for tensor in tensors), batch_size=batch_size, seed=seed
+    )
+    for _ in progress(
+        train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10),
+        f"seed {seed}",
+        steps,
+    ):
         pass
     return model.eval()
 
@@ -100,34 +111,72 @@ def right_class(model, batch):
 
 @torch.no_grad()
 def see(images, like=None):
-    """Regions (n, 36, 66): the features of the encoder, scaled as in the regions `like`, and the position: row and column."""
-    seen = torch.cat([encoder(part.to(device())).cpu() for part in images.split(500)]).flatten(2).mT
+    """Regions (n, 36, 66): the features of the encoder, scaled as in the regions
+    `like`, and the position: row and column."""
+    seen = (
+        torch.cat([encoder(part.to(device())).cpu() for part in images.split(500)])
+        .flatten(2)
+        .mT
+    )
     like = seen if like is None else like
     line = torch.linspace(-15, 15, 6)
-    places = torch.stack(torch.meshgrid(line, line, indexing="ij"), dim=-1).flatten(0, 1)
-    return torch.cat([(seen - like.mean((0, 1))) / like.std((0, 1)), places.expand(len(seen), -1, -1)], dim=-1), seen
+    places = torch.stack(torch.meshgrid(line, line, indexing="ij"), dim=-1).flatten(
+        0, 1
+    )
+    return torch.cat(
+        [
+            (seen - like.mean((0, 1))) / like.std((0, 1)),
+            places.expand(len(seen), -1, -1),
+        ],
+        dim=-1,
+    ), seen
 
 
 def scaled(vectors, like):
-    """Each feature with mean 0 and spread 1, as measured on the vectors `like`; a feature that never changes stays 0."""
+    """Each feature with mean 0 and spread 1, as measured on the vectors `like`; a
+    feature that never changes stays 0."""
     return (vectors - like.mean(0)) / like.std(0).clamp(min=1e-3)
 
 
 # %%
 pictures = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=0)
 words = Vocabulary.of(pictures.train.captions, between=" ")
-first = torch.tensor([NAMES.index(caption.split()[0]) for caption in pictures.train.captions])
+first = torch.tensor(
+    [NAMES.index(caption.split()[0]) for caption in pictures.train.captions]
+)
 torch.manual_seed(SEEDS[0])
 encoder = ConvNet(1, (16, 32, 32, 64), (2, 1, 2, 2))
-head = nn.Sequential(encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES)))
-fit(head, (windows(pictures.train, 1), first), right_class, at_scale(cpu=300, gpu=1_500), 5e-3, SEEDS[0], 64)
+head = nn.Sequential(
+    encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES))
+)
+fit(
+    head,
+    (windows(pictures.train, 1), first),
+    right_class,
+    at_scale(cpu=300, gpu=1_500),
+    5e-3,
+    SEEDS[0],
+    64,
+)
 print(words.symbols[4:], pictures.train.captions[0], sep="\n")
 
 
-(regions, raw), caption = see(pictures.train.images), words.batch(pictures.train.captions, begin=True, end=True)[0]
-new_regions, new_caption = see(pictures.test.images, raw)[0], words.batch(pictures.test.captions, begin=True, end=True)[0]
-as_mean = scaled(regions.mean(1), regions.mean(1)), scaled(new_regions.mean(1), regions.mean(1))
-in_full = scaled(regions.flatten(1), regions.flatten(1)), scaled(new_regions.flatten(1), regions.flatten(1))
+(regions, raw), caption = (
+    see(pictures.train.images),
+    words.batch(pictures.train.captions, begin=True, end=True)[0],
+)
+new_regions, new_caption = (
+    see(pictures.test.images, raw)[0],
+    words.batch(pictures.test.captions, begin=True, end=True)[0],
+)
+as_mean = (
+    scaled(regions.mean(1), regions.mean(1)),
+    scaled(new_regions.mean(1), regions.mean(1)),
+)
+in_full = (
+    scaled(regions.flatten(1), regions.flatten(1)),
+    scaled(new_regions.flatten(1), regions.flatten(1)),
+)
 
 
 # %% tags=["nbval-check-output"]
@@ -140,7 +189,9 @@ def told(seed, vectors, lr):
     """A captioner trained on one vector per picture."""
     torch.manual_seed(seed)
     model = ShowAndTell(len(words), vectors.shape[-1], 24, 64)
-    return fit(model, (vectors, caption), next_words, at_scale(cpu=600, gpu=4_000), lr, seed)
+    return fit(
+        model, (vectors, caption), next_words, at_scale(cpu=600, gpu=4_000), lr, seed
+    )
 
 
 @torch.no_grad()
@@ -148,17 +199,28 @@ def say(model, seen):
     """Captions by greedy decoding."""
     seen = seen.to(device())
     begin = torch.full((len(seen),), BEGIN, device=device())
-    return [words.decode(row) for row in greedy(model.step, model.start(seen), begin, END, PADDING, 6).tolist()]
+    return [
+        words.decode(row)
+        for row in greedy(
+            model.step, model.start(seen), begin, END, PADDING, 6
+        ).tolist()
+    ]
 
 
 def exact(answers):
     """The fraction of new pictures whose caption is exactly right."""
-    return mean(answer == truth for answer, truth in zip(answers, pictures.test.captions, strict=True))
+    return mean(
+        answer == truth
+        for answer, truth in zip(answers, pictures.test.captions, strict=True)
+    )
 
 
 def both_digits(answers):
     """The fraction of new pictures of which both digits are named, in any order."""
-    named = [[sorted(set(text.split()) & set(NAMES)) for text in texts] for texts in (answers, pictures.test.captions)]
+    named = [
+        [sorted(set(text.split()) & set(NAMES)) for text in texts]
+        for texts in (answers, pictures.test.captions)
+    ]
     return mean(ours == theirs for ours, theirs in zip(*named, strict=True))
 
 
@@ -169,7 +231,10 @@ claim(
     min(map(both_digits, by_mean)),
     at_least=0.55,
 )
-print("exact match through the mean, two seeds: " + ", ".join(f"{exact(answers):.2f}" for answers in by_mean))
+print(
+    "exact match through the mean, two seeds: "
+    + ", ".join(f"{exact(answers):.2f}" for answers in by_mean)
+)
 
 # %% [markdown]
 # ## 2 Soft attention over regions
@@ -210,19 +275,38 @@ mended = check("03.1", mended)
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
-W_a, W_h, v = (torch.randn(*shape, generator=generator) for shape in ((16, 66), (16, 8), (16,)))
+W_a, W_h, v = (
+    torch.randn(*shape, generator=generator) for shape in ((16, 66), (16, 8), (16,))
+)
 one, other = torch.randn(2, 500, 8, generator=generator)
 
 
 def moved(look):
-    """The largest difference of the weights between two states of the decoder; 0 = the state has no effect."""
+    """The largest difference of the weights between two states of the decoder; 0 = the
+    state has no effect."""
     a, b = (look(new_regions, h, W_a / 8, W_h, v)[1] for h in (one, other))
     return (a - b).abs().max().item()
 
 
-claim("03.c", "with the tanh, the largest difference in weight between two states of the decoder", moved(mended), at_least=0.05)
-without = moved(lambda a, h, *w: ((a @ w[0].mT + (h @ w[1].mT)[:, None]) @ w[2]).softmax(-1)[None].expand(2, -1, -1))
-claim("03.d", "without the tanh, the same difference: the state cancels in the softmax", without, at_most=1e-3)
+claim(
+    "03.c",
+    "with the tanh, the largest difference in weight between two states of the decoder",
+    moved(mended),
+    at_least=0.05,
+)
+without = moved(
+    lambda a, h, *w: (
+        ((a @ w[0].mT + (h @ w[1].mT)[:, None]) @ w[2])
+        .softmax(-1)[None]
+        .expand(2, -1, -1)
+    )
+)
+claim(
+    "03.d",
+    "without the tanh, the same difference: the state cancels in the softmax",
+    without,
+    at_most=1e-3,
+)
 
 # %% [markdown]
 # ## 3 Doubly stochastic attention
@@ -260,7 +344,12 @@ doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
 
 # %% tags=["nbval-check-output"]
 evenly = torch.full((1, 10, 196), 1 / 196)
-claim("03.e", "the least penalty of ten words over 196 regions", doubly_stochastic_penalty(evenly).item(), between=(176, 177))
+claim(
+    "03.e",
+    "the least penalty of ten words over 196 regions",
+    doubly_stochastic_penalty(evenly).item(),
+    between=(176, 177),
+)
 sharply = F.one_hot(torch.arange(10), 196)[None].float()
 claim(
     "03.f",
@@ -314,7 +403,9 @@ compose_document = check("03.4", compose_document)
 
 # %%
 texts = docstrings(100, 300, n_topics=8, n_sentences=8, n_words=10, seed=0)
-lexicon = Vocabulary.of((f"nota {line}" for text in texts.train for line in text.sentences), between=" ")
+lexicon = Vocabulary.of(
+    (f"nota {line}" for text in texts.train for line in text.sentences), between=" "
+)
 topics = sorted({text.topic for text in texts.train})
 
 
@@ -327,17 +418,26 @@ def read(documents, S=8):
 
 
 class Plain(nn.Module):
-    """Words without any recurrence: your `compose_document` on their vectors, or the mean of them all."""
+    """Words without any recurrence: your `compose_document` on their vectors, or the
+    mean of them all."""
 
     def __init__(self, attentive, d=48):
         super().__init__()
-        self.attentive, self.words, self.readout = attentive, nn.Embedding(len(lexicon), d), nn.Linear(d, len(topics))
+        self.attentive, self.words, self.readout = (
+            attentive,
+            nn.Embedding(len(lexicon), d),
+            nn.Linear(d, len(topics)),
+        )
         self.pool_words, self.pool_sentences = Pool(d, d), Pool(d, d)
 
     def forward(self, numbers, lengths):
-        mask = torch.arange(numbers.shape[-1], device=numbers.device) < lengths[..., None]
+        mask = (
+            torch.arange(numbers.shape[-1], device=numbers.device) < lengths[..., None]
+        )
         if not self.attentive:
-            return self.readout(mean_pool(self.words(numbers).flatten(1, 2), mask.flatten(1)).context), None
+            return self.readout(
+                mean_pool(self.words(numbers).flatten(1, 2), mask.flatten(1)).context
+            ), None
         levels = ((p.W, p.b, p.u) for p in (self.pool_words, self.pool_sentences))
         document = PooledDocument(*compose_document(self.words(numbers), mask, *levels))
         return self.readout(document.vector), document
@@ -351,7 +451,8 @@ def topic_loss(model, batch):
 
 @torch.no_grad()
 def classify(model, documents):
-    """The share of documents whose topic is right, and the last batch's `PooledDocument`."""
+    """The share of documents whose topic is right, and the last batch's
+    `PooledDocument`."""
     numbers, lengths, labels = (tensor.to(device()) for tensor in read(documents))
     logits, document = model(numbers, lengths)
     return (logits.argmax(-1) == labels).float().mean().item(), document
@@ -359,7 +460,9 @@ def classify(model, documents):
 
 def reader(pooling):
     """Yang's model, with this pooling at both levels."""
-    return Hierarchical(len(lexicon), len(topics), 32, 24, pooling, stacked_bidirectional_gru)
+    return Hierarchical(
+        len(lexicon), len(topics), 32, 24, pooling, stacked_bidirectional_gru
+    )
 
 
 def learned(make, documents, seed, steps, lr=1e-2):
@@ -370,13 +473,25 @@ def learned(make, documents, seed, steps, lr=1e-2):
 
 # %% tags=["nbval-check-output"]
 real = {
-    "hierarchical attention": classify(learned(lambda: reader(Pool), texts.train, SEEDS[0], 150, 5e-3), texts.test)[0],
-    "the same with means": classify(
-        learned(lambda: reader(lambda d_v, d_a: mean_pool), texts.train, SEEDS[0], 150, 5e-3), texts.test
+    "hierarchical attention": classify(
+        learned(lambda: reader(Pool), texts.train, SEEDS[0], 150, 5e-3), texts.test
     )[0],
-    "bag of words": classify(learned(lambda: Plain(False), texts.train, SEEDS[0], 150, 2e-2), texts.test)[0],
+    "the same with means": classify(
+        learned(
+            lambda: reader(lambda d_v, d_a: mean_pool), texts.train, SEEDS[0], 150, 5e-3
+        ),
+        texts.test,
+    )[0],
+    "bag of words": classify(
+        learned(lambda: Plain(False), texts.train, SEEDS[0], 150, 2e-2), texts.test
+    )[0],
 }
-claim("03.g", "accuracy on docstrings, hierarchical attention", real["hierarchical attention"], at_least=0.6)
+claim(
+    "03.g",
+    "accuracy on docstrings, hierarchical attention",
+    real["hierarchical attention"],
+    at_least=0.6,
+)
 claim(
     "03.h",
     "accuracy on docstrings, attention less plain means, one seed: within 0.12",
@@ -385,7 +500,8 @@ claim(
 )
 claim(
     "03.i",
-    "accuracy on docstrings, bag of words less the whole hierarchy, one seed: not more than 0.05 below",
+    "accuracy on docstrings, bag of words less the whole hierarchy, one seed: not "
+    "more than 0.05 below",
     real["bag of words"] - real["hierarchical attention"],
     at_least=-0.05,
 )
@@ -409,9 +525,15 @@ claim(
 # %% tags=["nbval-check-output"]
 marked = marked_sentences(texts.train, at_scale(cpu=3_000, gpu=12_000), 8, seed=1)
 new_marked = marked_sentences(texts.test, 500, 8, seed=2)
-finders = [learned(lambda: Plain(True), marked, seed, at_scale(cpu=400, gpu=2_000), 4e-2) for seed in SEEDS]
+finders = [
+    learned(lambda: Plain(True), marked, seed, at_scale(cpu=400, gpu=2_000), 4e-2)
+    for seed in SEEDS
+]
 found = [classify(model, new_marked) for model in finders]
-drowning = [learned(lambda: Plain(False), marked, seed, at_scale(cpu=400, gpu=2_000), 4e-2) for seed in SEEDS[:2]]
+drowning = [
+    learned(lambda: Plain(False), marked, seed, at_scale(cpu=400, gpu=2_000), 4e-2)
+    for seed in SEEDS[:2]
+]
 drowned = [classify(model, new_marked)[0] for model in drowning]
 claim(
     "03.j",
@@ -420,10 +542,21 @@ claim(
     at_least=0.45,
 )
 lead = min(share for share, _ in found) - max(drowned)
-claim("03.k", "one sentence decides: attention (worst seed) less the mean of all words (best of two)", lead, at_least=0.1)
+claim(
+    "03.k",
+    "one sentence decides: attention (worst seed) less the mean of all words (best of "
+    "two)",
+    lead,
+    at_least=0.1,
+)
 commonest = read(new_marked)[-1].bincount().max().item() / len(new_marked)
-print(f"mean of all words {max(drowned):.2f}, always the most frequent topic {commonest:.2f}")
-places = torch.tensor([[line.startswith("nota ") for line in text.sentences] for text in new_marked])
+print(
+    f"mean of all words {max(drowned):.2f}, always the most frequent topic "
+    f"{commonest:.2f}"
+)
+places = torch.tensor(
+    [[line.startswith("nota ") for line in text.sentences] for text in new_marked]
+)
 claim(
     "03.l",
     "weight of the sentence that decides, of eight: mean, worst seed",
@@ -432,16 +565,23 @@ claim(
 )
 
 # %%
-index = next(i for i, text in enumerate(new_marked) if any(len(line.split()) > 8 and "nota" in line for line in text.sentences))
+index = next(
+    i
+    for i, text in enumerate(new_marked)
+    if any(len(line.split()) > 8 and "nota" in line for line in text.sentences)
+)
 document, text = found[0][1], new_marked[index]
 shares = (document.sentences[index, :, None] * document.words[index]).cpu()
 labels = [" ".join(line.split()[:4]) + " …" for line in text.sentences]
 weighty = shares.sum(-1).argmax().item()
-figure = plots.attention_map(shares, labels, x="position of the word, from 0", y="sentence")
+figure = plots.attention_map(
+    shares, labels, x="position of the word, from 0", y="sentence"
+)
 figure.axes[-1].set_ylabel("weight of the word in the document")
 show(
     figure,
-    alt=f"Weight of each word in a document of eight sentences: the sentence '{labels[weighty]}' has {shares.sum(-1)[weighty]:.2f} of it all.",
+    alt="Weight of each word in a document of eight sentences: the sentence "
+    f"'{labels[weighty]}' has {shares.sum(-1)[weighty]:.2f} of it all.",
 )
 
 # %% [markdown]
@@ -518,7 +658,10 @@ with torch.no_grad():
         - model(seen, new_caption[:, :1].to(device())).logits[:, 0]
     ).abs()
 claim(
-    "03.m", "logits of your step less those of the model at the first word: largest difference", gap.max().item(), at_most=1e-3
+    "03.m",
+    "logits of your step less those of the model at the first word: largest difference",
+    gap.max().item(),
+    at_most=1e-3,
 )
 
 by_look = [say(model, new_regions) for model in lookers]
@@ -538,7 +681,8 @@ lead = mean(shares_right["attention"][:2]) - mean(shares_right["concatenated"])
 if at_scale(cpu=True, gpu=False):  # with more pictures and steps the gap is not claimed
     claim(
         "03.o",
-        "at 600 steps, exact match with attention less all regions concatenated: mean of the same two seeds",
+        "at 600 steps, exact match with attention less all regions concatenated: mean "
+        "of the same two seeds",
         lead,
         at_least=0.1,
     )
@@ -546,16 +690,23 @@ else:
     print(f"attention less concatenated regions: {lead:.2f}")
 claim(
     "03.p",
-    "exact match with attention (mean of the seeds) less the mean of the regions (best)",
+    "exact match with attention (mean of the seeds) less the mean of the regions "
+    "(best)",
     mean(shares_right["attention"]) - max(shares_right["mean"]),
     at_least=0.25,
 )
 
 # %%
 show(
-    plots.seeds(shares_right, "exact match", "captions of new pictures, one point a trained model"),
+    plots.seeds(
+        shares_right,
+        "exact match",
+        "captions of new pictures, one point a trained model",
+    ),
     alt="Exact match of captions. "
-    + "; ".join(f"{name} {min(s):.2f} to {max(s):.2f}" for name, s in shares_right.items())
+    + "; ".join(
+        f"{name} {min(s):.2f} to {max(s):.2f}" for name, s in shares_right.items()
+    )
     + ".",
 )
 
@@ -585,67 +736,120 @@ show(
 # %% tags=["nbval-check-output"]
 @torch.no_grad()
 def attends_to_the_named(model, places):
-    """The fraction of digits, at these corners, that get the largest weight when the model is to name them."""
-    weights, hits = model(new_regions.to(device()), new_caption.to(device())).weights.cpu(), []
-    for i, (text, corners) in enumerate(zip(pictures.test.captions, places.tolist(), strict=True)):
+    """The fraction of digits, at these corners, that get the largest weight when the
+    model is to name them."""
+    weights, hits = (
+        model(new_regions.to(device()), new_caption.to(device())).weights.cpu(),
+        [],
+    )
+    for i, (text, corners) in enumerate(
+        zip(pictures.test.captions, places.tolist(), strict=True)
+    ):
         for t, (top, left) in zip((0, len(text.split()) - 1), corners, strict=True):
             row, column = divmod(weights[i, t].argmax().item(), 6)
-            hits.append(top <= 7 * row + 3 < top + 14 and left <= 7 * column + 3 < left + 14)
+            hits.append(
+                top <= 7 * row + 3 < top + 14 and left <= 7 * column + 3 < left + 14
+            )
     return mean(hits)
 
 
 inside = [attends_to_the_named(model, pictures.test.corners) for model in lookers]
-claim("03.q", "digits that get the largest weight when they are to be named: mean of the seeds", mean(inside), at_least=0.65)
+claim(
+    "03.q",
+    "digits that get the largest weight when they are to be named: mean of the seeds",
+    mean(inside),
+    at_least=0.65,
+)
 elsewhere = attends_to_the_named(lookers[0], pictures.test.corners.roll(1, 0))
-claim("03.r", "the same weights, compared with the digits of another picture", elsewhere, at_most=0.4)
+claim(
+    "03.r",
+    "the same weights, compared with the digits of another picture",
+    elsewhere,
+    at_most=0.4,
+)
 
 
 # %%
 @torch.no_grad()
 def drawn_looks(index):
-    """The picture with this number, and the weights of our first model before each word, (6, 6) each."""
+    """The picture with this number, and the weights of our first model before each
+    word, (6, 6) each."""
     (said,) = say(lookers[0], new_regions[index : index + 1])
     weights = (
-        lookers[0](new_regions[index : index + 1].to(device()), words.batch([said], begin=True)[0].to(device()))
+        lookers[0](
+            new_regions[index : index + 1].to(device()),
+            words.batch([said], begin=True)[0].to(device()),
+        )
         .weights[0]
         .cpu()
     )
     looks = {
-        f"{i + 1} {word}": row.view(6, 6) for i, (word, row) in enumerate(zip([*said.split(), "(end)"], weights, strict=True))
+        f"{i + 1} {word}": row.view(6, 6)
+        for i, (word, row) in enumerate(
+            zip([*said.split(), "(end)"], weights, strict=True)
+        )
     }
-    return said, {"picture": pictures.test.images[index, 0, :, :, None].expand(-1, -1, 3)} | looks
+    return said, {
+        "picture": pictures.test.images[index, 0, :, :, None].expand(-1, -1, 3)
+    } | looks
 
 
 def drawn(panels):
     """The picture and the maps of weights, on one scale."""
-    return plots.pictures(panels, most=max(look.max().item() for name, look in panels.items() if name != "picture"))
+    return plots.pictures(
+        panels,
+        most=max(
+            look.max().item() for name, look in panels.items() if name != "picture"
+        ),
+    )
 
 
 shown = next(
-    i for i, (text, best) in enumerate(zip(by_look[0], pictures.test.captions, strict=True)) if text == best and "left" in text
+    i
+    for i, (text, best) in enumerate(
+        zip(by_look[0], pictures.test.captions, strict=True)
+    )
+    if text == best and "left" in text
 )
 said, panels = drawn_looks(shown)
-strongest = {name: divmod(look.argmax().item(), 6) for name, look in panels.items() if name != "picture"}
+strongest = {
+    name: divmod(look.argmax().item(), 6)
+    for name, look in panels.items()
+    if name != "picture"
+}
 show(
     drawn(panels),
-    alt=f"Picture {shown}, captioned '{said}', and the weights before each word. Largest at row, column: "
-    + ", ".join(f"{name} {row + 1}, {column + 1}" for name, (row, column) in strongest.items())
+    alt=f"Picture {shown}, captioned '{said}', and the weights before each word. "
+    "Largest at row, column: "
+    + ", ".join(
+        f"{name} {row + 1}, {column + 1}" for name, (row, column) in strongest.items()
+    )
     + " of 6.",
 )
 
 # %% tags=["try-it"]
-# Try it: two pictures overlaid, with up to four digits; and one whose second digit is erased.
-both, single = torch.maximum(pictures.test.images[:1], pictures.test.images[1:2]), pictures.test.images[:1].clone()
+# Try it: two pictures overlaid, with up to four digits; and one whose second digit
+# is erased.
+both, single = (
+    torch.maximum(pictures.test.images[:1], pictures.test.images[1:2]),
+    pictures.test.images[:1].clone(),
+)
 top, left = pictures.test.corners[0, 1].tolist()
 single[..., top : top + 14, left : left + 14] = 0.0
-print(pictures.test.captions[:2], say(lookers[0], see(torch.cat([both, single]), raw)[0]))
+print(
+    pictures.test.captions[:2], say(lookers[0], see(torch.cat([both, single]), raw)[0])
+)
 
 
 # %% tags=["interactive"]
 def draw_looks(picture=0):
     """Draw the weights while the model describes one of the new pictures."""
     said, panels = drawn_looks(picture)
-    show(drawn(panels), alt=f"Picture {picture}, {pictures.test.captions[picture]}: captioned '{said}'.")
+    show(
+        drawn(panels),
+        alt=f"Picture {picture}, {pictures.test.captions[picture]}: captioned "
+        f"'{said}'.",
+    )
 
 
 explore(draw_looks, picture=(0, 49))
@@ -688,19 +892,30 @@ hard_attention_loss = check("03.6", hard_attention_loss)
 # %%
 @torch.no_grad()
 def after_each_look(model, index):
-    """The weights over the 36 regions before the first word, and log p of the right word after sampling each region."""
+    """The weights over the 36 regions before the first word, and log p of the right
+    word after sampling each region."""
     a = new_regions[index].to(device())
     h, c = model.initial_state(a[None])
-    y, (attention, *rest) = model.words(torch.tensor([BEGIN], device=device())), weights_of(model)
+    y, (attention, *rest) = (
+        model.words(torch.tensor([BEGIN], device=device())),
+        weights_of(model),
+    )
     alpha = soft_attention(a[None], h, *attention)[1][0]
-    logits = caption_step(*(part.expand(len(a), -1) for part in (y, h, c)), a[:, None], attention, *rest)[0]
-    return alpha.cpu().clamp(min=1e-6), logits.log_softmax(-1)[:, new_caption[index, 1]].cpu()
+    logits = caption_step(
+        *(part.expand(len(a), -1) for part in (y, h, c)), a[:, None], attention, *rest
+    )[0]
+    return alpha.cpu().clamp(min=1e-6), logits.log_softmax(-1)[
+        :, new_caption[index, 1]
+    ].cpu()
 
 
 def estimates(alpha, log_p, baseline):
-    """The estimate of the gradient of the scores from each of the 36 samples, (36, 36), one row a sample."""
+    """The estimate of the gradient of the scores from each of the 36 samples, (36, 36),
+    one row a sample."""
     scores = alpha.log().expand(36, 1, 36).clone().requires_grad_()
-    loss = hard_attention_loss(log_p, scores.softmax(-1), torch.arange(36)[:, None], baseline)
+    loss = hard_attention_loss(
+        log_p, scores.softmax(-1), torch.arange(36)[:, None], baseline
+    )
     return -36 * torch.autograd.grad(loss, scores)[0][:, 0]
 
 
@@ -714,10 +929,14 @@ def average_and_spread(alpha, log_p, baseline):
 alpha, log_p = after_each_look(lookers[0], shown)
 alpha = alpha / alpha.sum()
 right, usual = alpha * (log_p - alpha @ log_p), (alpha @ log_p).item()
-off = [(average_and_spread(alpha, log_p, b)[0] - right).abs().max().item() for b in (0.0, usual)]
+off = [
+    (average_and_spread(alpha, log_p, b)[0] - right).abs().max().item()
+    for b in (0.0, usual)
+]
 claim(
     "03.s",
-    "mean of the estimates less the gradient of the expected log p, without a baseline: error",
+    "mean of the estimates less the gradient of the expected log p, without a "
+    "baseline: error",
     off[0],
     at_most=1e-3,
 )
@@ -727,10 +946,16 @@ torch.manual_seed(SEEDS[0])
 fresh = ShowAttendAndTell(len(words), regions.shape[-1], 24, 64, 32).to(device())
 spreads = torch.zeros(2)
 for alpha, log_p in (after_each_look(fresh, index) for index in range(20)):
-    spreads += torch.tensor([average_and_spread(alpha / alpha.sum(), log_p, b)[1] for b in (0.0, (alpha @ log_p).item())])
+    spreads += torch.tensor(
+        [
+            average_and_spread(alpha / alpha.sum(), log_p, b)[1]
+            for b in (0.0, (alpha @ log_p).item())
+        ]
+    )
 claim(
     "03.u",
-    "before training, variance of the estimates over 20 pictures: without a baseline over with",
+    "before training, variance of the estimates over 20 pictures: without a baseline "
+    "over with",
     spreads[0] / spreads[1],
     at_least=3,
 )
@@ -752,11 +977,27 @@ claim(
 # The two digits can still be found and named.</details>
 
 # %% tags=["nbval-check-output"]
-nowhere = [torch.cat([seen[..., :-2], torch.zeros_like(seen[..., -2:])], dim=-1) for seen in (regions, new_regions)]
+nowhere = [
+    torch.cat([seen[..., :-2], torch.zeros_like(seen[..., -2:])], dim=-1)
+    for seen in (regions, new_regions)
+]
 lost = say(attentive(SEEDS[0], nowhere[0], at_scale(cpu=600, gpu=4_000)), nowhere[1])
-claim("03.v", "exact match with positions less without, one seed", exact(by_look[0]) - exact(lost), at_least=0.2)
-claim("03.w", "regions without their positions, both digits named", both_digits(lost), at_least=0.5)
-print(f"exact match without positions {exact(lost):.2f}, from the mean of the regions {mean(map(exact, by_mean)):.2f}")
+claim(
+    "03.v",
+    "exact match with positions less without, one seed",
+    exact(by_look[0]) - exact(lost),
+    at_least=0.2,
+)
+claim(
+    "03.w",
+    "regions without their positions, both digits named",
+    both_digits(lost),
+    at_least=0.5,
+)
+print(
+    f"exact match without positions {exact(lost):.2f}, from the mean of the regions "
+    f"{mean(map(exact, by_mean)):.2f}"
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
@@ -840,18 +1081,38 @@ print(f"exact match without positions {exact(lost):.2f}, from the mean of the re
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
-plain, looking = ShowAndTell(len(words), 66, 24, 64), ShowAttendAndTell(len(words), 66, 24, 64, 48)
+plain, looking = (
+    ShowAndTell(len(words), 66, 24, 64),
+    ShowAttendAndTell(len(words), 66, 24, 64, 48),
+)
 picture, another = new_regions[:1], new_regions[1:2]
 with torch.no_grad():
     changes = [
-        (model(a, new_caption[:1], start).logits - model(b, new_caption[:1], start).logits).abs().max().item()
+        (
+            model(a, new_caption[:1], start).logits
+            - model(b, new_caption[:1], start).logits
+        )
+        .abs()
+        .max()
+        .item()
         for model, a, b, start in (
             (plain, picture.mean(1), another.mean(1), plain.start(picture.mean(1))),
             (looking, picture, another, looking.initial_state(picture)),
         )
     ]
-claim("03.IT-1", "Show and Tell, the picture exchanged after the first step: largest change of a logit", changes[0], equals=0.0)
-claim("03.IT-2", "Show, Attend and Tell, the same: largest change of a logit", changes[1], at_least=1e-4)
+claim(
+    "03.IT-1",
+    "Show and Tell, the picture exchanged after the first step: largest change of a "
+    "logit",
+    changes[0],
+    equals=0.0,
+)
+claim(
+    "03.IT-2",
+    "Show, Attend and Tell, the same: largest change of a logit",
+    changes[1],
+    at_least=1e-4,
+)
 
 # %% tags=["ledger"]
 ledger()

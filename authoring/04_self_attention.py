@@ -41,7 +41,8 @@ from course_lib.datasets import lookup, photographs, reversal
 from course_lib.primitives import GRU, LSTM, RNN, fused_gru
 from course_lib.shapes import Image, Keys, Lengths, Mask, Queries, Values
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -72,23 +73,42 @@ SEEDS = (0, 1, 2)
 # %%
 T_k = at_scale(cpu=8, gpu=32)
 n_keys, n_values = 2 * T_k, 8
-lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, T_q=4, T_k=T_k, n_keys=n_keys, n_values=n_values, seed=0)
+lookups = lookup(
+    at_scale(cpu=4_000, gpu=20_000),
+    10,
+    500,
+    T_q=4,
+    T_k=T_k,
+    n_keys=n_keys,
+    n_values=n_values,
+    seed=0,
+)
 
 
 def as_tokens(part):
-    """One row of tokens for each text, the pairs and then the questions, as indices of keys and of values."""
+    """One row of tokens for each text, the pairs and then the questions, as indices of
+    keys and of values."""
     blank = torch.full_like(part.queries, n_values)
-    return torch.cat([part.keys, part.queries], dim=1).to(device()), torch.cat([part.values, blank], dim=1).to(device())
+    return torch.cat([part.keys, part.queries], dim=1).to(device()), torch.cat(
+        [part.values, blank], dim=1
+    ).to(device())
 
 
 first = lookups.test
-pairs = ", ".join(f"k{k}=v{v}" for k, v in zip(first.keys[0].tolist(), first.values[0].tolist(), strict=True))
-print(f"pairs:     {pairs}\nquestions: {first.queries[0].tolist()}\nanswers:   {first.targets[0].tolist()}")
+pairs = ", ".join(
+    f"k{k}=v{v}"
+    for k, v in zip(first.keys[0].tolist(), first.values[0].tolist(), strict=True)
+)
+print(
+    f"pairs:     {pairs}\nquestions: {first.queries[0].tolist()}\nanswers:   "
+    f"{first.targets[0].tolist()}"
+)
 
 
 # %%
 class Reader(nn.Module):
-    """Add the embeddings of each token, mix the tokens by a layer, and read out an answer at each position."""
+    """Add the embeddings of each token, mix the tokens by a layer, and read out an
+    answer at each position."""
 
     def __init__(self, mixer, sizes, n_answers, d_model=64, std=None):
         super().__init__()
@@ -104,19 +124,40 @@ class Reader(nn.Module):
 
 
 def loss_of(model, batch):
-    """Cross-entropy of the answers at the last positions, for targets (B, T) or, of several answers each, (B, T, n)."""
+    """Cross-entropy of the answers at the last positions, for targets (B, T) or, of
+    several answers each, (B, T, n)."""
     *known, targets = batch
-    answers = model(*known)[:, -targets.shape[1] :].unflatten(-1, (*targets.shape[2:], -1))
+    answers = model(*known)[:, -targets.shape[1] :].unflatten(
+        -1, (*targets.shape[2:], -1)
+    )
     return F.cross_entropy(answers.flatten(0, -2), targets.flatten())
 
 
-def fit(make_mixer, known, targets, seed, steps, d_model=64, std=None, lr=5e-3, batch_size=64):
-    """Train a Reader around a new mixer; the seed decides its first weights and the order of the batches."""
+def fit(
+    make_mixer,
+    known,
+    targets,
+    seed,
+    steps,
+    d_model=64,
+    std=None,
+    lr=5e-3,
+    batch_size=64,
+):
+    """Train a Reader around a new mixer; the seed decides its first weights and the
+    order of the batches."""
     torch.manual_seed(seed)
-    sizes, n_answers = [int(index.max()) + 1 for index in known], (int(targets.max()) + 1) * math.prod(targets.shape[2:])
+    sizes, n_answers = (
+        [int(index.max()) + 1 for index in known],
+        (int(targets.max()) + 1) * math.prod(targets.shape[2:]),
+    )
     model = Reader(make_mixer(), sizes, n_answers, d_model, std).to(device())
     stream = batches(*known, targets.to(device()), batch_size=batch_size, seed=seed)
-    for _ in progress(train(model, stream, loss_of, steps=steps, lr=lr, warmup=steps // 10), f"seed {seed}", total=steps):
+    for _ in progress(
+        train(model, stream, loss_of, steps=steps, lr=lr, warmup=steps // 10),
+        f"seed {seed}",
+        total=steps,
+    ):
         pass
     return model.eval()
 
@@ -124,16 +165,30 @@ def fit(make_mixer, known, targets, seed, steps, d_model=64, std=None, lr=5e-3, 
 @torch.no_grad()
 def accuracy(model, known, targets):
     """The fraction of positions whose answers are all correct."""
-    answers = model(*known)[:, -targets.shape[1] :].unflatten(-1, (*targets.shape[2:], -1)).argmax(-1)
+    answers = (
+        model(*known)[:, -targets.shape[1] :]
+        .unflatten(-1, (*targets.shape[2:], -1))
+        .argmax(-1)
+    )
     right = answers == targets.to(device())
-    return right.flatten(2).all(-1).float().mean().item() if right.dim() > 2 else right.float().mean().item()
+    return (
+        right.flatten(2).all(-1).float().mean().item()
+        if right.dim() > 2
+        else right.float().mean().item()
+    )
 
 
 # %% tags=["nbval-check-output"]
 steps = at_scale(cpu=300, gpu=1_500)
 gru_on_lookup = [
     accuracy(
-        fit(partial(GRU, 64, 64, fused_gru), as_tokens(lookups.train), lookups.train.targets, seed, steps),
+        fit(
+            partial(GRU, 64, 64, fused_gru),
+            as_tokens(lookups.train),
+            lookups.train.targets,
+            seed,
+            steps,
+        ),
         as_tokens(lookups.test),
         lookups.test.targets,
     )
@@ -143,7 +198,8 @@ bag = (F.one_hot(lookups.test.values, n_values).sum(1).amax(-1) / T_k).mean().it
 excess = mean(gru_on_lookup) - bag
 claim(
     "04.a",
-    f"at this budget of {steps} steps, accuracy of a GRU less that of the best guess from a bag of values",
+    f"at this budget of {steps} steps, accuracy of a GRU less that of the best guess "
+    "from a bag of values",
     excess,
     at_most=0.15,
 )
@@ -180,15 +236,20 @@ scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 
 # %%
 class SelfAttention(nn.Module):
-    """Queries, keys and values of the same tokens: three matrices around a mechanism `(q, k, v, mask)`."""
+    """Queries, keys and values of the same tokens: three matrices around a mechanism
+    `(q, k, v, mask)`."""
 
     def __init__(self, d_model, mechanism=scaled_dot_product_attention, mask=None):
         super().__init__()
-        self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, d_model, bias=False) for _ in range(3))
+        self.W_q, self.W_k, self.W_v = (
+            nn.Linear(d_model, d_model, bias=False) for _ in range(3)
+        )
         self.mechanism, self.mask = mechanism, mask
 
     def forward(self, x):
-        context, weights = self.mechanism(self.W_q(x), self.W_k(x), self.W_v(x), self.mask)
+        context, weights = self.mechanism(
+            self.W_q(x), self.W_k(x), self.W_v(x), self.mask
+        )
         return Attended(context.to(x.dtype), weights.to(x.dtype))
 
 
@@ -217,9 +278,16 @@ class SelfAttention(nn.Module):
 # %%
 sizes = [2, 8, 32, 128, 512]
 generator = torch.Generator().manual_seed(SEEDS[0])
-largest, slope, spread = {"with 1/√d_k": [], "without": []}, {"with 1/√d_k": [], "without": []}, {}
+largest, slope, spread = (
+    {"with 1/√d_k": [], "without": []},
+    {"with 1/√d_k": [], "without": []},
+    {},
+)
 for d_k in sizes:
-    q, k = torch.randn(1_000, 1, d_k, generator=generator), torch.randn(1_000, 16, d_k, generator=generator)
+    q, k = (
+        torch.randn(1_000, 1, d_k, generator=generator),
+        torch.randn(1_000, 16, d_k, generator=generator),
+    )
     scores = attention.dot_scores(q, k)
     spread[d_k] = scores.std().item()
     for name, scaled in (("with 1/√d_k", scores / math.sqrt(d_k)), ("without", scores)):
@@ -227,20 +295,33 @@ for d_k in sizes:
         largest[name].append(weights.amax(-1).mean().item())
         slope[name].append((weights * (1 - weights)).amax(-1).median().item())
 figure = plots.curves(
-    {name: (sizes, values) for name, values in largest.items()}, "size of the keys, d_k", "largest of 16 weights", log="x"
+    {name: (sizes, values) for name, values in largest.items()},
+    "size of the keys, d_k",
+    "largest of 16 weights",
+    log="x",
 )
 show(
     figure,
-    alt=f"Largest weight against the size of the keys: with the scale it stays near {largest['with 1/√d_k'][-1]:.2f}; "
-    f"without, it rises from {largest['without'][0]:.2f} at d_k = {sizes[0]} to {largest['without'][-1]:.2f} at d_k = {sizes[-1]}.",
+    alt="Largest weight against the size of the keys: with the scale it stays near "
+    f"{largest['with 1/√d_k'][-1]:.2f}; without, it rises from "
+    f"{largest['without'][0]:.2f} at d_k = {sizes[0]} to "
+    f"{largest['without'][-1]:.2f} at d_k = {sizes[-1]}.",
 )
 
 # %% tags=["nbval-check-output"]
 ratio = slope["without"][-1] / slope["with 1/√d_k"][-1]
 claim(
-    "04.b", "standard deviation of random dot products of size 512, over √512", spread[512] / math.sqrt(512), between=(0.9, 1.1)
+    "04.b",
+    "standard deviation of random dot products of size 512, over √512",
+    spread[512] / math.sqrt(512),
+    between=(0.9, 1.1),
 )
-claim("04.c", "without the scale, the largest of 16 weights is near 1", largest["without"][-1], at_least=0.85)
+claim(
+    "04.c",
+    "without the scale, the largest of 16 weights is near 1",
+    largest["without"][-1],
+    at_least=0.85,
+)
 claim(
     "04.d",
     "the largest slope of the softmax: its median without the scale over that with it",
@@ -264,11 +345,26 @@ claim(
 
 # %% tags=["nbval-check-output"]
 known, targets = as_tokens(lookups.train), lookups.train.targets
-wide, wider = {"with 1/√d_k": [], "without": []}, {"d_model": 512, "std": 1.0, "lr": 1e-3, "batch_size": 32}
-for name, mechanism in (("with 1/√d_k", scaled_dot_product_attention), ("without", attention.dot_attention)):
+wide, wider = (
+    {"with 1/√d_k": [], "without": []},
+    {"d_model": 512, "std": 1.0, "lr": 1e-3, "batch_size": 32},
+)
+for name, mechanism in (
+    ("with 1/√d_k", scaled_dot_product_attention),
+    ("without", attention.dot_attention),
+):
     for seed in SEEDS:
-        model = fit(partial(SelfAttention, 512, mechanism), known, targets, seed, at_scale(cpu=60, gpu=200), **wider)
-        wide[name].append(accuracy(model, as_tokens(lookups.test), lookups.test.targets))
+        model = fit(
+            partial(SelfAttention, 512, mechanism),
+            known,
+            targets,
+            seed,
+            at_scale(cpu=60, gpu=200),
+            **wider,
+        )
+        wide[name].append(
+            accuracy(model, as_tokens(lookups.test), lookups.test.targets)
+        )
 claim(
     "04.e",
     "with the scale, look-up accuracy of the layer of size 512: worst of the seeds",
@@ -327,7 +423,10 @@ padding_mask = check("04.3", padding_mask)
 # %% tags=["nbval-check-output"]
 x, lengths = torch.randn(2, 12, 16, generator=generator), torch.tensor([5, 12])
 alone = scaled_dot_product_attention(*[x[:1, :5]] * 3).context
-padded, unmasked = (scaled_dot_product_attention(x, x, x, mask).context[:1, :5] for mask in (padding_mask(lengths, 12), None))
+padded, unmasked = (
+    scaled_dot_product_attention(x, x, x, mask).context[:1, :5]
+    for mask in (padding_mask(lengths, 12), None)
+)
 claim(
     "04.y",
     "your padding mask: a text of 5 tokens alone and padded to 12, largest difference",
@@ -353,7 +452,8 @@ claim("04.z", "the same without a mask", (unmasked - alone).abs().max(), at_leas
 
 # %%
 def counting(n, T, seed, keep=0.75, n_symbols=8):
-    """Sequences (n, T) that count upwards, modulo n_symbols, with probability `keep`, and otherwise jump at random."""
+    """Sequences (n, T) that count upwards, modulo n_symbols, with probability `keep`,
+    and otherwise jump at random."""
     generator = torch.Generator().manual_seed(seed)
     jump = torch.randint(2, n_symbols + 1, (n, T), generator=generator)
     step = torch.where(torch.rand(n, T, generator=generator) < keep, 1, jump)
@@ -373,12 +473,19 @@ for seed in SEEDS:
     texts, unseen = counting(4_000, T + 1, seed), counting(500, T + 1, 1_000 + seed)
     batch = (unseen[:, :-1], positions(unseen[:, :-1]), unseen[:, 1:])
     for losses, mask in ((honest, causal), (leaking, None)):
-        model = fit(partial(SelfAttention, 64, mask=mask), (texts[:, :-1], positions(texts[:, :-1])), texts[:, 1:], seed, 200)
+        model = fit(
+            partial(SelfAttention, 64, mask=mask),
+            (texts[:, :-1], positions(texts[:, :-1])),
+            texts[:, 1:],
+            seed,
+            200,
+        )
         losses.append(loss_of(model, batch).item())
     model.mixer.mask = causal
     unmasked.append(loss_of(model, batch).item())
 print(
-    f"entropy {floor:.2f} | masked {mean(honest):.2f} | no mask {mean(leaking):.2f} | masked afterwards {mean(unmasked):.2f} nats"
+    f"entropy {floor:.2f} | masked {mean(honest):.2f} | no mask {mean(leaking):.2f} | "
+    f"masked afterwards {mean(unmasked):.2f} nats"
 )
 
 # %% tags=["nbval-check-output"]
@@ -390,13 +497,15 @@ claim(
 )
 claim(
     "04.h",
-    "without the mask, the loss over the entropy, a bound that no prediction can pass: largest of the seeds",
+    "without the mask, the loss over the entropy, a bound that no prediction can "
+    "pass: largest of the seeds",
     max(leaking) / floor,
     at_most=0.6,
 )
 claim(
     "04.i",
-    "the model trained without the mask, evaluated with it: its loss over ln 8, a uniform guess; least of the seeds",
+    "the model trained without the mask, evaluated with it: its loss over ln 8, a "
+    "uniform guess; least of the seeds",
     min(unmasked) / math.log(8),
     at_least=1.5,
 )
@@ -471,23 +580,30 @@ multi_head_attention = check("04.5", multi_head_attention)
 
 # %%
 class MultiHeadSelfAttention(nn.Module):
-    """The layer of this lecture: owns the four matrices and calls your `multi_head_attention`."""
+    """The layer of this lecture: owns the four matrices and calls your
+    `multi_head_attention`."""
 
     def __init__(self, d_model, n_heads, mask=None):
         super().__init__()
         self.W_q, self.W_k, self.W_v, self.W_o = (
-            nn.Parameter(torch.empty(d_model, d_model).uniform_(-(d_model**-0.5), d_model**-0.5)) for _ in range(4)
+            nn.Parameter(
+                torch.empty(d_model, d_model).uniform_(-(d_model**-0.5), d_model**-0.5)
+            )
+            for _ in range(4)
         )
         self.n_heads, self.mask = n_heads, mask
 
     def forward(self, x):
-        context, weights = multi_head_attention(x, x, x, self.W_q, self.W_k, self.W_v, self.W_o, self.n_heads, self.mask)
+        context, weights = multi_head_attention(
+            x, x, x, self.W_q, self.W_k, self.W_v, self.W_o, self.n_heads, self.mask
+        )
         return Attended(context.to(x.dtype), weights.to(x.dtype))
 
 
 @torch.no_grad()
 def attends_correctly(model, known, pattern):
-    """The fraction of the last queries whose largest weight lies where the pattern is 1."""
+    """The fraction of the last queries whose largest weight lies where the pattern is
+    1."""
     with record(model) as seen:
         model(*known)
     chosen = seen["mixer"][0].weights[:, 0, -pattern.shape[1] :].argmax(-1)
@@ -498,19 +614,40 @@ T = at_scale(cpu=10, gpu=40)
 reversals = reversal(4_000, 10, 500, T=T, n_symbols=8, seed=0)
 tasks = {
     "look-up": (as_tokens, lookups),
-    "reversal": (lambda part: (part.tokens.to(device()), positions(part.tokens.to(device()))), reversals),
+    "reversal": (
+        lambda part: (part.tokens.to(device()), positions(part.tokens.to(device()))),
+        reversals,
+    ),
 }
-right, pattern, readers = {"look-up": [], "reversal": []}, {"look-up": [], "reversal": []}, {}
+right, pattern, readers = (
+    {"look-up": [], "reversal": []},
+    {"look-up": [], "reversal": []},
+    {},
+)
 for task, (given, parts) in tasks.items():
     for seed in SEEDS:
-        model = fit(partial(MultiHeadSelfAttention, 64, 1), given(parts.train), parts.train.targets, seed, steps)
+        model = fit(
+            partial(MultiHeadSelfAttention, 64, 1),
+            given(parts.train),
+            parts.train.targets,
+            seed,
+            steps,
+        )
         right[task].append(accuracy(model, given(parts.test), parts.test.targets))
-        pattern[task].append(attends_correctly(model, given(parts.test), parts.test.pattern))
+        pattern[task].append(
+            attends_correctly(model, given(parts.test), parts.test.pattern)
+        )
         readers[task] = model
 given, parts = tasks["reversal"]
 gru_on_reversal = [
     accuracy(
-        fit(partial(GRU, 64, 64, fused_gru), given(parts.train), parts.train.targets, seed, steps),
+        fit(
+            partial(GRU, 64, 64, fused_gru),
+            given(parts.train),
+            parts.train.targets,
+            seed,
+            steps,
+        ),
         given(parts.test),
         parts.test.targets,
     )
@@ -528,31 +665,48 @@ figure = plots.seeds(
 )
 show(
     figure,
-    alt=f"Accuracy, a point for each of {len(SEEDS)} seeds: attention {mean(right['look-up']):.2f} and "
-    f"{mean(right['reversal']):.2f}, GRU {mean(gru_on_lookup):.2f} and {mean(gru_on_reversal):.2f}, guessing 0.12.",
+    alt=f"Accuracy, a point for each of {len(SEEDS)} seeds: attention "
+    f"{mean(right['look-up']):.2f} and {mean(right['reversal']):.2f}, GRU "
+    f"{mean(gru_on_lookup):.2f} and {mean(gru_on_reversal):.2f}, guessing 0.12.",
 )
 
 # %% tags=["nbval-check-output"]
-claim("04.j", "accuracy of attention on look-up: worst of the seeds", min(right["look-up"]), at_least=0.95)
+claim(
+    "04.j",
+    "accuracy of attention on look-up: worst of the seeds",
+    min(right["look-up"]),
+    at_least=0.95,
+)
 claim(
     "04.k",
-    "questions whose largest weight is on the pair that holds the key: worst of the seeds",
+    "questions whose largest weight is on the pair that holds the key: worst of the "
+    "seeds",
     min(pattern["look-up"]),
     at_least=0.95,
 )
 claim(
     "04.l",
-    "accuracy on look-up at equal steps, attention less GRU: worst against best of the seeds",
+    "accuracy on look-up at equal steps, attention less GRU: worst against best of "
+    "the seeds",
     min(right["look-up"]) - max(gru_on_lookup),
     at_least=0.4,
 )
-claim("04.m", "accuracy of attention on the reversal of new texts: worst of the seeds", min(right["reversal"]), at_least=0.95)
 claim(
-    "04.n", "queries whose largest weight is on the anti-diagonal: worst of the seeds", min(pattern["reversal"]), at_least=0.95
+    "04.m",
+    "accuracy of attention on the reversal of new texts: worst of the seeds",
+    min(right["reversal"]),
+    at_least=0.95,
+)
+claim(
+    "04.n",
+    "queries whose largest weight is on the anti-diagonal: worst of the seeds",
+    min(pattern["reversal"]),
+    at_least=0.95,
 )
 claim(
     "04.o",
-    "accuracy of the GRU on reversal, against the bound of any left-to-right reader: best of the seeds",
+    "accuracy of the GRU on reversal, against the bound of any left-to-right reader: "
+    "best of the seeds",
     max(gru_on_reversal),
     at_most=0.5 + 0.5 / 8 + 0.02,
 )
@@ -569,9 +723,14 @@ with record(readers["look-up"]) as seen:
     readers["look-up"](*(index[:1] for index in as_tokens(some)))
 asked = seen["mixer"][0].weights[0, 0, -some.queries.shape[1] :].cpu()
 questions = [f"k{key}?" for key in some.queries[0].tolist()]
-tokens = [f"k{key}={value}" for key, value in zip(some.keys[0].tolist(), some.values[0].tolist(), strict=True)] + questions
+tokens = [
+    f"k{key}={value}"
+    for key, value in zip(some.keys[0].tolist(), some.values[0].tolist(), strict=True)
+] + questions
 show(
-    plots.attention_map(asked, questions, tokens, "look-up: one unseen text", x="key", y="question"),
+    plots.attention_map(
+        asked, questions, tokens, "look-up: one unseen text", x="key", y="question"
+    ),
     alt=plots.describe(asked, questions, tokens),
 )
 
@@ -582,7 +741,8 @@ show(
 
 # %% tags=["try-it"]
 def draw_reversal(text):
-    """Show the attention weights while the trained layer reverses a text of T symbols, each 0 to 7."""
+    """Show the attention weights while the trained layer reverses a text of T symbols,
+    each 0 to 7."""
     tokens = torch.tensor([text], device=device())
     with record(readers["reversal"]) as seen, torch.no_grad():
         said = readers["reversal"](tokens, positions(tokens)).argmax(-1)[0].tolist()
@@ -591,7 +751,8 @@ def draw_reversal(text):
     said, read = [str(symbol) for symbol in said], [str(symbol) for symbol in text]
     show(
         plots.attention_map(weights, said, read, "reversal", x="key", y="output"),
-        alt=f"Attention map of a text of {len(text)} symbols: the largest weight of a row is on the anti-diagonal in {hits} of them.",
+        alt=f"Attention map of a text of {len(text)} symbols: the largest weight of a "
+        f"row is on the anti-diagonal in {hits} of them.",
     )
 
 
@@ -616,7 +777,9 @@ draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 # write it correctly.
 
 # %% exercise="04.6" bug="reshapes_without_permuting"
-from course_tools.bank.lecture_04.attention_over_image import reshapes_without_permuting as suspect
+from course_tools.bank.lecture_04.attention_over_image import (
+    reshapes_without_permuting as suspect,
+)
 
 # %% tags=["nbval-check-output"]
 suspect = check("04.6", suspect)
@@ -673,66 +836,114 @@ columns = torch.linspace(-1.5, 1.5, width, device=device()).expand(height, width
 
 
 def channels(known):
-    """The features of each pixel: 1, brightness, its square, row, column, their squares, whether its colour is known, that colour."""
+    """The features of each pixel: 1, brightness, its square, row, column, their
+    squares, whether its colour is known, that colour."""
     position = torch.stack([rows, columns, rows**2 + columns**2])[None]
-    return torch.cat([torch.ones_like(grey), grey, grey**2, position, known, (photo - grey) * known], dim=1)
+    return torch.cat(
+        [torch.ones_like(grey), grey, grey**2, position, known, (photo - grey) * known],
+        dim=1,
+    )
 
 
 def matrices(brightness, position):
-    """W_q, W_k, W_v for the score above; the keys are multiplied by √d_k = 2, which the layer divides out again."""
+    """W_q, W_k, W_v for the score above; the keys are multiplied by √d_k = 2, which the
+    layer divides out again."""
     W_q, W_k, W_v = (torch.zeros(size, 10, device=device()) for size in (4, 4, 3))
     W_q[[0, 1, 2, 3], [1, 3, 4, 0]] = 1.0
-    W_k[[0, 1, 2], [1, 3, 4]] = torch.tensor([2.0 * brightness, 2.0 * position, 2.0 * position], device=device())
+    W_k[[0, 1, 2], [1, 3, 4]] = torch.tensor(
+        [2.0 * brightness, 2.0 * position, 2.0 * position], device=device()
+    )
     W_k[3, [2, 5, 6]] = torch.tensor([-brightness, -position, 1e4], device=device())
     W_v[[0, 1, 2], [7, 8, 9]] = 1.0
     return W_q, 2 * W_k, W_v
 
 
 def decibels(picture):
-    """Peak signal-to-noise ratio against the photograph: 10 dB more is a tenth of the squared error."""
+    """Peak signal-to-noise ratio against the photograph: 10 dB more is a tenth of the
+    squared error."""
     return -10 * math.log10(F.mse_loss(picture, photo).item())
 
 
 # %%
 def from_neighbours(known):
-    """Give each pixel the mean of the known colours in the 3×3 window around it, if there are any."""
+    """Give each pixel the mean of the known colours in the 3×3 window around it, if
+    there are any."""
     inside = F.avg_pool2d(known, 3, stride=1, padding=1)
-    return grey + F.avg_pool2d((photo - grey) * known, 3, stride=1, padding=1) / inside.clamp_min(1e-6)
+    return grey + F.avg_pool2d(
+        (photo - grey) * known, 3, stride=1, padding=1
+    ) / inside.clamp_min(1e-6)
 
 
 draws = []
 for seed in SEEDS:
-    draws.append((torch.rand(1, 1, height, width, generator=torch.Generator().manual_seed(seed)) < 0.02).float().to(device()))
+    draws.append(
+        (
+            torch.rand(
+                1, 1, height, width, generator=torch.Generator().manual_seed(seed)
+            )
+            < 0.02
+        )
+        .float()
+        .to(device())
+    )
 painted = {
     "no colour": [decibels(grey.expand_as(photo)) for _ in draws],
     "3×3 window": [decibels(from_neighbours(known)) for known in draws],
 }
-settings = {"uniform": (0, 0), "brightness": (300, 0), "position": (0, 30), "both": (300, 10)}
+settings = {
+    "uniform": (0, 0),
+    "brightness": (300, 0),
+    "position": (0, 30),
+    "both": (300, 10),
+}
 for name, (brightness, position) in settings.items():
-    colours = [attention_over_image(channels(known), *matrices(brightness, position)) for known in draws]
+    colours = [
+        attention_over_image(channels(known), *matrices(brightness, position))
+        for known in draws
+    ]
     painted[name] = [decibels(grey + colour.float()) for colour in colours]
 figure = plots.seeds(painted, "PSNR against the photograph (dB)")
 show(
     figure,
-    alt="Peak signal-to-noise ratio in decibels, a point for each draw of the known pixels: "
+    alt="Peak signal-to-noise ratio in decibels, a point for each draw of the known "
+    "pixels: "
     + ", ".join(f"{name} {mean(values):.1f}" for name, values in painted.items())
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-rivals = zip(*(painted[name] for name in ("both", "position", "brightness", "3×3 window", "uniform")), strict=True)
+rivals = zip(
+    *(
+        painted[name]
+        for name in ("both", "position", "brightness", "3×3 window", "uniform")
+    ),
+    strict=True,
+)
 lead = [both - max(others) for both, *others in rivals]
-claim("04.p", "scores by brightness and position, over the best rival of each draw: mean lead in dB", mean(lead), at_least=0.8)
+claim(
+    "04.p",
+    "scores by brightness and position, over the best rival of each draw: mean lead "
+    "in dB",
+    mean(lead),
+    at_least=0.8,
+)
 
 # %%
 known = draws[0]
 layer = attention.AttentionLayer2d(10, 4, 3).to(device())
 with torch.no_grad(), record(layer) as seen:
-    for projection, matrix in zip((layer.W_q, layer.W_k, layer.W_v), matrices(*settings["both"]), strict=True):
+    for projection, matrix in zip(
+        (layer.W_q, layer.W_k, layer.W_v), matrices(*settings["both"]), strict=True
+    ):
         projection.weight.copy_(matrix)
     layer(channels(known))
 asking = (height - 3, width // 2)
-weights = seen[""][0].weights[0, asking[0] * width + asking[1]].unflatten(0, (height, width)).cpu()
+weights = (
+    seen[""][0]
+    .weights[0, asking[0] * width + asking[1]]
+    .unflatten(0, (height, width))
+    .cpu()
+)
 restored = (grey + seen[""][0].context).clamp(0, 1)[0].permute(1, 2, 0).cpu()
 given = torch.where(known > 0, photo, grey)[0].permute(1, 2, 0).cpu()
 views = {
@@ -743,9 +954,16 @@ views = {
 }
 share = weights.flatten().topk(5).values.sum().item()
 show(
-    plots.pictures(views, {"weights of one pixel": asking}, {"weights of one pixel": weights}, strongest=5),
-    alt=f"A grey dahlia with {int(known.sum())} coloured pixels; the same with its colours restored, {decibels(grey + seen[''][0].context):.1f} dB; "
-    f"the photograph; and a ringed pixel with arrows to the five coloured pixels that get {100 * share:.0f} % of its weight.",
+    plots.pictures(
+        views,
+        {"weights of one pixel": asking},
+        {"weights of one pixel": weights},
+        strongest=5,
+    ),
+    alt=f"A grey dahlia with {int(known.sum())} coloured pixels; the same with its "
+    f"colours restored, {decibels(grey + seen[''][0].context):.1f} dB; the "
+    "photograph; and a ringed pixel with arrows to the five coloured pixels that "
+    f"get {100 * share:.0f} % of its weight.",
 )
 
 # %% [markdown] tags=["interactive"]
@@ -756,12 +974,17 @@ show(
 # %% tags=["interactive"]
 def draw_colours(brightness=2.5, position=1.0):
     """Restore the photograph at two inverse temperatures, given as powers of ten."""
-    colours = attention_over_image(channels(draws[0]), *matrices(10**brightness - 1, 10**position - 1)).float()
+    colours = attention_over_image(
+        channels(draws[0]), *matrices(10**brightness - 1, 10**position - 1)
+    ).float()
     picture = grey + colours
     title = f"{decibels(picture):.1f} dB"
     show(
-        plots.pictures({"given": given, title: picture.clamp(0, 1)[0].permute(1, 2, 0).cpu()}),
-        alt=f"With brightness at 10^{brightness:g} and position at 10^{position:g}, the restored photograph has {title} against the true one.",
+        plots.pictures(
+            {"given": given, title: picture.clamp(0, 1)[0].permute(1, 2, 0).cpu()}
+        ),
+        alt=f"With brightness at 10^{brightness:g} and position at 10^{position:g}, "
+        f"the restored photograph has {title} against the true one.",
     )
 
 
@@ -801,22 +1024,34 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # %%
 def restricted_attention(q, k, v, r=8):
     """Let position i attend to positions i - r … i + r only; inputs (T, d)."""
-    windows = [F.pad(x, (0, 0, r, r)).unfold(-2, 2 * r + 1, 1).mT for x in (k, v, torch.ones_like(k[:, :1]))]
-    context, weights = attention.scaled_dot_product_attention(q[:, None], windows[0], windows[1], windows[2].mT > 0)
+    windows = [
+        F.pad(x, (0, 0, r, r)).unfold(-2, 2 * r + 1, 1).mT
+        for x in (k, v, torch.ones_like(k[:, :1]))
+    ]
+    context, weights = attention.scaled_dot_product_attention(
+        q[:, None], windows[0], windows[1], windows[2].mT > 0
+    )
     return Attended(context[:, 0], weights)
 
 
 def random_layers(d, dtype=torch.float32):
     """The four layers as functions of x (n, d), with random weights."""
     generator = torch.Generator().manual_seed(0)
-    U, kernel = (torch.randn(d, d, *rest, dtype=dtype, generator=generator) / d**0.5 for rest in ((), (3,)))
+    U, kernel = (
+        torch.randn(d, d, *rest, dtype=dtype, generator=generator) / d**0.5
+        for rest in ((), (3,))
+    )
     recurrent = RNN(d, d).to(dtype)
     return {
-        "self-attention": lambda x: attention.scaled_dot_product_attention(x, x, x).context,
+        "self-attention": lambda x: (
+            attention.scaled_dot_product_attention(x, x, x).context
+        ),
         "recurrent": lambda x: recurrent(x[None])[0][0],
         "convolution": lambda x: F.conv1d(x.mT[None], kernel, padding=1)[0].mT,
         "restricted": lambda x: restricted_attention(x, x, x).context,
-        "one step of the recurrence": lambda x: torch.tanh(x + F.pad(x, (0, 0, 1, 0))[:-1] @ U),
+        "one step of the recurrence": lambda x: torch.tanh(
+            x + F.pad(x, (0, 0, 1, 0))[:-1] @ U
+        ),
     }
 
 
@@ -829,8 +1064,12 @@ def multiply_adds(layer, *inputs):
 
 def exponent(sizes, costs):
     """The slope of log cost against log size, by least squares."""
-    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
-    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+    x, y = (
+        torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs)
+    )
+    return (
+        ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
+    ).item()
 
 
 # %%
@@ -838,7 +1077,8 @@ PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
 
 
 def sequential_operations(output):
-    """Count the matrix products on the longest path through the graph that made `output`."""
+    """Count the matrix products on the longest path through the graph that made
+    `output`."""
     depth, stack = {}, [output.grad_fn]
     while stack:
         before = [node for node, _ in stack[-1].next_functions if node is not None]
@@ -846,12 +1086,15 @@ def sequential_operations(output):
         stack.extend(waiting)
         if not waiting:
             node = stack.pop()
-            depth[node] = max((depth[b] for b in before), default=0) + node.name().startswith(PRODUCTS)
+            depth[node] = max(
+                (depth[b] for b in before), default=0
+            ) + node.name().startswith(PRODUCTS)
     return depth[output.grad_fn]
 
 
 def path_length(layer, x):
-    """How often a layer must be applied until the last position depends on the first, found by the gradient."""
+    """How often a layer must be applied until the last position depends on the first,
+    found by the gradient."""
     y = x
     for times in range(1, len(x) + 1):
         y = layer(y)
@@ -864,21 +1107,35 @@ def path_length(layer, x):
 FOUR = ("self-attention", "recurrent", "convolution", "restricted")
 d, lengths = 64, [128, 256, 512, 1024]
 layers = random_layers(d)
-work = {name: [multiply_adds(layers[name], torch.randn(n, d)) for n in lengths] for name in FOUR}
+work = {
+    name: [multiply_adds(layers[name], torch.randn(n, d)) for n in lengths]
+    for name in FOUR
+}
 short = [17, 33, 65]
 layers = random_layers(8, torch.float64)
 inputs = [torch.randn(n, 8, dtype=torch.float64, requires_grad=True) for n in short]
-waits = {name: [sequential_operations(layers[name](x)) for x in inputs] for name in FOUR}
+waits = {
+    name: [sequential_operations(layers[name](x)) for x in inputs] for name in FOUR
+}
 steps_of = layers | {"recurrent": layers["one step of the recurrence"]}
 paths = {name: [path_length(steps_of[name], x) for x in inputs] for name in FOUR}
-print(f"{'layer':<16}{'exponent of the work in n':>28}{f'sequential operations at n = {short}':>36}{'longest path':>18}")
+print(
+    f"{'layer':<16}{'exponent of the work in n':>28}"
+    f"{f'sequential operations at n = {short}':>36}{'longest path':>18}"
+)
 for name in FOUR:
-    print(f"{name:<16}{exponent(lengths, work[name]):>28.3f}{waits[name]!s:>36}{paths[name]!s:>18}")
+    print(
+        f"{name:<16}{exponent(lengths, work[name]):>28.3f}"
+        f"{waits[name]!s:>36}{paths[name]!s:>18}"
+    )
 lines = {name: (lengths, work[name]) for name in FOUR}
-figure = plots.curves(lines, "number of tokens, n", "multiply-adds", f"d = {d}", log="xy")
+figure = plots.curves(
+    lines, "number of tokens, n", "multiply-adds", f"d = {d}", log="xy"
+)
 show(
     figure,
-    alt="Multiply-adds against the number of tokens, both logarithmic; fitted exponents: "
+    alt="Multiply-adds against the number of tokens, both logarithmic; fitted "
+    "exponents: "
     + ", ".join(f"{name} {exponent(lengths, work[name]):.2f}" for name in FOUR)
     + ".",
 )
@@ -886,12 +1143,25 @@ show(
 # %% tags=["nbval-check-output"]
 fitted = [round(exponent(lengths, work[name]), 2) for name in FOUR]
 claim(
-    "04.q", f"work grows with n to the power, fitted to two decimals ({', '.join(FOUR)})", fitted, equals=[2.0, 1.0, 1.0, 1.0]
+    "04.q",
+    f"work grows with n to the power, fitted to two decimals ({', '.join(FOUR)})",
+    fitted,
+    equals=[2.0, 1.0, 1.0, 1.0],
 )
 chains = waits["self-attention"] + waits["recurrent"]
-claim("04.r", f"sequential matrix products at n = {short}: self-attention, then recurrence", chains, equals=[2, 2, 2, *short])
+claim(
+    "04.r",
+    f"sequential matrix products at n = {short}: self-attention, then recurrence",
+    chains,
+    equals=[2, 2, 2, *short],
+)
 longest = [paths[name][-1] for name in FOUR]
-claim("04.s", f"layers, or steps, to join the ends of {short[-1]} tokens ({', '.join(FOUR)})", longest, equals=[1, 64, 64, 8])
+claim(
+    "04.s",
+    f"layers, or steps, to join the ends of {short[-1]} tokens ({', '.join(FOUR)})",
+    longest,
+    equals=[1, 64, 64, 8],
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** "Attention is cheap: cheaper when n < d", says a deck. Count all that a layer does, projections included: four $d \times d$ matrices for attention, two
@@ -910,17 +1180,28 @@ claim("04.s", f"layers, or steps, to join the ends of {short[-1]} tokens ({', '.
 
 # %% tags=["nbval-check-output"]
 def cheaper_until(ours, theirs, d, most=128):
-    """The largest n below `most` up to which `ours` takes fewer multiply-adds than `theirs`; 0 if it never does."""
+    """The largest n below `most` up to which `ours` takes fewer multiply-adds than
+    `theirs`; 0 if it never does."""
     texts = (torch.randn(1, n, d) for n in range(1, most + 1))
-    return next(len(x[0]) - 1 for x in texts if multiply_adds(ours, x) >= multiply_adds(theirs, x))
+    return next(
+        len(x[0]) - 1
+        for x in texts
+        if multiply_adds(ours, x) >= multiply_adds(theirs, x)
+    )
 
 
 d = 16
 layer = attention.MultiHead(d, 1, bias=False)
-attend_alone, full_layer = (lambda x: attention.scaled_dot_product_attention(x, x, x)), (lambda x: layer(x, x, x))
+attend_alone, full_layer = (
+    (lambda x: attention.scaled_dot_product_attention(x, x, x)),
+    (lambda x: layer(x, x, x)),
+)
 rivals = ((attend_alone, RNN(d, d)), (full_layer, RNN(d, d)), (full_layer, LSTM(d, d)))
 crossings = [cheaper_until(ours, theirs, d) for ours, theirs in rivals]
-text = "d = 16, the last n at which attention is cheaper: its mixing than an RNN, the whole layer than an RNN, than an LSTM"
+text = (
+    "d = 16, the last n at which attention is cheaper: its mixing than an RNN, "
+    "the whole layer than an RNN, than an LSTM"
+)
 claim("04.t", text, crossings, equals=[d - 1, 0, 2 * d - 1])
 
 # %% [markdown]
@@ -929,7 +1210,9 @@ claim("04.t", text, crossings, equals=[d - 1, 0, 2 * d - 1])
 
 # %%
 d = 64
-layer = attention.MultiHead(d, 1, attention.fused_scaled_dot_product_attention).to(device())
+layer = attention.MultiHead(d, 1, attention.fused_scaled_dot_product_attention).to(
+    device()
+)
 gru = GRU(d, d, fused_gru).to(device())
 
 
@@ -952,9 +1235,19 @@ with torch.no_grad():
         taken["GRU (fused)"].append(milliseconds(gru, x))
 lines = {name: (lengths, times) for name, times in taken.items()}
 show(
-    plots.curves(lines, "number of tokens, n", "milliseconds", f"forward, one text, d = {d}", log="xy"),
-    alt=f"Milliseconds against the number of tokens from {lengths[0]} to {lengths[-1]}: "
-    + ", ".join(f"{name} from {times[0]:.2f} to {times[-1]:.2f}" for name, times in taken.items())
+    plots.curves(
+        lines,
+        "number of tokens, n",
+        "milliseconds",
+        f"forward, one text, d = {d}",
+        log="xy",
+    ),
+    alt=f"Milliseconds against the number of tokens from {lengths[0]} to "
+    f"{lengths[-1]}: "
+    + ", ".join(
+        f"{name} from {times[0]:.2f} to {times[-1]:.2f}"
+        for name, times in taken.items()
+    )
     + ".",
 )
 
@@ -979,7 +1272,8 @@ show(
 
 # %%
 def two_things(tokens):
-    """For each position, the symbol at the opposite position and the symbol before it (for the first, the last)."""
+    """For each position, the symbol at the opposite position and the symbol before it
+    (for the first, the last)."""
     return torch.stack([tokens.flip(1), tokens.roll(1, dims=1)], dim=-1)
 
 
@@ -988,8 +1282,16 @@ both, ablated = {1: [], 2: []}, {}
 for n_heads in both:
     for seed in SEEDS:
         make = partial(MultiHeadSelfAttention, 64, n_heads)
-        model = fit(make, (learn, positions(learn)), two_things(learn), seed, at_scale(cpu=400, gpu=1_500))
-        both[n_heads].append(accuracy(model, (unseen, positions(unseen)), two_things(unseen)))
+        model = fit(
+            make,
+            (learn, positions(learn)),
+            two_things(learn),
+            seed,
+            at_scale(cpu=400, gpu=1_500),
+        )
+        both[n_heads].append(
+            accuracy(model, (unseen, positions(unseen)), two_things(unseen))
+        )
     ablated[n_heads] = model
 maps = {}
 for n_heads, model in ablated.items():
@@ -1001,13 +1303,25 @@ largest_of = {name: weights.amax(-1).mean() for name, weights in maps.items()}
 show(
     plots.attention_maps(maps, x="key", y="query"),
     alt="Attention maps on one text; the largest weight of a row is, on average, "
-    + ", ".join(f"{mean_weight:.2f} in {name}" for name, mean_weight in largest_of.items())
+    + ", ".join(
+        f"{mean_weight:.2f} in {name}" for name, mean_weight in largest_of.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-claim("04.u", "both symbols right with two heads: worst of the seeds", min(both[2]), at_least=0.9)
-claim("04.v", "both symbols right with one head of as many parameters: best of the seeds", max(both[1]), at_most=0.6)
+claim(
+    "04.u",
+    "both symbols right with two heads: worst of the seeds",
+    min(both[2]),
+    at_least=0.9,
+)
+claim(
+    "04.v",
+    "both symbols right with one head of as many parameters: best of the seeds",
+    max(both[1]),
+    at_most=0.6,
+)
 
 # %% [markdown] tags=["predict"]
 # **And without positions?** Attention compares contents. If tokens carry no position, then permuting them must permute the outputs in the same way and change nothing
@@ -1027,15 +1341,27 @@ x, shuffle = torch.randn(3, 11, 64), torch.randperm(11)
 gap = (layer(x[:, shuffle]).context - layer(x).context[:, shuffle]).abs().max().item()
 claim(
     "04.w",
-    "self-attention without positions: permuting its input or its output gives the same; largest difference",
+    "self-attention without positions: permuting its input or its output gives the "
+    "same; largest difference",
     gap,
     at_most=1e-4,
 )
 lost = []
 for seed in SEEDS:
-    model = fit(partial(MultiHeadSelfAttention, 64, 1), (learn,), reversals.train.targets, seed, steps)
+    model = fit(
+        partial(MultiHeadSelfAttention, 64, 1),
+        (learn,),
+        reversals.train.targets,
+        seed,
+        steps,
+    )
     lost.append(accuracy(model, (unseen,), reversals.test.targets))
-claim("04.x", "accuracy on reversal without positions: best of the seeds", max(lost), at_most=0.5)
+claim(
+    "04.x",
+    "accuracy on reversal without positions: best of the seeds",
+    max(lost),
+    at_most=0.5,
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
@@ -1150,7 +1476,8 @@ def kept(layer, *inputs):
     """Count the numbers that a forward pass keeps for the backward pass."""
     tensors = {}
     with torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: tensors.setdefault(tensor.data_ptr(), tensor), lambda tensor: tensor
+        lambda tensor: tensors.setdefault(tensor.data_ptr(), tensor),
+        lambda tensor: tensor,
     ):
         layer(*inputs)
     return sum(tensor.numel() for tensor in tensors.values())
@@ -1167,7 +1494,10 @@ def conforms(left, right):
 generator = torch.Generator().manual_seed(SEEDS[0])
 n, d_key, d_value = 5, 512, 8
 queries, keys = (torch.randn(1_000, d_key, generator=generator) for _ in range(2))
-X, W_k = torch.randn(n, d_key, generator=generator), torch.randn(d_key, 3, generator=generator)
+X, W_k = (
+    torch.randn(n, d_key, generator=generator),
+    torch.randn(d_key, 3, generator=generator),
+)
 rows_to_1 = torch.randn(n, n, generator=generator).softmax(-1)
 K = W_k.mT @ X.mT
 kernel = torch.randn(8, 8, 3, dtype=torch.float64, generator=generator) / 8**0.5
@@ -1175,14 +1505,18 @@ dilations = iter([3**depth for depth in range(9)])
 
 
 def dilated(x):
-    """One more causal convolution of width 3, with three times the dilation of the layer below."""
+    """One more causal convolution of width 3, with three times the dilation of the
+    layer below."""
     apart = next(dilations)
     return F.conv1d(F.pad(x.mT[None], (2 * apart, 0)), kernel, dilation=apart)[0].mT
 
 
 def attention_at(d):
     """The numbers that attention over 1,024 tokens of size d keeps."""
-    return kept(attention.scaled_dot_product_attention, *(torch.randn(1_024, d, requires_grad=True) for _ in range(3)))
+    return kept(
+        attention.scaled_dot_product_attention,
+        *(torch.randn(1_024, d, requires_grad=True) for _ in range(3)),
+    )
 
 
 spread_by_values = (queries @ keys.mT / math.sqrt(d_value)).std().item()
@@ -1193,22 +1527,54 @@ unequal = conforms(torch.randn(n, 3), torch.randn(n, 4).mT)
 growth = attention_at(64) / attention_at(16)
 claim(
     "04.EE",
-    "keys of size 512, values of size 8: standard deviation of the scores over √8, which should be 1",
+    "keys of size 512, values of size 8: standard deviation of the scores over √8, "
+    "which should be 1",
     spread_by_values,
     between=(7.0, 9.0),
 )
-claim("04.EE-bias", "a Linear with bias=None, and one with bias=False, has no bias", without_bias, equals=[True, True])
-claim("04.CS", "W_k X conforms; X W_k conforms", [conforms(W_k, X), conforms(X, W_k)], equals=[False, True])
-claim("04.CS-axis", "where rows sum to 1, the column sums that CS needs miss 1 by up to", off, at_least=0.1)
+claim(
+    "04.EE-bias",
+    "a Linear with bias=None, and one with bias=False, has no bias",
+    without_bias,
+    equals=[True, True],
+)
+claim(
+    "04.CS",
+    "W_k X conforms; X W_k conforms",
+    [conforms(W_k, X), conforms(X, W_k)],
+    equals=[False, True],
+)
+claim(
+    "04.CS-axis",
+    "where rows sum to 1, the column sums that CS needs miss 1 by up to",
+    off,
+    at_least=0.1,
+)
 claim(
     "04.CS-path",
-    "dilated convolutions of width 3 that join the ends of 65 tokens: log₃ 65, rounded up",
+    "dilated convolutions of width 3 that join the ends of 65 tokens: log₃ 65, "
+    "rounded up",
     layers_needed,
     equals=4,
 )
-claim("04.IT", "Q Kᵀ of 5 tokens as columns of size 3 has the shape", (K @ K.mT).shape, equals=(3, 3))
-claim("04.RK", "queries of length 3 and keys of length 4 can be multiplied", unequal, equals=False)
-claim("04.GA", "at 1,024 tokens, growth of what attention keeps when d grows fourfold; L²d says 4", growth, at_most=1.6)
+claim(
+    "04.IT",
+    "Q Kᵀ of 5 tokens as columns of size 3 has the shape",
+    (K @ K.mT).shape,
+    equals=(3, 3),
+)
+claim(
+    "04.RK",
+    "queries of length 3 and keys of length 4 can be multiplied",
+    unequal,
+    equals=False,
+)
+claim(
+    "04.GA",
+    "at 1,024 tokens, growth of what attention keeps when d grows fourfold; L²d says 4",
+    growth,
+    at_most=1.6,
+)
 
 # %% tags=["ledger"]
 ledger()

@@ -29,17 +29,20 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.analysis import record
-from course_lib.attention import GeneralAttention, multi_head_attention, scaled_dot_product_attention
+from course_lib.attention import GeneralAttention, multi_head_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import Sizes, encoder_stack, post_norm, pre_norm
 from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
 from course_lib.generation import Extension, beam_search, greedy
 from course_lib.losses import teacher_forced_loss
-from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer, stacked_bidirectional_gru
+from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer
+from course_lib.models import stacked_bidirectional_gru
 from course_lib.primitives import batch_norm, causal_mask, fused_gru, padding_mask
 from course_lib.shapes import Mask, Memory, TokenFeatures
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -68,7 +71,10 @@ SEEDS = (0, 1, 2)
 
 # %%
 days = dates(4_000, 300, 500, formats=("medium",), seed=0)
-known = {1: joined(days.train, 1, 3_000, seed=1), 2: joined(days.train, 2, 6_000, seed=2)}
+known = {
+    1: joined(days.train, 1, 3_000, seed=1),
+    2: joined(days.train, 2, 6_000, seed=2),
+}
 new = {n: joined(days.test, n, 300, seed=9) for n in (1, 2)}
 letters = Vocabulary.of(pair.source for pair in known[1] + known[2])
 characters = Vocabulary.of(pair.target for pair in known[1] + known[2])
@@ -78,23 +84,39 @@ print(known[1][0], known[2][0], sep="\n")
 
 # %%
 def logits_of(model, source, lengths, target):
-    """The logits of each next character, of a Transformer or of a recurrent model with attention."""
+    """The logits of each next character, of a Transformer or of a recurrent model with
+    attention."""
     given = model(source, lengths, target)
     return given if isinstance(given, Tensor) else given.logits
 
 
 def fit(make, pairs, seed, steps=400, lr=5e-3):
-    """Train a new model on pairs of texts by teacher forcing; the seed decides its weights and the order of the batches."""
+    """Train a new model on pairs of texts by teacher forcing; the seed decides its
+    weights and the order of the batches."""
     torch.manual_seed(seed)
     model = make().to(device())
     source, lengths = letters.batch([pair.source for pair in pairs])
     target, _ = characters.batch([pair.target for pair in pairs], begin=True, end=True)
 
     def loss(model, batch):
-        return teacher_forced_loss(logits_of(model, batch[0][:, : batch[1].max()], *batch[1:]), batch[2], PADDING)
+        return teacher_forced_loss(
+            logits_of(model, batch[0][:, : batch[1].max()], *batch[1:]),
+            batch[2],
+            PADDING,
+        )
 
-    stream = batches(source.to(device()), lengths.to(device()), target.to(device()), batch_size=32, seed=seed)
-    for _ in progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10), f"seed {seed}", steps):
+    stream = batches(
+        source.to(device()),
+        lengths.to(device()),
+        target.to(device()),
+        batch_size=32,
+        seed=seed,
+    )
+    for _ in progress(
+        train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10),
+        f"seed {seed}",
+        steps,
+    ):
         pass
     return model.eval()
 
@@ -105,14 +127,19 @@ def translate(model, texts, most=24):
     source, lengths = (t.to(device()) for t in letters.batch(texts))
     first = torch.full_like(lengths, BEGIN)
     return [
-        characters.decode(row) for row in greedy(model.step, model.start(source, lengths), first, END, PADDING, most).tolist()
+        characters.decode(row)
+        for row in greedy(
+            model.step, model.start(source, lengths), first, END, PADDING, most
+        ).tolist()
     ]
 
 
 def exact_match(model, pairs):
     """The fraction of answers that are exactly right."""
     answers = translate(model, [pair.source for pair in pairs])
-    return mean(answer == pair.target for answer, pair in zip(answers, pairs, strict=True))
+    return mean(
+        answer == pair.target for answer, pair in zip(answers, pairs, strict=True)
+    )
 
 
 def no_positions(T, d_model, device=None):
@@ -121,18 +148,34 @@ def no_positions(T, d_model, device=None):
 
 
 # %% tags=["nbval-check-output"]
-without_positions = fit(lambda: Transformer(len(letters), len(characters), sizes, positions=no_positions), known[1], SEEDS[0])
+without_positions = fit(
+    lambda: Transformer(len(letters), len(characters), sizes, positions=no_positions),
+    known[1],
+    SEEDS[0],
+)
 match_without = exact_match(without_positions, new[1])
 claim("05.a", "exact match without positions, single dates", match_without, at_most=0.3)
 
 source, lengths = (t.to(device()) for t in letters.batch([new[1][0].source]))
-shuffled = source[:, torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(SEEDS[0]))]
+shuffled = source[
+    :,
+    torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(SEEDS[0])),
+]
 target = characters.batch([new[1][0].target], begin=True)[0].to(device())
-gap = (without_positions(source, lengths, target) - without_positions(shuffled, lengths, target)).abs().max().item()
+gap = (
+    (
+        without_positions(source, lengths, target)
+        - without_positions(shuffled, lengths, target)
+    )
+    .abs()
+    .max()
+    .item()
+)
 print(f"{new[1][0].source!r} and {letters.decode(shuffled[0].tolist())!r}")
 claim(
     "05.b",
-    "without positions, a source and its characters in another order: largest difference of the logits",
+    "without positions, a source and its characters in another order: largest "
+    "difference of the logits",
     gap,
     at_most=1e-3,
 )
@@ -161,9 +204,15 @@ sinusoidal_positions = check("05.1", sinusoidal_positions)
 table = sinusoidal_positions(48, 32)
 nearness = table @ table.mT / 16
 show(
-    plots.score_maps({"PE, one row a position": table, "PE · PEᵀ / 16": nearness}, x="feature, or position", y="position"),
-    alt="Left, the sinusoidal positions: fast waves in the first features, slow ones in the last. Right, their dot products: "
-    f"{nearness[20, 20]:.2f} with itself, {nearness[20, 21]:.2f} with the next position, {nearness[20, 40]:.2f} at distance 20.",
+    plots.score_maps(
+        {"PE, one row a position": table, "PE · PEᵀ / 16": nearness},
+        x="feature, or position",
+        y="position",
+    ),
+    alt="Left, the sinusoidal positions: fast waves in the first features, slow ones "
+    f"in the last. Right, their dot products: {nearness[20, 20]:.2f} with itself, "
+    f"{nearness[20, 21]:.2f} with the next position, {nearness[20, 40]:.2f} at "
+    "distance 20.",
 )
 
 # %% [markdown] tags=["predict"]
@@ -224,20 +273,38 @@ layer_norm = check("05.2", layer_norm)
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
-sentence, other = torch.randn(1, 5, 16, generator=generator), 3 + 5 * torch.randn(1, 5, 16, generator=generator)
+sentence, other = (
+    torch.randn(1, 5, 16, generator=generator),
+    3 + 5 * torch.randn(1, 5, 16, generator=generator),
+)
 gain, bias = torch.ones(16), torch.zeros(16)
 
 
 def change_in_a_batch(norm):
-    """By how much the result for a sentence changes when another one joins its batch."""
-    return (norm(torch.cat([sentence, other]), gain, bias)[:1] - norm(sentence, gain, bias)).abs().max().item()
+    """By how much the result for a sentence changes when another one joins its
+    batch."""
+    return (
+        (
+            norm(torch.cat([sentence, other]), gain, bias)[:1]
+            - norm(sentence, gain, bias)
+        )
+        .abs()
+        .max()
+        .item()
+    )
 
 
 claim(
-    "05.e", "layer norm: change of a result when another sentence joins the batch", change_in_a_batch(layer_norm), at_most=1e-5
+    "05.e",
+    "layer norm: change of a result when another sentence joins the batch",
+    change_in_a_batch(layer_norm),
+    at_most=1e-5,
 )
 claim(
-    "05.f", "batch norm: change of a result when another sentence joins the batch", change_in_a_batch(batch_norm), at_least=0.1
+    "05.f",
+    "batch norm: change of a result when another sentence joins the batch",
+    change_in_a_batch(batch_norm),
+    at_least=0.1,
 )
 
 # %% [markdown]
@@ -266,10 +333,23 @@ x, W_1, b_1 = (
     torch.randn(64, 16, generator=generator),
     torch.randn(64, generator=generator),
 )
-W_2, b_2 = torch.randn(16, 64, generator=generator), torch.randn(16, generator=generator)
-as_convolutions = F.conv1d(F.conv1d(x.mT, W_1[..., None], b_1).relu(), W_2[..., None], b_2).mT
-gap = ((feed_forward(x, W_1, b_1, W_2, b_2) - as_convolutions).abs().max() / as_convolutions.abs().max()).item()
-claim("05.g", "your network is two convolutions with kernels of size 1: relative difference", gap, at_most=1e-5)
+W_2, b_2 = (
+    torch.randn(16, 64, generator=generator),
+    torch.randn(16, generator=generator),
+)
+as_convolutions = F.conv1d(
+    F.conv1d(x.mT, W_1[..., None], b_1).relu(), W_2[..., None], b_2
+).mT
+gap = (
+    (feed_forward(x, W_1, b_1, W_2, b_2) - as_convolutions).abs().max()
+    / as_convolutions.abs().max()
+).item()
+claim(
+    "05.g",
+    "your network is two convolutions with kernels of size 1: relative difference",
+    gap,
+    at_most=1e-5,
+)
 
 # %% [markdown]
 # ## 5 The encoder block
@@ -310,7 +390,9 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # It runs, its shapes are right, and it resembles yours. Which property breaks? Decide before you run the check; then correct the one line.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
-from course_tools.bank.lecture_05.pre_norm_encoder_block import normalises_only_the_queries as suspect
+from course_tools.bank.lecture_05.pre_norm_encoder_block import (
+    normalises_only_the_queries as suspect,
+)
 
 # %% tags=["nbval-check-output"]
 suspect = check("05.5", suspect)
@@ -339,7 +421,8 @@ mended = check("05.5", mended)
 
 # %%
 def last_gradient(residual, depth, seed):
-    """The norm of the gradient of the last block's W₂ in an untrained stack, its matrices initialised as in the Transformer."""
+    """The norm of the gradient of the last block's W₂ in an untrained stack, its
+    matrices initialised as in the Transformer."""
     torch.manual_seed(seed)
     stack = encoder_stack(Sizes(64, 4, 128, depth), residual=residual)
     for weights in stack.parameters():
@@ -351,11 +434,20 @@ def last_gradient(residual, depth, seed):
 
 
 depths, both = (2, 8, 32), {"post-norm": post_norm, "pre-norm": pre_norm}
-sizes_of = {name: [mean(last_gradient(r, depth, seed) for seed in SEEDS) for depth in depths] for name, r in both.items()}
+sizes_of = {
+    name: [mean(last_gradient(r, depth, seed) for seed in SEEDS) for depth in depths]
+    for name, r in both.items()
+}
 falls = {name: size[0] / size[-1] for name, size in sizes_of.items()}
 show(
-    plots.curves({name: (depths, size) for name, size in sizes_of.items()}, "blocks", "gradient at the last block", log="xy"),
-    alt="Gradient of the last block's W₂ in stacks of 2, 8 and 32 blocks, mean of three seeds. It falls from 2 to 32 blocks by the factor "
+    plots.curves(
+        {name: (depths, size) for name, size in sizes_of.items()},
+        "blocks",
+        "gradient at the last block",
+        log="xy",
+    ),
+    alt="Gradient of the last block's W₂ in stacks of 2, 8 and 32 blocks, mean of "
+    "three seeds. It falls from 2 to 32 blocks by the factor "
     + ", ".join(f"{fall:.1f} for {name}" for name, fall in falls.items())
     + ".",
 )
@@ -369,7 +461,8 @@ claim(
 )
 claim(
     "05.i",
-    "pre-norm: the last block's gradient in a stack of 2 over that in a stack of 32, where 1/√depth says 4",
+    "pre-norm: the last block's gradient in a stack of 2 over that in a stack of 32, "
+    "where 1/√depth says 4",
     falls["pre-norm"],
     between=(2.5, 6.5),
 )
@@ -381,11 +474,24 @@ block, x = stack.blocks[0], torch.randn(2, 7, 64)
 for name in ("W_q", "W_k", "W_v", "W_o"):
     getattr(block.mixer.attention, name).bias = None
 parts = block.mixer.attention, block.feed_forward, block.norm_1, block.norm_2
-attention = tuple(getattr(parts[0], name).weight for name in ("W_q", "W_k", "W_v", "W_o"))
-network = (parts[1].W_1.weight, parts[1].W_1.bias, parts[1].W_2.weight, parts[1].W_2.bias)
+attention = tuple(
+    getattr(parts[0], name).weight for name in ("W_q", "W_k", "W_v", "W_o")
+)
+network = (
+    parts[1].W_1.weight,
+    parts[1].W_1.bias,
+    parts[1].W_2.weight,
+    parts[1].W_2.bias,
+)
 norms = ((parts[2].weight, parts[2].bias), (parts[3].weight, parts[3].bias))
 gap = (encoder_block(x, attention, network, norms, 4) - stack(x)).abs().max().item()
-claim("05.j", "the library's encoder with one block is your block with its weights: largest difference", gap, at_most=1e-4)
+claim(
+    "05.j",
+    "the library's encoder with one block is your block with its weights: largest "
+    "difference",
+    gap,
+    at_most=1e-4,
+)
 
 # %% [markdown]
 # ## 6 The decoder block
@@ -409,22 +515,51 @@ decoder_block = check("05.6", decoder_block)
 
 # %% tags=["nbval-check-output"]
 generator.manual_seed(SEEDS[0])
-d, words, memory = 16, torch.randn(1, 6, 16, generator=generator), torch.randn(1, 9, 16, generator=generator)
-own, cross = (tuple(0.3 * torch.randn(d, d, generator=generator) for _ in range(4)) for _ in range(2))
-network = tuple(torch.randn(*shape, generator=generator) for shape in ((32, d), (32,), (d, 32), (d,)))
+d, words, memory = (
+    16,
+    torch.randn(1, 6, 16, generator=generator),
+    torch.randn(1, 9, 16, generator=generator),
+)
+own, cross = (
+    tuple(0.3 * torch.randn(d, d, generator=generator) for _ in range(4))
+    for _ in range(2)
+)
+network = tuple(
+    torch.randn(*shape, generator=generator)
+    for shape in ((32, d), (32,), (d, 32), (d,))
+)
 words.requires_grad_(), memory.requires_grad_()
 y = decoder_block(
-    words, memory, own, cross, network, ((torch.ones(d), torch.zeros(d)),) * 3, 4, padding_mask(torch.tensor([7]), 9)
+    words,
+    memory,
+    own,
+    cross,
+    network,
+    ((torch.ones(d), torch.zeros(d)),) * 3,
+    4,
+    padding_mask(torch.tensor([7]), 9),
 )
 future, padded = 0.0, 0.0
 for t in range(6):
     by_word, by_memory = torch.autograd.grad(
-        (y[0, t] * torch.randn(d, generator=generator)).sum(), (words, memory), retain_graph=True
+        (y[0, t] * torch.randn(d, generator=generator)).sum(),
+        (words, memory),
+        retain_graph=True,
     )
     future = max(future, by_word[0, t + 1 :].abs().sum().item())
     padded = max(padded, by_memory[0, 7:].abs().sum().item())
-claim("05.k", "gradient of your decoder's output t with respect to later tokens, all t together", future, equals=0.0)
-claim("05.l", "gradient of your decoder with respect to the padded end of the memory", padded, equals=0.0)
+claim(
+    "05.k",
+    "gradient of your decoder's output t with respect to later tokens, all t together",
+    future,
+    equals=0.0,
+)
+claim(
+    "05.l",
+    "gradient of your decoder with respect to the padded end of the memory",
+    padded,
+    equals=0.0,
+)
 
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
@@ -446,15 +581,26 @@ claim("05.l", "gradient of your decoder with respect to the padded end of the me
 # %% tags=["nbval-check-output"]
 def transformer(**parts):
     """A Transformer for dates with your positions."""
-    return Transformer(len(letters), len(characters), sizes, **{"positions": sinusoidal_positions, **parts})
+    return Transformer(
+        len(letters),
+        len(characters),
+        sizes,
+        **{"positions": sinusoidal_positions, **parts},
+    )
 
 
 found = [fit(transformer, known[1], seed) for seed in SEEDS]
 right = [exact_match(model, new[1]) for model in found]
-claim("05.m", "exact match with positions, single dates: worst of the seeds", min(right), at_least=0.85)
+claim(
+    "05.m",
+    "exact match with positions, single dates: worst of the seeds",
+    min(right),
+    at_least=0.85,
+)
 claim(
     "05.n",
-    "what positions add to the exact match: worst of the seeds, less that without positions",
+    "what positions add to the exact match: worst of the seeds, less that without "
+    "positions",
     min(right) - match_without,
     at_least=0.4,
 )
@@ -477,11 +623,17 @@ claim(
 
 # %% tags=["nbval-check-output"]
 def recurrent():
-    """The encoder and decoder of lecture 02 with Luong's attention, as wide as the Transformer."""
+    """The encoder and decoder of lecture 02 with Luong's attention, as wide as the
+    Transformer."""
     width = sizes.d_model
     mechanism = GeneralAttention(width, width)
-    decoder = LuongDecoder(len(characters), width // 2, width, width, mechanism, fused_gru)
-    return Seq2Seq(Encoder(len(letters), width // 2, width // 2, stacked_bidirectional_gru), decoder)
+    decoder = LuongDecoder(
+        len(characters), width // 2, width, width, mechanism, fused_gru
+    )
+    return Seq2Seq(
+        Encoder(len(letters), width // 2, width // 2, stacked_bidirectional_gru),
+        decoder,
+    )
 
 
 steps = at_scale(cpu=500, gpu=1_500)
@@ -497,10 +649,13 @@ claim(
     at_least=0.25,
 )
 gap = on_pairs["recurrent"] - on_pairs["Transformer"]
-if at_scale(cpu=True, gpu=False):  # at the larger setting both come near 1, and their order is not claimed
+if at_scale(
+    cpu=True, gpu=False
+):  # at the larger setting both come near 1, and their order is not claimed
     claim(
         "05.p",
-        "pairs of dates, one block, 500 steps: exact match of recurrent attention less that of the Transformer",
+        "pairs of dates, one block, 500 steps: exact match of recurrent attention "
+        "less that of the Transformer",
         gap,
         at_least=0.02,
     )
@@ -513,7 +668,10 @@ groups |= {f"{name}, two dates": [share] for name, share in on_pairs.items()}
 show(
     plots.seeds(groups, "exact match", "new sentences, one point a trained model"),
     alt="Exact match on new sentences. "
-    + "; ".join(f"{name} {min(shares):.2f} to {max(shares):.2f}" for name, shares in groups.items())
+    + "; ".join(
+        f"{name} {min(shares):.2f} to {max(shares):.2f}"
+        for name, shares in groups.items()
+    )
     + ".",
 )
 
@@ -531,7 +689,8 @@ show(
 # %%
 @torch.no_grad()
 def cross_weights(model, text):
-    """The answer to a text, and the weights (T, T_k) of the first decoder block over the source, averaged over the heads."""
+    """The answer to a text, and the weights (T, T_k) of the first decoder block over
+    the source, averaged over the heads."""
     (answer,) = translate(model, [text])
     source, lengths = (t.to(device()) for t in letters.batch([text]))
     target = characters.batch([answer], begin=True)[0].to(device())
@@ -545,7 +704,8 @@ answer, weights = cross_weights(found[0], shown)
 rows = [*answer, "end"]
 show(
     plots.attention_map(weights, rows, list(shown), x="source", y="answer"),
-    alt=f"Cross-attention for '{shown}', answered by '{answer}'. " + plots.describe(weights, rows, list(shown), 4),
+    alt=f"Cross-attention for '{shown}', answered by '{answer}'. "
+    + plots.describe(weights, rows, list(shown), 4),
 )
 
 # %% tags=["try-it"]
@@ -564,20 +724,37 @@ for text in ("14 juil. 1989", "5 mars 1987", "5 mars 1987; 3 Apr 2004"):
 
 # %% tags=["nbval-check-output"]
 def weights_of_it(tired, layers=2):
-    """Weights of "it" on (animal, street), where the last word is `tired` parts "tired" and the rest "wide"."""
+    """Weights of "it" on (animal, street), where the last word is `tired` parts "tired"
+    and the rest "wide"."""
     tokens = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [tired, 1 - tired]])
-    nouns, adjective = torch.tensor([True, True, False, False]), torch.tensor([[False, False, False, True]])
+    nouns, adjective = (
+        torch.tensor([True, True, False, False]),
+        torch.tensor([[False, False, False, True]]),
+    )
     it = tokens[2:3]
     if layers == 2:
         it = it + scaled_dot_product_attention(it, tokens, tokens, adjective).context
-    return scaled_dot_product_attention(8 * it, tokens, tokens, nouns[None]).weights[0, :2]
+    return scaled_dot_product_attention(8 * it, tokens, tokens, nouns[None]).weights[
+        0, :2
+    ]
 
 
-claim("05.q", "hand-set weights: too tired, weight of 'it' on the animal", weights_of_it(1.0)[0].item(), at_least=0.9)
-claim("05.r", "hand-set weights: too wide, weight of 'it' on the street", weights_of_it(0.0)[1].item(), at_least=0.9)
+claim(
+    "05.q",
+    "hand-set weights: too tired, weight of 'it' on the animal",
+    weights_of_it(1.0)[0].item(),
+    at_least=0.9,
+)
+claim(
+    "05.r",
+    "hand-set weights: too wide, weight of 'it' on the street",
+    weights_of_it(0.0)[1].item(),
+    at_least=0.9,
+)
 claim(
     "05.s",
-    "hand-set weights, one layer alone: weight of 'it' on the animal, too tired and too wide",
+    "hand-set weights, one layer alone: weight of 'it' on the animal, too tired and "
+    "too wide",
     [weights_of_it(tired, 1)[0].item() for tired in (1.0, 0.0)],
     equals=[0.5, 0.5],
 )
@@ -585,15 +762,23 @@ claim(
 
 # %% tags=["interactive"]
 def draw_it(tired=1.0):
-    """Draw the weight of "it" on the animal while the last word moves from "wide" to "tired"."""
+    """Draw the weight of "it" on the animal while the last word moves from "wide" to
+    "tired"."""
     animal = [weights_of_it(share / 20)[0].item() for share in range(21)]
     figure = plots.curves(
-        {"one layer": ([0, 1], [0.5, 0.5]), "two layers": ([share / 20 for share in range(21)], animal)},
+        {
+            "one layer": ([0, 1], [0.5, 0.5]),
+            "two layers": ([share / 20 for share in range(21)], animal),
+        },
         "how much the adjective means 'tired' rather than 'wide'",
         "weight of 'it' on the animal",
     )
     figure.axes[0].plot([tired], [weights_of_it(tired)[0].item()], "o", color="black")
-    show(figure, alt=f"At {tired:.2f} tired, 'it' puts {weights_of_it(tired)[0].item():.2f} of its weight on the animal.")
+    show(
+        figure,
+        alt=f"At {tired:.2f} tired, 'it' puts {weights_of_it(tired)[0].item():.2f} of "
+        "its weight on the animal.",
+    )
 
 
 explore(draw_it, tired=(0.0, 1.0, 0.05))
@@ -635,11 +820,14 @@ extend_beam = check("05.7", extend_beam)
 
 # %% tags=["nbval-check-output"]
 first = torch.tensor([0.6, 0.4, 1e-9, 1e-9]).log()
-second = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.1 / 3, 0.9, 0.1 / 3, 0.1 / 3], [0.25] * 4, [0.25] * 4]).log()
+second = torch.tensor(
+    [[0.25, 0.25, 0.25, 0.25], [0.1 / 3, 0.9, 0.1 / 3, 0.1 / 3], [0.25] * 4, [0.25] * 4]
+).log()
 
 
 def likeliest(width):
-    """The probability of the best sentence that a beam of this width finds with your step."""
+    """The probability of the best sentence that a beam of this width finds with your
+    step."""
     log_p, going, length = (
         torch.tensor([[0.0] + [-torch.inf] * (width - 1)]),
         torch.ones(1, width, dtype=torch.bool),
@@ -649,21 +837,46 @@ def likeliest(width):
     return extend_beam(log_p, second[word], going, length + 1, 3)[1][0, 0].exp().item()
 
 
-claim("05.t", "probability of the sentence that greedy decoding finds", likeliest(1), between=(0.149, 0.151))
-claim("05.u", "probability of the sentence that a beam of two finds", likeliest(2), between=(0.359, 0.361))
+claim(
+    "05.t",
+    "probability of the sentence that greedy decoding finds",
+    likeliest(1),
+    between=(0.149, 0.151),
+)
+claim(
+    "05.u",
+    "probability of the sentence that a beam of two finds",
+    likeliest(2),
+    between=(0.359, 0.361),
+)
 
 
 # %% tags=["nbval-check-output"]
 def searched(model, pairs, width):
     """The best sentence of a beam for each source, and its log p."""
-    source, lengths = (t.to(device()) for t in letters.batch([pair.source for pair in pairs]))
+    source, lengths = (
+        t.to(device()) for t in letters.batch([pair.source for pair in pairs])
+    )
     with torch.no_grad():
-        beam = beam_search(model.step, model.start(source, lengths), torch.full_like(lengths, BEGIN), END, PADDING, 24, width)
-    return [characters.decode(row) for row in beam.tokens[:, 0].tolist()], beam.scores[:, 0]
+        beam = beam_search(
+            model.step,
+            model.start(source, lengths),
+            torch.full_like(lengths, BEGIN),
+            END,
+            PADDING,
+            24,
+            width,
+        )
+    return [characters.decode(row) for row in beam.tokens[:, 0].tolist()], beam.scores[
+        :, 0
+    ]
 
 
 some = new[2][:100]
-(alone, log_p), (beamed, log_p_beam) = searched(pairs["Transformer"], some, 1), searched(pairs["Transformer"], some, 4)
+(alone, log_p), (beamed, log_p_beam) = (
+    searched(pairs["Transformer"], some, 1),
+    searched(pairs["Transformer"], some, 4),
+)
 claim(
     "05.v",
     "a beam of one gives the answers of greedy decoding",
@@ -671,18 +884,38 @@ claim(
     equals=True,
 )
 better = (log_p_beam >= log_p - 1e-4).float().mean().item()
-claim("05.w", "sentences for which a beam of four finds at least the probability of greedy", better, at_least=0.9)
-source, lengths = (t.to(device()) for t in letters.batch([pair.source for pair in some]))
-target = characters.batch([pair.target for pair in some], begin=True, end=True)[0].to(device())
+claim(
+    "05.w",
+    "sentences for which a beam of four finds at least the probability of greedy",
+    better,
+    at_least=0.9,
+)
+source, lengths = (
+    t.to(device()) for t in letters.batch([pair.source for pair in some])
+)
+target = characters.batch([pair.target for pair in some], begin=True, end=True)[0].to(
+    device()
+)
 with torch.no_grad():
-    next_log_p = logits_of(pairs["Transformer"], source, lengths, target)[:, :-1].log_softmax(-1)
-log_p_truth = (next_log_p.gather(-1, target[:, 1:, None])[..., 0] * (target[:, 1:] != PADDING)).sum(-1)
-wrong = torch.tensor([a != p.target for a, p in zip(beamed, some, strict=True)], device=device())
-preferred = (log_p_beam >= log_p_truth - 1e-3)[wrong].float().mean().item() if wrong.any() else 1.0
+    next_log_p = logits_of(pairs["Transformer"], source, lengths, target)[
+        :, :-1
+    ].log_softmax(-1)
+log_p_truth = (
+    next_log_p.gather(-1, target[:, 1:, None])[..., 0] * (target[:, 1:] != PADDING)
+).sum(-1)
+wrong = torch.tensor(
+    [a != p.target for a, p in zip(beamed, some, strict=True)], device=device()
+)
+preferred = (
+    (log_p_beam >= log_p_truth - 1e-3)[wrong].float().mean().item()
+    if wrong.any()
+    else 1.0
+)
 print(f"the beam's answer is wrong for {int(wrong.sum())} of {len(some)} sentences")
 claim(
     "05.x",
-    "wrong answers of the beam that the model itself gives at least the probability of the right answer",
+    "wrong answers of the beam that the model itself gives at least the probability "
+    "of the right answer",
     preferred,
     at_least=0.9,
 )
@@ -706,17 +939,22 @@ claim(
 
 # %% tags=["nbval-check-output"]
 def with_large_embeddings():
-    """A Transformer whose embeddings are initialised with a standard deviation of 1, as torch does."""
+    """A Transformer whose embeddings are initialised with a standard deviation of 1, as
+    torch does."""
     model = transformer()
     for words in (model.source_words, model.target_words):
         nn.init.normal_(words.weight)
     return model
 
 
-large = [exact_match(fit(with_large_embeddings, known[1], seed), new[1]) for seed in SEEDS[:2]]
+large = [
+    exact_match(fit(with_large_embeddings, known[1], seed), new[1])
+    for seed in SEEDS[:2]
+]
 claim(
     "05.y",
-    "exact match with embeddings much larger than the positions, single dates, at 400 steps: best of two seeds",
+    "exact match with embeddings much larger than the positions, single dates, at 400 "
+    "steps: best of two seeds",
     max(large),
     at_most=0.45,
 )
@@ -832,7 +1070,9 @@ claim(
 
 # %% tags=["nbval-check-output"]
 t, even = torch.arange(200.0)[:, None], torch.arange(0, 32, 2)
-as_in_ee = torch.stack([(t / 10_000 ** (even / 32)).sin(), (t / 10_000 ** ((even + 1) / 32)).cos()], dim=-1).flatten(1)
+as_in_ee = torch.stack(
+    [(t / 10_000 ** (even / 32)).sin(), (t / 10_000 ** ((even + 1) / 32)).cos()], dim=-1
+).flatten(1)
 products = (as_in_ee[:-3] * as_in_ee[3:]).sum(-1)
 claim(
     "05.EE",
@@ -848,13 +1088,19 @@ claim(
     [torch.cat([word, position]).numel(), (word + position).numel()],
     equals=[128, 64],
 )
-claim("05.CS-heads", "what is left when 512 features are dealt to 6 heads, and to 8", [512 % 6, 512 % 8], equals=[2, 0])
+claim(
+    "05.CS-heads",
+    "what is left when 512 features are dealt to 6 heads, and to 8",
+    [512 % 6, 512 % 8],
+    equals=[2, 0],
+)
 
 q_encoder, v_decoder = torch.randn(1, 9, 16), torch.randn(1, 6, 16)
 scores = q_encoder @ q_encoder.mT
 claim(
     "05.IT",
-    "queries and keys of 9 source words make weights of shape; they can mix values of 6 target words",
+    "queries and keys of 9 source words make weights of shape; they can mix values of "
+    "6 target words",
     [list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]],
     equals=[[9, 9], False],
 )

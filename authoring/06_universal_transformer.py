@@ -38,7 +38,8 @@ from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Univers
 from course_lib.primitives import HaltingStep, sinusoidal_positions
 from course_lib.shapes import Mask, TokenFeatures
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -87,14 +88,24 @@ def block(d_model=32):
 
 
 def fit(model, mask, seed, steps, lr=5e-3, price=0.0):
-    """Train on short sums: cross-entropy, and the mean ponder cost at this price; the seed decides the order of the batches."""
+    """Train on short sums: cross-entropy, and the mean ponder cost at this price; the
+    seed decides the order of the batches."""
 
     def loss(model, batch):
         logits, thought = model(batch[0], mask=MASKS[mask])
         return F.cross_entropy(logits.mT, batch[1]) + price * thought.cost.mean()
 
-    stream = batches(short.train.columns.to(device()), short.train.digits.to(device()), batch_size=16, seed=seed)
-    for _ in progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4), f"{mask} mask, seed {seed}", steps):
+    stream = batches(
+        short.train.columns.to(device()),
+        short.train.digits.to(device()),
+        batch_size=16,
+        seed=seed,
+    )
+    for _ in progress(
+        train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4),
+        f"{mask} mask, seed {seed}",
+        steps,
+    ):
         pass
     return model.eval()
 
@@ -113,11 +124,15 @@ def exact(model, part, mask):
 
 
 # %% tags=["nbval-check-output"]
-one_layer = [fit(fresh(lambda: SharedSteps(block(), 1), seed), "all", seed, TRAINING) for seed in SEEDS]
+one_layer = [
+    fit(fresh(lambda: SharedSteps(block(), 1), seed), "all", seed, TRAINING)
+    for seed in SEEDS
+]
 of_one = [exact(model, short.test, "all") for model in one_layer]
 claim(
     "06.a",
-    f"one layer, no mask, {TRAINING} updates: exact on new sums of ten digits, best of the seeds",
+    f"one layer, no mask, {TRAINING} updates: exact on new sums of ten digits, best of "
+    "the seeds",
     max(of_one),
     at_most=0.6,
 )
@@ -150,7 +165,10 @@ steps_and_places = torch.stack([step_encoding(8, 32, step) for step in range(1, 
 claim(
     "06.c",
     "position i at step t less position t at step i: largest difference",
-    (steps_and_places[:-1, 1:] - steps_and_places[:-1, 1:].transpose(0, 1)).abs().max().item(),
+    (steps_and_places[:-1, 1:] - steps_and_places[:-1, 1:].transpose(0, 1))
+    .abs()
+    .max()
+    .item(),
     at_most=1e-6,
 )
 
@@ -207,8 +225,18 @@ ponder_cost = check("06.3", ponder_cost)
 h = torch.tensor([0.3, 0.5, 0.4, 0.9], requires_grad=True)
 ponder_cost(h).backward()
 shares = [round(share, 2) for share in halting_distribution(h).tolist()]
-claim("06.d", "for h = 0.3, 0.5, 0.4, 0.9: the weights of the four steps", shares, equals=[0.3, 0.5, 0.2, 0.0])
-claim("06.e", "the gradient of its ponder cost", h.grad.tolist(), equals=[-1.0, -1.0, 0.0, 0.0])
+claim(
+    "06.d",
+    "for h = 0.3, 0.5, 0.4, 0.9: the weights of the four steps",
+    shares,
+    equals=[0.3, 0.5, 0.2, 0.0],
+)
+claim(
+    "06.e",
+    "the gradient of its ponder cost",
+    h.grad.tolist(),
+    equals=[-1.0, -1.0, 0.0, 0.0],
+)
 
 # %% [markdown]
 # ## 5 One block, applied repeatedly
@@ -250,12 +278,32 @@ def size(model):
     return sum(weights.numel() for weights in model.parameters())
 
 
-four_steps = [fit(fresh(lambda: SharedSteps(block(), 4), seed), "all", seed, TRAINING) for seed in SEEDS]
+four_steps = [
+    fit(fresh(lambda: SharedSteps(block(), 4), seed), "all", seed, TRAINING)
+    for seed in SEEDS
+]
 of_four = [exact(model, short.test, "all") for model in four_steps]
-claim("06.f", "number of weights, four steps of one block less one step", size(four_steps[0]) - size(one_layer[0]), equals=0)
-apart = size(fresh(lambda: SeparateSteps([block() for _ in range(4)]), 0)) / size(four_steps[0])
-claim("06.g", "number of weights, four separate blocks over one block four times", apart, between=(3.5, 4.0))
-claim("06.h", "exact on ten digits, four steps less one step: mean of the seeds", mean(of_four) - mean(of_one), at_least=0.15)
+claim(
+    "06.f",
+    "number of weights, four steps of one block less one step",
+    size(four_steps[0]) - size(one_layer[0]),
+    equals=0,
+)
+apart = size(fresh(lambda: SeparateSteps([block() for _ in range(4)]), 0)) / size(
+    four_steps[0]
+)
+claim(
+    "06.g",
+    "number of weights, four separate blocks over one block four times",
+    apart,
+    between=(3.5, 4.0),
+)
+claim(
+    "06.h",
+    "exact on ten digits, four steps less one step: mean of the seeds",
+    mean(of_four) - mean(of_one),
+    at_least=0.15,
+)
 
 far_of_four = [exact(model, long.test, "all") for model in four_steps]
 claim(
@@ -274,21 +322,32 @@ def with_steps(model, n_steps):
     return other
 
 
-more = {n: [exact(with_steps(model, n), short.test, "all") for model in four_steps] for n in (1, 2, 3, 4, 5, 6, 8)}
+more = {
+    n: [exact(with_steps(model, n), short.test, "all") for model in four_steps]
+    for n in (1, 2, 3, 4, 5, 6, 8)
+}
 claim(
     "06.j",
-    "models trained for four steps, ten digits: exact with four steps less exact with eight, mean of the seeds",
+    "models trained for four steps, ten digits: exact with four steps less exact with "
+    "eight, mean of the seeds",
     mean(more[4]) - mean(more[8]),
     at_least=0.2,
 )
 show(
     plots.curves(
-        {f"seed {seed}": (list(more), [more[n][i] for n in more]) for i, seed in enumerate(SEEDS)},
+        {
+            f"seed {seed}": (list(more), [more[n][i] for n in more])
+            for i, seed in enumerate(SEEDS)
+        },
         "steps at test time",
         "exact on ten digits",
     ),
-    alt="Exact on ten digits against the steps taken at test time, by models trained for four: "
-    + "; ".join(f"{n} steps {min(shares):.2f} to {max(shares):.2f}" for n, shares in more.items())
+    alt="Exact on ten digits against the steps taken at test time, by models trained "
+    "for four: "
+    + "; ".join(
+        f"{n} steps {min(shares):.2f} to {max(shares):.2f}"
+        for n, shares in more.items()
+    )
     + ".",
 )
 
@@ -319,7 +378,9 @@ adaptive_step = check("06.5", adaptive_step)
 # It runs, its shapes are right, and it resembles yours. Which property breaks? Decide before you run the check; then correct the one line.
 
 # %% exercise="06.5" bug="halts_the_whole_sentence"
-from course_tools.bank.lecture_06.adaptive_step import halts_the_whole_sentence as suspect
+from course_tools.bank.lecture_06.adaptive_step import (
+    halts_the_whole_sentence as suspect,
+)
 
 # %% tags=["nbval-check-output"]
 suspect = check("06.5", suspect)
@@ -350,12 +411,18 @@ mix_states = check("06.6", mix_states)
 # %% tags=["nbval-check-output"]
 def by_your_functions(model, x, mask):
     """What `AdaptiveSteps` does, put together from what you have written."""
-    halt, states, h = (model.halt.weight[0], model.halt.bias[0]), [], x.new_zeros(*x.shape[:-1], 0)
+    halt, states, h = (
+        (model.halt.weight[0], model.halt.bias[0]),
+        [],
+        x.new_zeros(*x.shape[:-1], 0),
+    )
     for step in range(1, model.n_steps + 1):
         y = model.block(x + step_encoding(*x.shape[1:], step).to(x), mask)
         x, h = adaptive_step(x, y, halt, h, model.epsilon)
         states.append(x)
-    return mix_states(torch.stack(states, dim=-2), h, model.epsilon), ponder_cost(h, model.epsilon)
+    return mix_states(torch.stack(states, dim=-2), h, model.epsilon), ponder_cost(
+        h, model.epsilon
+    )
 
 
 torch.manual_seed(SEEDS[0])
@@ -363,8 +430,16 @@ steps, x = AdaptiveSteps(block(), 32, 6), torch.randn(3, T, 32)
 nn.init.normal_(steps.halt.weight, std=0.3)
 mixed, cost = by_your_functions(steps, x, MASKS["neighbour"].cpu())
 pondered = steps(x, MASKS["neighbour"].cpu())
-gap = max((mixed - pondered.states).abs().max().item(), (cost - pondered.cost).abs().max().item())
-claim("06.k", "the library's adaptive model less your functions in a loop: largest difference", gap, at_most=1e-4)
+gap = max(
+    (mixed - pondered.states).abs().max().item(),
+    (cost - pondered.cost).abs().max().item(),
+)
+claim(
+    "06.k",
+    "the library's adaptive model less your functions in a loop: largest difference",
+    gap,
+    at_most=1e-4,
+)
 
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
@@ -393,17 +468,30 @@ N_STEPS, PRICE = 8, 0.03
 
 def without_price(mask, seed):
     """An adaptive model trained without a price on steps."""
-    return fit(fresh(lambda: AdaptiveSteps(block(), 32, N_STEPS), seed), mask, seed, at_scale(cpu=210, gpu=1_400))
+    return fit(
+        fresh(lambda: AdaptiveSteps(block(), 32, N_STEPS), seed),
+        mask,
+        seed,
+        at_scale(cpu=210, gpu=1_400),
+    )
 
 
 def with_price(model, mask, seed, price=PRICE):
     """A copy of the model, trained on with a price."""
-    return fit(copy.deepcopy(model), mask, seed + 10, at_scale(cpu=110, gpu=600), lr=4e-3, price=price)
+    return fit(
+        copy.deepcopy(model),
+        mask,
+        seed + 10,
+        at_scale(cpu=110, gpu=600),
+        lr=4e-3,
+        price=price,
+    )
 
 
 @torch.no_grad()
 def steps_by_walk(model, part, mask):
-    """The mean number of steps that columns take, by the distance of the carry that they wait for: 1, 2, … N_STEPS - 1."""
+    """The mean number of steps that columns take, by the distance of the carry that
+    they wait for: 1, 2, … N_STEPS - 1."""
     _, thought = model(part.columns.to(device()), mask=MASKS[mask])
     N = (thought.halting > 0).sum(-1).cpu().float()
     return [N[part.walks == walk].mean().item() for walk in range(1, N_STEPS)]
@@ -411,20 +499,48 @@ def steps_by_walk(model, part, mask):
 
 # %% tags=["nbval-check-output"]
 free = [without_price("neighbour", seed) for seed in SEEDS]
-priced = [with_price(model, "neighbour", seed) for model, seed in zip(free, SEEDS, strict=True)]
-layers = [fit(fresh(lambda: SeparateSteps([block() for _ in range(N_STEPS)]), s), "neighbour", s, 400, 2e-3) for s in SEEDS[:2]]
-fixed = fit(fresh(lambda: SharedSteps(block(), N_STEPS), SEEDS[0]), "neighbour", SEEDS[0], 400, 5e-3)
+priced = [
+    with_price(model, "neighbour", seed)
+    for model, seed in zip(free, SEEDS, strict=True)
+]
+layers = [
+    fit(
+        fresh(lambda: SeparateSteps([block() for _ in range(N_STEPS)]), s),
+        "neighbour",
+        s,
+        400,
+        2e-3,
+    )
+    for s in SEEDS[:2]
+]
+fixed = fit(
+    fresh(lambda: SharedSteps(block(), N_STEPS), SEEDS[0]),
+    "neighbour",
+    SEEDS[0],
+    400,
+    5e-3,
+)
 on_long = {
     "no mask: four shared steps, 5e-3": far_of_four,
-    "local mask: eight layers, 2e-3": [exact(model, long.test, "neighbour") for model in layers],
+    "local mask: eight layers, 2e-3": [
+        exact(model, long.test, "neighbour") for model in layers
+    ],
     "local mask: eight shared steps, 5e-3": [exact(fixed, long.test, "neighbour")],
-    "local mask: adaptive, 5e-3": [exact(model, long.test, "neighbour") for model in priced],
+    "local mask: adaptive, 5e-3": [
+        exact(model, long.test, "neighbour") for model in priced
+    ],
 }
 no_mask, by_layers, (by_fixed,), adaptive = on_long.values()
-claim("06.l", "exact on twenty digits, trained on ten: adaptive, local mask, mean of the seeds", mean(adaptive), at_least=0.6)
+claim(
+    "06.l",
+    "exact on twenty digits, trained on ten: adaptive, local mask, mean of the seeds",
+    mean(adaptive),
+    at_least=0.6,
+)
 claim(
     "06.m",
-    "the same, eight separate layers without halting, local mask, lr 2e-3: best of two seeds",
+    "the same, eight separate layers without halting, local mask, lr 2e-3: best of "
+    "two seeds",
     max(by_layers),
     at_least=0.5,
 )
@@ -459,7 +575,8 @@ show(
 thinking = [steps_by_walk(model, long.test, "neighbour") for model in priced]
 claim(
     "06.o",
-    "steps that a column takes where the carry travels seven columns, less where it travels one: mean of the seeds",
+    "steps that a column takes where the carry travels seven columns, less where it "
+    "travels one: mean of the seeds",
     mean(steps[-1] - steps[0] for steps in thinking),
     at_least=1.0,
 )
@@ -495,7 +612,8 @@ claim(
 lifted = [exact(with_steps(model, 12), long.test, "neighbour") for model in priced]
 claim(
     "06.p",
-    "exact on twenty digits, twelve steps at test time less the eight of the training: mean of the seeds",
+    "exact on twenty digits, twelve steps at test time less the eight of the "
+    "training: mean of the seeds",
     mean(lifted) - mean(adaptive),
     between=(-0.15, 0.15),
 )
@@ -505,11 +623,16 @@ claim(
 
 # %%
 ways = range(1, N_STEPS)
-lines = {f"seed {seed}": (ways, steps) for seed, steps in zip(SEEDS, thinking, strict=True)}
+lines = {
+    f"seed {seed}": (ways, steps) for seed, steps in zip(SEEDS, thinking, strict=True)
+}
 show(
     plots.curves(lines, "distance of the carry, in columns", "steps taken, mean"),
     alt="Steps taken against the distance of the carry, from 1 to 7 columns. "
-    + "; ".join(f"{name}: {steps[0]:.1f} to {steps[-1]:.1f}" for name, (_, steps) in lines.items())
+    + "; ".join(
+        f"{name}: {steps[0]:.1f} to {steps[-1]:.1f}"
+        for name, (_, steps) in lines.items()
+    )
     + ".",
 )
 
@@ -517,8 +640,11 @@ show(
 # %%
 @torch.no_grad()
 def shares_of(model, a, b, n_columns=12):
-    """The weights (n_columns, N_STEPS) of the steps in each column of a + b, the names of the columns, and the model's sum."""
-    pairs = torch.tensor([[2 * (a >> t & 1) + (b >> t & 1) for t in range(T)]], device=device())
+    """The weights (n_columns, N_STEPS) of the steps in each column of a + b, the names
+    of the columns, and the model's sum."""
+    pairs = torch.tensor(
+        [[2 * (a >> t & 1) + (b >> t & 1) for t in range(T)]], device=device()
+    )
     logits, thought = model(pairs, mask=MASKS["neighbour"])
     total = sum(bit << t for t, bit in enumerate(logits[0].argmax(-1).tolist()))
     names = [f"{pair // 2}+{pair % 2}" for pair in pairs[0, :n_columns].tolist()]
@@ -526,8 +652,15 @@ def shares_of(model, a, b, n_columns=12):
 
 
 def drawn(shares, names):
-    """A map of the weights: a row for each column of the sum, a column for each step."""
-    figure = plots.attention_map(shares, names, [str(n) for n in range(1, N_STEPS + 1)], x="step", y="column, lowest first")
+    """A map of the weights: a row for each column of the sum, a column for each
+    step."""
+    figure = plots.attention_map(
+        shares,
+        names,
+        [str(n) for n in range(1, N_STEPS + 1)],
+        x="step",
+        y="column, lowest first",
+    )
     figure.axes[-1].set_ylabel("weight of the step")
     return figure
 
@@ -535,14 +668,14 @@ def drawn(shares, names):
 shares, names, total = shares_of(priced[0], 63, 1)
 show(
     drawn(shares, names),
-    alt=f"Weights of the steps in 63 + 1, answered by {total}. Last step taken, column by column: "
-    + ", ".join(str(n) for n in (shares > 0).sum(-1).tolist())
-    + ".",
+    alt=f"Weights of the steps in 63 + 1, answered by {total}. Last step taken, column "
+    "by column: " + ", ".join(str(n) for n in (shares > 0).sum(-1).tolist()) + ".",
 )
 
 # %% tags=["try-it"]
-# Try it: a carry through many columns; none at all, as each column decides it; none again, but every column passes on what it receives,
-# so that all wait, even the lowest; and a carry that travels further than eight steps reach.
+# Try it: a carry through many columns; none at all, as each column decides it; none
+# again, but every column passes on what it receives, so that all wait, even the lowest;
+# and a carry that travels further than eight steps reach.
 for a, b in ((31, 1), (48, 48), (21, 42), (1023, 1)):
     shares, names, total = shares_of(priced[0], a, b)
     print(f"{a} + {b} = {total:<8} steps {(shares > 0).sum(-1).tolist()}")
@@ -554,7 +687,8 @@ def draw_steps(ones=5):
     shares, names, total = shares_of(priced[0], 2**ones - 1, 1)
     show(
         drawn(shares, names),
-        alt=f"{2**ones - 1} + 1 = {total}; columns take {', '.join(map(str, (shares > 0).sum(-1).tolist()))} steps.",
+        alt=f"{2**ones - 1} + 1 = {total}; columns take "
+        f"{', '.join(map(str, (shares > 0).sum(-1).tolist()))} steps.",
     )
 
 
@@ -593,7 +727,12 @@ claim(
     at_least=0.1,
 )
 claim("06.s", "steps taken at the price of 1", mean_steps(dear), at_most=2.5)
-claim("06.t", "exact on twenty digits at the price of 1", exact(dear, long.test, "neighbour"), at_most=0.2)
+claim(
+    "06.t",
+    "exact on twenty digits at the price of 1",
+    exact(dear, long.test, "neighbour"),
+    at_most=0.2,
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
@@ -676,7 +815,9 @@ claim("06.t", "exact on twenty digits at the price of 1", exact(dear, long.test,
 
 # %% tags=["nbval-check-output"]
 p = halting_distribution(torch.tensor([0.3, 0.5, 0.4, 0.9])).tolist()
-kept = [p[n] * torch.tensor([1 - q for q in p[n + 1 :]]).prod().item() for n in range(4)]
+kept = [
+    p[n] * torch.tensor([1 - q for q in p[n + 1 :]]).prod().item() for n in range(4)
+]
 claim(
     "06.UT",
     "weights 0.3, 0.5, 0.2 as the published code mixes them, and their sum",
@@ -686,10 +827,13 @@ claim(
 
 t = torch.arange(6.0)[:, None]
 even = torch.arange(0, 32, 2)
-other = (t / 10_000 ** ((even + 1) / 32)).cos() + (torch.tensor(3.0) / 10_000 ** ((even + 1) / 32)).cos()
+other = (t / 10_000 ** ((even + 1) / 32)).cos() + (
+    torch.tensor(3.0) / 10_000 ** ((even + 1) / 32)
+).cos()
 claim(
     "06.EE",
-    "the cosines of step 3 with the exponent (2j+1)/d of EE's other section, less the paper's: largest difference",
+    "the cosines of step 3 with the exponent (2j+1)/d of EE's other section, less the "
+    "paper's: largest difference",
     (step_encoding(6, 32, 3)[:, 1::2] - other).abs().max().item(),
     at_least=0.1,
 )

@@ -35,30 +35,23 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.analysis import record
-from course_lib.attention import CachedStep, attend, causal_attention, fused_causal_attention, multi_head_attention
+from course_lib.attention import CachedStep, attend, causal_attention
+from course_lib.attention import fused_causal_attention, multi_head_attention
 from course_lib.blocks import Sizes
-from course_lib.datasets import BytePairs, Vocabulary, language_reference, secret_orders, walks
+from course_lib.datasets import BytePairs, Vocabulary, language_reference, secret_orders
+from course_lib.datasets import walks
 from course_lib.datasets.secret_orders import successors
 from course_lib.generation import CachedGPT, generate, next_word_probabilities, sample
-from course_lib.metrics import (
-    BERT_BASE,
-    BERT_LARGE,
-    GPT_1,
-    GPT_2,
-    GPT_3,
-    TRANSFORMER_BASE,
-    TRANSFORMER_BIG,
-    bert_parameters,
-    block_parameters,
-    training_operations,
-    transformer_parameters,
-    xlnet_parameters,
-)
+from course_lib.metrics import BERT_BASE, BERT_LARGE, GPT_1, GPT_2, GPT_3
+from course_lib.metrics import TRANSFORMER_BASE, TRANSFORMER_BIG, bert_parameters
+from course_lib.metrics import block_parameters, training_operations
+from course_lib.metrics import transformer_parameters, xlnet_parameters
 from course_lib.models import GPT, NGram
 from course_lib.primitives import LSTM, causal_mask, fused_lstm
 from course_lib.shapes import Logits, Tokens
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -90,11 +83,19 @@ SEEDS = (0, 1, 2)
 
 # %%
 LETTERS = "ABCDEFGH"
-secret = {seed: secret_orders(3_000, 100, 1_000, n_symbols=len(LETTERS), seed=seed) for seed in SEEDS}
+secret = {
+    seed: secret_orders(3_000, 100, 1_000, n_symbols=len(LETTERS), seed=seed)
+    for seed in SEEDS
+}
 told = {seed: walks(secret[seed].train, 8_000, seed=seed) for seed in SEEDS}
 untold = {seed: walks(secret[seed].test, 500, seed=100 + seed) for seed in SEEDS}
 for row, flags in zip(*(part[:3].tolist() for part in untold[SEEDS[0]]), strict=True):
-    print(" ".join(LETTERS[letter] + ("*" if flag else "") for letter, flag in zip(row, flags, strict=True)))
+    print(
+        " ".join(
+            LETTERS[letter] + ("*" if flag else "")
+            for letter, flag in zip(row, flags, strict=True)
+        )
+    )
 print("* = the text has shown this step before; only these are scored")
 
 
@@ -103,14 +104,18 @@ def by_counting(seed, order=5):
     counts = NGram(told[seed].tokens.unfold(1, order, 1).flatten(0, 1), len(LETTERS))
     runs = untold[seed].tokens.unfold(1, order, 1)[untold[seed].told[:, order - 1 :]]
     every = [
-        counts.probability(torch.cat([runs[:, :-1], torch.full_like(runs[:, :1], letter)], 1)) for letter in range(len(LETTERS))
+        counts.probability(
+            torch.cat([runs[:, :-1], torch.full_like(runs[:, :1], letter)], 1)
+        )
+        for letter in range(len(LETTERS))
     ]
     return (torch.stack(every, 1).argmax(1) == runs[:, -1]).float().mean().item()
 
 
 counted = [by_counting(seed) for seed in SEEDS]
 print(
-    f"a table that has counted all training texts predicts {mean(counted):.2f} of these steps; a guess among 8 would predict 0.12"
+    f"a table that has counted all training texts predicts {mean(counted):.2f} of "
+    "these steps; a guess among 8 would predict 0.12"
 )
 
 # %% [markdown]
@@ -163,18 +168,28 @@ class Recurrent(nn.Module):
 
     def __init__(self, n_tokens, d_in, n):
         super().__init__()
-        self.tokens, self.lstm, self.read_out = nn.Embedding(n_tokens, d_in), LSTM(d_in, n, fused_lstm), nn.Linear(n, n_tokens)
+        self.tokens, self.lstm, self.read_out = (
+            nn.Embedding(n_tokens, d_in),
+            LSTM(d_in, n, fused_lstm),
+            nn.Linear(n, n_tokens),
+        )
 
     def forward(self, tokens):
         return self.read_out(self.lstm(self.tokens(tokens))[0])
 
 
 def fit_walks(model, seed, steps=450, lr=5e-3):
-    """Train on texts with secret orders; the targets are the steps that a text has shown before, as `counts`."""
+    """Train on texts with secret orders; the targets are the steps that a text has
+    shown before, as `counts`."""
     tokens, flags = (part.to(device()) for part in told[seed])
     stream = batches(tokens, flags, batch_size=32, seed=seed)
     training = train(
-        model.to(device()), stream, lambda model, batch: next_token_loss(model(batch[0]), *batch), steps=steps, lr=lr, warmup=30
+        model.to(device()),
+        stream,
+        lambda model, batch: next_token_loss(model(batch[0]), *batch),
+        steps=steps,
+        lr=lr,
+        warmup=30,
     )
     for _ in progress(training, f"{type(model).__name__}, seed {seed}", steps):
         pass
@@ -185,10 +200,18 @@ def fit_walks(model, seed, steps=450, lr=5e-3):
 def answers(model, seed):
     """The accuracy of a model on steps shown before, in new texts with new orders."""
     tokens, flags = (part.to(device()) for part in untold[seed])
-    return (model(tokens)[:, :-1].argmax(-1) == tokens[:, 1:])[flags[:, 1:]].float().mean().item()
+    return (
+        (model(tokens)[:, :-1].argmax(-1) == tokens[:, 1:])[flags[:, 1:]]
+        .float()
+        .mean()
+        .item()
+    )
 
 
-two, one = Sizes(d_model=32, n_heads=4, d_ff=128, n_layers=2), Sizes(d_model=32, n_heads=4, d_ff=324, n_layers=1)
+two, one = (
+    Sizes(d_model=32, n_heads=4, d_ff=128, n_layers=2),
+    Sizes(d_model=32, n_heads=4, d_ff=324, n_layers=1),
+)
 kinds = {
     "GPT, two layers": lambda: GPT(len(LETTERS), 32, two, fused_causal_attention),
     "GPT, one layer": lambda: GPT(len(LETTERS), 32, one, fused_causal_attention),
@@ -203,7 +226,8 @@ for kind, make in kinds.items():
 right["table"] = counted
 show(
     plots.seeds(right, "accuracy", across={"a guess among 8": 1 / 8}),
-    alt=f"Accuracy on steps shown before in new texts, a point for each of {len(SEEDS)} seeds: "
+    alt="Accuracy on steps shown before in new texts, a point for each of "
+    f"{len(SEEDS)} seeds: "
     + ", ".join(f"{kind} {mean(shares):.2f}" for kind, shares in right.items())
     + "; guessing 0.12.",
 )
@@ -218,12 +242,23 @@ claim(
 )
 claim(
     "07.t",
-    "accuracy of a two-layer GPT on steps that a new text has shown: worst of the seeds",
+    "accuracy of a two-layer GPT on steps that a new text has shown: worst of the "
+    "seeds",
     min(right["GPT, two layers"]),
     at_least=0.7,
 )
-claim("07.u", "one layer of as many parameters and updates: best of the seeds", max(right["GPT, one layer"]), at_most=0.45)
-claim("07.v", "a table of all training texts: best of the seeds", max(right["table"]), at_most=0.4)
+claim(
+    "07.u",
+    "one layer of as many parameters and updates: best of the seeds",
+    max(right["GPT, one layer"]),
+    at_most=0.45,
+)
+claim(
+    "07.v",
+    "a table of all training texts: best of the seeds",
+    max(right["table"]),
+    at_most=0.4,
+)
 claim(
     "07.w",
     "two-layer GPT less an LSTM of as many updates: worst against best of the seeds",
@@ -253,7 +288,8 @@ claim(
 
 # %%
 def look(seed, tokens):
-    """Weights (B, h, T, T) of both layers; the fast mechanism shows none, so the weights move into a model that does."""
+    """Weights (B, h, T, T) of both layers; the fast mechanism shows none, so the
+    weights move into a model that does."""
     shown = GPT(len(LETTERS), 32, two, causal_attention).to(device())
     shown.load_state_dict(readers["GPT, two layers", seed].state_dict())
     with record(shown) as seen, torch.no_grad():
@@ -262,7 +298,8 @@ def look(seed, tokens):
 
 
 def after_copies(tokens):
-    """Where induction should attend, (B, T, T): key j follows a copy of the letter at query i."""
+    """Where induction should attend, (B, T, T): key j follows a copy of the letter at
+    query i."""
     before = F.pad(tokens[:, :-1], (1, 0), value=-1)
     return (tokens[:, :, None] == before[:, None, :]) & causal_mask(tokens.shape[1])
 
@@ -271,34 +308,59 @@ previous, induction = [], []
 for seed in SEEDS:
     tokens = untold[seed].tokens
     first, second = look(seed, tokens)
-    previous.append(first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)).max().item())
+    previous.append(
+        first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)).max().item()
+    )
     places = after_copies(tokens)
     asked = places.any(-1) & F.pad(untold[seed].told[:, 1:], (0, 1))
-    induction.append(max((weights * places).sum(-1)[asked].mean().item() for weights in second.unbind(1)))
+    induction.append(
+        max(
+            (weights * places).sum(-1)[asked].mean().item()
+            for weights in second.unbind(1)
+        )
+    )
 
 tokens = untold[SEEDS[0]].tokens[:1, :16]
 first, second = look(SEEDS[0], tokens)
 heads = [
     weights[0, weights[0].mul(where).sum((-1, -2)).argmax()]
-    for weights, where in ((first, torch.ones(16, 16).tril(-1).triu(-1)), (second, after_copies(tokens)[0]))
+    for weights, where in (
+        (first, torch.ones(16, 16).tril(-1).triu(-1)),
+        (second, after_copies(tokens)[0]),
+    )
 ]
 letters = [LETTERS[letter] for letter in tokens[0].tolist()]
+copied = after_copies(tokens)[0]
+on_copies = (heads[1] * copied).sum(-1)[copied.any(-1)].mean()
 show(
     plots.attention_maps(
-        {"layer 1: the token before": heads[0], "layer 2: after earlier copies": heads[1]},
+        {
+            "layer 1: the token before": heads[0],
+            "layer 2: after earlier copies": heads[1],
+        },
         letters,
         letters,
         x="key",
         y="query",
     ),
-    alt=f"One head of each layer over a new text of 16 letters. The first puts {heads[0].diagonal(-1).mean():.2f} of its weight on the token just before; the second "
-    f"{(heads[1] * after_copies(tokens)[0]).sum(-1)[after_copies(tokens)[0].any(-1)].mean():.2f} on tokens after an earlier copy of the same letter.",
+    alt="One head of each layer over a new text of 16 letters. The first puts "
+    f"{heads[0].diagonal(-1).mean():.2f} of its weight on the token just before; "
+    f"the second {on_copies:.2f} on tokens after an earlier copy of the same letter.",
 )
 
 # %% tags=["nbval-check-output"]
-claim("07.x", "weight that the best head of layer 1 puts on the token before: least of the seeds", min(previous), at_least=0.2)
 claim(
-    "07.y", "weight that the best head of layer 2 puts after earlier copies: least of the seeds", min(induction), at_least=0.4
+    "07.x",
+    "weight that the best head of layer 1 puts on the token before: least of the seeds",
+    min(previous),
+    at_least=0.2,
+)
+claim(
+    "07.y",
+    "weight that the best head of layer 2 puts after earlier copies: least of the "
+    "seeds",
+    min(induction),
+    at_least=0.4,
 )
 
 # %% [markdown]
@@ -329,8 +391,14 @@ claim(
 # %%
 text = language_reference(seed=SEEDS[0])
 characters = Vocabulary.of([text.train])
-known, valid, new = (torch.tensor(characters.encode(part)) for part in (text.train, text.valid, text.test))
-print(f"{len(known):,} characters to learn from, {len(new):,} new ones, {len(characters)} different\n\n{text.train[:400]} …")
+known, valid, new = (
+    torch.tensor(characters.encode(part))
+    for part in (text.train, text.valid, text.test)
+)
+print(
+    f"{len(known):,} characters to learn from, {len(new):,} new ones, "
+    f"{len(characters)} different\n\n{text.train[:400]} …"
+)
 
 # %%
 orders = range(1, 9)
@@ -338,11 +406,14 @@ table = NGram(known.unfold(0, orders[-1], 1), len(characters))
 
 
 def table_bits(tokens, order):
-    """Bits per character of a text by the table, from runs of `order` characters, the last one included."""
+    """Bits per character of a text by the table, from runs of `order` characters, the
+    last one included."""
     return -table.probability(tokens.unfold(0, order, 1)).log2().mean().item()
 
 
-on_new, on_known = ([table_bits(part, order) for order in orders] for part in (new, known[:40_000]))
+on_new, on_known = (
+    [table_bits(part, order) for order in orders] for part in (new, known[:40_000])
+)
 best = min(orders, key=lambda order: table_bits(valid, order))
 show(
     plots.curves(
@@ -350,33 +421,58 @@ show(
         "length of the runs that are counted",
         "bits per character",
     ),
-    alt=f"Bits per character against the length of the runs: on the counted text they fall to {on_known[-1]:.2f}, on new text they "
-    f"fall to {min(on_new):.2f} at length {1 + on_new.index(min(on_new))} and rise again to {on_new[-1]:.2f} at {orders[-1]}.",
+    alt="Bits per character against the length of the runs: on the counted text they "
+    f"fall to {on_known[-1]:.2f}, on new text they fall to {min(on_new):.2f} at "
+    f"length {1 + on_new.index(min(on_new))} and rise again to {on_new[-1]:.2f} at "
+    f"{orders[-1]}.",
 )
 
 # %% tags=["nbval-check-output"]
 runs = {text.train[i : i + 8] for i in range(len(text.train) - 7)}
 never_seen = mean(text.test[i : i + 8] not in runs for i in range(len(text.test) - 7))
-claim("07.a", "runs of 8 characters of new text that the counted text does not contain", never_seen, at_least=0.25)
+claim(
+    "07.a",
+    "runs of 8 characters of new text that the counted text does not contain",
+    never_seen,
+    at_least=0.25,
+)
 lost = on_new[-1] - on_new[best - 1]
-claim("07.b", "bits per character, runs of 8 less runs of the best length", lost, at_least=0.04)
+claim(
+    "07.b",
+    "bits per character, runs of 8 less runs of the best length",
+    lost,
+    at_least=0.04,
+)
 
 # %% tags=["nbval-check-output"]
 T = at_scale(cpu=64, gpu=64)
-sizes = at_scale(cpu=Sizes(d_model=64, n_heads=4, d_ff=256, n_layers=2), gpu=Sizes(128, 4, 512, 3))
+sizes = at_scale(
+    cpu=Sizes(d_model=64, n_heads=4, d_ff=256, n_layers=2), gpu=Sizes(128, 4, 512, 3)
+)
 torch.manual_seed(SEEDS[0])
 untrained = GPT(len(characters), T, sizes, fused_causal_attention).to(device())
 window = new[None, :T].to(device())
-first_loss = next_token_loss(untrained(window), window).item() / math.log(len(characters))
-claim("07.c", "loss before training over ln n_tokens, a uniform guess", first_loss, between=(0.9, 1.1))
+first_loss = next_token_loss(untrained(window), window).item() / math.log(
+    len(characters)
+)
+claim(
+    "07.c",
+    "loss before training over ln n_tokens, a uniform guess",
+    first_loss,
+    between=(0.9, 1.1),
+)
 
 x = (untrained.tokens(window) + untrained.positions(T)).detach().requires_grad_()
 said = untrained.stack(x)
 (gradient,) = torch.autograd.grad(said[:, T // 2].square().sum(), x)
 claim(
     "07.d",
-    "gradient of the state at position t with respect to later inputs, and whether there is one for those up to t",
-    [gradient[:, T // 2 + 1 :].abs().max().item(), gradient[:, : T // 2 + 1].abs().amin(1).max().item() > 0],
+    "gradient of the state at position t with respect to later inputs, and whether "
+    "there is one for those up to t",
+    [
+        gradient[:, T // 2 + 1 :].abs().max().item(),
+        gradient[:, : T // 2 + 1].abs().amin(1).max().item() > 0,
+    ],
     equals=[0.0, True],
 )
 
@@ -399,7 +495,11 @@ claim(
 # %%
 pieces = BytePairs.learn([text.train], n_merges=1_000)
 told_words = set(text.train.split())
-for word in [word for word in dict.fromkeys(text.test.split()) if word.isalpha() and word not in told_words][:4]:
+for word in [
+    word
+    for word in dict.fromkeys(text.test.split())
+    if word.isalpha() and word not in told_words
+][:4]:
     print(f"{word:>16} → {pieces.cut(word)}")
 
 # %% tags=["nbval-check-output"]
@@ -442,7 +542,8 @@ claim(
 # %%
 @torch.no_grad()
 def bits(model, tokens):
-    """Bits per character of a text by a model, each character with at least half a window of context."""
+    """Bits per character of a text by a model, each character with at least half a
+    window of context."""
     windows = tokens.to(device()).unfold(0, T, T // 2)
     asked = (torch.arange(T, device=device()) >= T // 2).expand_as(windows)
     return next_token_loss(model(windows), windows, asked).item() / math.log(2)
@@ -450,9 +551,17 @@ def bits(model, tokens):
 
 def fit_text(model, steps, lr, seed=SEEDS[0]):
     """Train on windows of the text; give the bits on held-out text along the way."""
-    stream, curve = batches(known.to(device()).unfold(0, T, 1), batch_size=16, seed=seed), {}
+    stream, curve = (
+        batches(known.to(device()).unfold(0, T, 1), batch_size=16, seed=seed),
+        {},
+    )
     training = train(
-        model, stream, lambda model, batch: next_token_loss(model(batch[0]), batch[0]), steps=steps, lr=lr, warmup=50
+        model,
+        stream,
+        lambda model, batch: next_token_loss(model(batch[0]), batch[0]),
+        steps=steps,
+        lr=lr,
+        warmup=50,
     )
     for step in progress(training, type(model).__name__, steps):
         if step.index + 1 in {steps // 16, steps // 8, steps // 4, steps // 2, steps}:
@@ -465,11 +574,15 @@ def fit_text(model, steps, lr, seed=SEEDS[0]):
 torch.manual_seed(SEEDS[0])
 steps = at_scale(cpu=700, gpu=4_000)
 gpt, gpt_curve = fit_text(
-    GPT(len(characters), T, sizes, fused_causal_attention).to(device()), steps, at_scale(cpu=8e-3, gpu=3e-3)
+    GPT(len(characters), T, sizes, fused_causal_attention).to(device()),
+    steps,
+    at_scale(cpu=8e-3, gpu=3e-3),
 )
 torch.manual_seed(SEEDS[0])
 lstm, lstm_curve = fit_text(
-    Recurrent(len(characters), 32, at_scale(cpu=128, gpu=256)).to(device()), steps, at_scale(cpu=1e-2, gpu=4e-3)
+    Recurrent(len(characters), 32, at_scale(cpu=128, gpu=256)).to(device()),
+    steps,
+    at_scale(cpu=1e-2, gpu=4e-3),
 )
 rungs = {f"table of runs of {n}": table_bits(valid[:8_000], n) for n in (2, 3, best)}
 show(
@@ -483,19 +596,32 @@ show(
         log="x",
         across=rungs,
     ),
-    alt=f"Bits per character while the networks train: GPT falls to {gpt_curve[steps]:.2f}, the LSTM to {lstm_curve[steps]:.2f}; "
+    alt="Bits per character while the networks train: GPT falls to "
+    f"{gpt_curve[steps]:.2f}, the LSTM to {lstm_curve[steps]:.2f}; "
     + "; ".join(f"{name} needs {height:.2f}" for name, height in rungs.items())
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
 needs = {"GPT": bits(gpt, new), "LSTM": bits(lstm, new), "table": on_new[best - 1]}
-print(f"bits per character on new text after {steps} updates: " + ", ".join(f"{name} {n:.2f}" for name, n in needs.items()))
-claim("07.h", "bits per character, a table of runs of three less GPT", on_new[2] - needs["GPT"], at_least=0.2)
-fall = (gpt_curve[steps // 2] - gpt_curve[steps], lstm_curve[steps // 2] - lstm_curve[steps])
+print(
+    f"bits per character on new text after {steps} updates: "
+    + ", ".join(f"{name} {n:.2f}" for name, n in needs.items())
+)
+claim(
+    "07.h",
+    "bits per character, a table of runs of three less GPT",
+    on_new[2] - needs["GPT"],
+    at_least=0.2,
+)
+fall = (
+    gpt_curve[steps // 2] - gpt_curve[steps],
+    lstm_curve[steps // 2] - lstm_curve[steps],
+)
 claim(
     "07.g",
-    "bits that the second half of the updates gains: the lesser of GPT and LSTM, both still falling",
+    "bits that the second half of the updates gains: the lesser of GPT and LSTM, both "
+    "still falling",
     min(fall),
     at_least=0.05,
 )
@@ -530,10 +656,17 @@ windows = new.unfold(0, T, T // 2)
 with torch.no_grad():
     said = gpt(windows.to(device()))[:, :-1].softmax(-1).cpu()
 by_gpt = said.gather(-1, windows[:, 1:, None])[:, T // 2 - 1 :, 0]
-by_table = table.probability(windows.unfold(1, best, 1)[:, T // 2 - best + 1 :].flatten(0, 1)).view_as(by_gpt)
+by_table = table.probability(
+    windows.unfold(1, best, 1)[:, T // 2 - best + 1 :].flatten(0, 1)
+).view_as(by_gpt)
 mixed = -((by_gpt + by_table) / 2).log2().mean().item()
 gain = min(-by_gpt.log2().mean().item(), -by_table.log2().mean().item()) - mixed
-claim("07.j", "bits per character, the better of the two less their mixture", gain, at_least=0.01)
+claim(
+    "07.j",
+    "bits per character, the better of the two less their mixture",
+    gain,
+    at_least=0.01,
+)
 
 # %% [markdown]
 # ## 6 Sampling
@@ -589,7 +722,13 @@ from course_lib.generation import top_p
 top_p = check("07.3", top_p)
 
 # %%
-n_kept = (top_p(said[:200, T // 2 :].log(), 0.9) > -torch.inf).sum(-1).flatten().sort().values
+n_kept = (
+    (top_p(said[:200, T // 2 :].log(), 0.9) > -torch.inf)
+    .sum(-1)
+    .flatten()
+    .sort()
+    .values
+)
 places = torch.linspace(0, 1, 101)
 show(
     plots.curves(
@@ -598,17 +737,22 @@ show(
         "characters that are left",
         across={"top-k, k = 10": 10},
     ),
-    alt=f"Characters left by the nucleus of 0.9 in {len(n_kept):,} positions of new text, in order: {n_kept[len(n_kept) // 10]} or fewer in a "
-    f"tenth of them, {n_kept[len(n_kept) // 2]} in the middle one, {n_kept[len(n_kept) * 9 // 10]} or more in another tenth.",
+    alt=f"Characters left by the nucleus of 0.9 in {len(n_kept):,} positions of new "
+    f"text, in order: {n_kept[len(n_kept) // 10]} or fewer in a tenth of them, "
+    f"{n_kept[len(n_kept) // 2]} in the middle one, "
+    f"{n_kept[len(n_kept) * 9 // 10]} or more in another tenth.",
 )
 
 
 # %%
 def write(n, **how):
-    """Let GPT continue from 100 positions of new text, `how` for `sample`; give prompts and continuations."""
+    """Let GPT continue from 100 positions of new text, `how` for `sample`; give prompts
+    and continuations."""
     prompts = new[: 100 * 200].view(100, 200)[:, : T // 4].to(device())
     generator = torch.Generator(device()).manual_seed(SEEDS[0])
-    written = generate(CachedGPT(gpt), prompts, n, partial(sample, generator=generator, **how))
+    written = generate(
+        CachedGPT(gpt), prompts, n, partial(sample, generator=generator, **how)
+    )
     return [characters.decode(row) for row in torch.cat([prompts, written], 1).tolist()]
 
 
@@ -622,11 +766,17 @@ words = {word for word in text.train.split() if word.isalpha()}
 real, different = {}, {}
 for manner, how in manners.items():
     texts = write(3 * T // 4, **how)
-    whole = [word for line in texts for word in line[T // 4 :].split()[1:-1] if word.isalpha()]
+    whole = [
+        word
+        for line in texts
+        for word in line[T // 4 :].split()[1:-1]
+        if word.isalpha()
+    ]
     real[manner] = mean(word in words for word in whole)
     different[manner] = len(set(whole)) / len(whole)
     print(
-        f"{manner}: {real[manner]:.0%} of its words occur in the training text\n    {texts[2][: T // 4]!r} → {texts[2][T // 4 :]!r}"
+        f"{manner}: {real[manner]:.0%} of its words occur in the training text\n    "
+        f"{texts[2][: T // 4]!r} → {texts[2][T // 4 :]!r}"
     )
 
 # %% tags=["nbval-check-output"]
@@ -684,7 +834,11 @@ def all_anew(x, W, h):
     """For each new token, attend over the whole text so far."""
     T = x.shape[1]
     return torch.stack(
-        [multi_head_attention(*[x[:, :t]] * 3, *W, h, causal_mask(t)).context[:, -1] for t in range(1, T + 1)], 1
+        [
+            multi_head_attention(*[x[:, :t]] * 3, *W, h, causal_mask(t)).context[:, -1]
+            for t in range(1, T + 1)
+        ],
+        1,
     )
 
 
@@ -702,29 +856,50 @@ texts = [torch.randn(1, n, 32, generator=generator) for n in lengths]
 saved = [operations(all_anew, x, W, 4) / operations(one_by_one, x, W, 4) for x in texts]
 show(
     plots.curves(
-        {"measured": (lengths, saved), "(T + 1) / 2": (lengths, [(n + 1) / 2 for n in lengths])},
+        {
+            "measured": (lengths, saved),
+            "(T + 1) / 2": (lengths, [(n + 1) / 2 for n in lengths]),
+        },
         "tokens written",
         "operations, recomputed over cached",
         log="xy",
     ),
-    alt=f"Operations saved by the cache in one layer of width 32, a factor of {saved[0]:.1f} at {lengths[0]} tokens and {saved[-1]:.1f} at {lengths[-1]}.",
+    alt="Operations saved by the cache in one layer of width 32, a factor of "
+    f"{saved[0]:.1f} at {lengths[0]} tokens and {saved[-1]:.1f} at {lengths[-1]}.",
 )
 
 # %% tags=["nbval-check-output"]
 gap = (one_by_one(texts[-1], W, 4) - all_anew(texts[-1], W, 4)).abs().max().item()
-claim("07.m", "your cached step token by token, less attention over the whole text: largest difference", gap, at_most=1e-4)
-claim("07.n", "operations over 64 tokens in one layer: recomputed over cached", round(saved[-1], 1), between=(32.5, 60.0))
+claim(
+    "07.m",
+    "your cached step token by token, less attention over the whole text: largest "
+    "difference",
+    gap,
+    at_most=1e-4,
+)
+claim(
+    "07.n",
+    "operations over 64 tokens in one layer: recomputed over cached",
+    round(saved[-1], 1),
+    between=(32.5, 60.0),
+)
 
 prompts = new[None, : T // 4].to(device())
 started = time.process_time()
 anew = generate(gpt, prompts, 3 * T // 4, partial(sample, k=1))
 between = time.process_time()
 cached = generate(CachedGPT(gpt), prompts, 3 * T // 4, partial(sample, k=1))
-claim("07.o", "the whole model generates the same text with a cache as without", torch.equal(anew, cached), equals=True)
+claim(
+    "07.o",
+    "the whole model generates the same text with a cache as without",
+    torch.equal(anew, cached),
+    equals=True,
+)
 
 # %%
 print(
-    f"recomputing takes {(between - started) / (time.process_time() - between):.1f} times as long as with a cache, here and now"
+    f"recomputing takes {(between - started) / (time.process_time() - between):.1f} "
+    "times as long as with a cache, here and now"
 )
 
 # %% [markdown]
@@ -778,24 +953,40 @@ rows = {
     "GPT-3": (175e9, gpt_parameters(50_257, 2_048, GPT_3.d_model, GPT_3.n_layers)),
 }
 for name, (stated, counted) in rows.items():
-    print(f"{name:18} {stated:>15,.0f} on the slide {counted:>16,} from the sizes   {counted / stated - 1:+.1%}")
+    print(
+        f"{name:18} {stated:>15,.0f} on the slide {counted:>16,} from the sizes   "
+        f"{counted / stated - 1:+.1%}"
+    )
 
 here = sum(p.numel() for p in gpt.parameters())
 gpt3 = training_operations(rows["GPT-3"][1], 300e9)
 ours = training_operations(here, steps * 16 * T)
 cache = 2 * GPT_3.n_layers * GPT_3.d_model * 2_048 * 2
 print(
-    f"\nGPT-3: {gpt3:.2e} operations, {gpt3 / ours:.0e} times the training above; its cache for a text of 2,048 tokens: {cache / 1e9:.1f} GB at 16 bits"
+    f"\nGPT-3: {gpt3:.2e} operations, {gpt3 / ours:.0e} times the training above; its "
+    f"cache for a text of 2,048 tokens: {cache / 1e9:.1f} GB at 16 bits"
 )
 
 # %% tags=["nbval-check-output"]
-confirmed = [name for name, (stated, counted) in rows.items() if abs(counted / stated - 1) <= 0.04]
-claim("07.p", "rows of the table confirmed within 4 %, of ten", len(confirmed), equals=9)
+confirmed = [
+    name
+    for name, (stated, counted) in rows.items()
+    if abs(counted / stated - 1) <= 0.04
+]
+claim(
+    "07.p", "rows of the table confirmed within 4 %, of ten", len(confirmed), equals=9
+)
 formula = gpt_parameters(len(characters), T, sizes.d_model, sizes.n_layers)
-claim("07.q", "parameters of this notebook's GPT less those of your formula", here - formula, equals=0)
+claim(
+    "07.q",
+    "parameters of this notebook's GPT less those of your formula",
+    here - formula,
+    equals=0,
+)
 claim(
     "07.r",
-    "operations to train GPT-3 on its 300 billion tokens, over the 3.14e23 of its paper",
+    "operations to train GPT-3 on its 300 billion tokens, over the 3.14e23 of its "
+    "paper",
     gpt3 / 3.14e23,
     between=(0.99, 1.01),
 )
@@ -829,30 +1020,60 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 
 # %%
 def prompts_of(orders, n_shots, seed, false=False):
-    """For each order: a question, a prompt of n_shots examples (one of which answers it, if there is one), the truth, the examples."""
+    """For each order: a question, a prompt of n_shots examples (one of which answers
+    it, if there is one), the truth, the examples."""
     generator, made = torch.Generator().manual_seed(seed), []
     for follows in successors(orders).tolist():
         chosen = torch.randperm(len(LETTERS), generator=generator).tolist()
         asked = chosen[int(torch.randint(max(n_shots, 1), (), generator=generator))]
         question, truth = LETTERS[asked], LETTERS[follows[asked]]
-        shown = {LETTERS[given]: LETTERS[follows[follows[given]] if false else follows[given]] for given in chosen[:n_shots]}
-        made.append((question, few_shot_prompt(list(shown.items()), question, ("letter", "next")), truth, shown))
+        shown = {
+            LETTERS[given]: LETTERS[
+                follows[follows[given]] if false else follows[given]
+            ]
+            for given in chosen[:n_shots]
+        }
+        made.append(
+            (
+                question,
+                few_shot_prompt(list(shown.items()), question, ("letter", "next")),
+                truth,
+                shown,
+            )
+        )
     return made
 
 
 @torch.no_grad()
 def continue_prompts(model, prompts):
-    """The letter that a model predicts after each prompt; it reads the letters of its vocabulary only."""
-    tokens = torch.tensor([[LETTERS.index(letter) for letter in prompt if letter in LETTERS] for prompt in prompts])
-    return [LETTERS[letter] for letter in model(tokens.to(device()))[:, -1].argmax(-1).tolist()]
+    """The letter that a model predicts after each prompt; it reads the letters of its
+    vocabulary only."""
+    tokens = torch.tensor(
+        [
+            [LETTERS.index(letter) for letter in prompt if letter in LETTERS]
+            for prompt in prompts
+        ]
+    )
+    return [
+        LETTERS[letter]
+        for letter in model(tokens.to(device()))[:, -1].argmax(-1).tolist()
+    ]
 
 
 def answers_to(seed, n_shots, false=False):
-    """Of 300 prompts (3, 300): is the answer the true one, is it that of the example, is the letter asked for itself an answer?"""
-    questions, prompts, truths, examples = zip(*prompts_of(secret[seed].test[:300], n_shots, seed, false), strict=True)
+    """Of 300 prompts (3, 300): is the answer the true one, is it that of the example,
+    is the letter asked for itself an answer?"""
+    questions, prompts, truths, examples = zip(
+        *prompts_of(secret[seed].test[:300], n_shots, seed, false), strict=True
+    )
     answers = continue_prompts(readers["GPT, two layers", seed], prompts)
     rows = zip(questions, answers, truths, examples, strict=True)
-    return torch.tensor([(a == truth, a == shown.get(q), q in shown.values()) for q, a, truth, shown in rows]).mT
+    return torch.tensor(
+        [
+            (a == truth, a == shown.get(q), q in shown.values())
+            for q, a, truth, shown in rows
+        ]
+    ).mT
 
 
 def share(flags):
@@ -876,11 +1097,18 @@ print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][1])
 # It has learned that *there is* an order and to read it off the prompt. It outputs what the prompt shows.</details>
 
 # %%
-before = {seed: [p.clone() for p in readers["GPT, two layers", seed].parameters()] for seed in SEEDS}
+before = {
+    seed: [p.clone() for p in readers["GPT, two layers", seed].parameters()]
+    for seed in SEEDS
+}
 numbers = range(len(LETTERS) + 1)
-true_shots, false_shots = ([[answers_to(seed, n, false) for seed in SEEDS] for n in numbers] for false in (False, True))
+true_shots, false_shots = (
+    [[answers_to(seed, n, false) for seed in SEEDS] for n in numbers]
+    for false in (False, True)
+)
 curve, by_order_all_the_same = (
-    [mean(share(flags[0]) for flags in of_seeds) for of_seeds in shots] for shots in (true_shots, false_shots)
+    [mean(share(flags[0]) for flags in of_seeds) for of_seeds in shots]
+    for shots in (true_shots, false_shots)
 )
 believed = [mean(share(flags[1]) for flags in of_seeds) for of_seeds in false_shots]
 show(
@@ -894,37 +1122,76 @@ show(
         "fraction of the answers",
         across={"a guess among 8": 1 / 8},
     ),
-    alt=f"Answers by the true order against the number of examples: {curve[0]:.2f} with none, {curve[1]:.2f} with one, {curve[4]:.2f} with four, {curve[-1]:.2f} with "
-    f"{len(LETTERS)}; with false examples {by_order_all_the_same[1]:.2f} with one and {by_order_all_the_same[4]:.2f} with four. Answers as the false examples show: {believed[1]:.2f} with one, {believed[4]:.2f} with four.",
+    alt=f"Answers by the true order against the number of examples: {curve[0]:.2f} "
+    f"with none, {curve[1]:.2f} with one, {curve[4]:.2f} with four, "
+    f"{curve[-1]:.2f} with {len(LETTERS)}; with false examples "
+    f"{by_order_all_the_same[1]:.2f} with one and {by_order_all_the_same[4]:.2f} "
+    f"with four. Answers as the false examples show: {believed[1]:.2f} with one, "
+    f"{believed[4]:.2f} with four.",
 )
 
 # %% tags=["nbval-check-output"]
-least, most = ([f(share(by_order) for by_order, _, _ in of_seeds) for of_seeds in true_shots] for f in (min, max))
+least, most = (
+    [f(share(by_order) for by_order, _, _ in of_seeds) for of_seeds in true_shots]
+    for f in (min, max)
+)
 by_false = [[share(flags[which]) for flags in false_shots[4]] for which in (0, 1)]
-claim("07.z", "accuracy, zero-shot: best of the seeds; a guess has 0.125", most[0], at_most=0.12)
+claim(
+    "07.z",
+    "accuracy, zero-shot: best of the seeds; a guess has 0.125",
+    most[0],
+    at_most=0.12,
+)
 claim("07.aa", "accuracy, one-shot: worst of the seeds", least[1], at_least=0.8)
-claim("07.bb", "accuracy, four shots, one of which answers the question: worst of the seeds", least[4], at_least=0.6)
-claim("07.cc", "four false shots: answers by the true order, best of the seeds", max(by_false[0]), at_most=0.25)
-claim("07.ee", "four false shots: answers as the examples show, worst of the seeds", min(by_false[1]), at_least=0.6)
-once, twice = ([share(by_order[also == twice]) for by_order, _, also in true_shots[4]] for twice in (False, True))
+claim(
+    "07.bb",
+    "accuracy, four shots, one of which answers the question: worst of the seeds",
+    least[4],
+    at_least=0.6,
+)
+claim(
+    "07.cc",
+    "four false shots: answers by the true order, best of the seeds",
+    max(by_false[0]),
+    at_most=0.25,
+)
+claim(
+    "07.ee",
+    "four false shots: answers as the examples show, worst of the seeds",
+    min(by_false[1]),
+    at_least=0.6,
+)
+once, twice = (
+    [share(by_order[also == twice]) for by_order, _, also in true_shots[4]]
+    for twice in (False, True)
+)
 claim(
     "07.ff",
-    "accuracy, four shots, the letter of the question is no example's answer: worst of the seeds",
+    "accuracy, four shots, the letter of the question is no example's answer: worst "
+    "of the seeds",
     min(once),
     at_least=0.9,
 )
 claim(
     "07.gg",
-    "accuracy lost where the letter of the question is another example's answer: least of the seeds",
+    "accuracy lost where the letter of the question is another example's answer: "
+    "least of the seeds",
     min(a - b for a, b in zip(once, twice, strict=True)),
     at_least=0.1,
 )
 same = all(
     torch.equal(p, q)
     for seed in SEEDS
-    for p, q in zip(before[seed], readers["GPT, two layers", seed].parameters(), strict=True)
+    for p, q in zip(
+        before[seed], readers["GPT, two layers", seed].parameters(), strict=True
+    )
 )
-claim("07.dd", "the weights are the same before and after all these prompts", same, equals=True)
+claim(
+    "07.dd",
+    "the weights are the same before and after all these prompts",
+    same,
+    equals=True,
+)
 
 # %% [markdown]
 # **Why do more examples hurt?** GPT-3 improves with them. But our model reads only the eight letters of a prompt: not the line breaks, nor the labels that distinguish input from
@@ -938,14 +1205,28 @@ claim("07.dd", "the weights are the same before and after all these prompts", sa
 
 # %% tags=["try-it"]
 def ask(shots, question):
-    """Prompt the model of the first seed with your examples, each two letters from A to H, and show its probabilities."""
+    """Prompt the model of the first seed with your examples, each two letters from A to
+    H, and show its probabilities."""
     prompt = few_shot_prompt(
-        [(shot[0], shot[1]) for shot in shots], question, ("letter", "next"), "Say the next letter.", room=220
+        [(shot[0], shot[1]) for shot in shots],
+        question,
+        ("letter", "next"),
+        "Say the next letter.",
+        room=220,
     )
-    tokens = torch.tensor([[LETTERS.index(letter) for letter in prompt if letter in LETTERS]], device=device())
+    tokens = torch.tensor(
+        [[LETTERS.index(letter) for letter in prompt if letter in LETTERS]],
+        device=device(),
+    )
     with torch.no_grad():
         odds = readers["GPT, two layers", SEEDS[0]](tokens)[0, -1].softmax(-1)
-    print(prompt, " ".join(f"{letter} {p:.2f}" for letter, p in zip(LETTERS, odds.tolist(), strict=True)))
+    print(
+        prompt,
+        " ".join(
+            f"{letter} {p:.2f}"
+            for letter, p in zip(LETTERS, odds.tolist(), strict=True)
+        ),
+    )
 
 
 ask(["AC", "CE", "EG", "GB"], "C")
@@ -956,18 +1237,25 @@ ask(["AC", "CE", "EG", "GB"], "C")
 
 # %% tags=["interactive"]
 def draw_next(temperature=1.5, k=5, p=1.0):
-    """Draw the probabilities of the next character after some words, with temperature, top-k and top-p."""
+    """Draw the probabilities of the next character after some words, with temperature,
+    top-k and top-p."""
     words = "The following stateme"
     with torch.no_grad():
-        logits = gpt(torch.tensor([characters.encode(words)], device=device()))[0, -1].cpu()
+        logits = gpt(torch.tensor([characters.encode(words)], device=device()))[
+            0, -1
+        ].cpu()
     odds, ranks = next_word_probabilities(logits, temperature, k, p), range(1, 11)
     drawn = {
         name: (ranks, shares.topk(10).values)
-        for name, shares in (("with temperature, k and p", odds), ("the model's own", logits.softmax(-1)))
+        for name, shares in (
+            ("with temperature, k and p", odds),
+            ("the model's own", logits.softmax(-1)),
+        )
     }
     show(
         plots.curves(drawn, "rank of the character", "probability"),
-        alt=f"After {words!r}: {(odds > 0).sum()} characters are left, the likeliest is {characters.symbols[odds.argmax()]!r} with {odds.max():.2f}.",
+        alt=f"After {words!r}: {(odds > 0).sum()} characters are left, the likeliest "
+        f"is {characters.symbols[odds.argmax()]!r} with {odds.max():.2f}.",
     )
 
 
@@ -1071,22 +1359,56 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # %% tags=["nbval-check-output"]
 for name, (stated, counted) in rows.items():
     within = (1.05, 1.07) if name == "XLNet-Large" else (0.96, 1.04)
-    claim(f"07.CS-{name}", f"parameters of {name}: counted from its sizes, over the slide's", counted / stated, between=within)
+    claim(
+        f"07.CS-{name}",
+        f"parameters of {name}: counted from its sizes, over the slide's",
+        counted / stated,
+        between=within,
+    )
 
 block = 12 * block_parameters(512, 2048) + 37_000 * 512
-claim("07.CS-base", "twelve encoder blocks of width 512 and their vocabulary, over 65 million", block / 65e6, at_most=0.9)
-claim("07.CS-heads", "features of a head of GPT-2, whose 1,600 are dealt to 25", 1_600 / 25, equals=64.0)
-claim("07.CS-data", "570 GB over 410 billion tokens, times 499 billion: GB", round(570 / 410 * 499), equals=694)
+claim(
+    "07.CS-base",
+    "twelve encoder blocks of width 512 and their vocabulary, over 65 million",
+    block / 65e6,
+    at_most=0.9,
+)
+claim(
+    "07.CS-heads",
+    "features of a head of GPT-2, whose 1,600 are dealt to 25",
+    1_600 / 25,
+    equals=64.0,
+)
+claim(
+    "07.CS-data",
+    "570 GB over 410 billion tokens, times 499 billion: GB",
+    round(570 / 410 * 499),
+    equals=694,
+)
 deck = few_shot_prompt(
     [("I eated the purple berries.", "I ate the purple berries.")],
     "I'd be more than happy",
     ("Poor English input", "Good English output"),
 )
-claim("07.CS-prompt", "what the deck's prompt should end with", deck.splitlines()[-1], equals="Good English output:")
-times = rows["GPT-2"][1] / gpt_parameters(40_478, 512, GPT_1.d_model, GPT_1.n_layers, n_norms_at_the_end=0)
+claim(
+    "07.CS-prompt",
+    "what the deck's prompt should end with",
+    deck.splitlines()[-1],
+    equals="Good English output:",
+)
+times = rows["GPT-2"][1] / gpt_parameters(
+    40_478, 512, GPT_1.d_model, GPT_1.n_layers, n_norms_at_the_end=0
+)
 claim("07.EE", "parameters of GPT-2 over those of GPT", times, at_least=10)
-ratio = block_parameters(GPT_2.d_model, GPT_2.d_ff, n_attentions=2) / block_parameters(GPT_2.d_model, GPT_2.d_ff)
-claim("07.IT", "a decoder block with its second attention over one of GPT", ratio, between=(1.3, 1.4))
+ratio = block_parameters(GPT_2.d_model, GPT_2.d_ff, n_attentions=2) / block_parameters(
+    GPT_2.d_model, GPT_2.d_ff
+)
+claim(
+    "07.IT",
+    "a decoder block with its second attention over one of GPT",
+    ratio,
+    between=(1.3, 1.4),
+)
 
 # %% tags=["ledger"]
 ledger()

@@ -35,17 +35,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.analysis import HeadStatistics, record
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, pad, word_pieces
+from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary
+from course_lib.datasets import display_names, pad, word_pieces
 from course_lib.datasets.display_names import LANGUAGES
 from course_lib.losses import Masked, Segmented, SentencePairs
-from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead, TagHead, best_span
+from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead
+from course_lib.models import TagHead, best_span
 from course_lib.models.bert_heads import BertStates
 from course_lib.pretrained import load_bert
 from course_lib.shapes import Lengths, Tokens
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -73,7 +77,10 @@ SEEDS = (0, 1, 2)
 # %%
 names = display_names(5, 60, seed=SEEDS[0])
 texts = [name.text for name in names.train]
-print(f"{len(names.train):,} names to learn from, {len(names.test)} to test on, in {len(LANGUAGES)} languages")
+print(
+    f"{len(names.train):,} names to learn from, {len(names.test)} to test on, in "
+    f"{len(LANGUAGES)} languages"
+)
 for name in names.train[::250]:
     print(f"{LANGUAGES[name.language]}  {name.text}")
 
@@ -83,16 +90,21 @@ letters = Vocabulary.of([gap.join(texts)])
 
 
 def missing_letter(order):
-    """Bits of a missing letter of a new name by a table of the positions `order` of five; the last one is missing."""
+    """Bits of a missing letter of a new name by a table of the positions `order` of
+    five; the last one is missing."""
     known, new = (
-        torch.tensor(letters.encode(gap.join(part))).unfold(0, 5, 1)[:, order] for part in (texts, [n.text for n in names.test])
+        torch.tensor(letters.encode(gap.join(part))).unfold(0, 5, 1)[:, order]
+        for part in (texts, [n.text for n in names.test])
     )
     asked = new[new[:, -1] != letters.encode(" ")[0]]
     return -NGram(known, len(letters)).probability(asked).log2().mean().item()
 
 
 one_side, both_sides = missing_letter([0, 1, 2, 3, 4]), missing_letter([0, 4, 1, 3, 2])
-print(f"a missing letter costs {one_side:.2f} bits from the four before it, {both_sides:.2f} from two on either side")
+print(
+    f"a missing letter costs {one_side:.2f} bits from the four before it, "
+    f"{both_sides:.2f} from two on either side"
+)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -129,8 +141,13 @@ elmo, sentence = ELMo(50, 16, 2), torch.randint(4, 50, (1, 9))
 changed, n = sentence.clone(), torch.tensor([9])
 changed[:, 6:] = torch.randint(4, 50, (1, 3))
 with torch.no_grad():
-    said, said_of_changed = (elmo.language_models(text, n).next[:, :6] for text in (sentence, changed))
-    word, word_in_changed = (scalar_mix(elmo(text, n), torch.zeros(3), torch.ones(()))[:, 5] for text in (sentence, changed))
+    said, said_of_changed = (
+        elmo.language_models(text, n).next[:, :6] for text in (sentence, changed)
+    )
+    word, word_in_changed = (
+        scalar_mix(elmo(text, n), torch.zeros(3), torch.ones(()))[:, 5]
+        for text in (sentence, changed)
+    )
 claim(
     "08.b",
     "change of ELMo's forward logits when the following words change",
@@ -140,7 +157,8 @@ claim(
 moved = (word - word_in_changed).abs()
 claim(
     "08.c",
-    "features of ELMo's mixture, of 32, that change when the following words change: those of the other direction",
+    "features of ELMo's mixture, of 32, that change when the following words change: "
+    "those of the other direction",
     (moved > 0).sum().item(),
     equals=16,
 )
@@ -190,17 +208,36 @@ print(pieces.cut(texts[300]), "|", pieces.cut("mitteleuropäische normalzeit"))
 
 
 def corrupted(tokens, rate, always=False):
-    """Corrupt a batch by your function; `always` writes [MASK] at every chosen position."""
+    """Corrupt a batch by your function; `always` writes [MASK] at every chosen
+    position."""
     eligible = (tokens != PADDING) & (tokens != BEGIN) & (tokens != END)
     choice, fate = torch.rand(2, *tokens.shape, device=tokens.device)
-    return corrupt(tokens, eligible, MASK, choice, fate * 0 if always else fate, torch.randint_like(tokens, 4, MASK), rate)
+    return corrupt(
+        tokens,
+        eligible,
+        MASK,
+        choice,
+        fate * 0 if always else fate,
+        torch.randint_like(tokens, 4, MASK),
+        rate,
+    )
 
 
 torch.manual_seed(SEEDS[0])
 whole_text = torch.tensor(words.encode(pieces.cut(" ".join(texts))))[None]
 masked = corrupted(whole_text, 0.15)
-claim("08.d", "fraction of the tokens that are chosen", masked.chosen.float().mean().item(), between=(0.13, 0.17))
-claim("08.e", "fraction of the tokens that are [MASK]", (masked.tokens == MASK).float().mean().item(), between=(0.105, 0.135))
+claim(
+    "08.d",
+    "fraction of the tokens that are chosen",
+    masked.chosen.float().mean().item(),
+    between=(0.13, 0.17),
+)
+claim(
+    "08.e",
+    "fraction of the tokens that are [MASK]",
+    (masked.tokens == MASK).float().mean().item(),
+    between=(0.105, 0.135),
+)
 
 # %% [markdown]
 # The loss is the cross-entropy of the *true* tokens, averaged over the chosen positions of the whole batch, unchanged ones included:
@@ -243,7 +280,9 @@ segment_input = check("08.4", segment_input)
 # check; then correct it.
 
 # %% exercise="08.4" bug="looks_for_the_separator"
-from course_tools.bank.lecture_08.segment_input import looks_for_the_separator as suspect
+from course_tools.bank.lecture_08.segment_input import (
+    looks_for_the_separator as suspect,
+)
 
 # %% tags=["nbval-check-output"]
 suspect = check("08.4", suspect)
@@ -275,30 +314,45 @@ nsp_pairs = check("08.5", nsp_pairs)
 
 # %%
 def passages(part, offset, n_names=4):
-    """Cut each document into passages of n_names names, starting at `offset`: (document, pieces) for each."""
+    """Cut each document into passages of n_names names, starting at `offset`:
+    (document, pieces) for each."""
     found = []
     for document, group in groupby(part, key=lambda name: name.document):
-        coded = [torch.tensor(words.encode(pieces.cut(name.text))) for name in group][offset:]
-        found += [(document, torch.cat(coded[i : i + n_names])[:24]) for i in range(0, len(coded), n_names)]
+        coded = [torch.tensor(words.encode(pieces.cut(name.text))) for name in group][
+            offset:
+        ]
+        found += [
+            (document, torch.cat(coded[i : i + n_names])[:24])
+            for i in range(0, len(coded), n_names)
+        ]
     return found
 
 
 def laid_out(rows):
-    """Lay rows (first, second or None) out as BERT reads them: tokens, segments (B, T) and lengths (B,)."""
+    """Lay rows (first, second or None) out as BERT reads them: tokens, segments (B, T)
+    and lengths (B,)."""
     both = [segment_input(*row, BEGIN, END) for row in rows]
     tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
     return tokens, pad([segments.tolist() for _, segments in both])[0], lengths
 
 
 def pairs_of(part, seed, strangers=True):
-    """Pairs of passages from all four offsets: tokens, segments, lengths, and the class: 0 = it follows, 1 = random."""
+    """Pairs of passages from all four offsets: tokens, segments, lengths, and the
+    class: 0 = it follows, 1 = random."""
     generator, rows, classes = torch.Generator().manual_seed(seed), [], []
     for offset in range(4):
         document, coded = zip(*passages(part, offset), strict=True)
         document = torch.tensor(document)
-        coins, picks = torch.rand(2, int((document[1:] == document[:-1]).sum()), generator=generator)
-        first, second, follows = nsp_pairs(document, coins if strangers else coins * 0, picks)
-        rows += [(coded[i], coded[j]) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
+        coins, picks = torch.rand(
+            2, int((document[1:] == document[:-1]).sum()), generator=generator
+        )
+        first, second, follows = nsp_pairs(
+            document, coins if strangers else coins * 0, picks
+        )
+        rows += [
+            (coded[i], coded[j])
+            for i, j in zip(first.tolist(), second.tolist(), strict=True)
+        ]
         classes += (~follows).long().tolist()
     return *laid_out(rows), torch.tensor(classes)
 
@@ -343,13 +397,18 @@ def new_bert(mechanism=fused_scaled_dot_product_attention):
 
 
 def of_words_and_pairs(model, batch, next_sentence, always):
-    """The loss of masked words, with that of next sentence where asked; and the first of them alone."""
-    tokens, segments, lengths, follows = (part[:, : batch[2].max()] if part.dim() == 2 else part for part in batch)
+    """The loss of masked words, with that of next sentence where asked; and the first
+    of them alone."""
+    tokens, segments, lengths, follows = (
+        part[:, : batch[2].max()] if part.dim() == 2 else part for part in batch
+    )
     text, chosen = corrupted(tokens, 0.4, always)
     states = model.bert(text, segments, lengths)
     said = model.words(states[chosen], model.bert.tokens.weight)
     of_words = mlm_loss(said[None], tokens[chosen][None], chosen[chosen][None])
-    return of_words + next_sentence * F.cross_entropy(model.follows(states), follows), {"words": of_words.item()}
+    return of_words + next_sentence * F.cross_entropy(model.follows(states), follows), {
+        "words": of_words.item()
+    }
 
 
 def pretrain(seed, next_sentence=False, always=False, part=names.train):
@@ -361,7 +420,11 @@ def pretrain(seed, next_sentence=False, always=False, part=names.train):
         batches(*data, batch_size=16, seed=seed),
         partial(of_words_and_pairs, next_sentence=next_sentence, always=always),
     )
-    training = progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10), f"pre-training, seed {seed}", steps)
+    training = progress(
+        train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10),
+        f"pre-training, seed {seed}",
+        steps,
+    )
     losses = [step.metrics["words"] for step in training]
     return model.eval(), losses
 
@@ -370,34 +433,55 @@ masked_only = {seed: pretrain(seed) for seed in SEEDS}
 
 # %% tags=["nbval-check-output"]
 curves = {
-    f"seed {seed}": [mean(losses[i : i + 25]) for i in range(0, steps - 24, 25)] for seed, (_, losses) in masked_only.items()
+    f"seed {seed}": [mean(losses[i : i + 25]) for i in range(0, steps - 24, 25)]
+    for seed, (_, losses) in masked_only.items()
 }
 first, last = (mean(curve[i] for curve in curves.values()) for i in (0, -1))
-claim("08.f", "loss of the first steps over ln n_tokens, a uniform guess", first / math.log(MASK + 1), between=(0.85, 1.1))
-claim("08.g", "loss of masked pieces in nats, first steps less last: mean of the seeds", first - last, at_least=0.8)
+claim(
+    "08.f",
+    "loss of the first steps over ln n_tokens, a uniform guess",
+    first / math.log(MASK + 1),
+    between=(0.85, 1.1),
+)
+claim(
+    "08.g",
+    "loss of masked pieces in nats, first steps less last: mean of the seeds",
+    first - last,
+    at_least=0.8,
+)
 
 # %%
 show(
     plots.curves(
-        {name: (range(25, 25 * len(curve) + 1, 25), curve) for name, curve in curves.items()},
+        {
+            name: (range(25, 25 * len(curve) + 1, 25), curve)
+            for name, curve in curves.items()
+        },
         "steps",
         "loss, nats per masked piece",
         across={"a uniform guess": math.log(MASK + 1)},
     ),
-    alt=f"Loss of masked pieces in pre-training, three seeds: from {first:.2f} nats, about a uniform guess, to {last:.2f}.",
+    alt=f"Loss of masked pieces in pre-training, three seeds: from {first:.2f} nats, "
+    f"about a uniform guess, to {last:.2f}.",
 )
 
 # %% tags=["try-it"]
 # Try it: a piece of your choice is masked; the five likeliest predictions.
 text, place = "mitteleuropäische normalzeit", 4
-row, segments, lengths = (part.to(device()) for part in laid_out([(torch.tensor(words.encode(pieces.cut(text))), None)]))
+row, segments, lengths = (
+    part.to(device())
+    for part in laid_out([(torch.tensor(words.encode(pieces.cut(text))), None)])
+)
 row[0, place] = MASK
 with torch.no_grad():
     odds = masked_only[SEEDS[0]][0](row, segments, lengths).words[0, place].softmax(-1)
 print(
     pieces.cut(text).split()[place - 1],
     "→",
-    ", ".join(f"{words.symbols[i]} {odds[i]:.2f}" for i in odds[:MASK].topk(5).indices.tolist()),
+    ", ".join(
+        f"{words.symbols[i]} {odds[i]:.2f}"
+        for i in odds[:MASK].topk(5).indices.tolist()
+    ),
 )
 
 # %% [markdown]
@@ -444,20 +528,37 @@ class Reader(nn.Module):
 
     def forward(self, tokens, segments, lengths):
         pool, classify = self.head.pool, self.head.classify
-        return classification_head(self.bert(tokens, segments, lengths), pool.weight, pool.bias, classify.weight, classify.bias)
+        return classification_head(
+            self.bert(tokens, segments, lengths),
+            pool.weight,
+            pool.bias,
+            classify.weight,
+            classify.bias,
+        )
 
 
 def coded(part):
     """Names, one to a row, and their languages."""
-    rows = laid_out([(torch.tensor(words.encode(pieces.cut(name.text))), None) for name in part])
-    return [part.to(device()) for part in (*rows, torch.tensor([name.language for name in part]))]
+    rows = laid_out(
+        [(torch.tensor(words.encode(pieces.cut(name.text))), None) for name in part]
+    )
+    return [
+        part.to(device())
+        for part in (*rows, torch.tensor([name.language for name in part]))
+    ]
 
 
 def labelled(seed, n_each=5):
     """The few labelled names."""
-    drawn = torch.randperm(len(names.train), generator=torch.Generator().manual_seed(seed)).tolist()
+    drawn = torch.randperm(
+        len(names.train), generator=torch.Generator().manual_seed(seed)
+    ).tolist()
     return [
-        name for i in range(len(LANGUAGES)) for name in [names.train[j] for j in drawn if names.train[j].language == i][:n_each]
+        name
+        for i in range(len(LANGUAGES))
+        for name in [names.train[j] for j in drawn if names.train[j].language == i][
+            :n_each
+        ]
     ]
 
 
@@ -467,7 +568,12 @@ def tuned(bert, data, seed, steps=60, lr=2e-3):
     model = Reader(copy.deepcopy(bert), len(LANGUAGES)).to(device())
     stream = batches(*data, batch_size=20, seed=seed)
     for _ in train(
-        model, stream, lambda model, batch: F.cross_entropy(model(*batch[:3]), batch[3]), steps=steps, lr=lr, warmup=steps // 10
+        model,
+        stream,
+        lambda model, batch: F.cross_entropy(model(*batch[:3]), batch[3]),
+        steps=steps,
+        lr=lr,
+        warmup=steps // 10,
     ):
         pass
     return model.eval()
@@ -485,7 +591,12 @@ def groups(text):
     return [f" {text} "[i : i + n] for n in (1, 2, 3) for i in range(len(text) + 3 - n)]
 
 
-index = {group: i for i, group in enumerate(dict.fromkeys(g for name in names.train for g in groups(name.text)))}
+index = {
+    group: i
+    for i, group in enumerate(
+        dict.fromkeys(g for name in names.train for g in groups(name.text))
+    )
+}
 
 
 def counts(part):
@@ -500,28 +611,41 @@ def counts(part):
 
 def ridge(x, y, new):
     """Classes of new rows by ridge regression on rows x of classes y, one-hot."""
-    return (new @ x.mT @ torch.linalg.solve(x @ x.mT + 0.1 * torch.eye(len(x)), y)).argmax(1)
+    return (
+        new @ x.mT @ torch.linalg.solve(x @ x.mT + 0.1 * torch.eye(len(x)), y)
+    ).argmax(1)
 
 
 def log_rates(rows, classes):
-    """Naive Bayes: the log frequency of each group in each class, (n_classes, n_groups)."""
+    """Naive Bayes: the log frequency of each group in each class, (n_classes,
+    n_groups)."""
     rates = classes.mT @ rows + 0.1
     return (rates / rates.sum(1, keepdim=True)).log()
 
 
 unlabelled, new_names = counts(names.train), counts(names.test)
 rarity = ((1 + len(unlabelled)) / (1 + (unlabelled > 0).sum(0))).log() + 1
-by_document = F.one_hot(torch.tensor([name.document for name in names.train])).float().mT @ unlabelled
-by_passage = F.normalize(unlabelled[: len(unlabelled) // 4 * 4].unflatten(0, (-1, 4)).sum(1) * rarity, dim=-1)
+by_document = (
+    F.one_hot(torch.tensor([name.document for name in names.train])).float().mT
+    @ unlabelled
+)
+by_passage = F.normalize(
+    unlabelled[: len(unlabelled) // 4 * 4].unflatten(0, (-1, 4)).sum(1) * rarity, dim=-1
+)
 variances, directions = torch.linalg.eigh(by_passage @ by_passage.mT)
 to_svd = by_passage.mT @ (directions[:, -32:] / variances[-32:].sqrt())
 
 
 def by_counts(few, y):
-    """Languages of the new names by TF-IDF, by TF-IDF after an SVD of all passages, by naive Bayes on whole documents."""
+    """Languages of the new names by TF-IDF, by TF-IDF after an SVD of all passages, by
+    naive Bayes on whole documents."""
     x, new = (F.normalize(rows * rarity, dim=-1) for rows in (counts(few), new_names))
-    of_documents = F.one_hot((by_document @ log_rates(counts(few), y).mT).argmax(1), len(LANGUAGES)).float()
-    rates = log_rates(torch.cat([counts(few), by_document]), torch.cat([y, of_documents]))
+    of_documents = F.one_hot(
+        (by_document @ log_rates(counts(few), y).mT).argmax(1), len(LANGUAGES)
+    ).float()
+    rates = log_rates(
+        torch.cat([counts(few), by_document]), torch.cat([y, of_documents])
+    )
     in_svd = (F.normalize(rows @ to_svd, dim=-1) for rows in (x, new))
     x_svd, new_svd = in_svd
     return {
@@ -532,25 +656,50 @@ def by_counts(few, y):
 
 
 # %%
-order = torch.randperm(len(names.train), generator=torch.Generator().manual_seed(SEEDS[0])).tolist()
+order = torch.randperm(
+    len(names.train), generator=torch.Generator().manual_seed(SEEDS[0])
+).tolist()
 mixed_names = [
-    name._replace(document=place.document) for place, name in zip(names.train, (names.train[i] for i in order), strict=True)
+    name._replace(document=place.document)
+    for place, name in zip(names.train, (names.train[i] for i in order), strict=True)
 ]
 mixed_passages = {seed: pretrain(seed, part=mixed_names)[0] for seed in SEEDS[:2]}
 test, answers = coded(names.test), torch.tensor([name.language for name in names.test])
-results = {name: [] for name in ("from scratch", "TF-IDF", "TF-IDF + SVD", "naive Bayes + documents", "pre-trained")}
+results = {
+    name: []
+    for name in (
+        "from scratch",
+        "TF-IDF",
+        "TF-IDF + SVD",
+        "naive Bayes + documents",
+        "pre-trained",
+    )
+}
 results |= {"pre-trained, mixed passages": [], "pre-trained, labels shuffled": []}
 for seed, (model, _) in masked_only.items():
     few = coded(labelled(seed))
-    for name, guesses in by_counts(labelled(seed), F.one_hot(few[3].cpu(), len(LANGUAGES)).float()).items():
+    for name, guesses in by_counts(
+        labelled(seed), F.one_hot(few[3].cpu(), len(LANGUAGES)).float()
+    ).items():
         results[name].append((guesses == answers).float().mean().item())
     results["pre-trained"].append(right(tuned(model.bert, few, seed), test))
     if seed in mixed_passages:
-        results["pre-trained, mixed passages"].append(right(tuned(mixed_passages[seed].bert, few, seed), test))
+        results["pre-trained, mixed passages"].append(
+            right(tuned(mixed_passages[seed].bert, few, seed), test)
+        )
     torch.manual_seed(seed)
     results["from scratch"].append(right(tuned(new_bert(), few, seed, steps=150), test))
-    shuffled = [*few[:3], few[3][torch.randperm(len(few[3]), generator=torch.Generator().manual_seed(seed)).to(device())]]
-    results["pre-trained, labels shuffled"].append(right(tuned(model.bert, shuffled, seed), test))
+    shuffled = [
+        *few[:3],
+        few[3][
+            torch.randperm(
+                len(few[3]), generator=torch.Generator().manual_seed(seed)
+            ).to(device())
+        ],
+    ]
+    results["pre-trained, labels shuffled"].append(
+        right(tuned(model.bert, shuffled, seed), test)
+    )
 show(
     plots.seeds(results, "accuracy", across={"chance": 1 / len(LANGUAGES)}),
     alt="Accuracy of the language of new names from five labels each, a point a seed: "
@@ -560,11 +709,19 @@ show(
 
 # %% tags=["nbval-check-output"]
 of = {name: mean(shares) for name, shares in results.items()}
-claim("08.h", "accuracy of the pre-trained BERT, mean of the seeds", of["pre-trained"], at_least=0.5)
+claim(
+    "08.h",
+    "accuracy of the pre-trained BERT, mean of the seeds",
+    of["pre-trained"],
+    at_least=0.5,
+)
 claim(
     "08.i",
     "pre-trained less from scratch: worst of the seeds",
-    min(a - b for a, b in zip(results["pre-trained"], results["from scratch"], strict=True)),
+    min(
+        a - b
+        for a, b in zip(results["pre-trained"], results["from scratch"], strict=True)
+    ),
     at_least=0.12,
 )
 claim(
@@ -581,11 +738,17 @@ claim(
 )
 claim(
     "08.w",
-    "pre-trained on documents of one language less pre-trained on mixed passages: mean of the same two seeds",
+    "pre-trained on documents of one language less pre-trained on mixed passages: "
+    "mean of the same two seeds",
     mean(results["pre-trained"][:2]) - mean(results["pre-trained, mixed passages"]),
     at_least=0.1,
 )
-claim("08.x", "naive Bayes that knows the documents, mean of the seeds", of["naive Bayes + documents"], at_least=0.65)
+claim(
+    "08.x",
+    "naive Bayes that knows the documents, mean of the seeds",
+    of["naive Bayes + documents"],
+    at_least=0.65,
+)
 
 # %% [markdown] tags=["predict"]
 # **What is the cause of the gain?** Pre-training reads passages cut from documents of one language, so it can learn which pieces occur *together*, that is, the languages. Mix the names over the
@@ -625,9 +788,17 @@ class Mixture(nn.Module):
 
 @torch.no_grad()
 def layers_of(bert, tokens, segments, lengths):
-    """What each layer makes of a text, the embedding included, averaged over its real tokens: (B, n_layers + 1, d_model)."""
-    x = bert.norm(bert.tokens(tokens) + bert.segments(segments) + bert.positions(tokens.shape[1]))
-    real, layers = (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[..., None], [x]
+    """What each layer makes of a text, the embedding included, averaged over its real
+    tokens: (B, n_layers + 1, d_model)."""
+    x = bert.norm(
+        bert.tokens(tokens) + bert.segments(segments) + bert.positions(tokens.shape[1])
+    )
+    real, layers = (
+        (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[
+            ..., None
+        ],
+        [x],
+    )
     for block in bert.stack.blocks:
         layers.append(block(layers[-1], real.mT))
     return torch.stack([(layer * real).sum(1) / real.sum(1) for layer in layers], 1)
@@ -636,15 +807,40 @@ def layers_of(bert, tokens, segments, lengths):
 frozen, shares = [], []
 for seed, (model, _) in masked_only.items():
     torch.manual_seed(seed)
-    few, mixture = coded(labelled(seed)), Mixture(sizes.n_layers + 1, sizes.d_model, len(LANGUAGES)).to(device())
+    few, mixture = (
+        coded(labelled(seed)),
+        Mixture(sizes.n_layers + 1, sizes.d_model, len(LANGUAGES)).to(device()),
+    )
     stream = batches(layers_of(model.bert, *few[:3]), few[3], batch_size=20, seed=seed)
-    for _ in train(mixture, stream, lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]), steps=150, lr=2e-2):
+    for _ in train(
+        mixture,
+        stream,
+        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        steps=150,
+        lr=2e-2,
+    ):
         pass
-    frozen.append((mixture(layers_of(model.bert, *test[:3])).argmax(-1) == test[3]).float().mean().item())
+    frozen.append(
+        (mixture(layers_of(model.bert, *test[:3])).argmax(-1) == test[3])
+        .float()
+        .mean()
+        .item()
+    )
     shares.append(mixture.w.softmax(0).tolist())
-print("share of each layer:", ", ".join(f"{mean(share):.2f}" for share in zip(*shares, strict=True)))
-claim("08.l", "accuracy with frozen layers, mixed: mean of the seeds", mean(frozen), at_least=0.4)
-print(f"fine-tuning all weights less frozen layers, mean of the seeds: {of['pre-trained'] - mean(frozen):.2f}")
+print(
+    "share of each layer:",
+    ", ".join(f"{mean(share):.2f}" for share in zip(*shares, strict=True)),
+)
+claim(
+    "08.l",
+    "accuracy with frozen layers, mixed: mean of the seeds",
+    mean(frozen),
+    at_least=0.4,
+)
+print(
+    "fine-tuning all weights less frozen layers, mean of the seeds: "
+    f"{of['pre-trained'] - mean(frozen):.2f}"
+)
 
 # %% [markdown]
 # ## 7 Next-sentence prediction
@@ -671,20 +867,49 @@ told, languages = [], {"masked words": [], "and next sentence": []}
 for seed in with_next:
     with torch.no_grad():
         *pair, follows = (part.to(device()) for part in pairs_of(names.test, 99))
-        told.append((with_next[seed](*pair).follows.argmax(-1) == follows).float().mean().item())
-    for name, model in (("masked words", masked_only[seed][0]), ("and next sentence", with_next[seed])):
-        languages[name] += [right(tuned(model.bert, coded(labelled(10 * seed + draw)), draw), test) for draw in range(3)]
+        told.append(
+            (with_next[seed](*pair).follows.argmax(-1) == follows).float().mean().item()
+        )
+    for name, model in (
+        ("masked words", masked_only[seed][0]),
+        ("and next sentence", with_next[seed]),
+    ):
+        languages[name] += [
+            right(tuned(model.bert, coded(labelled(10 * seed + draw)), draw), test)
+            for draw in range(3)
+        ]
 show(
-    plots.seeds({"pairs": told, **{f"languages, {name}": shares for name, shares in languages.items()}}, "accuracy"),
-    alt=f"Accuracy of next-sentence prediction on new pairs, two seeds: {mean(told):.2f}. Accuracy of the language from five labels, six draws: "
-    + ", ".join(f"{mean(shares):.2f} after {name}" for name, shares in languages.items())
+    plots.seeds(
+        {
+            "pairs": told,
+            **{f"languages, {name}": shares for name, shares in languages.items()},
+        },
+        "accuracy",
+    ),
+    alt="Accuracy of next-sentence prediction on new pairs, two seeds: "
+    f"{mean(told):.2f}. Accuracy of the language from five labels, six draws: "
+    + ", ".join(
+        f"{mean(shares):.2f} after {name}" for name, shares in languages.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
 gained = mean(languages["and next sentence"]) - mean(languages["masked words"])
-claim("08.n", "accuracy of next-sentence prediction on new pairs: mean of the seeds; chance is 0.5", mean(told), at_least=0.57)
-claim("08.o", "accuracy of the language, with next sentence less without: mean over seeds and labels", gained, at_most=0.04)
+claim(
+    "08.n",
+    "accuracy of next-sentence prediction on new pairs: mean of the seeds; chance is "
+    "0.5",
+    mean(told),
+    at_least=0.57,
+)
+claim(
+    "08.o",
+    "accuracy of the language, with next sentence less without: mean over seeds and "
+    "labels",
+    gained,
+    at_most=0.04,
+)
 
 # %% [markdown]
 # ## 8 A head for each task
@@ -714,19 +939,38 @@ claim("08.o", "accuracy of the language, with next sentence less without: mean o
 
 # %%
 def mixed(part, n, seed):
-    """Rows of a language's code and two names, one of them in that language: tokens, segments, lengths, tags (B, T), ends (B, 2)."""
+    """Rows of a language's code and two names, one of them in that language: tokens,
+    segments, lengths, tags (B, T), ends (B, 2)."""
     generator, rows, tags, ends = torch.Generator().manual_seed(seed), [], [], []
-    by_language = [[name.text for name in part if name.language == i] for i in range(len(LANGUAGES))]
+    by_language = [
+        [name.text for name in part if name.language == i]
+        for i in range(len(LANGUAGES))
+    ]
     for _ in range(n):
         chosen = torch.randperm(len(LANGUAGES), generator=generator)[:2].tolist()
-        drawn = [by_language[i][int(torch.randint(len(by_language[i]), (), generator=generator))] for i in chosen]
+        drawn = [
+            by_language[i][
+                int(torch.randint(len(by_language[i]), (), generator=generator))
+            ]
+            for i in chosen
+        ]
         asked = int(torch.randint(2, (), generator=generator))
-        question, *both = (torch.tensor(words.encode(pieces.cut(text)))[:12] for text in (LANGUAGES[chosen[asked]], *drawn))
+        question, *both = (
+            torch.tensor(words.encode(pieces.cut(text)))[:12]
+            for text in (LANGUAGES[chosen[asked]], *drawn)
+        )
         start = len(question) + 2 + asked * len(both[0])
         rows.append((question, torch.cat(both)))
         ends.append((start, start + len(both[asked]) - 1))
-        tags.append([-100] * (len(question) + 2) + [i for i, name in zip(chosen, both, strict=True) for _ in name] + [-100])
-    return [part.to(device()) for part in (*laid_out(rows), pad(tags, -100)[0], torch.tensor(ends))]
+        tags.append(
+            [-100] * (len(question) + 2)
+            + [i for i, name in zip(chosen, both, strict=True) for _ in name]
+            + [-100]
+        )
+    return [
+        part.to(device())
+        for part in (*laid_out(rows), pad(tags, -100)[0], torch.tensor(ends))
+    ]
 
 
 class Headed(nn.Module):
@@ -738,16 +982,24 @@ class Headed(nn.Module):
 
     def forward(self, tokens, segments, lengths):
         states = self.bert(tokens, segments, lengths)
-        return self.head(states, lengths) if isinstance(self.head, SpanHead) else self.head(states)
+        return (
+            self.head(states, lengths)
+            if isinstance(self.head, SpanHead)
+            else self.head(states)
+        )
 
 
 def of_tags(model, batch):
-    return F.cross_entropy(model(*batch[:3]).flatten(0, 1), batch[3].flatten(), ignore_index=-100)
+    return F.cross_entropy(
+        model(*batch[:3]).flatten(0, 1), batch[3].flatten(), ignore_index=-100
+    )
 
 
 def of_spans(model, batch):
     span = model(*batch[:3])
-    return F.cross_entropy(span.start, batch[4][:, 0]) + F.cross_entropy(span.end, batch[4][:, 1])
+    return F.cross_entropy(span.start, batch[4][:, 0]) + F.cross_entropy(
+        span.end, batch[4][:, 1]
+    )
 
 
 @torch.no_grad()
@@ -766,17 +1018,37 @@ def spans_right(model, data):
 
 new_texts = mixed(names.test, 300, 2)
 tasks = {
-    "tags": (lambda: TagHead(sizes.d_model, len(LANGUAGES)), of_tags, tags_right, mixed(labelled(SEEDS[0]), 1_000, 1), 100),
-    "spans": (lambda: SpanHead(sizes.d_model), of_spans, spans_right, mixed(names.train, 4_000, 1), 200),
+    "tags": (
+        lambda: TagHead(sizes.d_model, len(LANGUAGES)),
+        of_tags,
+        tags_right,
+        mixed(labelled(SEEDS[0]), 1_000, 1),
+        100,
+    ),
+    "spans": (
+        lambda: SpanHead(sizes.d_model),
+        of_spans,
+        spans_right,
+        mixed(names.train, 4_000, 1),
+        200,
+    ),
 }
 found = {}
 for task, (head, loss, score, data, n_steps) in tasks.items():
     for start in ("from scratch", "pre-trained"):
         torch.manual_seed(SEEDS[0])
-        bert = new_bert() if start == "from scratch" else copy.deepcopy(masked_only[SEEDS[0]][0].bert)
+        bert = (
+            new_bert()
+            if start == "from scratch"
+            else copy.deepcopy(masked_only[SEEDS[0]][0].bert)
+        )
         model = Headed(bert, head()).to(device())
         stream = batches(*data, batch_size=16, seed=SEEDS[0])
-        for _ in progress(train(model, stream, loss, steps=n_steps, lr=2e-3, warmup=20), f"{task}, {start}", n_steps):
+        for _ in progress(
+            train(model, stream, loss, steps=n_steps, lr=2e-3, warmup=20),
+            f"{task}, {start}",
+            n_steps,
+        ):
             pass
         found[f"{task}, {start}"] = score(model.eval(), new_texts)
 show(
@@ -831,39 +1103,87 @@ CHECKPOINT = ""
 
 
 def small_model():
-    """Our pre-trained BERT with a mechanism that shows its weights, some new texts, and the pieces by their numbers."""
+    """Our pre-trained BERT with a mechanism that shows its weights, some new texts, and
+    the pieces by their numbers."""
     shown = new_bert(scaled_dot_product_attention).to(device())
     shown.load_state_dict(masked_only[SEEDS[0]][0].bert.state_dict())
     coded = [name for _, name in passages(names.test, 0, n_names=1)]
-    batch = [part.to(device()) for part in laid_out(list(zip(coded[0::20], coded[1::20], strict=True)))]
-    return shown, *batch, batch[0] == END, ("[PAD]", "[CLS]", "[SEP]", "[UNK]", *words.symbols[4:], "[MASK]")
+    batch = [
+        part.to(device())
+        for part in laid_out(list(zip(coded[0::20], coded[1::20], strict=True)))
+    ]
+    return (
+        shown,
+        *batch,
+        batch[0] == END,
+        ("[PAD]", "[CLS]", "[SEP]", "[UNK]", *words.symbols[4:], "[MASK]"),
+    )
 
 
 def published_model(folder):
-    """A published BERT, the pairs of sentences below as its own vocabulary cuts them, and its pieces by their numbers."""
+    """A published BERT, the pairs of sentences below as its own vocabulary cuts them,
+    and its pieces by their numbers."""
     shown = load_bert(folder)
-    index = {piece: i for i, piece in enumerate((Path(folder) / "vocab.txt").read_text(encoding="utf-8").splitlines())}
-    said = [[torch.tensor([index[piece] for piece in word_pieces(text, index)]) for text in pair] for pair in SENTENCES]
+    index = {
+        piece: i
+        for i, piece in enumerate(
+            (Path(folder) / "vocab.txt").read_text(encoding="utf-8").splitlines()
+        )
+    }
+    said = [
+        [
+            torch.tensor([index[piece] for piece in word_pieces(text, index)])
+            for text in pair
+        ]
+        for pair in SENTENCES
+    ]
     both = [segment_input(*pair, index["[CLS]"], index["[SEP]"]) for pair in said]
     tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
-    return shown, tokens, pad([segments.tolist() for _, segments in both])[0], lengths, tokens == index["[SEP]"], tuple(index)
+    return (
+        shown,
+        tokens,
+        pad([segments.tolist() for _, segments in both])[0],
+        lengths,
+        tokens == index["[SEP]"],
+        tuple(index),
+    )
 
 
 SENTENCES = (
-    ("The keys of a dictionary are hashed.", "They must not change while they are in it."),
-    ("A list can be changed in place; a tuple cannot.", "This is why a tuple may be a key."),
-    ("An exception leaves the function at once.", "Whoever calls it may catch the exception, or let it pass."),
+    (
+        "The keys of a dictionary are hashed.",
+        "They must not change while they are in it.",
+    ),
+    (
+        "A list can be changed in place; a tuple cannot.",
+        "This is why a tuple may be a key.",
+    ),
+    (
+        "An exception leaves the function at once.",
+        "Whoever calls it may catch the exception, or let it pass.",
+    ),
 )
-bert, tokens, segments, lengths, delimiters, symbols = published_model(CHECKPOINT) if CHECKPOINT else small_model()
+bert, tokens, segments, lengths, delimiters, symbols = (
+    published_model(CHECKPOINT) if CHECKPOINT else small_model()
+)
 which = (
-    f"the published BERT in {CHECKPOINT}" if CHECKPOINT else f"our small BERT, {sizes.n_layers} layers of {sizes.n_heads} heads"
+    f"the published BERT in {CHECKPOINT}"
+    if CHECKPOINT
+    else f"our small BERT, {sizes.n_layers} layers of {sizes.n_heads} heads"
 )
 with record(bert) as seen, torch.no_grad():
     bert(tokens, segments, lengths)
 every = [attended[0].weights for attended in seen.values()]
 layers = [head_statistics(weights, delimiters, lengths) for weights in every]
-numbers = {name: torch.cat([getattr(layer, name) for layer in layers]).cpu() for name in HeadStatistics._fields}
-even = (1 / lengths).mean().item(), (delimiters.sum(1) / lengths).mean().item(), lengths.log().mean().item()
+numbers = {
+    name: torch.cat([getattr(layer, name) for layer in layers]).cpu()
+    for name in HeadStatistics._fields
+}
+even = (
+    (1 / lengths).mean().item(),
+    (delimiters.sum(1) / lengths).mean().item(),
+    lengths.log().mean().item(),
+)
 print(f"{which}: {len(numbers['current'])} heads, {int(lengths.sum())} tokens")
 
 wanted = ("previous", "current", "following", "delimiters")
@@ -873,22 +1193,32 @@ show(
         "mean weight, a point per head",
         across={"uniform, one token": even[0], "uniform, all delimiters": even[1]},
     ),
-    alt=f"Of {which}: the mean weight of each head on the previous token ({numbers['previous'].min():.2f} to {numbers['previous'].max():.2f}), itself ({numbers['current'].min():.2f} to "
-    f"{numbers['current'].max():.2f}), the next token ({numbers['following'].min():.2f} to {numbers['following'].max():.2f}) and delimiters ({numbers['delimiters'].min():.2f} to "
-    f"{numbers['delimiters'].max():.2f}); uniform weights would give {even[0]:.2f} and {even[1]:.2f}.",
+    alt=f"Of {which}: the mean weight of each head on the previous token "
+    f"({numbers['previous'].min():.2f} to {numbers['previous'].max():.2f}), itself "
+    f"({numbers['current'].min():.2f} to {numbers['current'].max():.2f}), the next "
+    f"token ({numbers['following'].min():.2f} to {numbers['following'].max():.2f}) "
+    f"and delimiters ({numbers['delimiters'].min():.2f} to "
+    f"{numbers['delimiters'].max():.2f}); uniform weights would give {even[0]:.2f} "
+    f"and {even[1]:.2f}.",
 )
 
 # %%
 n = int(lengths[0])
 labels = [symbols[i] for i in tokens[0, :n].tolist()]
 chosen = {
-    f"{name}: {numbers[name].max():.2f}": divmod(int(numbers[name].argmax()), every[0].shape[1])
+    f"{name}: {numbers[name].max():.2f}": divmod(
+        int(numbers[name].argmax()), every[0].shape[1]
+    )
     for name in ("previous", "delimiters")
 }
-maps = {title: every[layer][0, head, :n, :n].cpu() for title, (layer, head) in chosen.items()}
+maps = {
+    title: every[layer][0, head, :n, :n].cpu()
+    for title, (layer, head) in chosen.items()
+}
 show(
     plots.attention_maps(maps, labels, labels, x="key", y="query"),
-    alt=f"The heads of {which} with the most weight on the previous token and on delimiters, on one text. "
+    alt=f"The heads of {which} with the most weight on the previous token and on "
+    "delimiters, on one text. "
     + plots.describe(next(iter(maps.values())), labels, labels, 4),
 )
 
@@ -901,11 +1231,14 @@ def draw_head(layer=1, head=1, text=1):
     labels = [symbols[i] for i in tokens[text - 1, :n].tolist()]
     show(
         plots.attention_map(weights, labels, labels, x="key", y="query"),
-        alt=f"Layer {layer}, head {head}. " + plots.describe(weights, labels, labels, 4),
+        alt=f"Layer {layer}, head {head}. "
+        + plots.describe(weights, labels, labels, 4),
     )
 
 
-explore(draw_head, layer=(1, len(every)), head=(1, every[0].shape[1]), text=(1, len(tokens)))
+explore(
+    draw_head, layer=(1, len(every)), head=(1, every[0].shape[1]), text=(1, len(tokens))
+)
 
 # %% [markdown]
 # Clark et al. found heads in BERT-base that put at least half of their weight on the previous token, on the next token, and, in the middle layers, on [SEP]. Our small model has none: its heads attend broadly, as
@@ -914,7 +1247,8 @@ explore(draw_head, layer=(1, len(every)), head=(1, every[0].shape[1]), text=(1, 
 # %%
 closest = max(numbers["previous"].max().item(), numbers["following"].max().item())
 print(
-    f"{which}: largest mean weight on a neighbour {closest:.2f}, mean entropy over that of uniform weights {numbers['entropy'].mean().item() / even[2]:.2f}"
+    f"{which}: largest mean weight on a neighbour {closest:.2f}, mean entropy over "
+    f"that of uniform weights {numbers['entropy'].mean().item() / even[2]:.2f}"
 )
 
 
@@ -938,16 +1272,29 @@ print(
 # %%
 @torch.no_grad()
 def own_word(model, hide):
-    """The mean probability of the true piece at one position in seven of new texts, masked there if `hide`."""
-    tokens, segments, lengths = (part.to(device()) for part in pairs_of(names.test, 99, strangers=False)[:3])
-    asked = (tokens > END) & (torch.arange(tokens.shape[1], device=tokens.device) % 7 == 3)
-    said = model(tokens.masked_fill(asked, MASK) if hide else tokens, segments, lengths).words.softmax(-1)
+    """The mean probability of the true piece at one position in seven of new texts,
+    masked there if `hide`."""
+    tokens, segments, lengths = (
+        part.to(device()) for part in pairs_of(names.test, 99, strangers=False)[:3]
+    )
+    asked = (tokens > END) & (
+        torch.arange(tokens.shape[1], device=tokens.device) % 7 == 3
+    )
+    said = model(
+        tokens.masked_fill(asked, MASK) if hide else tokens, segments, lengths
+    ).words.softmax(-1)
     return said.gather(-1, tokens[..., None])[..., 0][asked].mean().item()
 
 
 always = pretrain(SEEDS[0], always=True)[0]
-seen_words = {"80/10/10": own_word(masked_only[SEEDS[0]][0], hide=False), "always [MASK]": own_word(always, hide=False)}
-hidden_words = {"80/10/10": own_word(masked_only[SEEDS[0]][0], hide=True), "always [MASK]": own_word(always, hide=True)}
+seen_words = {
+    "80/10/10": own_word(masked_only[SEEDS[0]][0], hide=False),
+    "always [MASK]": own_word(always, hide=False),
+}
+hidden_words = {
+    "80/10/10": own_word(masked_only[SEEDS[0]][0], hide=True),
+    "always [MASK]": own_word(always, hide=True),
+}
 show(
     plots.seeds(
         {
@@ -966,14 +1313,18 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "08.t",
-    "probability of the true piece where it is visible: 80/10/10 over always [MASK], one model of each",
+    "probability of the true piece where it is visible: 80/10/10 over always [MASK], "
+    "one model of each",
     seen_words["80/10/10"] / seen_words["always [MASK]"],
     at_least=4,
 )
 claim(
     "08.u",
     "this ratio over the same ratio where the piece is hidden",
-    seen_words["80/10/10"] / seen_words["always [MASK]"] * hidden_words["always [MASK]"] / hidden_words["80/10/10"],
+    seen_words["80/10/10"]
+    / seen_words["always [MASK]"]
+    * hidden_words["always [MASK]"]
+    / hidden_words["80/10/10"],
     at_least=3,
 )
 
@@ -1078,19 +1429,29 @@ claim(
 generator = torch.Generator().manual_seed(SEEDS[0])
 duplicate = torch.rand(10_000, generator=generator) < 0.37
 said = torch.where(torch.rand(10_000, generator=generator) < 0.8, duplicate, ~duplicate)
-f1 = [2 * (said == c)[duplicate == c].sum().item() / ((said == c).sum() + (duplicate == c).sum()).item() for c in (True, False)]
+f1 = [
+    2
+    * (said == c)[duplicate == c].sum().item()
+    / ((said == c).sum() + (duplicate == c).sum()).item()
+    for c in (True, False)
+]
 claim(
     "08.RK-QQP",
-    "F1 of the same answers to QQP, classes swapped as RK has it, less F1 as it is defined",
+    "F1 of the same answers to QQP, classes swapped as RK has it, less F1 as it is "
+    "defined",
     f1[1] - f1[0],
     at_least=0.05,
 )
 both = ELMo(50, 16, 2)
-alone = 2 * (sum(p.numel() for p in both.parameters()) - sum(p.numel() for p in both.backwards.parameters()))
+alone = 2 * (
+    sum(p.numel() for p in both.parameters())
+    - sum(p.numel() for p in both.backwards.parameters())
+)
 shared = both.tokens.weight.numel() + both.bias.numel()
 claim(
     "08.RK-ELMo",
-    "additional parameters if ELMo's two models were independent: embedding and bias once more",
+    "additional parameters if ELMo's two models were independent: embedding and bias "
+    "once more",
     alone - sum(p.numel() for p in both.parameters()),
     equals=shared,
 )
@@ -1108,11 +1469,17 @@ claim(
 documents = torch.tensor([document for document, _ in passages(names.train, 0)])
 first = (documents[1:] == documents[:-1]).nonzero()[:, 0]
 own = (documents[first][:, None] == documents[None, :]).float().mean().item()
-claim("08.RK-NSP", "random passages drawn from the whole corpus that come from the same document", own, at_least=0.04)
+claim(
+    "08.RK-NSP",
+    "random passages drawn from the whole corpus that come from the same document",
+    own,
+    at_least=0.04,
+)
 asked = corrupted(whole_text, 0.15).chosen[0]
 claim(
     "08.IT",
-    "probability of a chosen piece next to a chosen one, over its probability elsewhere; spans would give more than 1",
+    "probability of a chosen piece next to a chosen one, over its probability "
+    "elsewhere; spans would give more than 1",
     (asked[1:] & asked[:-1]).float().mean().item() / asked.float().mean().item() ** 2,
     between=(0.8, 1.2),
 )

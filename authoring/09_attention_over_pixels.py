@@ -31,7 +31,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.analysis import Arrows
-from course_lib.attention import Attended, NonLocal, NonLocalBlock, attend, non_local_dot_product, split_heads
+from course_lib.attention import Attended, NonLocal, NonLocalBlock, attend
+from course_lib.attention import non_local_dot_product, split_heads
 from course_lib.attention import ContextOnly
 from course_lib.attention.non_local import Map, PixelFeatures
 from course_lib.blocks import ConvNet
@@ -69,24 +70,41 @@ SEEDS = (0,)
 
 # %%
 side, STEPS = 44, at_scale(cpu=1_200, gpu=3_000)
-scenes = same_or_different(at_scale(cpu=4_000, gpu=20_000), 1, 500, side=side, n_kinds=3, seed=SEEDS[0])
+scenes = same_or_different(
+    at_scale(cpu=4_000, gpu=20_000), 1, 500, side=side, n_kinds=3, seed=SEEDS[0]
+)
 same = torch.nonzero(scenes.test.labels[:100])[:, 0]
 by_ink = same[scenes.test.images[same].sum((1, 2, 3)).argsort()].tolist()
 shown = [by_ink[0], by_ink[-1], int(scenes.test.labels.argmin())]
 some = scenes.test.images[shown, 0]
 titles = [
-    f"{number}: {'same' if same else 'different'}" for number, same in enumerate(scenes.test.labels[shown].tolist(), start=1)
+    f"{number}: {'same' if same else 'different'}"
+    for number, same in enumerate(scenes.test.labels[shown].tolist(), start=1)
 ]
 show(
-    plots.pictures({title: image[..., None].expand(-1, -1, 3) for title, image in zip(titles, some, strict=True)}),
-    alt=f"Three canvases of {side} × {side} pixels, each with two digits at opposite borders: {', '.join(titles)}.",
+    plots.pictures(
+        {
+            title: image[..., None].expand(-1, -1, 3)
+            for title, image in zip(titles, some, strict=True)
+        }
+    ),
+    alt=f"Three canvases of {side} × {side} pixels, each with two digits at opposite "
+    f"borders: {', '.join(titles)}.",
 )
 
 
 # %%
-def network(*between, widths=(16, 32, 32), strides=(2, 2, 1), pool=nn.AdaptiveAvgPool2d):
+def network(
+    *between, widths=(16, 32, 32), strides=(2, 2, 1), pool=nn.AdaptiveAvgPool2d
+):
     """Convolutions, further layers, global pooling, and a linear layer."""
-    return nn.Sequential(ConvNet(1, widths, strides), *between, pool(1), nn.Flatten(), nn.Linear(widths[-1], 2))
+    return nn.Sequential(
+        ConvNet(1, widths, strides),
+        *between,
+        pool(1),
+        nn.Flatten(),
+        nn.Linear(widths[-1], 2),
+    )
 
 
 def loss(model, batch):
@@ -95,7 +113,8 @@ def loss(model, batch):
 
 
 def fit(name, make, steps=STEPS):
-    """Make a model, train it on batches of 16 pictures, the same for all; give it and its accuracy on unseen ones."""
+    """Make a model, train it on batches of 16 pictures, the same for all; give it and
+    its accuracy on unseen ones."""
     torch.manual_seed(SEEDS[0])
     model = make().to(device())
     pictures, labels = (x.to(device()) for x in scenes.train)
@@ -104,14 +123,22 @@ def fit(name, make, steps=STEPS):
     losses[name] = [step.loss for step in progress(training, name, total=steps)]
     model.eval()
     with torch.no_grad():
-        predicted = torch.cat([model(part.to(device())).argmax(-1).cpu() for part in scenes.test.images.split(100)])
+        predicted = torch.cat(
+            [
+                model(part.to(device())).argmax(-1).cpu()
+                for part in scenes.test.images.split(100)
+            ]
+        )
     return model, (predicted == scenes.test.labels).float().mean().item()
 
 
 # %%
 losses = {}
 plain, by_convolution = fit("three convolutions", network)
-print(f"three convolutions, mean of the map, {STEPS} steps: accuracy {by_convolution:.3f}; chance is 0.5")
+print(
+    f"three convolutions, mean of the map, {STEPS} steps: accuracy "
+    f"{by_convolution:.3f}; chance is 0.5"
+)
 
 # %% [markdown]
 # ## 2 The non-local operation
@@ -141,11 +168,24 @@ non_local_embedded_gaussian = check("09.1", non_local_embedded_gaussian)
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
 x = torch.randn(2, 35, 13, generator=generator)
-W_theta, W_phi, W_g = (torch.randn(n, 13, generator=generator) / 13**0.5 for n in (7, 7, 5))
+W_theta, W_phi, W_g = (
+    torch.randn(n, 13, generator=generator) / 13**0.5 for n in (7, 7, 5)
+)
 q, k, v = (x @ W.mT for W in (W_theta, W_phi, W_g))
 as_in_lecture_04 = F.scaled_dot_product_attention(q * math.sqrt(7), k, v)
-gap = (non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0] - as_in_lecture_04).abs().max().item()
-claim("09.b", "embedded Gaussian and scaled dot-product attention with queries times √d_k: difference", gap, at_most=1e-4)
+gap = (
+    (non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0] - as_in_lecture_04)
+    .abs()
+    .max()
+    .item()
+)
+claim(
+    "09.b",
+    "embedded Gaussian and scaled dot-product attention with queries times √d_k: "
+    "difference",
+    gap,
+    at_most=1e-4,
+)
 
 # %% [markdown]
 # ## 3 The dot-product form without a softmax
@@ -184,10 +224,25 @@ associative_dot_product = check("09.2", associative_dot_product)
 
 # %% tags=["nbval-check-output"]
 theta, phi, g = torch.randn(3, 1, 44 * 44, 16, generator=generator)
-apart = (associative_dot_product(theta, phi, g)[0] - non_local_dot_product(theta, phi, g).context).abs().max().item()
-saved = peak_memory(lambda: non_local_dot_product(theta, phi, g)) / peak_memory(lambda: associative_dot_product(theta, phi, g))
+apart = (
+    (
+        associative_dot_product(theta, phi, g)[0]
+        - non_local_dot_product(theta, phi, g).context
+    )
+    .abs()
+    .max()
+    .item()
+)
+saved = peak_memory(lambda: non_local_dot_product(theta, phi, g)) / peak_memory(
+    lambda: associative_dot_product(theta, phi, g)
+)
 claim("09.c", "(θφᵀ)g and θ(φᵀg): difference", apart, at_most=1e-4)
-claim("09.d", "1,936 positions: peak memory of (θφᵀ)g over that of θ(φᵀg)", saved, at_least=20)
+claim(
+    "09.d",
+    "1,936 positions: peak memory of (θφᵀ)g over that of θ(φᵀg)",
+    saved,
+    at_least=20,
+)
 
 # %% [markdown]
 # The **concatenation** form scores a pair by a vector $w_f$ applied to the concatenated features: $f = \mathrm{ReLU}(w_f^\top [\theta_i ;
@@ -222,26 +277,40 @@ asking = (15, 22)
 def four_forms(sharpness=1.5, place=asking):
     """The weights of one pixel by each form, as maps (H, W)."""
     drawn = torch.Generator().manual_seed(SEEDS[0] + 2)
-    M_theta, M_phi = (sharpness * torch.randn(3, 3, generator=drawn) / 3**0.5 for _ in range(2))
+    M_theta, M_phi = (
+        sharpness * torch.randn(3, 3, generator=drawn) / 3**0.5 for _ in range(2)
+    )
     w_f, x = torch.randn(6, generator=drawn), centred
     theta, phi = x @ M_theta.mT, x @ M_phi.mT
     weights = {
         "Gaussian": attend(sharpness * x @ x.mT, x).weights,
-        "embedded Gaussian": non_local_embedded_gaussian(x, M_theta, M_phi, torch.eye(3))[1],
-        "dot product, above 0": non_local_dot_product(theta, phi, x).weights.clamp_min(0),
+        "embedded Gaussian": non_local_embedded_gaussian(
+            x, M_theta, M_phi, torch.eye(3)
+        )[1],
+        "dot product, above 0": non_local_dot_product(theta, phi, x).weights.clamp_min(
+            0
+        ),
         "concatenation": non_local_concatenation(theta, phi, x, w_f)[1],
     }
-    return {name: values[place[0] * W + place[1]].float().unflatten(0, (H, W)) for name, values in weights.items()}
+    return {
+        name: values[place[0] * W + place[1]].float().unflatten(0, (H, W))
+        for name, values in weights.items()
+    }
 
 
 maps = four_forms()
 half = {
-    name: int((values.flatten().sort(descending=True).values.cumsum(0) < values.sum() / 2).sum())
+    name: int(
+        (
+            values.flatten().sort(descending=True).values.cumsum(0) < values.sum() / 2
+        ).sum()
+    )
     for name, values in maps.items()
 }
 show(
     plots.pictures(maps, marks=dict.fromkeys(maps, asking)),
-    alt="Four maps of the attention weights of one query pixel of a photograph; half of the total weight lies on "
+    alt="Four maps of the attention weights of one query pixel of a photograph; half "
+    "of the total weight lies on "
     + ", ".join(f"{n} of {H * W} pixels ({name})" for name, n in half.items())
     + ".",
 )
@@ -263,8 +332,11 @@ def draw_forms(row=15, column=22, sharpness=1.5):
     drawn = four_forms(sharpness, (row, column))
     show(
         plots.pictures(drawn, marks=dict.fromkeys(drawn, (row, column))),
-        alt=f"Four maps of the attention weights of the pixel in row {row}, column {column}; the largest weights are "
-        + ", ".join(f"{values.max().item():.3f} ({name})" for name, values in drawn.items())
+        alt=f"Four maps of the attention weights of the pixel in row {row}, column "
+        f"{column}; the largest weights are "
+        + ", ".join(
+            f"{values.max().item():.3f} ({name})" for name, values in drawn.items()
+        )
         + ".",
     )
 
@@ -290,7 +362,9 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # first frame never attend to? Decide, then run the check.
 
 # %% exercise="09.4" bug="keeps_the_times_apart"
-from course_tools.bank.lecture_09.non_local_block import keeps_the_times_apart as suspect
+from course_tools.bank.lecture_09.non_local_block import (
+    keeps_the_times_apart as suspect,
+)
 
 # %% tags=["nbval-check-output"]
 suspect = check("09.4", suspect)
@@ -308,11 +382,14 @@ non_local_block = check("09.4", non_local_block)
 # %% tags=["nbval-check-output"]
 video = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEEDS[0]).train[0][:1]
 video = F.avg_pool3d(video, (1, 2, 2))
-matrices = [torch.randn(n, m, generator=generator) for n, m in ((3, 1), (3, 1), (2, 1), (1, 2))]
+matrices = [
+    torch.randn(n, m, generator=generator) for n, m in ((3, 1), (3, 1), (2, 1), (1, 2))
+]
 
 
 def gradient_of_each_frame(block):
-    """The sum of the absolute gradient of the first output frame with respect to each input frame."""
+    """The sum of the absolute gradient of the first output frame with respect to each
+    input frame."""
     x = video.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(block(x, *matrices)[:, :, 0].sum(), x)
     return gradient.abs().sum((0, 1, 3, 4))
@@ -320,18 +397,26 @@ def gradient_of_each_frame(block):
 
 def frame_by_frame(x, *matrices):
     """The block applied to each frame separately."""
-    return torch.stack([non_local_block(frame, *matrices) for frame in x.unbind(2)], dim=2)
+    return torch.stack(
+        [non_local_block(frame, *matrices) for frame in x.unbind(2)], dim=2
+    )
 
 
 reached = gradient_of_each_frame(non_local_block)
 claim(
     "09.e",
-    "space-time block: gradient of the first output frame with respect to the last frame, over that to the first",
+    "space-time block: gradient of the first output frame with respect to the last "
+    "frame, over that to the first",
     (reached[-1] / reached[0]).item(),
     at_least=1e-3,
 )
 separate = gradient_of_each_frame(frame_by_frame)[-1].item()
-claim("09.f", "frame by frame: gradient of the first output frame with respect to the last frame", separate, equals=0.0)
+claim(
+    "09.f",
+    "frame by frame: gradient of the first output frame with respect to the last frame",
+    separate,
+    equals=0.0,
+)
 
 # %% [markdown]
 # ## 5 One block, or more convolutions?
@@ -360,28 +445,50 @@ claim("09.f", "frame by frame: gradient of the first output frame with respect t
 # reducing the resolution of the map.</details>
 
 # %%
-with_block, by_block = fit("one block", lambda: network(NonLocalBlock(32, NonLocal(32, mechanism=associative_dot_product))))
+with_block, by_block = fit(
+    "one block",
+    lambda: network(NonLocalBlock(32, NonLocal(32, mechanism=associative_dot_product))),
+)
 FIVE = (16, 32, 32, 32, 32)
-deeper, by_depth = fit("five convolutions", lambda: network(widths=FIVE, strides=(2, 2, 1, 1, 1)))
-strided, by_stride = fit("five convolutions, one more stride", lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1)))
+deeper, by_depth = fit(
+    "five convolutions", lambda: network(widths=FIVE, strides=(2, 2, 1, 1, 1))
+)
+strided, by_stride = fit(
+    "five convolutions, one more stride",
+    lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1)),
+)
 models = {"plain": plain, "block": with_block, "deeper": deeper, "strided": strided}
-sizes = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
-smooth = {name: torch.tensor(values).unflatten(0, (-1, 40)).mean(1) for name, values in losses.items()}
+sizes = {
+    name: sum(p.numel() for p in model.parameters()) for name, model in models.items()
+}
+smooth = {
+    name: torch.tensor(values).unflatten(0, (-1, 40)).mean(1)
+    for name, values in losses.items()
+}
 show(
     plots.curves(
-        {name: (range(40, STEPS + 1, 40), values) for name, values in smooth.items()}, "step", "cross-entropy, mean of 40 steps"
+        {name: (range(40, STEPS + 1, 40), values) for name, values in smooth.items()},
+        "step",
+        "cross-entropy, mean of 40 steps",
     ),
     alt="Training loss, mean of 40 steps, first and last: "
-    + "; ".join(f"{name} {values[0]:.2f} and {values[-1]:.2f}" for name, values in smooth.items())
+    + "; ".join(
+        f"{name} {values[0]:.2f} and {values[-1]:.2f}"
+        for name, values in smooth.items()
+    )
     + ".",
 )
-print(f"accuracy: plain {by_convolution:.3f}, block {by_block:.3f}, deeper {by_depth:.3f}, one more stride {by_stride:.3f}")
+print(
+    f"accuracy: plain {by_convolution:.3f}, block {by_block:.3f}, deeper "
+    f"{by_depth:.3f}, one more stride {by_stride:.3f}"
+)
 
 # %% tags=["nbval-check-output"]
 claim("09.g", "one non-local block: accuracy", by_block, at_least=0.66)
 claim(
     "09.i",
-    "the block over five convolutions with a small receptive field: accuracy, difference",
+    "the block over five convolutions with a small receptive field: accuracy, "
+    "difference",
     by_block - by_depth,
     at_least=0.1,
 )
@@ -398,7 +505,12 @@ claim(
     equals=True,
 )
 more = (sizes["deeper"] - sizes["plain"]) / (sizes["block"] - sizes["plain"])
-claim("09.j-block", "parameters that the two convolutions add, over those that the block adds", more, at_least=5)
+claim(
+    "09.j-block",
+    "parameters that the two convolutions add, over those that the block adds",
+    more,
+    at_least=5,
+)
 
 # %% [markdown] tags=["try-it"]
 # **Longer, and other seeds.** The study `authoring/studies/09_reach.py` trains these networks, and one more, for twice as many steps. Its result is recorded.
@@ -417,14 +529,21 @@ show(
     ),
     alt="Recorded accuracy through training, mean of the seeds: "
     + "; ".join(
-        f"{name} {', '.join(f'{y:.2f} at step {x}' for x, y in zip(*study.curve(name), strict=True))}"
+        name
+        + " "
+        + ", ".join(
+            f"{y:.2f} at step {x}" for x, y in zip(*study.curve(name), strict=True)
+        )
         for name in recorded_names
     )
     + ".",
 )
 print(study.cost)
 for name in recorded_names:
-    print(f"{name:<38} by seed: {', '.join(f'{value:.3f}' for value in study.scores(name, 'accuracy'))}")
+    print(
+        f"{name:<38} by seed: "
+        f"{', '.join(f'{value:.3f}' for value in study.scores(name, 'accuracy'))}"
+    )
 
 # %% [markdown]
 # ## 6 The strongest weights as arrows
@@ -449,7 +568,9 @@ strongest_arrows = check("09.5", strongest_arrows)
 non_local = with_block[1].attention
 non_local.mechanism = non_local_dot_product
 with torch.no_grad():
-    weights = non_local(with_block[0](scenes.test.images[:100].to(device()))).weights.cpu()
+    weights = non_local(
+        with_block[0](scenes.test.images[:100].to(device()))
+    ).weights.cpu()
 n_side = math.isqrt(weights.shape[-1])
 ink = F.avg_pool2d(scenes.test.images[:100, 0], side // n_side).flatten(1)
 asked = ink.argmax(-1)
@@ -458,7 +579,8 @@ pixel = side // n_side
 
 
 def arrows_of(i):
-    """The strongest arrows of the position with most ink in picture i, as a map over the pixels, and that position."""
+    """The strongest arrows of the position with most ink in picture i, as a map over
+    the pixels, and that position."""
     over = torch.zeros(side, side)
     rows, columns = (pixel * ends[i, asked[i], :, axis] + pixel // 2 for axis in (1, 2))
     over[rows, columns] = strength[i, asked[i]].float().clamp_min(0)
@@ -466,15 +588,26 @@ def arrows_of(i):
 
 
 drawn = dict(zip(titles, map(arrows_of, shown), strict=True))
-far = (ends[torch.arange(100), asked, :, 1:] - torch.stack([asked // n_side, asked % n_side], -1)[:, None]).float().norm(dim=-1)
+far = (
+    (
+        ends[torch.arange(100), asked, :, 1:]
+        - torch.stack([asked // n_side, asked % n_side], -1)[:, None]
+    )
+    .float()
+    .norm(dim=-1)
+)
 show(
     plots.pictures(
-        {title: image[..., None].expand(-1, -1, 3) for title, image in zip(titles, some, strict=True)},
+        {
+            title: image[..., None].expand(-1, -1, 3)
+            for title, image in zip(titles, some, strict=True)
+        },
         marks={title: place for title, (_, place) in drawn.items()},
         arrows={title: over for title, (over, _) in drawn.items()},
     ),
-    alt="The three canvases of section 1; from the position with most ink, arrows to the eight positions with the largest weights. Over a "
-    f"hundred pictures such an arrow is {pixel * far.mean().item():.0f} pixels long on average.",
+    alt="The three canvases of section 1; from the position with most ink, arrows to "
+    "the eight positions with the largest weights. Over a hundred pictures such "
+    f"an arrow is {pixel * far.mean().item():.0f} pixels long on average.",
 )
 
 # %% [markdown] tags=["predict"]
@@ -496,19 +629,30 @@ show(
 
 # %%
 def on_the_other_digit(model):
-    """How often the strongest arrows of the position with most ink end on ink far away, over the fraction of such positions."""
+    """How often the strongest arrows of the position with most ink end on ink far away,
+    over the fraction of such positions."""
     with torch.no_grad():
         features = model[0](scenes.test.images[:100].to(device()))
-        ends, _ = strongest_arrows(model[1].attention(features).weights.cpu(), 8, n_side, n_side)
+        ends, _ = strongest_arrows(
+            model[1].attention(features).weights.cpu(), 8, n_side, n_side
+        )
     place = torch.cartesian_prod(torch.arange(n_side), torch.arange(n_side))
-    other = (place[asked][:, None] - place).float().norm(dim=-1).mul(pixel).gt(15) & (ink > 0.1)
-    hits = other.gather(1, (ends[..., 1] * n_side + ends[..., 2])[torch.arange(100), asked])
+    other = (place[asked][:, None] - place).float().norm(dim=-1).mul(pixel).gt(15) & (
+        ink > 0.1
+    )
+    hits = other.gather(
+        1, (ends[..., 1] * n_side + ends[..., 2])[torch.arange(100), asked]
+    )
     return hits.float().mean().item() / other.float().mean().item()
 
 
 def blank():
     """The network with a block, before training."""
-    return network(NonLocalBlock(32, NonLocal(32, mechanism=non_local_dot_product))).to(device()).eval()
+    return (
+        network(NonLocalBlock(32, NonLocal(32, mechanism=non_local_dot_product)))
+        .to(device())
+        .eval()
+    )
 
 
 untrained = []
@@ -518,9 +662,18 @@ for number in range(8):
 before, after = mean(untrained), on_the_other_digit(with_block)
 
 # %% tags=["nbval-check-output"]
-claim("09.k", "trained block: strongest arrows that end on the other digit, over chance", after, at_least=1.2)
 claim(
-    "09.l", "untrained blocks: strongest arrows that end on the other digit, over chance, mean of eight", before, at_least=1.2
+    "09.k",
+    "trained block: strongest arrows that end on the other digit, over chance",
+    after,
+    at_least=1.2,
+)
+claim(
+    "09.l",
+    "untrained blocks: strongest arrows that end on the other digit, over chance, "
+    "mean of eight",
+    before,
+    at_least=1.2,
 )
 
 # %% [markdown] tags=["predict"]
@@ -540,8 +693,17 @@ claim(
 # Not for global pooling.</details>
 
 # %% tags=["nbval-check-output"]
-_, by_max = fit("max pooling", lambda: network(pool=nn.AdaptiveMaxPool2d), steps=at_scale(cpu=900, gpu=3_000))
-claim("09.m", "no attention, max pooling instead of average pooling: accuracy", by_max, at_least=0.62)
+_, by_max = fit(
+    "max pooling",
+    lambda: network(pool=nn.AdaptiveMaxPool2d),
+    steps=at_scale(cpu=900, gpu=3_000),
+)
+claim(
+    "09.m",
+    "no attention, max pooling instead of average pooling: accuracy",
+    by_max,
+    at_least=0.62,
+)
 
 # %% [markdown]
 # What does the block provide? **A global receptive field and a product of features at two positions, at full resolution**, with few parameters. That matters where features must
@@ -590,11 +752,15 @@ x = torch.randn(60, 5, dtype=torch.float64, generator=generator)
 W_k, W_v = torch.randn(2, 4, 5, dtype=torch.float64, generator=generator)
 W_pi = torch.randn(2, 4, dtype=torch.float64, generator=generator)
 ranks = [
-    torch.linalg.matrix_rank(co_occurrent_features(x, W_k, W_v, W[:n])[1].double().log(), rtol=1e-9).item()
+    torch.linalg.matrix_rank(
+        co_occurrent_features(x, W_k, W_v, W[:n])[1].double().log(), rtol=1e-9
+    ).item()
     for n, W in ((1, W_pi), (2, W_pi))
 ]
 claim("09.n", "rank of the log-weights, one softmax with d_k = 4", ranks[0], equals=5)
-claim("09.o", "rank of the log-weights, mixture of two softmaxes", ranks[1], at_least=12)
+claim(
+    "09.o", "rank of the log-weights, mixture of two softmaxes", ranks[1], at_least=12
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -679,9 +845,25 @@ as_meant = (values @ softmax.mT).mT
 
 # %% tags=["nbval-check-output"]
 gap = (as_convolution - as_layer).abs().max().item()
-claim("09.EE", "a convolution of 1 × 1 × 1 and a linear layer at each position: difference", gap, at_most=1e-5)
-gap = (as_meant - non_local_embedded_gaussian(columns.mT, W_theta, W_phi, W_g)[0]).abs().max().item()
-claim("09.EE-meant", "W_g x softmax(…)ᵀ with columns, and the embedded Gaussian of section 2: difference", gap, at_most=1e-4)
+claim(
+    "09.EE",
+    "a convolution of 1 × 1 × 1 and a linear layer at each position: difference",
+    gap,
+    at_most=1e-5,
+)
+gap = (
+    (as_meant - non_local_embedded_gaussian(columns.mT, W_theta, W_phi, W_g)[0])
+    .abs()
+    .max()
+    .item()
+)
+claim(
+    "09.EE-meant",
+    "W_g x softmax(…)ᵀ with columns, and the embedded Gaussian of section 2: "
+    "difference",
+    gap,
+    at_most=1e-4,
+)
 
 # %% tags=["ledger"]
 ledger()

@@ -29,20 +29,16 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention import Attended, LocalAttention, attend, sliced_local_attention, tiled_local_attention
-from course_lib.attention.local import (
-    ColumnEmbeddings,
-    LocalKeys,
-    LocalQueries,
-    LocalValues,
-    RowEmbeddings,
-    require_local_inputs,
-)
+from course_lib.attention import Attended, LocalAttention, attend
+from course_lib.attention import sliced_local_attention, tiled_local_attention
+from course_lib.attention.local import ColumnEmbeddings, LocalKeys, LocalQueries
+from course_lib.attention.local import LocalValues, RowEmbeddings, require_local_inputs
 from course_lib.datasets import mnist, photographs, split
 from course_lib.metrics import OperationCount, convolution_cost, count_operations
 from course_lib.primitives.windows import require_window
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show
 
 SEEDS = (0,)
 
@@ -68,8 +64,16 @@ SEEDS = (0,)
 
 # %% tags=["nbval-check-output"]
 n_pixels = 56 * 56
-print(f"global attention: {n_pixels**2:,} weights a head; in windows of 7 × 7: {n_pixels * 49:,}")
-claim("10.a", "56 × 56 pixels: weights of global attention over those in windows of 7 × 7", n_pixels / 49, equals=64.0)
+print(
+    f"global attention: {n_pixels**2:,} weights a head; in windows of 7 × 7: "
+    f"{n_pixels * 49:,}"
+)
+claim(
+    "10.a",
+    "56 × 56 pixels: weights of global attention over those in windows of 7 × 7",
+    n_pixels / 49,
+    equals=64.0,
+)
 
 # %% [markdown]
 # ## 2 Windows
@@ -107,7 +111,10 @@ claim(
     (straight - by_torch).abs().max(),
     at_most=1e-4,
 )
-print(f"with the kernel flipped they differ by {(flipped - by_torch).abs().max().item():.1f}")
+print(
+    "with the kernel flipped they differ by "
+    f"{(flipped - by_torch).abs().max().item():.1f}"
+)
 
 # %% [markdown]
 # ## 3 Masking beyond the border
@@ -204,10 +211,21 @@ local_attention = check("10.4", local_attention)
 # %% tags=["nbval-check-output"]
 ones, no_offsets = torch.ones(5, 7, 4), torch.zeros(3, 2)
 without, masked = (
-    form(torch.zeros(5, 7, 4), ones, ones, no_offsets, no_offsets)[0][0, 0, 0].item() for form in (unmasked, local_attention)
+    form(torch.zeros(5, 7, 4), ones, ones, no_offsets, no_offsets)[0][0, 0, 0].item()
+    for form in (unmasked, local_attention)
 )
-claim("10.d", "a corner of a picture of ones, without the mask", without, between=(4 / 9 - 1e-4, 4 / 9 + 1e-4))
-claim("10.e", "a corner of a picture of ones, with the mask", masked, between=(1 - 1e-4, 1 + 1e-4))
+claim(
+    "10.d",
+    "a corner of a picture of ones, without the mask",
+    without,
+    between=(4 / 9 - 1e-4, 4 / 9 + 1e-4),
+)
+claim(
+    "10.e",
+    "a corner of a picture of ones, with the mask",
+    masked,
+    between=(1 - 1e-4, 1 + 1e-4),
+)
 
 # %% [markdown]
 # Two identities. With a window that covers the whole picture, local attention is global attention. And with offset vectors of 0, the output is invariant to permutations of
@@ -226,7 +244,11 @@ claim("10.e", "a corner of a picture of ones, with the mask", masked, between=(1
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
 q, k, v = (torch.randn(5, 7, 8, generator=generator) for _ in range(3))
-rows, columns, nothing = torch.randn(13, 4, generator=generator), torch.randn(13, 4, generator=generator), torch.zeros(13, 4)
+rows, columns, nothing = (
+    torch.randn(13, 4, generator=generator),
+    torch.randn(13, 4, generator=generator),
+    torch.zeros(13, 4),
+)
 flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
 everywhere = attend(flat_q @ flat_k.mT, flat_v).context.unflatten(0, (5, 7))
 order = torch.randperm(35, generator=generator)
@@ -236,7 +258,12 @@ shuffled_k, shuffled_v = (x.flatten(0, 1)[order].unflatten(0, (5, 7)) for x in (
 def moved(rows, columns):
     """How much the context changes when keys and values are shuffled."""
     return (
-        (local_attention(q, shuffled_k, shuffled_v, rows, columns)[0] - local_attention(q, k, v, rows, columns)[0]).abs().max()
+        (
+            local_attention(q, shuffled_k, shuffled_v, rows, columns)[0]
+            - local_attention(q, k, v, rows, columns)[0]
+        )
+        .abs()
+        .max()
     )
 
 
@@ -249,11 +276,17 @@ claim(
 )
 claim(
     "10.g",
-    "without relative positions, shuffling the pixels inside the window changes the context by",
+    "without relative positions, shuffling the pixels inside the window changes the "
+    "context by",
     moved(nothing, nothing),
     at_most=1e-4,
 )
-claim("10.h", "with relative positions, the same shuffling changes it by", moved(rows, columns), at_least=0.1)
+claim(
+    "10.h",
+    "with relative positions, the same shuffling changes it by",
+    moved(rows, columns),
+    at_least=0.1,
+)
 
 # %% [markdown]
 # Windows copy each key size² times. The library has two faster forms with the same signature: one works offset by offset on
@@ -266,7 +299,12 @@ gaps = [
     (form(q, k, v, rows, columns).context - yours).abs().max().item()
     for form in (sliced_local_attention, tiled_local_attention)
 ]
-claim("10.i", "your local attention and the two fast forms: difference", max(gaps), at_most=1e-4)
+claim(
+    "10.i",
+    "your local attention and the two fast forms: difference",
+    max(gaps),
+    at_most=1e-4,
+)
 
 # %% [markdown]
 # ## 6 Parameters and multiply-adds
@@ -298,30 +336,44 @@ claim(
 
 
 def cheaper_from(size):
-    """The least width at which attention in windows of size × size takes fewer multiply-adds than a convolution of 3 × 3."""
-    return next(d for d in range(2, 200) if local_attention_cost(d, d, size, 56, 56)[1] < convolution_cost(d, d, 3, 56, 56)[1])
+    """The least width at which attention in windows of size × size takes fewer
+    multiply-adds than a convolution of 3 × 3."""
+    return next(
+        d
+        for d in range(2, 200)
+        if local_attention_cost(d, d, size, 56, 56)[1]
+        < convolution_cost(d, d, 3, 56, 56)[1]
+    )
 
 
 of_3, of_7 = (local_attention_cost(64, 64, size, 56, 56).parameters for size in (3, 7))
 claim(
     "10.k",
-    "least width at which 3 × 3 local attention needs fewer multiply-adds than a 3 × 3 convolution",
+    "least width at which 3 × 3 local attention needs fewer multiply-adds than a 3 × "
+    "3 convolution",
     cheaper_from(3),
     equals=4,
 )
 claim(
     "10.l",
-    "least width at which 7 × 7 local attention needs fewer multiply-adds than a 3 × 3 convolution",
+    "least width at which 7 × 7 local attention needs fewer multiply-adds than a 3 × "
+    "3 convolution",
     cheaper_from(7),
     equals=18,
 )
 claim(
     "10.t",
-    "64 features, windows of 3 × 3: parameters of local attention over those of a convolution",
+    "64 features, windows of 3 × 3: parameters of local attention over those of a "
+    "convolution",
     of_3 / convolution_cost(64, 64, 3, 56, 56).parameters,
     between=(0.3, 0.4),
 )
-claim("10.u", "64 features: parameters of local attention in 7 × 7 over those in 3 × 3", of_7 / of_3, at_most=1.05)
+claim(
+    "10.u",
+    "64 features: parameters of local attention in 7 × 7 over those in 3 × 3",
+    of_7 / of_3,
+    at_most=1.05,
+)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Change width and stride. For which windows is the convolution cheaper?
@@ -333,15 +385,31 @@ def draw_costs(width=32, stride=1):
     """Draw the multiply-adds of both layers over the side of the window."""
     sides = (1, 3, 5, 7, 9, 11)
     lines = {
-        "convolution": (sides, [convolution_cost(width, width, size, 28, 28, stride)[1] for size in sides]),
-        "local attention": (sides, [local_attention_cost(width, width, size, 28, 28, stride)[1] for size in sides]),
+        "convolution": (
+            sides,
+            [convolution_cost(width, width, size, 28, 28, stride)[1] for size in sides],
+        ),
+        "local attention": (
+            sides,
+            [
+                local_attention_cost(width, width, size, 28, 28, stride)[1]
+                for size in sides
+            ],
+        ),
     }
     show(
         plots.curves(
-            lines, "side of the window", "multiply-adds", f"{width} features, stride {stride}, 28 × 28 pixels", log="y"
+            lines,
+            "side of the window",
+            "multiply-adds",
+            f"{width} features, stride {stride}, 28 × 28 pixels",
+            log="y",
         ),
-        alt=f"Multiply-adds of a layer of {width} features over windows of side 1 to 11: convolution {lines['convolution'][1][0]:,} to "
-        f"{lines['convolution'][1][-1]:,}, local attention {lines['local attention'][1][0]:,} to {lines['local attention'][1][-1]:,}.",
+        alt=f"Multiply-adds of a layer of {width} features over windows of side 1 to "
+        f"11: convolution {lines['convolution'][1][0]:,} to "
+        f"{lines['convolution'][1][-1]:,}, local attention "
+        f"{lines['local attention'][1][0]:,} to "
+        f"{lines['local attention'][1][-1]:,}.",
     )
 
 
@@ -385,14 +453,20 @@ class Mixing(nn.Module):
 
     def forward(self, x):
         mixed = self.layer(x)
-        return x + self.norm(mixed.context if isinstance(mixed, Attended) else mixed).relu()
+        return (
+            x
+            + self.norm(mixed.context if isinstance(mixed, Attended) else mixed).relu()
+        )
 
 
 def mixing_layer(kind, width):
-    """A layer over windows of 3 × 3: offset vectors start twice as large as the library's, or are 0 and stay so."""
+    """A layer over windows of 3 × 3: offset vectors start twice as large as the
+    library's, or are 0 and stay so."""
     if kind == "convolution":
         return nn.Conv2d(width, width, 3, padding=1, bias=False)
-    layer = LocalAttention(width, width, width // 4, 3, mechanism=sliced_local_attention)
+    layer = LocalAttention(
+        width, width, width // 4, 3, mechanism=sliced_local_attention
+    )
     for offsets in (layer.rows, layer.columns):
         offsets.data.mul_(2.0 if kind == "local attention" else 0.0)
         offsets.requires_grad_(kind == "local attention")
@@ -400,10 +474,17 @@ def mixing_layer(kind, width):
 
 
 def network(kind, width):
-    """Features of each pixel separately, two layers over windows, global max pooling, ten logits."""
+    """Features of each pixel separately, two layers over windows, global max pooling,
+    ten logits."""
     layers = [Mixing(mixing_layer(kind, width), width) for _ in range(2)]
     head = (nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(width, 10))
-    return nn.Sequential(nn.Conv2d(1, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), *layers, *head).to(device())
+    return nn.Sequential(
+        nn.Conv2d(1, width, 1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        *layers,
+        *head,
+    ).to(device())
 
 
 def digits_loss(model, batch):
@@ -414,49 +495,90 @@ def digits_loss(model, batch):
 def accuracy(model, unseen):
     """Accuracy on unseen digits."""
     with torch.no_grad():
-        share = (model.eval()(images[unseen]).argmax(-1) == labels[unseen]).float().mean().item()
+        share = (
+            (model.eval()(images[unseen]).argmax(-1) == labels[unseen])
+            .float()
+            .mean()
+            .item()
+        )
     model.train()
     return share
 
 
 def fit(kind, width, seed, steps=STEPS, curve=None):
-    """Train one network; give it and its accuracy on a thousand unseen digits; fill `curve` with the accuracy at some steps."""
+    """Train one network; give it and its accuracy on a thousand unseen digits; fill
+    `curve` with the accuracy at some steps."""
     part = split(range(len(labels)), 4_000, 0, 1_000, seed)
-    learn, unseen = (torch.tensor(indices, device=device()) for indices in (part.train, part.test))
+    learn, unseen = (
+        torch.tensor(indices, device=device()) for indices in (part.train, part.test)
+    )
     torch.manual_seed(seed)
     model = network(kind, width)
     stream = batches(images[learn], labels[learn], batch_size=32, seed=seed)
-    training = train(model, stream, digits_loss, steps=steps, lr=0.04 * width**-0.5, warmup=20)
+    training = train(
+        model, stream, digits_loss, steps=steps, lr=0.04 * width**-0.5, warmup=20
+    )
     for step in progress(training, f"{kind}, {width}", total=steps):
-        if curve is not None and step.index + 1 in (STEPS, steps // 4, steps // 2, steps):
+        if curve is not None and step.index + 1 in (
+            STEPS,
+            steps // 4,
+            steps // 2,
+            steps,
+        ):
             curve[step.index + 1] = accuracy(model, unseen)
     return model.eval(), accuracy(model, unseen)
 
 
 # %%
-fitted = {(kind, width, seed): fit(kind, width, seed) for kind in KINDS for width in WIDTHS for seed in SEEDS}
-share = {(kind, width): mean(fitted[kind, width, seed][1] for seed in SEEDS) for kind in KINDS for width in WIDTHS}
+fitted = {
+    (kind, width, seed): fit(kind, width, seed)
+    for kind in KINDS
+    for width in WIDTHS
+    for seed in SEEDS
+}
+share = {
+    (kind, width): mean(fitted[kind, width, seed][1] for seed in SEEDS)
+    for kind in KINDS
+    for width in WIDTHS
+}
 SIDE = images.shape[-1]
 
 
 def cost(kind, width):
-    """Trained parameters of stem, two layers and head, and multiply-adds for one digit."""
+    """Trained parameters of stem, two layers and head, and multiply-adds for one
+    digit."""
     layer = (
-        convolution_cost(width, width, 3, SIDE, SIDE) if kind == KINDS[0] else local_attention_cost(width, width, 3, SIDE, SIDE)
+        convolution_cost(width, width, 3, SIDE, SIDE)
+        if kind == KINDS[0]
+        else local_attention_cost(width, width, 3, SIDE, SIDE)
     )
-    parameters = sum(p.numel() for p in fitted[kind, width, SEEDS[0]][0].parameters() if p.requires_grad)
+    parameters = sum(
+        p.numel()
+        for p in fitted[kind, width, SEEDS[0]][0].parameters()
+        if p.requires_grad
+    )
     return OperationCount(parameters, 2 * layer[1] + SIDE * SIDE * width + 10 * width)
 
 
 for axis, unit in enumerate(("parameters", "multiply-adds of one digit")):
-    lines = {kind: ([cost(kind, w)[axis] for w in WIDTHS], [share[kind, w] for w in WIDTHS]) for kind in KINDS}
+    lines = {
+        kind: ([cost(kind, w)[axis] for w in WIDTHS], [share[kind, w] for w in WIDTHS])
+        for kind in KINDS
+    }
     show(
         plots.curves(
-            lines, unit, "accuracy", f"{STEPS} steps, windows of 3 × 3, widths {WIDTHS}", log="x", across={"chance": 0.1}
+            lines,
+            unit,
+            "accuracy",
+            f"{STEPS} steps, windows of 3 × 3, widths {WIDTHS}",
+            log="x",
+            across={"chance": 0.1},
         ),
         alt=f"Accuracy on unseen digits after {STEPS} steps against {unit}: "
         + "; ".join(
-            f"{kind} " + ", ".join(f"{y:.2f} at {x:,}" for x, y in zip(*line, strict=True)) for kind, line in lines.items()
+            f"{kind} "
+            + ", ".join(f"{y:.2f} at {x:,}" for x, y in zip(*line, strict=True))
+            for kind, line in lines.items()
         )
         + ".",
     )
@@ -464,22 +586,27 @@ for axis, unit in enumerate(("parameters", "multiply-adds of one digit")):
 # %% tags=["nbval-check-output"]
 of = {kind: mean(share[kind, width] for width in WIDTHS) for kind in KINDS}
 widest = WIDTHS[-1]
-fewer, less = (cost(KINDS[1], widest)[axis] / cost(KINDS[0], widest)[axis] for axis in (0, 1))
+fewer, less = (
+    cost(KINDS[1], widest)[axis] / cost(KINDS[0], widest)[axis] for axis in (0, 1)
+)
 claim(
     "10.m",
-    "at the largest width, parameters of the network with local attention over those with convolutions",
+    "at the largest width, parameters of the network with local attention over those "
+    "with convolutions",
     fewer,
     at_most=0.5,
 )
 claim(
     "10.n",
-    "at the largest width, multiply-adds of the network with local attention over those with convolutions",
+    "at the largest width, multiply-adds of the network with local attention over "
+    "those with convolutions",
     less,
     at_most=0.6,
 )
 claim(
     "10.o",
-    "local attention with relative positions: accuracy, mean over the widths; chance is 0.1",
+    "local attention with relative positions: accuracy, mean over the widths; chance "
+    "is 0.1",
     of[KINDS[1]],
     at_least=0.3,
 )
@@ -520,15 +647,29 @@ show(
         log="x",
     ),
     alt=f"Accuracy on unseen digits through {LONG} steps at width {WIDTH}: "
-    + "; ".join(f"{kind} {', '.join(f'{y:.2f} at step {x}' for x, y in curve.items())}" for kind, curve in curves.items())
+    + "; ".join(
+        f"{kind} {', '.join(f'{y:.2f} at step {x}' for x, y in curve.items())}"
+        for kind, curve in curves.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-gaps = [share[KINDS[0], WIDTH] - share[KINDS[1], WIDTH], curves[KINDS[0]][LONG] - curves[KINDS[1]][LONG]]
+gaps = [
+    share[KINDS[0], WIDTH] - share[KINDS[1], WIDTH],
+    curves[KINDS[0]][LONG] - curves[KINDS[1]][LONG],
+]
 gained = curves[KINDS[1]][LONG] - share[KINDS[1], WIDTH]
-print(f"lead of the convolution: {gaps[0]:.2f} after {STEPS} steps, {gaps[1]:.2f} after {LONG}")
-claim("10.v", "the longer training adds to the accuracy of local attention", gained, at_least=at_scale(cpu=0.1, gpu=-0.05))
+print(
+    f"lead of the convolution: {gaps[0]:.2f} after {STEPS} steps, {gaps[1]:.2f} after "
+    f"{LONG}"
+)
+claim(
+    "10.v",
+    "the longer training adds to the accuracy of local attention",
+    gained,
+    at_least=at_scale(cpu=0.1, gpu=-0.05),
+)
 claim(
     "10.w",
     "the longer training reduces the lead of the convolution by",
@@ -558,17 +699,23 @@ with torch.no_grad():
     apart = {}
     for kind in KINDS:
         model, digits = fitted[kind, widest, SEEDS[0]][0], images[::10]
-        upright, half_turned, mirrored = (model(x) for x in (digits, digits.flip(-2, -1), digits.mT))
-        apart[kind] = max((other - upright).abs().max().item() for other in (half_turned, mirrored))
+        upright, half_turned, mirrored = (
+            model(x) for x in (digits, digits.flip(-2, -1), digits.mT)
+        )
+        apart[kind] = max(
+            (other - upright).abs().max().item() for other in (half_turned, mirrored)
+        )
 claim(
     "10.q",
-    "five hundred digits, rotated by 180° or transposed: largest change of a logit, without relative positions",
+    "five hundred digits, rotated by 180° or transposed: largest change of a logit, "
+    "without relative positions",
     apart[KINDS[2]],
     at_most=0.01,
 )
 claim(
     "10.r",
-    "five hundred digits, rotated by 180° or transposed: largest change of a logit, with relative positions",
+    "five hundred digits, rotated by 180° or transposed: largest change of a logit, "
+    "with relative positions",
     apart[KINDS[1]],
     at_least=0.5,
 )
@@ -585,13 +732,28 @@ with torch.no_grad():
     some = images[::50]
     weights = model[3].layer(model[:3](some)).weights.cpu()
 inked = (some[:, 0] > 0.3).cpu()
-means = torch.stack([weights[:, head][inked].mean(0) for head in range(4)]).unflatten(-1, (3, 3))
+means = torch.stack([weights[:, head][inked].mean(0) for head in range(4)]).unflatten(
+    -1, (3, 3)
+)
 maps = {f"head {head + 1}": means[head] for head in range(4)}
-names = ("above left", "above", "above right", "left", "itself", "right", "below left", "below", "below right")
+names = (
+    "above left",
+    "above",
+    "above right",
+    "left",
+    "itself",
+    "right",
+    "below left",
+    "below",
+    "below right",
+)
 show(
     plots.pictures(maps, most=means.max().item()),
     alt="Mean weights in windows of 3 × 3, first layer. Largest weight: "
-    + "; ".join(f"{name} {names[int(m.argmax())]} ({m.max().item():.2f}, uniform would be 0.11)" for name, m in maps.items())
+    + "; ".join(
+        f"{name} {names[int(m.argmax())]} ({m.max().item():.2f}, uniform would be 0.11)"
+        for name, m in maps.items()
+    )
     + ".",
 )
 
@@ -602,16 +764,22 @@ show(
 
 
 def draw_window(row=3, column=3, head=1):
-    """Show a digit with the query pixel, and that pixel's weights on the grid of the picture."""
+    """Show a digit with the query pixel, and that pixel's weights on the grid of the
+    picture."""
     over = torch.zeros(SIDE + 2, SIDE + 2)
-    over[row : row + 3, column : column + 3] = weights[40, head - 1, row, column].view(3, 3)
+    over[row : row + 3, column : column + 3] = weights[40, head - 1, row, column].view(
+        3, 3
+    )
     over = over[1:-1, 1:-1]
     show(
         plots.pictures(
-            {"digit (ink)": some[40, 0].cpu(), "weights": over}, {"digit (ink)": (row, column)}, label="ink, or weight"
+            {"digit (ink)": some[40, 0].cpu(), "weights": over},
+            {"digit (ink)": (row, column)},
+            label="ink, or weight",
         ),
-        alt=f"A digit, and the weights of pixel ({row}, {column}) in head {head}: the largest is {over.max().item():.2f}, "
-        f"its own {over[row, column].item():.2f}.",
+        alt=f"A digit, and the weights of pixel ({row}, {column}) in head {head}: the "
+        f"largest is {over.max().item():.2f}, its own "
+        f"{over[row, column].item():.2f}.",
     )
 
 

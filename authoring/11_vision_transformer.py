@@ -33,18 +33,21 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes, zero_head
 from course_lib.datasets import mnist, photographs, split
 from course_lib.losses import hard_distillation_loss
 from course_lib.losses.distillation import ClassLogits, Labels
-from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, LinearProbe, vit_parameters
+from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, LinearProbe
+from course_lib.metrics import vit_parameters
 from course_lib.models import DeiT, ViT
 from course_lib.primitives import patch_grid
 from course_lib.primitives.patches import Patches
 from course_lib.shapes import Image
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show, weight_maps
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show, weight_maps
 
 SEEDS = (0, 1, 2)
 
@@ -71,11 +74,17 @@ SEEDS = (0, 1, 2)
 by_pixel, by_patch = (224 * 224) ** 2, (224 // 16 * (224 // 16)) ** 2
 claim(
     "11.a",
-    "224 × 224 pixels as tokens: gigabytes for the weights of one head in one layer, in float32",
+    "224 × 224 pixels as tokens: gigabytes for the weights of one head in one layer, "
+    "in float32",
     4 * by_pixel / 1e9,
     at_least=10,
 )
-claim("11.b", "patches of 16 × 16 pixels instead of pixels: weights are fewer by a factor", by_pixel // by_patch, equals=16**4)
+claim(
+    "11.b",
+    "patches of 16 × 16 pixels instead of pixels: weights are fewer by a factor",
+    by_pixel // by_patch,
+    equals=16**4,
+)
 
 # %% [markdown]
 # ## 2 Patches as tokens
@@ -103,20 +112,31 @@ photograph = photographs((96, 144))[:1].float().clamp(0, 1)
 
 
 def laid_out(cut, images, P):
-    """The patches that `cut` makes, each drawn as a square in its place, with a gap between them, as (H', W', 3)."""
+    """The patches that `cut` makes, each drawn as a square in its place, with a gap
+    between them, as (H', W', 3)."""
     rows = patch_grid(*images.shape[-2:], P)[0]
-    squares = rearrange(cut(images, P)[0], "(rows columns) (C h w) -> rows columns h w C", rows=rows, C=3, h=P)
+    squares = rearrange(
+        cut(images, P)[0],
+        "(rows columns) (C h w) -> rows columns h w C",
+        rows=rows,
+        C=3,
+        h=P,
+    )
     framed = F.pad(squares, (0, 0, 0, 2, 0, 2), value=1.0)
     return rearrange(framed, "rows columns h w C -> (rows h) (columns w) C")[:-2, :-2]
 
 
-sheets = {"photograph": photograph[0].permute(1, 2, 0), "the suspect's patches": laid_out(suspect, photograph, 24)}
+sheets = {
+    "photograph": photograph[0].permute(1, 2, 0),
+    "the suspect's patches": laid_out(suspect, photograph, 24),
+}
 squares = rearrange(suspect(photograph, 24)[0], "n (C pixels) -> n C pixels", C=3)
 alike = torch.corrcoef(squares.flatten(1))[0, 1:].mean()
 show(
     plots.pictures(sheets),
-    alt="A photograph of 96 × 144 pixels, and the suspect's 24 patches of it, each in its place with a gap. "
-    f"The first of them correlates with the others by {alike:.2f} on average: each is a small picture of the whole.",
+    alt="A photograph of 96 × 144 pixels, and the suspect's 24 patches of it, each in "
+    "its place with a gap. The first of them correlates with the others by "
+    f"{alike:.2f} on average: each is a small picture of the whole.",
 )
 
 # %% tags=["nbval-check-output"]
@@ -149,9 +169,17 @@ patchify = check("11.1", patchify)
 torch.manual_seed(SEEDS[0])
 E, b = torch.randn(11, 3, 24, 24), torch.randn(11)
 by_product = patchify(photograph, 24).float() @ E.flatten(1).mT + b
-by_sliding = rearrange(F.conv2d(photograph, E, b, stride=24), "B d rows columns -> B (rows columns) d")
+by_sliding = rearrange(
+    F.conv2d(photograph, E, b, stride=24), "B d rows columns -> B (rows columns) d"
+)
 gap = ((by_product - by_sliding).abs().max() / by_sliding.abs().max()).item()
-claim("11.c", "patches times E, and a convolution of size and stride P: largest relative difference", gap, at_most=1e-4)
+claim(
+    "11.c",
+    "patches times E, and a convolution of size and stride P: largest relative "
+    "difference",
+    gap,
+    at_most=1e-4,
+)
 
 # %% [markdown]
 # ## 3 Class token and positions
@@ -184,13 +212,23 @@ embed_patches = check("11.2", embed_patches)
 # %%
 images, labels = (tensor.to(device()) for tensor in mnist())
 parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in SEEDS}
-learn = {seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()}
-unseen = {seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()}
+learn = {
+    seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()
+}
+unseen = {
+    seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()
+}
 P, GRID, SIZES = 7, 4, Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
 STEPS = at_scale(cpu=220, gpu=1_500)
 
 
-def vit(seed, kind=ViT, n_classes=10, mechanism=fused_scaled_dot_product_attention, scale=4.0):
+def vit(
+    seed,
+    kind=ViT,
+    n_classes=10,
+    mechanism=fused_scaled_dot_product_attention,
+    scale=4.0,
+):
     """A new Vision Transformer for digits, its first weights drawn by the seed."""
     torch.manual_seed(seed)
     model = kind(n_classes, (1, 28, 28), P, SIZES, mechanism).to(device())
@@ -199,10 +237,13 @@ def vit(seed, kind=ViT, n_classes=10, mechanism=fused_scaled_dot_product_attenti
 
 
 def cnn(seed):
-    """Three convolutions of 3 × 3, the largest value of each of their 64 maps, and a linear layer."""
+    """Three convolutions of 3 × 3, the largest value of each of their 64 maps, and a
+    linear layer."""
     torch.manual_seed(seed)
     body = ConvNet(1, widths=(32, 32, 64), strides=(2, 2, 1))
-    return nn.Sequential(body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10)).to(device())
+    return nn.Sequential(
+        body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10)
+    ).to(device())
 
 
 def by_labels(model, batch):
@@ -213,15 +254,25 @@ def by_labels(model, batch):
 def fit(model, seed, *tensors, loss=by_labels, steps=STEPS, lr=3e-3, name="ViT"):
     """Train a model on batches of 32 of the tensors."""
     stream = batches(*tensors, batch_size=32, seed=seed)
-    for _ in progress(train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4), f"{name}, seed {seed}", total=steps):
+    for _ in progress(
+        train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4),
+        f"{name}, seed {seed}",
+        total=steps,
+    ):
         pass
     return model.eval()
 
 
 @torch.no_grad()
 def accuracy(model, seed, change=lambda pictures: pictures):
-    """The accuracy on unseen digits, which `change` may change before they are shown."""
-    return (model(change(images[unseen[seed]])).argmax(-1) == labels[unseen[seed]]).float().mean().item()
+    """The accuracy on unseen digits, which `change` may change before they are
+    shown."""
+    return (
+        (model(change(images[unseen[seed]])).argmax(-1) == labels[unseen[seed]])
+        .float()
+        .mean()
+        .item()
+    )
 
 
 # %% [markdown] tags=["predict"]
@@ -245,17 +296,36 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 # Easy enough for most of them. The rest are not alike.</details>
 
 # %%
-few_thousand = {seed: (images[learn[seed][:2_500]], labels[learn[seed][:2_500]]) for seed in SEEDS}
+few_thousand = {
+    seed: (images[learn[seed][:2_500]], labels[learn[seed][:2_500]]) for seed in SEEDS
+}
 vits = {seed: fit(vit(seed), seed, *few_thousand[seed]) for seed in SEEDS}
-cnns = {seed: fit(cnn(seed), seed, *few_thousand[seed], steps=4 * STEPS // 5, lr=4e-3, name="convolutions") for seed in SEEDS}
+cnns = {
+    seed: fit(
+        cnn(seed),
+        seed,
+        *few_thousand[seed],
+        steps=4 * STEPS // 5,
+        lr=4e-3,
+        name="convolutions",
+    )
+    for seed in SEEDS
+}
 right = {
     "convolutions": [accuracy(cnns[seed], seed) for seed in SEEDS],
     "ViT": [accuracy(vits[seed], seed) for seed in SEEDS],
 }
 show(
-    plots.seeds(right, "accuracy on unseen digits", "2,500 digits to learn from, one point a seed"),
+    plots.seeds(
+        right,
+        "accuracy on unseen digits",
+        "2,500 digits to learn from, one point a seed",
+    ),
     alt="Accuracy on unseen digits after 2,500 to learn from: "
-    + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in shares)}" for name, shares in right.items())
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.3f}' for share in shares)}"
+        for name, shares in right.items()
+    )
     + ".",
 )
 
@@ -270,9 +340,23 @@ def operations(model):
 
 plain = vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
 effort = 4 / 5 * operations(cnns[SEEDS[0]]) / operations(plain)
-behind = [ours - theirs for ours, theirs in zip(right["convolutions"], right["ViT"], strict=True)]
-claim("11.d", "2,500 digits: arithmetic spent on training the convolutions over that spent on the ViT", effort, at_most=1.0)
-claim("11.e", "2,500 digits: the convolutions lead the ViT on unseen digits, worst of the seeds", min(behind), at_least=0.01)
+behind = [
+    ours - theirs
+    for ours, theirs in zip(right["convolutions"], right["ViT"], strict=True)
+]
+claim(
+    "11.d",
+    "2,500 digits: arithmetic spent on training the convolutions over that spent on "
+    "the ViT",
+    effort,
+    at_most=1.0,
+)
+claim(
+    "11.e",
+    "2,500 digits: the convolutions lead the ViT on unseen digits, worst of the seeds",
+    min(behind),
+    at_least=0.01,
+)
 claim(
     "11.f",
     "2,500 digits: accuracy of the ViT on unseen digits, worst of the seeds",
@@ -304,7 +388,8 @@ claim(
 
 # %%
 def likeness(model):
-    """Cosines (16, 4, 4) between the position of each patch and those of all, each less the mean over the patches."""
+    """Cosines (16, 4, 4) between the position of each patch and those of all, each less
+    the mean over the patches."""
     places = model.encoder.positions.detach()[-GRID * GRID :].cpu()
     directions = F.normalize(places - places.mean(0), dim=-1)
     return (directions @ directions.mT).unflatten(-1, (GRID, GRID))
@@ -314,14 +399,22 @@ def nearer(maps):
     """How much more alike neighbours are than patches three or more steps apart."""
     row, column = torch.arange(GRID * GRID) // GRID, torch.arange(GRID * GRID) % GRID
     steps = (row[:, None] - row).abs() + (column[:, None] - column).abs()
-    return (maps.flatten(1)[steps == 1].mean() - maps.flatten(1)[steps >= 3].mean()).item()
+    return (
+        maps.flatten(1)[steps == 1].mean() - maps.flatten(1)[steps >= 3].mean()
+    ).item()
 
 
 before, after = likeness(vit(SEEDS[0])), likeness(vits[SEEDS[0]])
 show(
-    weight_maps({"before training": before, "after": after}, columns=4, label="cosine of two positions"),
-    alt="Two panels of sixteen small maps: cosines between the learned position of each patch and those of all. Neighbours are more "
-    f"alike than patches three steps apart by {nearer(before):.2f} before training and {nearer(after):.2f} after it.",
+    weight_maps(
+        {"before training": before, "after": after},
+        columns=4,
+        label="cosine of two positions",
+    ),
+    alt="Two panels of sixteen small maps: cosines between the learned position of "
+    "each patch and those of all. Neighbours are more alike than patches three "
+    f"steps apart by {nearer(before):.2f} before training and {nearer(after):.2f} "
+    "after it.",
 )
 
 # %% [markdown]
@@ -347,11 +440,14 @@ rollout = check("11.3", rollout)
 
 # %%
 def followed(model, pictures):
-    """What the class token draws from each patch (B, 4, 4), by your roll-out, as shares that sum to 1."""
+    """What the class token draws from each patch (B, 4, 4), by your roll-out, as shares
+    that sum to 1."""
     with record(plain) as seen, torch.no_grad():
         plain.load_state_dict(model.state_dict())
         plain(pictures)
-    layers = [calls[0].weights for calls in seen.values() if calls[0].weights is not None]
+    layers = [
+        calls[0].weights for calls in seen.values() if calls[0].weights is not None
+    ]
     drawn = rollout(torch.stack(layers))[:, 0, 1:].to(pictures)
     return (drawn / drawn.sum(-1, keepdim=True)).unflatten(-1, (GRID, GRID))
 
@@ -367,7 +463,8 @@ panels = {f"digit {n + 1}": grey(picture) for n, picture in enumerate(shown)}
 panels |= {f"digit {n + 1}, drawn on": drawn for n, drawn in enumerate(maps)}
 show(
     plots.pictures(panels, label="share"),
-    alt="Three unseen digits, and under each what the class token draws from its sixteen patches by roll-out; the largest share is "
+    alt="Three unseen digits, and under each what the class token draws from its "
+    "sixteen patches by roll-out; the largest share is "
     + ", ".join(f"{drawn.max():.2f}" for drawn in maps)
     + f", where even shares would be {1 / 16:.2f}.",
 )
@@ -391,19 +488,40 @@ show(
 
 # %% tags=["nbval-check-output"]
 def wiped(order):
-    """A change of pictures that blackens the first four patches of each in the order (B, 16)."""
-    keep = torch.ones(len(order), GRID * GRID, device=device()).scatter(1, order[:, :4], 0.0).unflatten(1, (1, GRID, GRID))
-    return lambda pictures: pictures * keep.repeat_interleave(P, -2).repeat_interleave(P, -1)
+    """A change of pictures that blackens the first four patches of each in the order
+    (B, 16)."""
+    keep = (
+        torch.ones(len(order), GRID * GRID, device=device())
+        .scatter(1, order[:, :4], 0.0)
+        .unflatten(1, (1, GRID, GRID))
+    )
+    return lambda pictures: (
+        pictures * keep.repeat_interleave(P, -2).repeat_interleave(P, -1)
+    )
 
 
 lost = {"most": [], "same for all": [], "at random": [], "least": []}
 for seed in SEEDS:
     drawn = followed(vits[seed], images[unseen[seed]]).flatten(1)
-    most, same = drawn.argsort(descending=True), drawn.mean(0).argsort(descending=True).expand(len(drawn), -1)
-    any_order = torch.rand(most.shape, generator=torch.Generator().manual_seed(seed)).argsort().to(device())
+    most, same = (
+        drawn.argsort(descending=True),
+        drawn.mean(0).argsort(descending=True).expand(len(drawn), -1),
+    )
+    any_order = (
+        torch.rand(most.shape, generator=torch.Generator().manual_seed(seed))
+        .argsort()
+        .to(device())
+    )
     for name, order in zip(lost, (most, same, any_order, most.flip(1)), strict=True):
-        lost[name].append(accuracy(vits[seed], seed) - accuracy(vits[seed], seed, wiped(order)))
-print(", ".join(f"{name}: " + " ".join(f"{share:.2f}" for share in shares) for name, shares in lost.items()))
+        lost[name].append(
+            accuracy(vits[seed], seed) - accuracy(vits[seed], seed, wiped(order))
+        )
+print(
+    ", ".join(
+        f"{name}: " + " ".join(f"{share:.2f}" for share in shares)
+        for name, shares in lost.items()
+    )
+)
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Another digit, by its number from 0 to 999. Look for one that the model gets wrong: where did it look?
@@ -412,15 +530,22 @@ print(", ".join(f"{name}: " + " ".join(f"{share:.2f}" for share in shares) for n
 # %% tags=["try-it"]
 def draw_digit(number):
     """Show an unseen digit, what the class token draws on, and the answer."""
-    picture, kind = images[unseen[SEEDS[0]]][number : number + 1], labels[unseen[SEEDS[0]]][number].item()
+    picture, kind = (
+        images[unseen[SEEDS[0]]][number : number + 1],
+        labels[unseen[SEEDS[0]]][number].item(),
+    )
     drawn = followed(vits[SEEDS[0]], picture)[0].cpu()
     with torch.no_grad():
         said = vits[SEEDS[0]](picture).argmax(-1).item()
     row, column = divmod(drawn.argmax().item(), GRID)
     show(
-        plots.pictures({f"a {kind}, taken for a {said}": grey(picture[0]), "drawn on": drawn}, label="share"),
-        alt=f"Unseen digit {number}, a {kind}, taken for a {said}; the class token draws most on the patch in row {row + 1}, "
-        f"column {column + 1}, a share of {drawn.max():.2f}.",
+        plots.pictures(
+            {f"a {kind}, taken for a {said}": grey(picture[0]), "drawn on": drawn},
+            label="share",
+        ),
+        alt=f"Unseen digit {number}, a {kind}, taken for a {said}; the class token "
+        f"draws most on the patch in row {row + 1}, column {column + 1}, a share "
+        f"of {drawn.max():.2f}.",
     )
 
 
@@ -433,29 +558,47 @@ draw_digit(17)
 explore(draw_digit, number=(0, 999, 1))
 
 # %% tags=["nbval-check-output"]
-start, end = (model.encoder.positions.detach() for model in (vit(SEEDS[0]), vits[SEEDS[0]]))
+start, end = (
+    model.encoder.positions.detach() for model in (vit(SEEDS[0]), vits[SEEDS[0]])
+)
 print(
-    f"cosine of neighbouring minus that of distant positions: {nearer(before):+.2f} before training, {nearer(after):+.2f} after it"
+    f"cosine of neighbouring minus that of distant positions: {nearer(before):+.2f} "
+    f"before training, {nearer(after):+.2f} after it"
 )
-print(f"change of the positions in training, relative to their norm: {((end - start).norm() / start.norm()).item():.2f}")
+print(
+    "change of the positions in training, relative to their norm: "
+    f"{((end - start).norm() / start.norm()).item():.2f}"
+)
 claim(
-    "11.h", "wiping out the 4 of 16 patches drawn on most, by roll-out: accuracy lost, mean", mean(lost["most"]), at_least=0.4
+    "11.h",
+    "wiping out the 4 of 16 patches drawn on most, by roll-out: accuracy lost, mean",
+    mean(lost["most"]),
+    at_least=0.4,
 )
-over_chance = min(most - other for most, other in zip(lost["most"], lost["at random"], strict=True))
+over_chance = min(
+    most - other for most, other in zip(lost["most"], lost["at random"], strict=True)
+)
 claim(
     "11.i",
-    "wiping out the 4 patches drawn on most costs more than wiping out 4 at random: least difference of the seeds",
+    "wiping out the 4 patches drawn on most costs more than wiping out 4 at random: "
+    "least difference of the seeds",
     over_chance,
     at_least=0.1,
 )
 by_picture = mean(lost["most"]) - mean(lost["same for all"])
 claim(
     "11.i-same",
-    "but no more than wiping out the same 4 of all digits, those drawn on most on average: mean difference",
+    "but no more than wiping out the same 4 of all digits, those drawn on most on "
+    "average: mean difference",
     by_picture,
     at_most=0.05,
 )
-claim("11.j", "wiping out the 4 of 16 patches drawn on least: accuracy lost, mean", mean(lost["least"]), at_most=0.25)
+claim(
+    "11.j",
+    "wiping out the 4 of 16 patches drawn on least: accuracy lost, mean",
+    mean(lost["least"]),
+    at_most=0.25,
+)
 
 # %% [markdown]
 # The paper's figure 7 shows that each learned position is most similar to
@@ -504,26 +647,42 @@ interpolate_positions = check("11.4", interpolate_positions)
 # %%
 def enlarged(side):
     """A change of pictures that resizes them to side × side pixels."""
-    return lambda pictures: F.interpolate(pictures, (side, side), mode="bicubic", align_corners=False).clamp(0, 1)
+    return lambda pictures: F.interpolate(
+        pictures, (side, side), mode="bicubic", align_corners=False
+    ).clamp(0, 1)
 
 
 def resized(model, side, by):
-    """The same model for pictures of side × side pixels, its positions made by `by(positions, H, W, H_new, W_new)`."""
-    larger = ViT(10, (1, side, side), P, SIZES, fused_scaled_dot_product_attention).to(device())
+    """The same model for pictures of side × side pixels, its positions made by
+    `by(positions, H, W, H_new, W_new)`."""
+    larger = ViT(10, (1, side, side), P, SIZES, fused_scaled_dot_product_attention).to(
+        device()
+    )
     positions = by(model.encoder.positions.detach(), GRID, GRID, side // P, side // P)
-    larger.load_state_dict(model.state_dict() | {"encoder.positions": positions.to(model.encoder.positions)})
+    larger.load_state_dict(
+        model.state_dict()
+        | {"encoder.positions": positions.to(model.encoder.positions)}
+    )
     return larger.eval()
 
 
 def over_and_over(positions, H, W, H_new, W_new):
     """The positions of the patches repeated until there are enough."""
-    return torch.cat([positions[:1], positions[1:].repeat(H_new * W_new, 1)[: H_new * W_new]])
+    return torch.cat(
+        [positions[:1], positions[1:].repeat(H_new * W_new, 1)[: H_new * W_new]]
+    )
 
 
 ways = {"interpolated": interpolate_positions, "over and over": over_and_over}
 sides = [28, 42, 56]
 at_size = {
-    name: [mean(accuracy(resized(vits[seed], side, by), seed, enlarged(side)) for seed in SEEDS) for side in sides]
+    name: [
+        mean(
+            accuracy(resized(vits[seed], side, by), seed, enlarged(side))
+            for seed in SEEDS
+        )
+        for side in sides
+    ]
     for name, by in ways.items()
 }
 show(
@@ -534,30 +693,42 @@ show(
         across={"chance": 0.1},
     ),
     alt=f"Accuracy on enlarged digits of {sides} pixels, mean of the seeds: "
-    + "; ".join(f"positions {name} {', '.join(f'{share:.2f}' for share in shares)}" for name, shares in at_size.items())
+    + "; ".join(
+        f"positions {name} {', '.join(f'{share:.2f}' for share in shares)}"
+        for name, shares in at_size.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
 seed = SEEDS[0]
 at_35 = (enlarged(35)(few_thousand[seed][0]), few_thousand[seed][1])
-tuned = fit(resized(vits[seed], 35, interpolate_positions), seed, *at_35, steps=STEPS // 5, name="fine-tuned at 35 pixels")
+tuned = fit(
+    resized(vits[seed], 35, interpolate_positions),
+    seed,
+    *at_35,
+    steps=STEPS // 5,
+    name="fine-tuned at 35 pixels",
+)
 untuned = accuracy(resized(vits[seed], 35, interpolate_positions), seed, enlarged(35))
 claim(
     "11.k",
-    "digits enlarged to twice their side: accuracy with interpolated positions less those with repeated ones, mean",
+    "digits enlarged to twice their side: accuracy with interpolated positions less "
+    "those with repeated ones, mean",
     at_size["interpolated"][-1] - at_size["over and over"][-1],
     at_least=0.1,
 )
 claim(
     "11.l",
-    "digits enlarged to twice their side: accuracy with interpolated positions and no fine-tuning, mean",
+    "digits enlarged to twice their side: accuracy with interpolated positions and no "
+    "fine-tuning, mean",
     at_size["interpolated"][-1],
     at_most=0.75,
 )
 claim(
     "11.m",
-    "digits enlarged to 35 pixels: what a fifth of the training's steps at that size adds to interpolation",
+    "digits enlarged to 35 pixels: what a fifth of the training's steps at that size "
+    "adds to interpolation",
     accuracy(tuned, seed, enlarged(35)) - untuned,
     at_least=0.15,
 )
@@ -613,18 +784,28 @@ def answers(model, pictures):
 
 
 def by_both(model, batch):
-    """DeiT's loss: the class token answers the labels, the other the teacher's decisions."""
+    """DeiT's loss: the class token answers the labels, the other the teacher's
+    decisions."""
     return hard_distillation_loss(*model(batch[0]), batch[2], batch[1])
 
 
 seed = SEEDS[0]
 lesson = answers(cnns[seed], few_thousand[seed][0])
-deit = fit(vit(seed, DeiT), seed, *few_thousand[seed], lesson, loss=by_both, name="DeiT")
+deit = fit(
+    vit(seed, DeiT), seed, *few_thousand[seed], lesson, loss=by_both, name="DeiT"
+)
 agreed = (lesson.argmax(-1) == few_thousand[seed][1]).float().mean().item()
-with_deit = accuracy(lambda pictures: deit(pictures).probabilities(), seed) - right["ViT"][0]
+with_deit = (
+    accuracy(lambda pictures: deit(pictures).probabilities(), seed) - right["ViT"][0]
+)
 
 # %% tags=["nbval-check-output"]
-claim("11.n", "training digits on which the teacher's prediction equals the label: fraction", agreed, at_least=0.95)
+claim(
+    "11.n",
+    "training digits on which the teacher's prediction equals the label: fraction",
+    agreed,
+    at_least=0.95,
+)
 print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 
 # %% [markdown] tags=["predict"]
@@ -658,16 +839,31 @@ print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 def by_teacher(model, batch):
     """Learn from the teacher's answers alone."""
     pictures, logits = batch
-    return distillation_loss(model(pictures), logits, logits.argmax(-1), 2.0, 1.0).float()
+    return distillation_loss(
+        model(pictures), logits, logits.argmax(-1), 2.0, 1.0
+    ).float()
 
 
 def taught(seed, lesson, name):
     """Accuracy of a ViT that learned from a lesson (4000, 10) about all pictures."""
-    student = fit(vit(seed), seed, images[learn[seed]], lesson, loss=by_teacher, steps=2 * STEPS, name=name)
+    student = fit(
+        vit(seed),
+        seed,
+        images[learn[seed]],
+        lesson,
+        loss=by_teacher,
+        steps=2 * STEPS,
+        name=name,
+    )
     return accuracy(student, seed)
 
 
-columns = ("ViT, labels", "taught by a ViT", "taught by convolutions", "convolutions, labels")
+columns = (
+    "ViT, labels",
+    "taught by a ViT",
+    "taught by convolutions",
+    "convolutions, labels",
+)
 five_hundred = {name: [] for name in columns}
 for seed in SEEDS[:2]:
     few = images[learn[seed][:500]], labels[learn[seed][:500]]
@@ -677,12 +873,23 @@ for seed in SEEDS[:2]:
     five_hundred["convolutions, labels"].append(accuracy(teacher, seed))
     five_hundred["ViT, labels"].append(accuracy(alone, seed))
     five_hundred["taught by convolutions"].append(taught(seed, lesson, "taught"))
-    five_hundred["taught by a ViT"].append(taught(seed, answers(alone, images[learn[seed]]), "taught by a ViT"))
-shuffled = taught(seed, lesson[torch.randperm(len(lesson), generator=torch.Generator().manual_seed(seed))], "shuffled")
+    five_hundred["taught by a ViT"].append(
+        taught(seed, answers(alone, images[learn[seed]]), "taught by a ViT")
+    )
+shuffled = taught(
+    seed,
+    lesson[torch.randperm(len(lesson), generator=torch.Generator().manual_seed(seed))],
+    "shuffled",
+)
 show(
-    plots.seeds(five_hundred, "accuracy on unseen digits", "500 labels, one point a seed"),
+    plots.seeds(
+        five_hundred, "accuracy on unseen digits", "500 labels, one point a seed"
+    ),
     alt="Accuracy on unseen digits with 500 labels: "
-    + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in shares)}" for name, shares in five_hundred.items())
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.3f}' for share in shares)}"
+        for name, shares in five_hundred.items()
+    )
     + f"; taught with shuffled answers {shuffled:.2f}.",
 )
 
@@ -690,19 +897,29 @@ show(
 level = {name: mean(shares) for name, shares in five_hundred.items()}
 gap = level["convolutions, labels"] - level["ViT, labels"]
 closed = (level["taught by convolutions"] - level["ViT, labels"]) / gap
-claim("11.p", "500 labels: the convolutions lead the ViT, mean of two seeds", gap, at_least=0.01)
+claim(
+    "11.p",
+    "500 labels: the convolutions lead the ViT, mean of two seeds",
+    gap,
+    at_least=0.01,
+)
 claim(
     "11.q",
-    "a ViT taught by those convolutions on 3,500 more pictures without a label: share of their lead that it makes up for",
+    "a ViT taught by those convolutions on 3,500 more pictures without a label: share "
+    "of their lead that it makes up for",
     closed,
     at_least=0.35,
 )
 difference = level["taught by convolutions"] - level["taught by a ViT"]
-print(f"taught by convolutions minus taught by a ViT, mean of two seeds: {difference:+.3f}")
+print(
+    "taught by convolutions minus taught by a ViT, mean of two seeds: "
+    f"{difference:+.3f}"
+)
 useful = level["taught by convolutions"] - shuffled
 claim(
     "11.s",
-    "the teacher's predictions over the same predictions shuffled: accuracy of the student, difference",
+    "the teacher's predictions over the same predictions shuffled: accuracy of the "
+    "student, difference",
     useful,
     at_least=0.5,
 )
@@ -749,7 +966,8 @@ fine_tuned_head = check("11.6", fine_tuned_head)
 
 # %%
 def whole(model, pictures, kinds, steps=40):
-    """Put a new head of zeros on a model, and train all of it by SGD with momentum 0.9."""
+    """Put a new head of zeros on a model, and train all of it by SGD with momentum
+    0.9."""
     model.head = zero_head(SIZES.d_model, 5).to(device())
     optimiser = torch.optim.SGD(model.train().parameters(), lr=0.03, momentum=0.9)
     for _ in range(steps):
@@ -774,13 +992,28 @@ def with_new_head(body, pictures, kinds):
     return lambda seen: body(seen) @ W.mT.to(seen) + b.to(seen)
 
 
-moved = {name: [] for name in ("head, trained body", "head, random body", "head, pixels", "whole, trained", "whole, random")}
+moved = {
+    name: []
+    for name in (
+        "head, trained body",
+        "head, random body",
+        "head, pixels",
+        "whole, trained",
+        "whole, random",
+    )
+}
 for seed in SEEDS[:2]:
     ours = few_thousand[seed][1] < 5
     trained = fit(
-        vit(seed, n_classes=5), seed, *(part[ours] for part in few_thousand[seed]), steps=3 * STEPS // 5, name="digits 0 to 4"
+        vit(seed, n_classes=5),
+        seed,
+        *(part[ours] for part in few_thousand[seed]),
+        steps=3 * STEPS // 5,
+        name="digits 0 to 4",
     )
-    chosen = torch.cat([learn[seed][labels[learn[seed]] == kind][:10] for kind in range(5, 10)])
+    chosen = torch.cat(
+        [learn[seed][labels[learn[seed]] == kind][:10] for kind in range(5, 10)]
+    )
     task = images[chosen], labels[chosen] - 5
     bodies = {"trained body": trained, "random body": vit(seed, n_classes=5)}
     for name, model in bodies.items():
@@ -788,11 +1021,21 @@ for seed in SEEDS[:2]:
         moved[f"head, {name}"].append(right_on_new(say, seed))
     moved["head, pixels"].append(right_on_new(with_new_head(nn.Flatten(), *task), seed))
     moved["whole, trained"].append(right_on_new(whole(trained, *task), seed))
-    moved["whole, random"].append(right_on_new(whole(vit(seed, n_classes=5), *task), seed))
+    moved["whole, random"].append(
+        right_on_new(whole(vit(seed, n_classes=5), *task), seed)
+    )
 show(
-    plots.seeds(moved, "accuracy on new digits", "ten labels of each new digit, one point a seed", across={"chance": 0.2}),
+    plots.seeds(
+        moved,
+        "accuracy on new digits",
+        "ten labels of each new digit, one point a seed",
+        across={"chance": 0.2},
+    ),
     alt="Accuracy on the digits 5 to 9 with ten labels each: "
-    + "; ".join(f"{name} {', '.join(f'{share:.2f}' for share in shares)}" for name, shares in moved.items())
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.2f}' for share in shares)}"
+        for name, shares in moved.items()
+    )
     + ".",
 )
 
@@ -800,19 +1043,25 @@ show(
 gained = {name: mean(shares) for name, shares in moved.items()}
 claim(
     "11.t",
-    "new digits, a new head alone: the body trained on other digits leads a random body, mean of two seeds",
+    "new digits, a new head alone: the body trained on other digits leads a random "
+    "body, mean of two seeds",
     gained["head, trained body"] - gained["head, random body"],
     at_least=0.03,
 )
 claim(
     "11.u",
-    "new digits, a new head alone: the pixels lead the body trained on other digits, mean of two seeds",
+    "new digits, a new head alone: the pixels lead the body trained on other digits, "
+    "mean of two seeds",
     gained["head, pixels"] - gained["head, trained body"],
     at_least=0.02,
 )
-tuned_whole, pretrained = (gained["whole, trained"] - gained[name] for name in ("head, trained body", "whole, random"))
+tuned_whole, pretrained = (
+    gained["whole, trained"] - gained[name]
+    for name in ("head, trained body", "whole, random")
+)
 print(
-    f"the whole model over the head alone: {tuned_whole:+.3f}; a trained over a random start: {pretrained:+.3f}; mean of two seeds"
+    f"the whole model over the head alone: {tuned_whole:+.3f}; a trained over a random "
+    f"start: {pretrained:+.3f}; mean of two seeds"
 )
 
 # %% [markdown] tags=["predict"]
@@ -831,13 +1080,22 @@ print(
 # From black squares? Many patches of a digit are empty, and all alike.</details>
 
 # %%
-seed, jigsaw = SEEDS[0], torch.randperm(GRID * GRID, generator=torch.Generator().manual_seed(SEEDS[0])).to(device())
+seed, jigsaw = (
+    SEEDS[0],
+    torch.randperm(GRID * GRID, generator=torch.Generator().manual_seed(SEEDS[0])).to(
+        device()
+    ),
+)
 
 
 def shuffle_patches(pictures):
     """Deal the patches of every picture anew, all pictures alike."""
-    pieces = rearrange(pictures, "B C (rows h) (columns w) -> B (rows columns) C h w", h=P, w=P)[:, jigsaw]
-    return rearrange(pieces, "B (rows columns) C h w -> B C (rows h) (columns w)", rows=GRID)
+    pieces = rearrange(
+        pictures, "B C (rows h) (columns w) -> B (rows columns) C h w", h=P, w=P
+    )[:, jigsaw]
+    return rearrange(
+        pieces, "B (rows columns) C h w -> B C (rows h) (columns w)", rows=GRID
+    )
 
 
 bag = vit(seed, scale=0.0)
@@ -846,18 +1104,35 @@ fit(bag, seed, *few_thousand[seed], name="no positions")
 in_a_bag = accuracy(bag, seed)
 with torch.no_grad():
     digits = images[unseen[seed]]
-    unmoved = (bag(shuffle_patches(digits)) - bag(digits)).abs().max().item() / bag(digits).abs().max().item()
+    unmoved = (bag(shuffle_patches(digits)) - bag(digits)).abs().max().item() / bag(
+        digits
+    ).abs().max().item()
 dealt = [accuracy(vits[seed], seed, shuffle_patches) for seed in SEEDS]
-panels = {"a digit": grey(shown[0]), "its patches dealt anew": grey(shuffle_patches(shown)[0])}
+panels = {
+    "a digit": grey(shown[0]),
+    "its patches dealt anew": grey(shuffle_patches(shown)[0]),
+}
 show(
     plots.pictures(panels),
-    alt=f"A digit, and its sixteen patches dealt anew. Without positions the model is right on {in_a_bag:.2f} of the digits and on as "
-    f"many when dealt anew; with them on {mean(right['ViT']):.2f}, and on {mean(dealt):.2f} when dealt anew.",
+    alt="A digit, and its sixteen patches dealt anew. Without positions the model is "
+    f"right on {in_a_bag:.2f} of the digits and on as many when dealt anew; with "
+    f"them on {mean(right['ViT']):.2f}, and on {mean(dealt):.2f} when dealt anew.",
 )
 
 # %% tags=["nbval-check-output"]
-claim("11.x", "without positions, dealing the patches anew changes the answer by no more than, relative", unmoved, at_most=1e-3)
-claim("11.y", "positions are worth, in accuracy", right["ViT"][0] - in_a_bag, at_least=0.08)
+claim(
+    "11.x",
+    "without positions, dealing the patches anew changes the answer by no more than, "
+    "relative",
+    unmoved,
+    at_most=1e-3,
+)
+claim(
+    "11.y",
+    "positions are worth, in accuracy",
+    right["ViT"][0] - in_a_bag,
+    at_least=0.08,
+)
 claim("11.z", "a bag of patches still knows: accuracy", in_a_bag, at_least=0.4)
 
 # %% [markdown] tags=["predict"]
@@ -880,19 +1155,47 @@ claim("11.z", "a bag of patches still knows: accuracy", in_a_bag, at_least=0.4)
 
 # %%
 published = {"Base, P = 16": 86, "Large, P = 16": 307, "Huge, P = 14": 632}
-sizes = {"Base, P = 16": (VIT_BASE, 16), "Large, P = 16": (VIT_LARGE, 16), "Huge, P = 14": (VIT_HUGE, 14)}
+sizes = {
+    "Base, P = 16": (VIT_BASE, 16),
+    "Large, P = 16": (VIT_LARGE, 16),
+    "Huge, P = 14": (VIT_HUGE, 14),
+}
 counted = {}
 for name, (shape, side) in sizes.items():
-    count = partial(vit_parameters, shape.d_model, shape.d_ff, shape.n_layers, (224 // side) ** 2, 3 * side * side)
+    count = partial(
+        vit_parameters,
+        shape.d_model,
+        shape.d_ff,
+        shape.n_layers,
+        (224 // side) ** 2,
+        3 * side * side,
+    )
     counted[name] = count(0) / 1e6, count(1_000) / 1e6
-    print(f"{name:<14} published {published[name]:>4}M   without head {counted[name][0]:7.2f}M   with {counted[name][1]:7.2f}M")
+    print(
+        f"{name:<14} published {published[name]:>4}M   without head "
+        f"{counted[name][0]:7.2f}M   with {counted[name][1]:7.2f}M"
+    )
 
 # %% tags=["nbval-check-output"]
-off = max(min(abs(ours / published[name] - 1) for ours in both) for name, both in counted.items())
+off = max(
+    min(abs(ours / published[name] - 1) for ours in both)
+    for name, both in counted.items()
+)
 ours = vit_parameters(SIZES.d_model, SIZES.d_ff, SIZES.n_layers, GRID**2, P * P, 10)
-claim("11.A", "ViT-Base, -Large and -Huge: counted parameters against table 1, largest relative difference", off, at_most=0.01)
+claim(
+    "11.A",
+    "ViT-Base, -Large and -Huge: counted parameters against table 1, largest relative "
+    "difference",
+    off,
+    at_most=0.01,
+)
 same = ours == sum(theta.numel() for theta in vits[SEEDS[0]].parameters())
-claim("11.B", "the formula counts the parameters of our own model exactly", same, equals=True)
+claim(
+    "11.B",
+    "the formula counts the parameters of our own model exactly",
+    same,
+    equals=True,
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
@@ -980,7 +1283,8 @@ base = (VIT_BASE.d_model, VIT_BASE.d_ff, VIT_BASE.n_layers, 196, 768)
 more = vit_parameters(*base, 1_000, n_learned=2) - vit_parameters(*base, 1_000)
 claim(
     "11.IT-DeiT",
-    "parameters that a distilled DeiT-Base has beyond a ViT-Base: token, position and head",
+    "parameters that a distilled DeiT-Base has beyond a ViT-Base: token, position and "
+    "head",
     more,
     equals=2 * 768 + 769_000,
 )
@@ -992,12 +1296,25 @@ def channels_last(pictures, P):
 
 
 pair = photograph, photograph[:, :1]
-equal = [torch.equal(channels_last(pictures, 24), patchify(pictures, 24).to(pictures)) for pictures in pair]
-claim("11.CS", "the deck's order within a patch is the convolution's: for colours, for grey", equal, equals=[False, True])
-sure, torn = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
-both_ways = [round((p * (p / q).log()).sum().item(), 2) for p, q in ((sure, torn), (torn, sure))]
+equal = [
+    torch.equal(channels_last(pictures, 24), patchify(pictures, 24).to(pictures))
+    for pictures in pair
+]
 claim(
-    "11.DeiT", "a sure teacher and a torn student: KL(teacher ‖ student), KL(student ‖ teacher)", both_ways, equals=[0.37, 0.51]
+    "11.CS",
+    "the deck's order within a patch is the convolution's: for colours, for grey",
+    equal,
+    equals=[False, True],
+)
+sure, torn = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
+both_ways = [
+    round((p * (p / q).log()).sum().item(), 2) for p, q in ((sure, torn), (torn, sure))
+]
+claim(
+    "11.DeiT",
+    "a sure teacher and a torn student: KL(teacher ‖ student), KL(student ‖ teacher)",
+    both_ways,
+    equals=[0.37, 0.51],
 )
 
 # %% tags=["ledger"]

@@ -31,7 +31,8 @@ from torch import Tensor, nn
 
 from course_lib import primitives
 from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits, split
 from course_lib.losses import SetLoss, deep_set_loss, match_greedily, match_in_order
@@ -66,7 +67,13 @@ part = split(range(len(named)), 1_400, 0, 397, SEED)
 def scenes(which, n, seed, size=24, fewest=1, most=3):
     """Place some of the digits on n canvases; another seed gives other scenes."""
     chosen = torch.tensor(which)
-    made = digit_scenes(LabelledImages(drawn[chosen][:, None], named[chosen]), n, seed, (size, size), (fewest, most))
+    made = digit_scenes(
+        LabelledImages(drawn[chosen][:, None], named[chosen]),
+        n,
+        seed,
+        (size, size),
+        (fewest, most),
+    )
     return Scenes(*(tensor.to(device()) for tensor in made))
 
 
@@ -80,11 +87,20 @@ first = {f"scene {i}": i for i in range(3)}
 show(
     boxed(
         {title: paper(new.images[i]) for title, i in first.items()},
-        {title: primitives.to_corners(new.boxes[i][new.classes[i] >= 0]).cpu() for title, i in first.items()},
-        {title: [str(c) for c in new.classes[i].tolist() if c >= 0] for title, i in first.items()},
+        {
+            title: primitives.to_corners(new.boxes[i][new.classes[i] >= 0]).cpu()
+            for title, i in first.items()
+        },
+        {
+            title: [str(c) for c in new.classes[i].tolist() if c >= 0]
+            for title, i in first.items()
+        },
     ),
     alt="Three scenes with the bounding boxes of their digits: "
-    + "; ".join(f"{title} contains {[c for c in new.classes[i].tolist() if c >= 0]}" for title, i in first.items())
+    + "; ".join(
+        f"{title} contains {[c for c in new.classes[i].tolist() if c >= 0]}"
+        for title, i in first.items()
+    )
     + ".",
 )
 
@@ -113,20 +129,32 @@ STEPS, losses, judged = at_scale(cpu=800, gpu=4_000), {}, {}
 
 
 def pretrained_classifier(steps=200):
-    """Train a backbone with a linear layer to classify a single digit placed anywhere on a small canvas."""
+    """Train a backbone with a linear layer to classify a single digit placed anywhere
+    on a small canvas."""
     torch.manual_seed(SEED)
     backbone = ConvNet(1, widths=(32, 64, 64), strides=(2, 2, 1))
-    model = nn.Sequential(backbone, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10)).to(device())
+    model = nn.Sequential(
+        backbone, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10)
+    ).to(device())
     single = scenes(part.train, 3_000, SEED, size=16, most=1)
     stream = batches(single.images, single.classes[:, 0], batch_size=64, seed=SEED)
-    training = train(model, stream, lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]), steps=steps, lr=3e-3)
-    losses["classifier"] = [step.loss for step in progress(training, "classifier", total=steps)]
+    training = train(
+        model,
+        stream,
+        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        steps=steps,
+        lr=3e-3,
+    )
+    losses["classifier"] = [
+        step.loss for step in progress(training, "classifier", total=steps)
+    ]
     return model.eval()
 
 
 @torch.no_grad()
 def near_its_point(model):
-    """Let each query attend to the surroundings of its reference point at first: one matrix compares points with cells (section 7)."""
+    """Let each query attend to the surroundings of its reference point at first: one
+    matrix compares points with cells (section 7)."""
     nn.init.eye_(model.queries.mix.weight)
     nn.init.zeros_(model.queries.mix.bias)
     cross = model.decoder[0].cross
@@ -136,11 +164,28 @@ def near_its_point(model):
 
 
 def fit(name, loss, data=known, backbone=None):
-    """Train a DETR of six queries on scenes; by default its backbone starts as a copy of the classifier's."""
+    """Train a DETR of six queries on scenes; by default its backbone starts as a copy
+    of the classifier's."""
     torch.manual_seed(SEED)
     backbone = deepcopy(classifier[0]) if backbone is None else backbone
-    model = near_its_point(DETR(backbone, 64, 10, PointQueries(6, 64), sizes, fused_scaled_dot_product_attention)).to(device())
-    training = train(model, batches(*data, batch_size=16, seed=SEED), loss, steps=STEPS, lr=2e-3, warmup=STEPS // 4)
+    model = near_its_point(
+        DETR(
+            backbone,
+            64,
+            10,
+            PointQueries(6, 64),
+            sizes,
+            fused_scaled_dot_product_attention,
+        )
+    ).to(device())
+    training = train(
+        model,
+        batches(*data, batch_size=16, seed=SEED),
+        loss,
+        steps=STEPS,
+        lr=2e-3,
+        warmup=STEPS // 4,
+    )
     losses[name] = [step.loss for step in progress(training, name, total=STEPS)]
     judged[name] = judge(model.eval())
     return model
@@ -148,16 +193,24 @@ def fit(name, loss, data=known, backbone=None):
 
 @torch.no_grad()
 def detect(model, images):
-    """The predictions of the last layer: a probability for each digit and query (B, N, 10), and the corners of the boxes (B, N, 4)."""
+    """The predictions of the last layer: a probability for each digit and query (B, N,
+    10), and the corners of the boxes (B, N, 4)."""
     logits, boxes = (layers[-1] for layers in model(images))
     return logits.softmax(-1)[..., :-1], primitives.to_corners(boxes)
 
 
 def ap50(detections, scenes, naming=True):
-    """Average precision at IoU 0.5, 0 to 1 (section 6); without naming, a correct box counts whatever its class."""
+    """Average precision at IoU 0.5, 0 to 1 (section 6); without naming, a correct box
+    counts whatever its class."""
     p, corners = detections
-    p, classes = (p, scenes.classes) if naming else (p.sum(-1, keepdim=True), scenes.classes.clamp(max=0))
-    return mean_average_precision(p, corners, classes, primitives.to_corners(scenes.boxes))
+    p, classes = (
+        (p, scenes.classes)
+        if naming
+        else (p.sum(-1, keepdim=True), scenes.classes.clamp(max=0))
+    )
+    return mean_average_precision(
+        p, corners, classes, primitives.to_corners(scenes.boxes)
+    )
 
 
 def judge(model):
@@ -175,10 +228,23 @@ def in_list_order(model, batch):
 classifier = pretrained_classifier()
 single = scenes(part.test, 300, SEED, size=16, most=1)
 with torch.no_grad():
-    correct = (classifier(single.images).argmax(-1) == single.classes[:, 0]).float().mean().item()
+    correct = (
+        (classifier(single.images).argmax(-1) == single.classes[:, 0])
+        .float()
+        .mean()
+        .item()
+    )
 fit("list order", in_list_order)
-claim("12.a", "the pre-trained classifier on single unseen digits: accuracy", correct, at_least=0.8)
-print(f"objects in list order, {STEPS} steps: AP50 {judged['list order'][0]:.2f}, class-agnostic {judged['list order'][1]:.2f}")
+claim(
+    "12.a",
+    "the pre-trained classifier on single unseen digits: accuracy",
+    correct,
+    at_least=0.8,
+)
+print(
+    f"objects in list order, {STEPS} steps: AP50 {judged['list order'][0]:.2f}, "
+    f"class-agnostic {judged['list order'][1]:.2f}"
+)
 
 # %% [markdown]
 # The network needs a rule for *which query predicts which object*, and the rule must not depend on an arbitrary order. DETR lets the predictions decide: an object goes to
@@ -262,19 +328,37 @@ from course_lib.primitives import giou
 giou = check("12.3", giou)
 
 # %% tags=["nbval-check-output"]
-by_hand = giou(torch.tensor([[0.0, 0.0, 2.0, 2.0]]), torch.tensor([[1.0, 1.0, 3.0, 3.0]])).item()
-claim("12.c", "boxes of 2 × 2, intersection 1, union 7, enclosing box 9: GIoU = 1/7 - 2/9", by_hand, between=(-0.0795, -0.0793))
+by_hand = giou(
+    torch.tensor([[0.0, 0.0, 2.0, 2.0]]), torch.tensor([[1.0, 1.0, 3.0, 3.0]])
+).item()
+claim(
+    "12.c",
+    "boxes of 2 × 2, intersection 1, union 7, enclosing box 9: GIoU = 1/7 - 2/9",
+    by_hand,
+    between=(-0.0795, -0.0793),
+)
 
 
 def gradient_norm(measure):
-    """The norm of the gradient of a measure with respect to a box that does not touch the other."""
+    """The norm of the gradient of a measure with respect to a box that does not touch
+    the other."""
     box = torch.tensor([[0.1, 0.1, 0.3, 0.3]], requires_grad=True)
     measure(box, torch.tensor([[0.6, 0.5, 0.9, 0.7]])).sum().backward()
     return box.grad.norm().item()
 
 
-claim("12.d", "disjoint boxes: norm of the gradient of IoU", gradient_norm(iou), at_most=1e-9)
-claim("12.e", "disjoint boxes: norm of the gradient of GIoU", gradient_norm(giou), at_least=0.5)
+claim(
+    "12.d",
+    "disjoint boxes: norm of the gradient of IoU",
+    gradient_norm(iou),
+    at_most=1e-9,
+)
+claim(
+    "12.e",
+    "disjoint boxes: norm of the gradient of GIoU",
+    gradient_norm(giou),
+    at_least=0.5,
+)
 
 
 # %% [markdown] tags=["interactive"]
@@ -284,16 +368,33 @@ claim("12.e", "disjoint boxes: norm of the gradient of GIoU", gradient_norm(giou
 
 # %% tags=["interactive"]
 def draw_slide(width=0.3, vertical_offset=0.0):
-    """IoU and GIoU of a box of 0.3 × 0.3 at the centre with another of a given width that slides past it."""
+    """IoU and GIoU of a box of 0.3 × 0.3 at the centre with another of a given width
+    that slides past it."""
     x = torch.linspace(0, 1, 41)
-    moving = to_corners(torch.stack([x, 0 * x + 0.5 + vertical_offset, 0 * x + width, 0 * x + 0.3], dim=-1))
+    moving = to_corners(
+        torch.stack(
+            [x, 0 * x + 0.5 + vertical_offset, 0 * x + width, 0 * x + 0.3], dim=-1
+        )
+    )
     still = to_corners(torch.tensor([[0.5, 0.5, 0.3, 0.3]]))
-    lines = {"IoU": (x, iou(moving, still)[:, 0]), "GIoU": (x, giou(moving, still)[:, 0])}
-    ends = {name: (values[0].item(), values.max().item()) for name, (_, values) in lines.items()}
+    lines = {
+        "IoU": (x, iou(moving, still)[:, 0]),
+        "GIoU": (x, giou(moving, still)[:, 0]),
+    }
+    ends = {
+        name: (values[0].item(), values.max().item())
+        for name, (_, values) in lines.items()
+    }
     show(
-        plots.curves(lines, "x of the moving box's centre", "IoU or GIoU", across={"0": 0.0}),
-        alt=f"A box of width {width:.2f} slides past one of width 0.30, vertical offset {vertical_offset:.2f}. "
-        + "; ".join(f"{name} starts at {low:.2f} and its maximum is {high:.2f}" for name, (low, high) in ends.items())
+        plots.curves(
+            lines, "x of the moving box's centre", "IoU or GIoU", across={"0": 0.0}
+        ),
+        alt=f"A box of width {width:.2f} slides past one of width 0.30, vertical "
+        f"offset {vertical_offset:.2f}. "
+        + "; ".join(
+            f"{name} starts at {low:.2f} and its maximum is {high:.2f}"
+            for name, (low, high) in ends.items()
+        )
         + ".",
     )
 
@@ -357,16 +458,37 @@ def total(cost, classes, matching):
     return cost.gather(1, matching(cost, classes)[:, None]).sum((1, 2))
 
 
-example, both = torch.tensor([[[0.1, 0.4], [1.0, 6.0]]]), torch.zeros(1, 2, dtype=torch.long)
-sums = [round(total(example, both, matching).item(), 3) for matching in (match_greedily, match)]
-claim("12.f", "the example: total cost of the greedy and of the optimal matching", sums, equals=[6.1, 1.4])
+example, both = (
+    torch.tensor([[[0.1, 0.4], [1.0, 6.0]]]),
+    torch.zeros(1, 2, dtype=torch.long),
+)
+sums = [
+    round(total(example, both, matching).item(), 3)
+    for matching in (match_greedily, match)
+]
+claim(
+    "12.f",
+    "the example: total cost of the greedy and of the optimal matching",
+    sums,
+    equals=[6.1, 1.4],
+)
 
 random_costs = torch.rand(500, 6, 3, generator=torch.Generator().manual_seed(SEED))
 three = torch.zeros(500, 3, dtype=torch.long)
 more = total(random_costs, three, match_greedily) - total(random_costs, three, match)
 costlier = (more > 1e-6).float().mean().item()
-claim("12.g", "random costs, six queries, three objects: how often greedy matching costs more", costlier, at_least=0.15)
-claim("12.h", "the most by which the optimal matching exceeds the greedy one", (-more).max().item(), at_most=1e-5)
+claim(
+    "12.g",
+    "random costs, six queries, three objects: how often greedy matching costs more",
+    costlier,
+    at_least=0.15,
+)
+claim(
+    "12.h",
+    "the most by which the optimal matching exceeds the greedy one",
+    (-more).max().item(),
+    at_most=1e-5,
+)
 
 # %% [markdown]
 # ## 5 The set-prediction loss
@@ -403,14 +525,38 @@ def loss_of(predicted, objects, matching):
 
 generator = torch.Generator().manual_seed(SEED)
 some = known.classes[:64].cpu(), known.boxes[:64].cpu()
-guesses = torch.randn(64, 6, 11, generator=generator), torch.rand(64, 6, 4, generator=generator)
+guesses = (
+    torch.randn(64, 6, 11, generator=generator),
+    torch.rand(64, 6, 4, generator=generator),
+)
 objects, queries = torch.tensor([2, 0, 1]), torch.randperm(6, generator=generator)
 permuted = [part[:, objects] for part in some]
-changes = {m: abs(loss_of(guesses, some, m) - loss_of(guesses, permuted, m)).item() for m in (match, match_in_order)}
-queries_permuted = abs(loss_of([part[:, queries] for part in guesses], some, match) - loss_of(guesses, some, match)).item()
-claim("12.i", "objects permuted: change of the loss, matched", changes[match], at_most=1e-4)
-claim("12.j", "queries permuted: change of the loss, matched", queries_permuted, at_most=1e-4)
-claim("12.k", "objects permuted: change of the loss, list order", changes[match_in_order], at_least=0.001)
+changes = {
+    m: abs(loss_of(guesses, some, m) - loss_of(guesses, permuted, m)).item()
+    for m in (match, match_in_order)
+}
+queries_permuted = abs(
+    loss_of([part[:, queries] for part in guesses], some, match)
+    - loss_of(guesses, some, match)
+).item()
+claim(
+    "12.i",
+    "objects permuted: change of the loss, matched",
+    changes[match],
+    at_most=1e-4,
+)
+claim(
+    "12.j",
+    "queries permuted: change of the loss, matched",
+    queries_permuted,
+    at_most=1e-4,
+)
+claim(
+    "12.k",
+    "objects permuted: change of the loss, list order",
+    changes[match_in_order],
+    at_least=0.001,
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Why does the paper set `no_object` to 0.1? Consider a model that ignores the picture: each query always predicts the same probability of $\varnothing$,
@@ -436,13 +582,25 @@ def best_constant(no_object):
     assigned = match_in_order(torch.zeros(64, 6, 3), some[0])
     found = []
     for p in candidates:
-        logits = torch.cat([((1 - p) / 10).log().expand(64, 6, 10), p.log().expand(64, 6, 1)], dim=-1)
+        logits = torch.cat(
+            [((1 - p) / 10).log().expand(64, 6, 10), p.log().expand(64, 6, 1)], dim=-1
+        )
         found.append(set_loss(logits, guesses[1], *some, assigned, no_object)[0])
     return candidates[torch.stack(found).argmin()].item()
 
 
-claim("12.l", "six queries, weight 1: best constant probability of no object", best_constant(1.0), between=(0.58, 0.75))
-claim("12.m", "six queries, weight 0.1: best constant probability of no object", best_constant(0.1), between=(0.1, 0.25))
+claim(
+    "12.l",
+    "six queries, weight 1: best constant probability of no object",
+    best_constant(1.0),
+    between=(0.58, 0.75),
+)
+claim(
+    "12.m",
+    "six queries, weight 0.1: best constant probability of no object",
+    best_constant(0.1),
+    between=(0.1, 0.25),
+)
 
 # %% [markdown]
 # ## 6 Average precision
@@ -470,7 +628,12 @@ average_precision = check("12.7", average_precision)
 confidence = torch.tensor([0.9, 0.8, 0.6, 0.3])
 hits = torch.tensor([True, False, True, False])
 example = average_precision(confidence, hits, 3).item()
-claim("12.n", "TP, FP, TP, FP; one of three objects never found: AP = (34 + 33 · 2/3) / 101", example, between=(0.554, 0.555))
+claim(
+    "12.n",
+    "TP, FP, TP, FP; one of three objects never found: AP = (34 + 33 · 2/3) / 101",
+    example,
+    between=(0.554, 0.555),
+)
 scaled = average_precision(confidence / 3, hits, 3).item()
 claim(
     "12.o",
@@ -510,20 +673,31 @@ claim(
 
 # %%
 def matched(model, batch, no_object=0.1):
-    """DETR's loss from your functions: for each decoder layer, match, then sum the three parts of the set loss."""
+    """DETR's loss from your functions: for each decoder layer, match, then sum the
+    three parts of the set loss."""
     pictures, classes, boxes = batch
     total = 0.0
     for predictions in zip(*model(pictures), strict=True):
         with torch.no_grad():
             queries = match(matching_cost(*predictions, classes, boxes), classes)
-        total = total + SetLoss(*set_loss(*predictions, classes, boxes, queries, no_object)).total()
+        total = (
+            total
+            + SetLoss(
+                *set_loss(*predictions, classes, boxes, queries, no_object)
+            ).total()
+        )
     return total
 
 
 def left_to_right(scenes):
-    """The same scenes with the objects of each sorted by the x-coordinate of their centres; padding stays last."""
+    """The same scenes with the objects of each sorted by the x-coordinate of their
+    centres; padding stays last."""
     order = scenes.boxes[..., 0].masked_fill(scenes.classes < 0, 2.0).argsort(-1)
-    return Scenes(scenes.images, scenes.classes.gather(1, order), scenes.boxes.gather(1, order[..., None].expand(-1, -1, 4)))
+    return Scenes(
+        scenes.images,
+        scenes.classes.gather(1, order),
+        scenes.boxes.gather(1, order[..., None].expand(-1, -1, 4)),
+    )
 
 
 detector = fit("matched", matched)
@@ -544,23 +718,40 @@ fit("left to right", in_list_order, data=left_to_right(known))
 
 # %%
 torch.manual_seed(SEED)
-fit("random backbone", matched, backbone=ConvNet(1, widths=(32, 64, 64), strides=(2, 2, 1)))
+fit(
+    "random backbone",
+    matched,
+    backbone=ConvNet(1, widths=(32, 64, 64), strides=(2, 2, 1)),
+)
 KINDS = ("matched", "left to right", "list order", "random backbone")
-smooth = {name: torch.tensor(losses[name]).unflatten(0, (-1, 20)).mean(1).tolist() for name in KINDS}
+smooth = {
+    name: torch.tensor(losses[name]).unflatten(0, (-1, 20)).mean(1).tolist()
+    for name in KINDS
+}
 show(
     plots.curves(
-        {name: (range(20, STEPS + 1, 20), values) for name, values in smooth.items()}, "step", "set loss, mean of 20 steps"
+        {name: (range(20, STEPS + 1, 20), values) for name, values in smooth.items()},
+        "step",
+        "set loss, mean of 20 steps",
     ),
     alt="Training loss, mean of 20 steps, first and last: "
-    + "; ".join(f"{name} {values[0]:.1f} and {values[-1]:.1f}" for name, values in smooth.items())
+    + "; ".join(
+        f"{name} {values[0]:.1f} and {values[-1]:.1f}"
+        for name, values in smooth.items()
+    )
     + ".",
 )
 show(
     plots.seeds(
-        {name: judged[name] for name in KINDS}, "AP50 on new scenes", "left point: AP50, right point: class-agnostic AP50"
+        {name: judged[name] for name in KINDS},
+        "AP50 on new scenes",
+        "left point: AP50, right point: class-agnostic AP50",
     ),
     alt="AP50 on new scenes, then class-agnostic AP50: "
-    + "; ".join(f"{name} {both:.2f} and {finding:.2f}" for name, (both, finding) in judged.items())
+    + "; ".join(
+        f"{name} {both:.2f} and {finding:.2f}"
+        for name, (both, finding) in judged.items()
+    )
     + f"; {STEPS} steps each.",
 )
 
@@ -569,13 +760,25 @@ naming = {name: both / max(finding, 1e-3) for name, (both, finding) in judged.it
 claim("12.p", "matched: AP50 on new scenes", judged["matched"][0], at_least=0.3)
 claim("12.q", "matched: class-agnostic AP50", judged["matched"][1], at_least=0.35)
 ahead, visible = (
-    judged[name][0] - judged[other][0] for name, other in (("matched", "left to right"), ("left to right", "list order"))
+    judged[name][0] - judged[other][0]
+    for name, other in (("matched", "left to right"), ("left to right", "list order"))
 )
-claim("12.s", "matched over left to right, as many steps: AP50, difference", ahead, at_least=0.02)
-claim("12.t", "left to right over list order, as many steps: AP50, difference", visible, at_least=0.1)
+claim(
+    "12.s",
+    "matched over left to right, as many steps: AP50, difference",
+    ahead,
+    at_least=0.02,
+)
+claim(
+    "12.t",
+    "left to right over list order, as many steps: AP50, difference",
+    visible,
+    at_least=0.1,
+)
 claim(
     "12.r",
-    "pre-trained over random backbone: AP50 as a fraction of class-agnostic AP50, difference",
+    "pre-trained over random backbone: AP50 as a fraction of class-agnostic AP50, "
+    "difference",
     naming["matched"] - naming["random backbone"],
     at_least=0.15,
 )
@@ -599,13 +802,21 @@ claim(
 @torch.no_grad()
 def both_matchings(model):
     """The optimal and the greedy matching of new scenes, (B, M) each."""
-    cost = matching_cost(*(layers[-1] for layers in model(new.images)), new.classes, new.boxes)
+    cost = matching_cost(
+        *(layers[-1] for layers in model(new.images)), new.classes, new.boxes
+    )
     return match(cost.cpu(), new.classes.cpu()), match_greedily(cost, new.classes).cpu()
 
 
 optimal, greedy = both_matchings(detector)
 differ = (optimal != greedy).any(-1).float().mean().item()
-claim("12.x", "new scenes in which greedy and optimal matching of the trained model differ: fraction", differ, at_most=0.1)
+claim(
+    "12.x",
+    "new scenes in which greedy and optimal matching of the trained model differ: "
+    "fraction",
+    differ,
+    at_most=0.1,
+)
 
 # %% [markdown]
 # ## 8 What the queries attend to
@@ -615,7 +826,8 @@ claim("12.x", "new scenes in which greedy and optimal matching of the trained mo
 
 # %%
 def query_maps(model, images):
-    """The attention of each query over the cells, (B, N, H / 4, W / 4), by the form that keeps its weights."""
+    """The attention of each query over the cells, (B, N, H / 4, W / 4), by the form
+    that keeps its weights."""
     H, W = (side // 4 for side in images.shape[2:])
     cross = model.decoder[-1].cross
     cross.mechanism = scaled_dot_product_attention
@@ -626,19 +838,35 @@ def query_maps(model, images):
 
 
 def draw_scene(scenes, i, threshold=0.5):
-    """Draw the detections above a confidence threshold, and the attention maps of the three most confident queries."""
-    image, title = scenes.images[i], f"objects: {[c for c in scenes.classes[i].tolist() if c >= 0]}"
+    """Draw the detections above a confidence threshold, and the attention maps of the
+    three most confident queries."""
+    image, title = (
+        scenes.images[i],
+        f"objects: {[c for c in scenes.classes[i].tolist() if c >= 0]}",
+    )
     p, corners = (part[0].cpu() for part in detect(detector, image[None]))
     confidence, digit = p.sum(-1), p.argmax(-1)
     best = confidence.argsort(descending=True).tolist()
-    above, maps = [n for n in best if confidence[n] > threshold], query_maps(detector, image[None])[0]
+    above, maps = (
+        [n for n in best if confidence[n] > threshold],
+        query_maps(detector, image[None])[0],
+    )
     names = {n: f"query {n}: {digit[n]}, {100 * confidence[n]:.0f} %" for n in best[:3]}
     drawn = {title: corners[above]} | {name: corners[[n]] for n, name in names.items()}
-    words = {title: [f"{digit[n]}" for n in above]} | {name: [""] for name in names.values()}
-    told = ", ".join(f"{digit[n]} at ({corners[n, 0]:.2f}, {corners[n, 1]:.2f})" for n in above) or "none"
+    words = {title: [f"{digit[n]}" for n in above]} | {
+        name: [""] for name in names.values()
+    }
+    told = (
+        ", ".join(
+            f"{digit[n]} at ({corners[n, 0]:.2f}, {corners[n, 1]:.2f})" for n in above
+        )
+        or "none"
+    )
     pictures = {title: paper(image)} | {name: maps[n] for n, name in names.items()}
     show(
-        boxed(pictures, drawn, words), alt=f"Scene, {title}. Detections above {threshold:g}: {told}. Then three attention maps."
+        boxed(pictures, drawn, words),
+        alt=f"Scene, {title}. Detections above {threshold:g}: {told}. Then three "
+        "attention maps.",
     )
 
 
@@ -650,14 +878,22 @@ n, corners = optimal[b, m], to_corners(new.boxes.cpu()[b, m])
 cells = torch.tensor([[x, y, x + 1, y + 1] for y in range(6) for x in range(6)]) / 6
 inside = overlap(corners[:, None], cells.expand(len(b), 36, 4))[0][:, 0] * 36
 maps = query_maps(detector, new.images).flatten(2)
-own, other = (maps[b, n] * inside).sum(-1).mean().item(), (maps[b, (n + 1) % 6] * inside).sum(-1).mean().item()
+own, other = (
+    (maps[b, n] * inside).sum(-1).mean().item(),
+    (maps[b, (n + 1) % 6] * inside).sum(-1).mean().item(),
+)
 claim(
     "12.y",
     "attention of a query on its object's box, relative to the area of the box",
     own / area(corners).mean().item(),
     at_least=1.5,
 )
-claim("12.z", "the same, relative to the attention of another query on that box", own / other, at_least=1.2)
+claim(
+    "12.z",
+    "the same, relative to the attention of another query on that box",
+    own / other,
+    at_least=1.2,
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Below are the centres of all predictions of each query with a confidence above 0.5, over 300 scenes. How is the work divided among the queries?
@@ -681,7 +917,8 @@ show(
     boxed(dict.fromkeys(found_by, white), dots=centres),
     alt="Centres of the boxes that each query predicts: "
     + "; ".join(
-        f"{name} {len(own)} boxes, mean centre ({own[:, 0::2].mean():.2f}, {own[:, 1::2].mean():.2f})"
+        f"{name} {len(own)} boxes, mean centre ({own[:, 0::2].mean():.2f}, "
+        f"{own[:, 1::2].mean():.2f})"
         for name, own in found_by.items()
     )
     + ".",
@@ -690,8 +927,15 @@ show(
 # %% tags=["nbval-check-output"]
 everywhere = torch.cat(list(centres.values()))
 within = torch.cat([own - own.mean(0) for own in centres.values()])
-ratio = (within.square().sum() / (everywhere - everywhere.mean(0)).square().sum()).item()
-claim("12.z-position", "variance of the centres within queries over their total variance", ratio, at_most=0.8)
+ratio = (
+    within.square().sum() / (everywhere - everywhere.mean(0)).square().sum()
+).item()
+claim(
+    "12.z-position",
+    "variance of the centres within queries over their total variance",
+    ratio,
+    at_most=0.8,
+)
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Four digits on a larger canvas: one more than in any training scene. The model accepts both. Change the threshold: which detections
@@ -701,7 +945,10 @@ claim("12.z-position", "variance of the centres within queries over their total 
 crowd = scenes(part.test, 100, SEED + 2, size=28, fewest=4, most=4)
 draw_scene(crowd, 0, threshold=0.3)
 crowded = ap50(detect(detector, crowd.images), crowd)
-print(f"four digits on 28 × 28: AP50 {crowded:.2f}; one to three on 24 × 24: {judged['matched'][0]:.2f}")
+print(
+    f"four digits on 28 × 28: AP50 {crowded:.2f}; one to three on 24 × 24: "
+    f"{judged['matched'][0]:.2f}"
+)
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablations: suppression and self-attention
@@ -726,14 +973,20 @@ print(f"four digits on 28 × 28: AP50 {crowded:.2f}; one to three on 24 × 24: {
 
 # %%
 def after_suppression(detections, threshold=0.5):
-    """Non-maximum suppression: which boxes remain, (B, N), when a box that overlaps a more confident remaining one is removed."""
+    """Non-maximum suppression: which boxes remain, (B, N), when a box that overlaps a
+    more confident remaining one is removed."""
     p, corners = detections
     confidence, above = p.sum(-1), iou(corners, corners) > threshold
-    keep, rows = torch.ones_like(confidence, dtype=torch.bool), torch.arange(len(confidence), device=confidence.device)
+    keep, rows = (
+        torch.ones_like(confidence, dtype=torch.bool),
+        torch.arange(len(confidence), device=confidence.device),
+    )
     order = confidence.argsort(-1, descending=True)
     for i in range(1, confidence.shape[1]):
         for j in range(i):
-            keep[rows, order[:, i]] &= ~(above[rows, order[:, i], order[:, j]] & keep[rows, order[:, j]])
+            keep[rows, order[:, i]] &= ~(
+                above[rows, order[:, i], order[:, j]] & keep[rows, order[:, j]]
+            )
     return keep
 
 
@@ -752,14 +1005,24 @@ confident = detections[0].sum(-1) > 0.5
 duplicates = (confident & ~keep).sum().item() / confident.sum().item()
 suppressed = ap50((detections[0] * keep[..., None], detections[1]), new)
 print(
-    f"AP50 {judged['matched'][0]:.3f}, after NMS {suppressed:.3f}; duplicates among confident detections {100 * duplicates:.1f} %"
+    f"AP50 {judged['matched'][0]:.3f}, after NMS {suppressed:.3f}; duplicates among "
+    f"confident detections {100 * duplicates:.1f} %"
 )
 without = deepcopy(detector)
 without.decoder[0].mixer = NoSelfAttention()
 remaining = judge(without)[0] / judged["matched"][0]
-claim("12.C", "non-maximum suppression raises AP50 by", suppressed - judged["matched"][0], at_least=0.01)
 claim(
-    "12.D", "self-attention of the queries removed after training: AP50 as a fraction of AP50 with it", remaining, at_most=0.5
+    "12.C",
+    "non-maximum suppression raises AP50 by",
+    suppressed - judged["matched"][0],
+    at_least=0.01,
+)
+claim(
+    "12.D",
+    "self-attention of the queries removed after training: AP50 as a fraction of AP50 "
+    "with it",
+    remaining,
+    at_most=0.5,
 )
 
 # %% [markdown]
@@ -770,14 +1033,32 @@ claim(
 # %% tags=["nbval-check-output"]
 def per_object(model):
     """Detections with a confidence above 0.5, for each object of the new scenes."""
-    return (detect(model, new.images)[0].sum(-1) > 0.5).sum().item() / (new.classes >= 0).sum().item()
+    return (detect(model, new.images)[0].sum(-1) > 0.5).sum().item() / (
+        new.classes >= 0
+    ).sum().item()
 
 
 fewer = fit("matched, no object 0.4", lambda model, batch: matched(model, batch, 0.4))
-for weight, name, model in (("0.1", "matched", detector), ("0.4", "matched, no object 0.4", fewer)):
-    print(f"no_object = {weight}: AP50 {judged[name][0]:.3f}, detections for each object {per_object(model):.2f}")
-claim("12.A", "no_object = 0.1: confident detections for each object", per_object(detector), at_least=1.1)
-claim("12.B", "no_object = 0.1 over 0.4: confident detections, ratio", per_object(detector) / per_object(fewer), at_least=1.1)
+for weight, name, model in (
+    ("0.1", "matched", detector),
+    ("0.4", "matched, no object 0.4", fewer),
+):
+    print(
+        f"no_object = {weight}: AP50 {judged[name][0]:.3f}, detections for each object "
+        f"{per_object(model):.2f}"
+    )
+claim(
+    "12.A",
+    "no_object = 0.1: confident detections for each object",
+    per_object(detector),
+    at_least=1.1,
+)
+claim(
+    "12.B",
+    "no_object = 0.1 over 0.4: confident detections, ratio",
+    per_object(detector) / per_object(fewer),
+    at_least=1.1,
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz

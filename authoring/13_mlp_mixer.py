@@ -33,16 +33,20 @@ from einops import rearrange, repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
-from course_lib.blocks import AttentionWeights, ConvNet, FeedForwardWeights, MixerSizes, NormWeights
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.blocks import AttentionWeights, ConvNet, FeedForwardWeights, MixerSizes
+from course_lib.blocks import NormWeights
 from course_lib.blocks import Sizes, TokenMixingKernels, lean_token_mixing
 from course_lib.blocks.mlp_mixer import PatchFeatures
 from course_lib.datasets import mnist, split
-from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL, count_operations
+from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL
+from course_lib.metrics import count_operations
 from course_lib.models import Mixer, ViT
 from course_lib.primitives import layer_norm, patchify, unpatchify
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots, predict, progress, show, weight_maps
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
+from course_tools.notebook import predict, progress, show, weight_maps
 
 SEEDS = (0, 1, 2)
 
@@ -74,9 +78,17 @@ SEEDS = (0, 1, 2)
 images, labels = mnist()
 images, labels = images.to(device()), labels.to(device())
 parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in SEEDS}
-learn = {seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()}
-unseen = {seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()}
-P, STEPS, MIXER = 4, at_scale(cpu=260, gpu=400), MixerSizes(d_model=32, d_tokens=128, d_channels=64, n_layers=2)
+learn = {
+    seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()
+}
+unseen = {
+    seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()
+}
+P, STEPS, MIXER = (
+    4,
+    at_scale(cpu=260, gpu=400),
+    MixerSizes(d_model=32, d_tokens=128, d_channels=64, n_layers=2),
+)
 seconds = {}
 
 
@@ -88,15 +100,27 @@ def loss(model, batch):
 @torch.no_grad()
 def right(model, pictures, seed):
     """The accuracy on unseen digits."""
-    return (model.eval()(pictures[unseen[seed]]).argmax(-1) == labels[unseen[seed]]).float().mean().item()
+    return (
+        (model.eval()(pictures[unseen[seed]]).argmax(-1) == labels[unseen[seed]])
+        .float()
+        .mean()
+        .item()
+    )
 
 
 def fit(name, make, seed, pictures=images, lr=4e-3):
-    """Make a model and train it on batches of 32 digits, the same for all with this seed; give it and its accuracy."""
+    """Make a model and train it on batches of 32 digits, the same for all with this
+    seed; give it and its accuracy."""
     torch.manual_seed(seed)
     model, start = make().to(device()), time.process_time()
-    stream = batches(pictures[learn[seed]], labels[learn[seed]], batch_size=32, seed=seed)
-    for _ in progress(train(model, stream, loss, steps=STEPS, lr=lr, warmup=STEPS // 10), f"{name}, seed {seed}", total=STEPS):
+    stream = batches(
+        pictures[learn[seed]], labels[learn[seed]], batch_size=32, seed=seed
+    )
+    for _ in progress(
+        train(model, stream, loss, steps=STEPS, lr=lr, warmup=STEPS // 10),
+        f"{name}, seed {seed}",
+        total=STEPS,
+    ):
         pass
     seconds[name] = time.process_time() - start
     return model, right(model, pictures, seed)
@@ -147,7 +171,10 @@ token_mixing = check("13.1", token_mixing)
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
-weights = [torch.randn(*shape, generator=generator) / 7 for shape in ((128, 49), (128,), (49, 128), (49,))]
+weights = [
+    torch.randn(*shape, generator=generator) / 7
+    for shape in ((128, 49), (128,), (49, 128), (49,))
+]
 x = torch.randn(1, 49, 32, generator=generator, requires_grad=True)
 mixed = token_mixing(x, *weights).float()
 (gradient,) = torch.autograd.grad(mixed[0, 20, 3], x)
@@ -164,7 +191,10 @@ claim(
     equals=49,
 )
 claim(
-    "13.d", "one output of token mixing: on how many of 32 channels it depends", int((gradient[0] != 0).any(0).sum()), equals=1
+    "13.d",
+    "one output of token mixing: on how many of 32 channels it depends",
+    int((gradient[0] != 0).any(0).sum()),
+    equals=1,
 )
 
 # %% [markdown]
@@ -193,7 +223,12 @@ channel_mixing = check("13.2", channel_mixing)
 # %% tags=["nbval-check-output"]
 turned = channel_mixing(x.mT, *weights).mT
 apart = (turned - mixed).abs().max().item()
-claim("13.e", "your channel mixing of the table turned round, and your token mixing, differ by", apart, at_most=1e-4)
+claim(
+    "13.e",
+    "your channel mixing of the table turned round, and your token mixing, differ by",
+    apart,
+    at_most=1e-4,
+)
 
 # %% [markdown]
 # ## 4 The Mixer block
@@ -217,7 +252,9 @@ claim("13.e", "your channel mixing of the table turned round, and your token mix
 # It runs and it trains. Say what it costs *before* you run the check.
 
 # %% exercise="13.3" bug="normalises_over_the_places"
-from course_tools.bank.lecture_13.mixer_block import normalises_over_the_places as suspect
+from course_tools.bank.lecture_13.mixer_block import (
+    normalises_over_the_places as suspect,
+)
 
 # %% tags=["nbval-check-output"]
 suspect = check("13.3", suspect)
@@ -258,7 +295,12 @@ def by_your_blocks(model, pictures):
     """A whole Mixer from your block: patches, blocks, norm, mean, head."""
     x = model.project(patchify(pictures, P))
     for block in model.stack.blocks:
-        x = mixer_block(x, four(block.mixer), four(block.feed_forward), (pair(block.norm_1), pair(block.norm_2)))
+        x = mixer_block(
+            x,
+            four(block.mixer),
+            four(block.feed_forward),
+            (pair(block.norm_1), pair(block.norm_2)),
+        )
     return model.head(layer_norm(x.float(), *pair(model.stack.closing)).mean(1))
 
 
@@ -268,10 +310,13 @@ model = mixer().to(device())
 nn.init.normal_(model.head.weight)
 apart = (by_your_blocks(model, images[:50]) - model(images[:50])).abs().max().item()
 in_a_block = sum(parameter.numel() for parameter in model.stack.blocks[0].parameters())
-claim("13.f", "a Mixer from your blocks and the library's differ by", apart, at_most=1e-3)
+claim(
+    "13.f", "a Mixer from your blocks and the library's differ by", apart, at_most=1e-3
+)
 claim(
     "13.g",
-    "one fully connected layer from all N·d numbers to as many: weights over those of a block",
+    "one fully connected layer from all N·d numbers to as many: weights over those of "
+    "a block",
     (49 * 32) ** 2 / in_a_block,
     at_least=50,
 )
@@ -308,21 +353,34 @@ SIZES = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
 
 
 def vit(sizes=SIZES, scale=4.0):
-    """A small Vision Transformer with patches of 7 × 7; its positions start `scale` times as large as the library's."""
+    """A small Vision Transformer with patches of 7 × 7; its positions start `scale`
+    times as large as the library's."""
     model = ViT(10, (1, 28, 28), 7, sizes, fused_scaled_dot_product_attention)
     model.encoder.positions.data.mul_(scale)
     return model
 
 
 def cnn(widths=(16, 32, 64)):
-    """Three convolutions of 3 × 3, then the largest value of each map, then a linear layer."""
-    return nn.Sequential(ConvNet(1, widths), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10))
+    """Three convolutions of 3 × 3, then the largest value of each map, then a linear
+    layer."""
+    return nn.Sequential(
+        ConvNet(1, widths),
+        nn.AdaptiveMaxPool2d(1),
+        nn.Flatten(),
+        nn.Linear(widths[-1], 10),
+    )
 
 
 MAKERS = {"CNN": cnn, "Mixer": mixer, "ViT": vit}
-trained = {(name, seed): fit(name, make, seed) for name, make in MAKERS.items() for seed in SEEDS}
+trained = {
+    (name, seed): fit(name, make, seed)
+    for name, make in MAKERS.items()
+    for seed in SEEDS
+}
 shares = {name: [trained[name, seed][1] for seed in SEEDS] for name in MAKERS}
-default = [fit("ViT, default positions", lambda: vit(scale=1.0), seed)[1] for seed in SEEDS[:2]]
+default = [
+    fit("ViT, default positions", lambda: vit(scale=1.0), seed)[1] for seed in SEEDS[:2]
+]
 print("processor seconds:", ", ".join(f"{name} {seconds[name]:.1f}" for name in MAKERS))
 show(
     plots.seeds(
@@ -331,23 +389,37 @@ show(
         across={"chance": 0.1},
     ),
     alt=f"Accuracy on unseen digits after {STEPS} steps, a point for each seed: "
-    + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in values)}" for name, values in shares.items())
-    + f"; a ViT with default positions {', '.join(f'{share:.3f}' for share in default)}; a Mixer without token mixing {bag:.3f}.",
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.3f}' for share in values)}"
+        for name, values in shares.items()
+    )
+    + "; a ViT with default positions "
+    f"{', '.join(f'{share:.3f}' for share in default)}; a Mixer without token mixing "
+    f"{bag:.3f}.",
 )
 
 # %% tags=["nbval-check-output"]
 average = {name: mean(values) for name, values in shares.items()}
-claim("13.h", "the Mixer: accuracy on unseen digits, worst of the seeds", min(shares["Mixer"]), at_least=0.8)
+claim(
+    "13.h",
+    "the Mixer: accuracy on unseen digits, worst of the seeds",
+    min(shares["Mixer"]),
+    at_least=0.8,
+)
 claim(
     "13.i",
     "token mixing is worth, accuracy over a bag of patches, worst of the seeds",
     min(shares["Mixer"]) - bag,
     at_least=0.4,
 )
-print(f"Mixer minus ViT: accuracy {average['Mixer'] - average['ViT']:+.3f}, mean of three seeds")
+print(
+    f"Mixer minus ViT: accuracy {average['Mixer'] - average['ViT']:+.3f}, mean of "
+    "three seeds"
+)
 claim(
     "13.j-scale",
-    "ViT: positions initialised four times as large lead the default, accuracy, mean of two seeds",
+    "ViT: positions initialised four times as large lead the default, accuracy, mean "
+    "of two seeds",
     mean(shares["ViT"][:2]) - mean(default),
     at_least=0.01,
 )
@@ -398,22 +470,35 @@ reordered_token_mixing = check("13.4", reordered_token_mixing)
 
 # %%
 generator = torch.Generator().manual_seed(SEEDS[0])
-order, inner = torch.randperm(49, generator=generator), torch.randperm(P * P, generator=generator)
+order, inner = (
+    torch.randperm(49, generator=generator),
+    torch.randperm(P * P, generator=generator),
+)
 
 
 def shuffled(pictures, order=order, inner=inner):
     """Lay out the patches in a new order, and the pixels within each."""
-    return unpatchify(patchify(pictures, P)[:, order.to(pictures.device)][:, :, inner.to(pictures.device)], P, 28, 28)
+    return unpatchify(
+        patchify(pictures, P)[:, order.to(pictures.device)][
+            :, :, inner.to(pictures.device)
+        ],
+        P,
+        28,
+        28,
+    )
 
 
 @torch.no_grad()
 def rewired(model):
-    """A copy of a Mixer that does with shuffled pictures what the model does with pictures in order."""
+    """A copy of a Mixer that does with shuffled pictures what the model does with
+    pictures in order."""
     copy = deepcopy(model)
     copy.project.weight.copy_(model.project.weight[:, inner.to(device())])
     for block in copy.stack.blocks:
         new = reordered_token_mixing(*four(block.mixer), order.to(device()))
-        for parameter, tensor in zip(four(block.mixer), [part.clone() for part in new], strict=True):
+        for parameter, tensor in zip(
+            four(block.mixer), [part.clone() for part in new], strict=True
+        ):
             parameter.copy_(tensor)
     return copy
 
@@ -424,37 +509,69 @@ sheets = {
     name: rearrange(some[three].cpu(), "n 1 H W -> H (n W) 1").expand(-1, -1, 3)
     for name, some in (("in order", images), ("shuffled", torn))
 }
-remain = (sheets["in order"] * sheets["shuffled"]).sum() / sheets["in order"].square().sum()
+remain = (sheets["in order"] * sheets["shuffled"]).sum() / sheets[
+    "in order"
+].square().sum()
 show(
     plots.pictures(sheets),
-    alt=f"Three digits, {', '.join(str(kind) for kind in labels[three].tolist())}, in order and shuffled alike, no longer readable; "
-    f"{100 * remain.item():.0f} % of the ink lies where ink lay before.",
+    alt=f"Three digits, {', '.join(str(kind) for kind in labels[three].tolist())}, in "
+    f"order and shuffled alike, no longer readable; {100 * remain.item():.0f} % of "
+    "the ink lies where ink lay before.",
 )
 
 # %%
 steps, losses = 40, {}
 torch.manual_seed(SEEDS[0])
 fresh = mixer().to(device()).double()
-for name, model, pictures in (("in order", fresh, images), ("shuffled", rewired(fresh), torn)):
-    stream = batches(pictures[learn[SEEDS[0]]].double(), labels[learn[SEEDS[0]]], batch_size=32, seed=SEEDS[0])
-    losses[name] = [step.loss for step in train(model, stream, loss, steps=steps, lr=4e-3, warmup=4)]
+for name, model, pictures in (
+    ("in order", fresh, images),
+    ("shuffled", rewired(fresh), torn),
+):
+    stream = batches(
+        pictures[learn[SEEDS[0]]].double(),
+        labels[learn[SEEDS[0]]],
+        batch_size=32,
+        seed=SEEDS[0],
+    )
+    losses[name] = [
+        step.loss for step in train(model, stream, loss, steps=steps, lr=4e-3, warmup=4)
+    ]
 in_order, same_seed = trained["Mixer", SEEDS[0]][0], unseen[SEEDS[0]]
 with torch.no_grad():
     before, after = in_order(images[same_seed]), rewired(in_order)(torn[same_seed])
 confused = right(in_order, torn, SEEDS[0])
-lost = [trained["CNN", seed][1] - fit("CNN, shuffled", cnn, seed, torn)[1] for seed in SEEDS]
+lost = [
+    trained["CNN", seed][1] - fit("CNN, shuffled", cnn, seed, torn)[1] for seed in SEEDS
+]
 
 # %% tags=["nbval-check-output"]
-apart = max(abs(a - b) for a, b in zip(losses["in order"], losses["shuffled"], strict=True))
+apart = max(
+    abs(a - b) for a, b in zip(losses["in order"], losses["shuffled"], strict=True)
+)
 claim(
     "13.l",
     "a trained Mixer rewired, on shuffled pictures: its scores move by",
     (before - after).abs().max().item(),
     at_most=1e-2,
 )
-claim("13.m", "the same Mixer not rewired, on shuffled pictures: accuracy", confused, at_most=0.6)
-claim("13.n", "40 steps from rewired first weights on shuffled pictures: losses differ by", apart, at_most=1e-6)
-claim("13.o", "a CNN trained on shuffled pictures: loss of accuracy, mean of three seeds", mean(lost), at_least=0.01)
+claim(
+    "13.m",
+    "the same Mixer not rewired, on shuffled pictures: accuracy",
+    confused,
+    at_most=0.6,
+)
+claim(
+    "13.n",
+    "40 steps from rewired first weights on shuffled pictures: losses differ by",
+    apart,
+    at_most=1e-6,
+)
+claim(
+    "13.o",
+    "a CNN trained on shuffled pictures: loss of accuracy, mean of three seeds",
+    mean(lost),
+    at_least=0.01,
+)
 
 # %% [markdown]
 # The CNN loses less than one might fear: the pixels of a patch still stand together, if in another order, and digits are
@@ -467,19 +584,37 @@ claim("13.o", "a CNN trained on shuffled pictures: loss of accuracy, mean of thr
 
 # %% tags=["try-it"]
 def draw_torn(number, seed):
-    """Show one unseen digit, shuffled by an order of your choice, and what the Mixer says of it."""
-    one, generator = images[same_seed[number]][None], torch.Generator().manual_seed(seed)
-    mine = shuffled(one, torch.randperm(49, generator=generator), torch.randperm(P * P, generator=generator))
+    """Show one unseen digit, shuffled by an order of your choice, and what the Mixer
+    says of it."""
+    one, generator = (
+        images[same_seed[number]][None],
+        torch.Generator().manual_seed(seed),
+    )
+    mine = shuffled(
+        one,
+        torch.randperm(49, generator=generator),
+        torch.randperm(P * P, generator=generator),
+    )
     with torch.no_grad():
         said = [
-            model(picture).argmax().item() for model, picture in ((in_order, one), (in_order, mine), (rewired(in_order), mine))
+            model(picture).argmax().item()
+            for model, picture in (
+                (in_order, one),
+                (in_order, mine),
+                (rewired(in_order), mine),
+            )
         ]
     show(
         plots.pictures(
-            {name: some[0, 0, :, :, None].cpu().expand(-1, -1, 3) for name, some in (("in order", one), ("shuffled", mine))}
+            {
+                name: some[0, 0, :, :, None].cpu().expand(-1, -1, 3)
+                for name, some in (("in order", one), ("shuffled", mine))
+            }
         ),
-        alt=f"Unseen digit {number}, a {labels[same_seed[number]].item()}, in order and shuffled by seed {seed}. The Mixer says {said[0]} in "
-        f"order and {said[1]} shuffled; rewired for the order of this lecture it says {said[2]}.",
+        alt=f"Unseen digit {number}, a {labels[same_seed[number]].item()}, in order "
+        f"and shuffled by seed {seed}. The Mixer says {said[0]} in order and "
+        f"{said[1]} shuffled; rewired for the order of this lecture it says "
+        f"{said[2]}.",
     )
 
 
@@ -511,9 +646,16 @@ token_mixing_kernels = check("13.5", token_mixing_kernels)
 def tokens_by_kernels(x, network):
     """Token mixing of (B, d, H, W) by two convolutions with your kernels."""
     d, H, W = x.shape[1:]
-    first, first_bias, second, second_bias = token_mixing_kernels(*four(network), d, H, W)
+    first, first_bias, second, second_bias = token_mixing_kernels(
+        *four(network), d, H, W
+    )
     hidden = F.gelu(F.conv2d(x, first, first_bias, groups=d))
-    return rearrange(F.conv2d(hidden, second, second_bias, groups=d), "B (d H W) 1 1 -> B d H W", d=d, H=H)
+    return rearrange(
+        F.conv2d(hidden, second, second_bias, groups=d),
+        "B (d H W) 1 1 -> B d H W",
+        d=d,
+        H=H,
+    )
 
 
 def normed(x, norm):
@@ -523,7 +665,9 @@ def normed(x, norm):
 
 def by_convolutions(model, pictures):
     """The whole Mixer as a CNN: convolutions, norms, a mean."""
-    x = F.conv2d(pictures, model.project.weight.view(-1, 1, P, P), model.project.bias, stride=P)
+    x = F.conv2d(
+        pictures, model.project.weight.view(-1, 1, P, P), model.project.bias, stride=P
+    )
     for block in model.stack.blocks:
         x = x + tokens_by_kernels(normed(x, block.norm_1), block.mixer)
         W_3, b_3, W_4, b_4 = four(block.feed_forward)
@@ -540,9 +684,17 @@ with torch.no_grad():
         count_operations(in_order, lambda form=form: form(some)).multiply_adds
         for form in (lambda p: by_convolutions(in_order, p), mixer().to(device()))
     ]
-claim("13.p", "the trained Mixer and the CNN with its weights: scores differ by", apart, at_most=1e-2)
 claim(
-    "13.q", "multiply-adds of the CNN with a Mixer's weights over those of the Mixer", work[0] / work[1], between=(0.999, 1.001)
+    "13.p",
+    "the trained Mixer and the CNN with its weights: scores differ by",
+    apart,
+    at_most=1e-2,
+)
+claim(
+    "13.q",
+    "multiply-adds of the CNN with a Mixer's weights over those of the Mixer",
+    work[0] / work[1],
+    between=(0.999, 1.001),
 )
 
 # %% [markdown]
@@ -583,22 +735,33 @@ claim(
 
 # %%
 def added(seed, block, read):
-    """What training has added to the weights of one block, as maps: those that read positions, or those that write to them."""
+    """What training has added to the weights of one block, as maps: those that read
+    positions, or those that write to them."""
     torch.manual_seed(seed)
-    ends = [model.stack.blocks[block].mixer for model in (trained["Mixer", seed][0], mixer())]
-    last, first = ((end.W_1.weight if read else end.W_2.weight.mT).detach().cpu() for end in ends)
+    ends = [
+        model.stack.blocks[block].mixer
+        for model in (trained["Mixer", seed][0], mixer())
+    ]
+    last, first = (
+        (end.W_1.weight if read else end.W_2.weight.mT).detach().cpu() for end in ends
+    )
     return (last - first).view(-1, 7, 7)
 
 
 def alike(maps, apart):
-    """Correlation of the weights of two positions so far apart in a row or column, the mean of each map taken off."""
+    """Correlation of the weights of two positions so far apart in a row or column, the
+    mean of each map taken off."""
     maps = maps - maps.mean((1, 2), keepdim=True)
-    sides = [torch.cat([m[:, :, apart:].flatten(), m[:, :, :-apart].flatten()]).view(2, -1) for m in (maps, maps.mT)]
+    sides = [
+        torch.cat([m[:, :, apart:].flatten(), m[:, :, :-apart].flatten()]).view(2, -1)
+        for m in (maps, maps.mT)
+    ]
     return torch.corrcoef(torch.cat(sides, dim=1))[0, 1].item()
 
 
 def same_everywhere(maps):
-    """The share of the squared weights that is the mean of its map: 1 where a unit treats all positions alike."""
+    """The share of the squared weights that is the mean of its map: 1 where a unit
+    treats all positions alike."""
     return (maps.mean((1, 2)).square().sum() * 49 / maps.square().sum()).item()
 
 
@@ -610,32 +773,44 @@ def strongest(maps, n=16):
 first_reads = [added(seed, 0, read=True) for seed in SEEDS]
 last_writes = [added(seed, -1, read=False) for seed in SEEDS]
 near, far = (mean(alike(maps, apart) for maps in first_reads) for apart in (1, 2))
-uniform = [mean(same_everywhere(maps) for maps in which) for which in (first_reads, last_writes)]
+uniform = [
+    mean(same_everywhere(maps) for maps in which)
+    for which in (first_reads, last_writes)
+]
 show(
     weight_maps(
-        {"first block reads": strongest(first_reads[0]), "last block writes": strongest(last_writes[0])}, label="added weight"
+        {
+            "first block reads": strongest(first_reads[0]),
+            "last block writes": strongest(last_writes[0]),
+        },
+        label="added weight",
     ),
-    alt=f"What training added to sixteen hidden units each, 7 × 7 positions: rough maps where the first block reads, nearly one colour where "
-    f"the last writes. In the first, positions that touch correlate by {near:.2f}, positions two apart by {far:.2f}; the mean of a map makes up "
-    f"{100 * uniform[0]:.0f} % of the squared weights in the first and {100 * uniform[1]:.0f} % in the last.",
+    alt="What training added to sixteen hidden units each, 7 × 7 positions: rough "
+    "maps where the first block reads, nearly one colour where the last writes. "
+    f"In the first, positions that touch correlate by {near:.2f}, positions two "
+    f"apart by {far:.2f}; the mean of a map makes up {100 * uniform[0]:.0f} % of "
+    f"the squared weights in the first and {100 * uniform[1]:.0f} % in the last.",
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "13.r",
-    "added by training, first block: touching positions are more alike than positions two apart, mean",
+    "added by training, first block: touching positions are more alike than positions "
+    "two apart, mean",
     near - far,
     at_least=0.05,
 )
 claim(
     "13.s",
-    "added by training, last block: share of what is written that is the same for all positions, mean of the seeds",
+    "added by training, last block: share of what is written that is the same for all "
+    "positions, mean of the seeds",
     uniform[1],
     at_least=0.5,
 )
 claim(
     "13.s-first",
-    "added by training, first block: share of what is read that is the same for all positions, mean of the seeds",
+    "added by training, first block: share of what is read that is the same for all "
+    "positions, mean of the seeds",
     uniform[0],
     at_most=0.4,
 )
@@ -646,19 +821,27 @@ claim(
 
 # %% tags=["interactive"]
 ranks = {
-    layer: block.mixer.W_1.weight.norm(dim=1).argsort(descending=True) for layer, block in enumerate(in_order.stack.blocks, 1)
+    layer: block.mixer.W_1.weight.norm(dim=1).argsort(descending=True)
+    for layer, block in enumerate(in_order.stack.blocks, 1)
 }
 
 
 def draw_unit(rank=1, block=1):
-    """Show what a hidden unit reads and writes; rank 1 is the one that reads loudest."""
+    """Show what a hidden unit reads and writes; rank 1 is the one that reads
+    loudest."""
     network, unit = in_order.stack.blocks[block - 1].mixer, ranks[block][rank - 1]
-    reads, writes = network.W_1.weight[unit].view(1, 7, 7), network.W_2.weight[:, unit].view(1, 7, 7)
+    reads, writes = (
+        network.W_1.weight[unit].view(1, 7, 7),
+        network.W_2.weight[:, unit].view(1, 7, 7),
+    )
     row, column = divmod(reads.abs().argmax().item(), 7)
+    both = torch.stack([reads.flatten(), writes.flatten()])
+    correlation = torch.corrcoef(both)[0, 1].item()
     show(
         weight_maps({"reads": reads, "writes": writes}),
-        alt=f"Block {block}, hidden unit of rank {rank}: it reads row {row + 1}, column {column + 1} loudest; what it reads and what it "
-        f"writes correlate by {torch.corrcoef(torch.stack([reads.flatten(), writes.flatten()]))[0, 1].item():.2f}.",
+        alt=f"Block {block}, hidden unit of rank {rank}: it reads row {row + 1}, "
+        f"column {column + 1} loudest; what it reads and what it writes correlate "
+        f"by {correlation:.2f}.",
     )
 
 
@@ -694,7 +877,10 @@ published = (
     (MIXER_LARGE, 16),
     (MIXER_HUGE, 14),
 )
-millions = [round(mixer_parameters(*sizes, (224 // side) ** 2, 3 * side**2, 0) / 1e6) for sizes, side in published]
+millions = [
+    round(mixer_parameters(*sizes, (224 // side) ** 2, 3 * side**2, 0) / 1e6)
+    for sizes, side in published
+]
 claim(
     "13.t",
     "millions of parameters, from S/32 to H/14, as in the paper's table 1",
@@ -721,20 +907,33 @@ claim(
 # %% tags=["nbval-check-output"]
 def exponent(sizes, costs):
     """The slope of log cost against log size, by least squares."""
-    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
-    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+    x, y = (
+        torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs)
+    )
+    return (
+        ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
+    ).item()
 
 
 def work_of_mixing(N, d_tokens, d=32):
     """Multiply-adds of token mixing at N positions."""
-    weights = torch.zeros(d_tokens, N), torch.zeros(d_tokens), torch.zeros(N, d_tokens), torch.zeros(N)
-    return count_operations(nn.Identity(), lambda: lean_token_mixing(torch.zeros(1, N, d), *weights)).multiply_adds
+    weights = (
+        torch.zeros(d_tokens, N),
+        torch.zeros(d_tokens),
+        torch.zeros(N, d_tokens),
+        torch.zeros(N),
+    )
+    return count_operations(
+        nn.Identity(), lambda: lean_token_mixing(torch.zeros(1, N, d), *weights)
+    ).multiply_adds
 
 
 def work_of_attention(N, d=32):
     """Multiply-adds of one head over N positions, projections aside."""
     q = torch.zeros(1, 1, N, d)
-    return count_operations(nn.Identity(), lambda: scaled_dot_product_attention(q, q, q)).multiply_adds
+    return count_operations(
+        nn.Identity(), lambda: scaled_dot_product_attention(q, q, q)
+    ).multiply_adds
 
 
 grids = [49, 196, 784]
@@ -744,9 +943,17 @@ growth = {
     "hidden 4N": exponent(grids, [work_of_mixing(N, 4 * N) for N in grids]),
 }
 claim(
-    "13.u", "the work of attention grows with the number of positions to the power", growth["attention"], between=(1.99, 2.01)
+    "13.u",
+    "the work of attention grows with the number of positions to the power",
+    growth["attention"],
+    between=(1.99, 2.01),
 )
-claim("13.v", "the work of token mixing, at a fixed width, to the power", growth["token mixing"], between=(0.99, 1.01))
+claim(
+    "13.v",
+    "the work of token mixing, at a fixed width, to the power",
+    growth["token mixing"],
+    between=(0.99, 1.01),
+)
 
 # %% [markdown]
 # And what does one get for it? Each model in three widths, after the same steps; the two smaller ones by one seed, the largest
@@ -755,13 +962,17 @@ claim("13.v", "the work of token mixing, at a fixed width, to the power", growth
 # %%
 SMALLER = {
     "CNN": (lambda: cnn((4, 8, 16)), lambda: cnn((8, 16, 32))),
-    "Mixer": (lambda: mixer(sizes=MixerSizes(8, 32, 16, 2)), lambda: mixer(sizes=MixerSizes(16, 64, 32, 2))),
+    "Mixer": (
+        lambda: mixer(sizes=MixerSizes(8, 32, 16, 2)),
+        lambda: mixer(sizes=MixerSizes(16, 64, 32, 2)),
+    ),
     "ViT": (lambda: vit(Sizes(16, 4, 32, 2)), lambda: vit(Sizes(32, 4, 64, 2))),
 }
 
 
 def cost(model):
-    """Parameters, and multiply-adds for one picture, with attention in the form that the counter sees."""
+    """Parameters, and multiply-adds for one picture, with attention in the form that
+    the counter sees."""
     copy = deepcopy(model).eval()
     for module in copy.modules():
         if hasattr(module, "mechanism"):
@@ -770,26 +981,41 @@ def cost(model):
 
 
 points = {
-    name: [fit(f"{name}, small", make, SEEDS[0]) for make in makes] + [(trained[name, SEEDS[0]][0], average[name])]
+    name: [fit(f"{name}, small", make, SEEDS[0]) for make in makes]
+    + [(trained[name, SEEDS[0]][0], average[name])]
     for name, makes in SMALLER.items()
 }
 costs = {name: [cost(model) for model, _ in models] for name, models in points.items()}
 heights = {name: [share for _, share in models] for name, models in points.items()}
-for axis, unit in (("parameters", "parameters"), ("multiply_adds", "multiply-adds for one picture")):
-    lines = {name: ([getattr(c, axis) for c in costs[name]], heights[name]) for name in costs}
+for axis, unit in (
+    ("parameters", "parameters"),
+    ("multiply_adds", "multiply-adds for one picture"),
+):
+    lines = {
+        name: ([getattr(c, axis) for c in costs[name]], heights[name]) for name in costs
+    }
     show(
         plots.curves(lines, unit, "accuracy on unseen digits", log="x"),
         alt=f"Accuracy against {unit}: "
         + "; ".join(
-            f"{name} {', '.join(f'{y:.2f} at {x:,}' for x, y in zip(*line, strict=True))}" for name, line in lines.items()
+            f"{name} "
+            f"{', '.join(f'{y:.2f} at {x:,}' for x, y in zip(*line, strict=True))}"
+            for name, line in lines.items()
         )
         + ".",
     )
 
 # %% tags=["nbval-check-output"]
 ratio = costs["CNN"][2].multiply_adds / costs["Mixer"][2].multiply_adds
-per_weight = {name: costs[name][2].multiply_adds / costs[name][2].parameters for name in costs}
-claim("13.w", "multiply-adds of the CNN over those of the Mixer of section 5", ratio, at_least=1)
+per_weight = {
+    name: costs[name][2].multiply_adds / costs[name][2].parameters for name in costs
+}
+claim(
+    "13.w",
+    "multiply-adds of the CNN over those of the Mixer of section 5",
+    ratio,
+    at_least=1,
+)
 claim(
     "13.x",
     "how often the CNN uses each weight on one picture, over how often the ViT does",
@@ -840,23 +1066,43 @@ def linear(x, W_1, b_1, W_2, b_2):
 
 ablated = {
     "no channel mixing": [fit("no channel mixing", without_channels, SEEDS[0])[1]],
-    "linear token mixing": [fit("linear token mixing", lambda: mixer(linear), SEEDS[0])[1]],
+    "linear token mixing": [
+        fit("linear token mixing", lambda: mixer(linear), SEEDS[0])[1]
+    ],
 }
 groups = {"Mixer": shares["Mixer"], "no token mixing": [bag]} | ablated
 show(
     plots.seeds(groups, "accuracy on unseen digits", across={"chance": 0.1}),
     alt="Accuracy on unseen digits, a point for each seed: "
-    + "; ".join(f"{name} {', '.join(f'{share:.3f}' for share in values)}" for name, values in groups.items())
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.3f}' for share in values)}"
+        for name, values in groups.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
 without = ablated["no channel mixing"][0] - bag
 bent = ablated["linear token mixing"][0] - bag
-claim("13.y", "a Mixer without channel mixing leads one without token mixing: accuracy", without, at_least=0.3)
-claim("13.z", "a Mixer with linear token mixing leads one without any: accuracy", bent, at_least=0.3)
+claim(
+    "13.y",
+    "a Mixer without channel mixing leads one without token mixing: accuracy",
+    without,
+    at_least=0.3,
+)
+claim(
+    "13.z",
+    "a Mixer with linear token mixing leads one without any: accuracy",
+    bent,
+    at_least=0.3,
+)
 dearest = average["Mixer"] - min(values[0] for values in ablated.values())
-claim("13.z-cost", "what the dearer of the two ablations costs: accuracy below the Mixer's mean", dearest, at_most=0.15)
+claim(
+    "13.z-cost",
+    "what the dearer of the two ablations costs: accuracy below the Mixer's mean",
+    dearest,
+    at_most=0.15,
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
@@ -946,13 +1192,18 @@ claim("13.z-cost", "what the dearer of the two ablations costs: accuracy below t
 
 # %%
 def as_in_the_deck(sizes, side):
-    """Parameters with both networks four times as wide as what they mix, as in the deck's PyTorch code, without a head."""
+    """Parameters with both networks four times as wide as what they mix, as in the
+    deck's PyTorch code, without a head."""
     N = (224 // side) ** 2
-    return mixer_parameters(sizes.d_model, 4 * N, 4 * sizes.d_model, sizes.n_layers, N, 3 * side**2, 0)
+    return mixer_parameters(
+        sizes.d_model, 4 * N, 4 * sizes.d_model, sizes.n_layers, N, 3 * side**2, 0
+    )
 
 
 small = mixer_parameters(*MIXER_SMALL, 196, 768, 0)
-own_networks = small + MIXER_SMALL.n_layers * (MIXER_SMALL.d_model - 1) * (2 * 196 * 256 + 256 + 196)
+own_networks = small + MIXER_SMALL.n_layers * (MIXER_SMALL.d_model - 1) * (
+    2 * 196 * 256 + 256 + 196
+)
 line = torch.linspace(-6, 6, 12_001, dtype=torch.float64)
 gelus_apart = (F.gelu(line) - F.gelu(line, approximate="tanh")).abs().max().item()
 torch.manual_seed(SEEDS[0])
@@ -964,32 +1215,65 @@ with torch.no_grad():
         for name, model in (("zero", at_zero), ("drawn", drawn))
     }
 
-# a convolution of 3 × 3 as a matrix over the positions: what it makes of each single position
+# a convolution of 3 × 3 as a matrix over the positions: what it makes of each single
+# position
 generator = torch.Generator().manual_seed(SEEDS[0])
-kernel, x = torch.randn(1, 1, 3, 3, generator=generator), torch.randn(2, 49, 5, generator=generator)
+kernel, x = (
+    torch.randn(1, 1, 3, 3, generator=generator),
+    torch.randn(2, 49, 5, generator=generator),
+)
 T = F.conv2d(torch.eye(49).view(49, 1, 7, 7), kernel, padding=1).view(49, 49).T
-twice = torch.cat([T, -T]), torch.zeros(98), torch.cat([torch.eye(49), -torch.eye(49)], dim=1), torch.zeros(49)
-by_kernel = F.conv2d(rearrange(x, "B (H W) d -> B d H W", H=7), kernel.expand(5, 1, 3, 3), padding=1, groups=5)
+twice = (
+    torch.cat([T, -T]),
+    torch.zeros(98),
+    torch.cat([torch.eye(49), -torch.eye(49)], dim=1),
+    torch.zeros(49),
+)
+by_kernel = F.conv2d(
+    rearrange(x, "B (H W) d -> B d H W", H=7),
+    kernel.expand(5, 1, 3, 3),
+    padding=1,
+    groups=5,
+)
 as_mixing = rearrange(token_mixing(x, *twice), "B (H W) d -> B d H W", H=7)
 
 # %% tags=["nbval-check-output"]
 claim(
     "13.CS-shared",
-    "Mixer-S/16 with a token network for each channel: parameters over the published model's",
+    "Mixer-S/16 with a token network for each channel: parameters over the published "
+    "model's",
     own_networks / small,
     at_least=20,
 )
 claim(
     "13.CS-wide",
-    "the deck's code, d_s = 4N: its work grows with the number of positions to the power",
+    "the deck's code, d_s = 4N: its work grows with the number of positions to the "
+    "power",
     growth["hidden 4N"],
     between=(1.99, 2.01),
 )
-met = sum(round(as_in_the_deck(*which) / 1e6) == count for which, count in zip(published, millions, strict=True))
-claim("13.CS-count", "of the seven counts of the paper's table 1 the deck's code, at the same sizes, meets", met, at_most=4)
-claim("13.CS-gelu", "GELU and the approximation by tanh in the deck's second code differ by", gelus_apart, between=(1e-4, 1e-3))
+met = sum(
+    round(as_in_the_deck(*which) / 1e6) == count
+    for which, count in zip(published, millions, strict=True)
+)
 claim(
-    "13.CS-head", "first loss of a head that starts at 0, over log 10", first["zero"] / math.log(10), between=(0.9999, 1.0001)
+    "13.CS-count",
+    "of the seven counts of the paper's table 1 the deck's code, at the same sizes, "
+    "meets",
+    met,
+    at_most=4,
+)
+claim(
+    "13.CS-gelu",
+    "GELU and the approximation by tanh in the deck's second code differ by",
+    gelus_apart,
+    between=(1e-4, 1e-3),
+)
+claim(
+    "13.CS-head",
+    "first loss of a head that starts at 0, over log 10",
+    first["zero"] / math.log(10),
+    between=(0.9999, 1.0001),
 )
 claim(
     "13.CS-drawn",
@@ -999,7 +1283,8 @@ claim(
 )
 claim(
     "13.CS-converse",
-    "a depth-wise 3 × 3 convolution, shared by all channels, and token mixing: differ by",
+    "a depth-wise 3 × 3 convolution, shared by all channels, and token mixing: differ "
+    "by",
     (by_kernel - as_mixing).abs().max().item(),
     at_most=1e-4,
 )

@@ -35,18 +35,22 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib import attention
-from course_lib.attention import Attended, MultiHead, kernel_attention, scaled_dot_product_attention, split_heads
-from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, require_one_length, silence
+from course_lib.attention import Attended, MultiHead, kernel_attention
+from course_lib.attention import scaled_dot_product_attention, split_heads
+from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide
+from course_lib.attention.linear import require_one_length, silence
 from course_lib.attention.multihead import cached_step
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.datasets import lookup
 from course_lib.generation import generate
 from course_lib.models import LinearTransformer
-from course_lib.primitives import causal_mask, gaussian_projection, trigonometric_features
+from course_lib.primitives import causal_mask, gaussian_projection
+from course_lib.primitives import trigonometric_features
 from course_lib.primitives.kernels import Projection, Vectors
 from course_lib.shapes import Context, Mask, Values
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, peak_memory, plots, predict, progress, show
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger
+from course_tools.notebook import peak_memory, plots, predict, progress, show
 
 SEEDS = (0, 1, 2)
 
@@ -81,22 +85,37 @@ def one_head(L, d=64):
 
 
 def mib_held(form, L, d=64):
-    """The most memory that a mechanism holds at one time over a text of L tokens, in MiB."""
+    """The most memory that a mechanism holds at one time over a text of L tokens, in
+    MiB."""
     inputs = one_head(L, d)
     return peak_memory(lambda: form(*inputs)) / 2**20
 
 
 def exponent(sizes, costs):
     """The slope of log cost against log size, by least squares."""
-    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
-    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+    x, y = (
+        torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs)
+    )
+    return (
+        ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
+    ).item()
 
 
 # %% tags=["nbval-check-output"]
 lengths = [1024, 2048, 4096]
 held = [mib_held(scaled_dot_product_attention, L) for L in lengths]
-claim("14.a", "softmax attention over 4,096 tokens, one head: MiB held at its highest", held[-1], at_least=100)
-claim("14.b", "what softmax attention holds grows with the length to the power", exponent(lengths, held), between=(1.9, 2.1))
+claim(
+    "14.a",
+    "softmax attention over 4,096 tokens, one head: MiB held at its highest",
+    held[-1],
+    at_least=100,
+)
+claim(
+    "14.b",
+    "what softmax attention holds grows with the length to the power",
+    exponent(lengths, held),
+    between=(1.9, 2.1),
+)
 
 # %% [markdown]
 # ## 2 Attention with a general similarity
@@ -144,22 +163,50 @@ elu_feature_map = check("14.1", elu_feature_map)
 
 # %%
 generator = torch.Generator().manual_seed(SEEDS[0])
-q, k = torch.randn(500, 1, 64, generator=generator), torch.randn(500, 64, 64, generator=generator)
+q, k = (
+    torch.randn(500, 1, 64, generator=generator),
+    torch.randn(500, 64, 64, generator=generator),
+)
 scales, largest = [0.1, 0.3, 1, 3, 10, 30, 100], {"softmax": [], "elu + 1": []}
 for scale in scales:
     phi_q, phi_k = (elu_feature_map(scale * x).float() for x in (q, k))
-    largest["softmax"].append(scaled_dot_product_attention(scale * q, scale * k, k).weights.amax(-1).mean().item())
-    largest["elu + 1"].append(kernel_attention(phi_q, phi_k, k).weights.amax(-1).mean().item())
+    largest["softmax"].append(
+        scaled_dot_product_attention(scale * q, scale * k, k)
+        .weights.amax(-1)
+        .mean()
+        .item()
+    )
+    largest["elu + 1"].append(
+        kernel_attention(phi_q, phi_k, k).weights.amax(-1).mean().item()
+    )
 lines = {name: (scales, values) for name, values in largest.items()}
 show(
-    plots.curves(lines, "factor on queries and keys", "largest of 64 weights", across={"all alike, 1/64": 1 / 64}, log="x"),
-    alt=f"Largest of 64 weights against a factor on queries and keys from {scales[0]} to {scales[-1]}: softmax rises from "
-    f"{largest['softmax'][0]:.2f} to {largest['softmax'][-1]:.2f}, elu + 1 from {largest['elu + 1'][0]:.3f} to {largest['elu + 1'][-1]:.3f}.",
+    plots.curves(
+        lines,
+        "factor on queries and keys",
+        "largest of 64 weights",
+        across={"all alike, 1/64": 1 / 64},
+        log="x",
+    ),
+    alt=f"Largest of 64 weights against a factor on queries and keys from {scales[0]} "
+    f"to {scales[-1]}: softmax rises from {largest['softmax'][0]:.2f} to "
+    f"{largest['softmax'][-1]:.2f}, elu + 1 from {largest['elu + 1'][0]:.3f} to "
+    f"{largest['elu + 1'][-1]:.3f}.",
 )
 
 # %% tags=["nbval-check-output"]
-claim("14.c", "queries and keys times 100, the largest of 64 weights: softmax", largest["softmax"][-1], at_least=0.9)
-claim("14.d", "queries and keys times 100, the largest of 64 weights: elu + 1", largest["elu + 1"][-1], at_most=0.1)
+claim(
+    "14.c",
+    "queries and keys times 100, the largest of 64 weights: softmax",
+    largest["softmax"][-1],
+    at_least=0.9,
+)
+claim(
+    "14.d",
+    "queries and keys times 100, the largest of 64 weights: elu + 1",
+    largest["elu + 1"][-1],
+    at_most=0.1,
+)
 
 # %% [markdown]
 # ## 3 Linear attention
@@ -190,8 +237,11 @@ linear_attention = check("14.2", linear_attention)
 
 # %%
 def with_elu(mix):
-    """A mechanism `(q, k, v, mask)` for the library's layers: your feature map, and a way to sum."""
-    return lambda q, k, v, mask=None: Attended(mix(elu_feature_map(q), elu_feature_map(k), v, mask).to(v.dtype), None)
+    """A mechanism `(q, k, v, mask)` for the library's layers: your feature map, and a
+    way to sum."""
+    return lambda q, k, v, mask=None: Attended(
+        mix(elu_feature_map(q), elu_feature_map(k), v, mask).to(v.dtype), None
+    )
 
 
 def multiply_adds(form, *inputs):
@@ -228,7 +278,10 @@ def milliseconds(form, *inputs):
 ours, softmax = with_elu(linear_attention), scaled_dot_product_attention
 mechanisms = {
     "softmax, weights built": (softmax, at_scale(cpu=4096, gpu=16384)),
-    "softmax, fused": (attention.fused_scaled_dot_product_attention, at_scale(cpu=8192, gpu=32768)),
+    "softmax, fused": (
+        attention.fused_scaled_dot_product_attention,
+        at_scale(cpu=8192, gpu=32768),
+    ),
     "linear, yours": (ours, at_scale(cpu=16384, gpu=65536)),
 }
 memory, taken = {}, {}
@@ -238,10 +291,17 @@ with torch.no_grad():
         memory[name] = sizes, [mib_held(form, L) for L in sizes]
         taken[name] = sizes, [milliseconds(form, *one_head(L)) for L in sizes]
 for measured, unit in ((memory, "MiB held at the highest"), (taken, "milliseconds")):
-    slopes = {name: exponent(sizes[-3:], values[-3:]) for name, (sizes, values) in measured.items()}
+    slopes = {
+        name: exponent(sizes[-3:], values[-3:])
+        for name, (sizes, values) in measured.items()
+    }
     show(
-        plots.curves(measured, "number of tokens, L", unit, "one head, d = 64, forward", log="xy"),
-        alt=f"{unit[0].upper()}{unit[1:]} against the number of tokens, both logarithmic; over the longest three each grows with the length to the power: "
+        plots.curves(
+            measured, "number of tokens, L", unit, "one head, d = 64, forward", log="xy"
+        ),
+        alt=f"{unit[0].upper()}{unit[1:]} against the number of tokens, both "
+        "logarithmic; over the longest three each grows with the length to the "
+        "power: "
         + ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
         + ".",
     )
@@ -255,15 +315,51 @@ for measured, unit in ((memory, "MiB held at the highest"), (taken, "millisecond
 # %% tags=["nbval-check-output"]
 library = attention.LinearAttention()
 counted = [256, 512, 1024]
-powers = [round(exponent(counted, [multiply_adds(form, *one_head(L)) for L in counted]), 2) for form in (softmax, library)]
-claim("14.e", "multiply-adds grow with L to the power, fitted (softmax, linear)", powers, equals=[2.0, 1.0])
-first = next(L for L in range(1, 99) if multiply_adds(library, *one_head(L, 16)) < multiply_adds(softmax, *one_head(L, 16)))
-claim("14.f", "with d = 16, the first L at which linear attention takes fewer multiply-adds", first, equals=17)
+powers = [
+    round(exponent(counted, [multiply_adds(form, *one_head(L)) for L in counted]), 2)
+    for form in (softmax, library)
+]
+claim(
+    "14.e",
+    "multiply-adds grow with L to the power, fitted (softmax, linear)",
+    powers,
+    equals=[2.0, 1.0],
+)
+first = next(
+    L
+    for L in range(1, 99)
+    if multiply_adds(library, *one_head(L, 16))
+    < multiply_adds(softmax, *one_head(L, 16))
+)
+claim(
+    "14.f",
+    "with d = 16, the first L at which linear attention takes fewer multiply-adds",
+    first,
+    equals=17,
+)
 slopes = [exponent(sizes[-3:], values[-3:]) for sizes, values in memory.values()]
-claim("14.g", "memory grows with L to the power: softmax with its weights", slopes[0], between=(1.8, 2.1))
-claim("14.h", "memory grows with L to the power: fused softmax, and linear; the larger", max(slopes[1:]), at_most=1.2)
-lead = taken["softmax, weights built"][1][-1] / taken["linear, yours"][1][taken["linear, yours"][0].index(4096)]
-claim("14.i", "time of softmax attention at its longest over that of yours at 4,096", lead, at_least=3)
+claim(
+    "14.g",
+    "memory grows with L to the power: softmax with its weights",
+    slopes[0],
+    between=(1.8, 2.1),
+)
+claim(
+    "14.h",
+    "memory grows with L to the power: fused softmax, and linear; the larger",
+    max(slopes[1:]),
+    at_most=1.2,
+)
+lead = (
+    taken["softmax, weights built"][1][-1]
+    / taken["linear, yours"][1][taken["linear, yours"][0].index(4096)]
+)
+claim(
+    "14.i",
+    "time of softmax attention at its longest over that of yours at 4,096",
+    lead,
+    at_least=3,
+)
 
 # %% [markdown]
 # ## 4 Causal linear attention
@@ -283,7 +379,9 @@ claim("14.i", "time of softmax attention at its longest over that of yours at 4,
 # little *better* than it should be. Find out why before you run the check.
 
 # %% exercise="14.3" bug="normalises_over_all_positions"
-from course_tools.bank.lecture_14.causal_linear_attention import normalises_over_all_positions as suspect
+from course_tools.bank.lecture_14.causal_linear_attention import (
+    normalises_over_all_positions as suspect,
+)
 
 # %% tags=["nbval-check-output"]
 suspect = check("14.3", suspect)
@@ -315,15 +413,41 @@ causal_linear_attention = check("14.3", causal_linear_attention)
 
 # %% tags=["nbval-check-output"]
 inputs = [elu_feature_map(x) for x in one_head(1024)[:2]] + one_head(1024)[2:]
-gap = (attention.chunked_linear_attention(*(x.double() for x in inputs)) - causal_linear_attention(*inputs)).abs().max()
-claim("14.j", "in chunks or by your prefix sums: largest difference over 1,024 tokens", gap, at_most=1e-4)
+gap = (
+    (
+        attention.chunked_linear_attention(*(x.double() for x in inputs))
+        - causal_linear_attention(*inputs)
+    )
+    .abs()
+    .max()
+)
+claim(
+    "14.j",
+    "in chunks or by your prefix sums: largest difference over 1,024 tokens",
+    gap,
+    at_most=1e-4,
+)
 tables = {
     form: peak_memory(lambda form=form: form(*inputs))
-    for form in (attention.causal_attention, attention.causal_linear_attention, attention.chunked_linear_attention)
+    for form in (
+        attention.causal_attention,
+        attention.causal_linear_attention,
+        attention.chunked_linear_attention,
+    )
 }
 by_softmax, by_prefixes, in_chunks = tables.values()
-claim("14.k", "1,024 tokens: memory of prefix sums over that of causal softmax", by_prefixes / by_softmax, at_least=1.5)
-claim("14.l", "1,024 tokens: memory of the chunks over that of causal softmax", in_chunks / by_softmax, at_most=0.5)
+claim(
+    "14.k",
+    "1,024 tokens: memory of prefix sums over that of causal softmax",
+    by_prefixes / by_softmax,
+    at_least=1.5,
+)
+claim(
+    "14.l",
+    "1,024 tokens: memory of the chunks over that of causal softmax",
+    in_chunks / by_softmax,
+    at_most=0.5,
+)
 
 # %% [markdown]
 # ## 5 The recurrent form
@@ -354,7 +478,12 @@ for position in zip(phi_q, phi_k, v, strict=True):
     context, S, z = linear_attention_step(S, z, *position)
     steps.append(context)
 gap = (torch.stack(steps) - causal_linear_attention(phi_q, phi_k, v)).abs().max()
-claim("14.m", "300 of your steps are the rows of your causal form: largest difference", gap, at_most=1e-5)
+claim(
+    "14.m",
+    "300 of your steps are the rows of your causal form: largest difference",
+    gap,
+    at_most=1e-5,
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A GPT that writes keeps the keys and values of all tokens so far (lecture 07's cache). With one head of size
@@ -374,12 +503,17 @@ claim("14.m", "300 of your steps are the rows of your causal form: largest diffe
 
 # %%
 def written(n, d=64):
-    """Work (multiply-adds) and memory (numbers kept) of the token behind n others: with a cache, and with a state."""
+    """Work (multiply-adds) and memory (numbers kept) of the token behind n others: with
+    a cache, and with a state."""
     x, matrices = torch.randn(1, d), [torch.randn(d, d) for _ in range(4)]
     cache = [torch.randn(1, 1, n, d) for _ in range(2)]
     state = [torch.rand(d, d), torch.rand(d)]
     projected = lambda: [x @ W.mT for W in matrices[:3]]  # noqa: E731
-    with_state = lambda: attention.linear_attention_step(*state, *(y[0] for y in projected()))[0] @ matrices[3]  # noqa: E731
+
+    def with_state():
+        q, k, v = (y[0] for y in projected())
+        return attention.linear_attention_step(*state, q, k, v)[0] @ matrices[3]
+
     work = multiply_adds(cached_step, x, *cache, *matrices), multiply_adds(with_state)
     return work, (sum(y.numel() for y in cache), sum(y.numel() for y in state))
 
@@ -391,18 +525,36 @@ lines = {
     "linear, with S and z": (texts, [costs[n][1][1] for n in texts]),
 }
 show(
-    plots.curves(lines, "tokens written so far", "numbers kept", "one head, d = 64", log="xy"),
-    alt=f"Numbers kept against the tokens written so far: a cache grows from {costs[16][1][0]:,} at 16 tokens to {costs[16384][1][0]:,} at 16,384; "
-    f"the state has {costs[16][1][1]:,} throughout.",
+    plots.curves(
+        lines, "tokens written so far", "numbers kept", "one head, d = 64", log="xy"
+    ),
+    alt="Numbers kept against the tokens written so far: a cache grows from "
+    f"{costs[16][1][0]:,} at 16 tokens to {costs[16384][1][0]:,} at 16,384; the "
+    f"state has {costs[16][1][1]:,} throughout.",
 )
 
 # %% tags=["nbval-check-output"]
 work_state = {costs[n][0][1] for n in texts}
 growth = exponent(texts[-3:], [costs[n][0][0] for n in texts[-3:]])
 outgrown = next(n for n in range(1, 99) if written(n)[1][0] > written(n)[1][1])
-claim("14.n", "different amounts of work for a token, with a state, from 16 to 16,384 tokens", len(work_state), equals=1)
-claim("14.o", "with a cache, the work for a token grows with the text to the power", growth, between=(0.7, 1.05))
-claim("14.p", "tokens at which the cache of a head of size 64 outgrows S and z", outgrown, equals=33)
+claim(
+    "14.n",
+    "different amounts of work for a token, with a state, from 16 to 16,384 tokens",
+    len(work_state),
+    equals=1,
+)
+claim(
+    "14.o",
+    "with a cache, the work for a token grows with the text to the power",
+    growth,
+    between=(0.7, 1.05),
+)
+claim(
+    "14.p",
+    "tokens at which the cache of a head of size 64 outgrows S and z",
+    outgrown,
+    equals=33,
+)
 
 # %% [markdown]
 # ## 6 Random features for the exponential
@@ -464,9 +616,13 @@ orthogonalised = check("14.6", orthogonalised)
 
 # %%
 def estimated(features, spread, m, seed, turned=True, T=64, d=16):
-    """True attention weights of T random tokens whose logits spread by `spread`, and the weights that m features give."""
+    """True attention weights of T random tokens whose logits spread by `spread`, and
+    the weights that m features give."""
     generator = torch.Generator().manual_seed(seed)
-    q, k = (math.sqrt(spread) * d**-0.25 * torch.randn(T, d, generator=generator) for _ in range(2))
+    q, k = (
+        math.sqrt(spread) * d**-0.25 * torch.randn(T, d, generator=generator)
+        for _ in range(2)
+    )
     omega = gaussian_projection(m, d, generator)
     omega = orthogonalised(omega).double() if turned else omega.double()
     similar = features(q.double(), omega) @ features(k.double(), omega).mT
@@ -475,15 +631,26 @@ def estimated(features, spread, m, seed, turned=True, T=64, d=16):
 
 def error(*setting, **rest):
     """The relative error of the weights, the median of nine draws."""
-    draws = [estimated(*setting, seed, **rest) for seed in range(9 * SEEDS[0], 9 * SEEDS[0] + 9)]
-    return median(((guess - truth).norm() / truth.norm()).item() for truth, guess in draws)
+    draws = [
+        estimated(*setting, seed, **rest)
+        for seed in range(9 * SEEDS[0], 9 * SEEDS[0] + 9)
+    ]
+    return median(
+        ((guess - truth).norm() / truth.norm()).item() for truth, guess in draws
+    )
 
 
 features_tried = [16, 64, 256, 1024, 4096]
 errors = {
-    "positive, logits spread 0.25": [error(favor_features, 0.25, m) for m in features_tried],
-    "positive, logits spread 4": [error(favor_features, 4.0, m) for m in features_tried],
-    "trigonometric, 0.25": [error(trigonometric_features, 0.25, m) for m in features_tried],
+    "positive, logits spread 0.25": [
+        error(favor_features, 0.25, m) for m in features_tried
+    ],
+    "positive, logits spread 4": [
+        error(favor_features, 4.0, m) for m in features_tried
+    ],
+    "trigonometric, 0.25": [
+        error(trigonometric_features, 0.25, m) for m in features_tried
+    ],
     "trigonometric, 4": [error(trigonometric_features, 4.0, m) for m in features_tried],
 }
 show(
@@ -493,8 +660,12 @@ show(
         "relative error of the weights",
         log="xy",
     ),
-    alt=f"Relative error of estimated attention weights against the number of features from {features_tried[0]} to {features_tried[-1]}: "
-    + ", ".join(f"{name} from {values[0]:.2f} to {values[-1]:.2f}" for name, values in errors.items())
+    alt="Relative error of estimated attention weights against the number of features "
+    f"from {features_tried[0]} to {features_tried[-1]}: "
+    + ", ".join(
+        f"{name} from {values[0]:.2f} to {values[-1]:.2f}"
+        for name, values in errors.items()
+    )
     + ".",
 )
 
@@ -506,18 +677,46 @@ show(
 
 # %% tags=["nbval-check-output"]
 small, large, cosines, astray = errors.values()
-claim("14.q", "logits spread 0.25: the error falls with m to the power", exponent(features_tried, small), between=(-0.6, -0.3))
-claim("14.r", "logits spread 4: what is left of the error at 256 times the features", large[-1] / large[0], at_least=0.6)
-claim("14.s", "logits spread 4, 4,096 features: relative error, 1 is to know nothing", large[-1], at_least=0.7)
+claim(
+    "14.q",
+    "logits spread 0.25: the error falls with m to the power",
+    exponent(features_tried, small),
+    between=(-0.6, -0.3),
+)
+claim(
+    "14.r",
+    "logits spread 4: what is left of the error at 256 times the features",
+    large[-1] / large[0],
+    at_least=0.6,
+)
+claim(
+    "14.s",
+    "logits spread 4, 4,096 features: relative error, 1 is to know nothing",
+    large[-1],
+    at_least=0.7,
+)
 claim(
     "14.t",
     "logits spread 0.25: the trigonometric error over the positive one, 4,096 features",
     cosines[-1] / small[-1],
     at_most=0.8,
 )
-lowest = [min(estimated(f, 4.0, 256, s)[1].min().item() for s in SEEDS) for f in (favor_features, trigonometric_features)]
-claim("14.u", "logits spread 4: the lowest weight that positive features give", lowest[0], at_least=0)
-claim("14.v", "logits spread 4: the lowest weight that trigonometric features give", lowest[1], at_most=-0.1)
+lowest = [
+    min(estimated(f, 4.0, 256, s)[1].min().item() for s in SEEDS)
+    for f in (favor_features, trigonometric_features)
+]
+claim(
+    "14.u",
+    "logits spread 4: the lowest weight that positive features give",
+    lowest[0],
+    at_least=0,
+)
+claim(
+    "14.v",
+    "logits spread 4: the lowest weight that trigonometric features give",
+    lowest[1],
+    at_most=-0.1,
+)
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -525,18 +724,25 @@ q = k = 0.4 * F.normalize(torch.randn(16, generator=generator), dim=0).double()
 omega = gaussian_projection(16 * 8_000, 16, generator).double()
 spreads, off = [], []
 for rows in (omega, orthogonalised(omega).double()):
-    terms = (favor_features(q, rows) * favor_features(k, rows)).view(8_000, 16).sum(-1) * 8_000
+    terms = (favor_features(q, rows) * favor_features(k, rows)).view(8_000, 16).sum(
+        -1
+    ) * 8_000
     spreads.append(terms.std().item())
-    off.append((terms.mean() - (q @ k).exp()).abs().item() / (terms.std().item() / math.sqrt(8_000)))
+    off.append(
+        (terms.mean() - (q @ k).exp()).abs().item()
+        / (terms.std().item() / math.sqrt(8_000))
+    )
 claim(
     "14.w",
-    "mean of 8,000 estimates, off exp(q·k) by standard errors: independent, perpendicular; the larger",
+    "mean of 8,000 estimates, off exp(q·k) by standard errors: independent, "
+    "perpendicular; the larger",
     max(off),
     at_most=5,
 )
 claim(
     "14.x",
-    "spread of an estimate with perpendicular directions over that with independent ones",
+    "spread of an estimate with perpendicular directions over that with independent "
+    "ones",
     spreads[1] / spreads[0],
     at_most=0.98,
 )
@@ -548,14 +754,19 @@ claim(
 
 # %% tags=["interactive"]
 def draw_weights(spread=0.5, log_m=6, trial=0):
-    """Compare the weights of one query with their estimate from 2^log_m positive features."""
-    truth, guess = (weights[0] for weights in estimated(favor_features, spread, 2**log_m, trial, T=16))
+    """Compare the weights of one query with their estimate from 2^log_m positive
+    features."""
+    truth, guess = (
+        weights[0]
+        for weights in estimated(favor_features, spread, 2**log_m, trial, T=16)
+    )
     keys = list(range(16))
     lines = {"softmax": (keys, truth), f"{2**log_m} positive features": (keys, guess)}
     off = (guess - truth).abs().sum().item() / 2
     show(
         plots.curves(lines, "key", "weight", f"logits spread {spread:g}"),
-        alt=f"Weights of a query over 16 keys with logits that spread by {spread:g}: {2**log_m} features put {100 * off:.0f} % of the weight on wrong keys.",
+        alt=f"Weights of a query over 16 keys with logits that spread by {spread:g}: "
+        f"{2**log_m} features put {100 * off:.0f} % of the weight on wrong keys.",
     )
 
 
@@ -586,14 +797,21 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 
 # %%
 class Recaller(nn.Module):
-    """Questions look at pairs: a vector for each key, one for each value, one layer of attention, and a read-out."""
+    """Questions look at pairs: a vector for each key, one for each value, one layer of
+    attention, and a read-out."""
 
     def __init__(self, mechanism, n_keys, n_values, d_model=64):
         super().__init__()
-        self.key, self.value = nn.Embedding(n_keys, d_model), nn.Embedding(n_values, d_model)
+        self.key, self.value = (
+            nn.Embedding(n_keys, d_model),
+            nn.Embedding(n_values, d_model),
+        )
         for table in (self.key, self.value):
             nn.init.normal_(table.weight, std=d_model**-0.5)
-        self.attention, self.read_out = MultiHead(d_model, 1, mechanism), nn.Linear(d_model, n_values)
+        self.attention, self.read_out = (
+            MultiHead(d_model, 1, mechanism),
+            nn.Linear(d_model, n_values),
+        )
 
     def forward(self, questions, keys, values):
         pairs = self.key(keys) + self.value(values)
@@ -601,13 +819,22 @@ class Recaller(nn.Module):
 
 
 def recall(mechanism, n_pairs, seed, steps):
-    """Train on texts of n_pairs pairs; the share of right answers on texts that were never seen, and the model."""
-    data = lookup(4_000, 10, 500, T_q=4, T_k=n_pairs, n_keys=2 * n_pairs, n_values=8, seed=0)
-    learn, unseen = ([part.queries, part.keys, part.values, part.targets] for part in (data.train, data.test))
+    """Train on texts of n_pairs pairs; the share of right answers on texts that were
+    never seen, and the model."""
+    data = lookup(
+        4_000, 10, 500, T_q=4, T_k=n_pairs, n_keys=2 * n_pairs, n_values=8, seed=0
+    )
+    learn, unseen = (
+        [part.queries, part.keys, part.values, part.targets]
+        for part in (data.train, data.test)
+    )
     torch.manual_seed(seed)
     model = Recaller(mechanism(), 2 * n_pairs, 8).to(device())
     stream = batches(*(part.to(device()) for part in learn), batch_size=64, seed=seed)
-    loss = lambda net, batch: F.cross_entropy(net(*batch[:3]).flatten(0, 1), batch[3].flatten())  # noqa: E731
+
+    def loss(net, batch):
+        return F.cross_entropy(net(*batch[:3]).flatten(0, 1), batch[3].flatten())
+
     for _ in train(model, stream, loss, steps=steps, lr=5e-3, warmup=steps // 10):
         pass
     *given, targets = (part.to(device()) for part in unseen)
@@ -623,19 +850,42 @@ contenders = {
 }
 pairs = at_scale(cpu=[4, 8, 16, 32], gpu=[4, 8, 16, 32, 64])
 right, readers = {name: {n: [] for n in pairs} for name in contenders}, {}
-tasks = [(name, n, seed) for name in contenders for n in pairs for seed in (SEEDS if n == 32 else SEEDS[:1])]
-tasks = [task for task in tasks if "control" not in task[0] or task[1:] in ((4, SEEDS[0]), (32, SEEDS[0]))]
+tasks = [
+    (name, n, seed)
+    for name in contenders
+    for n in pairs
+    for seed in (SEEDS if n == 32 else SEEDS[:1])
+]
+tasks = [
+    task
+    for task in tasks
+    if "control" not in task[0] or task[1:] in ((4, SEEDS[0]), (32, SEEDS[0]))
+]
 for name, n, seed in progress(tasks, "recall"):
-    share, readers[name, n] = recall(contenders[name], n, seed, steps=at_scale(cpu=200, gpu=1_000))
+    share, readers[name, n] = recall(
+        contenders[name], n, seed, steps=at_scale(cpu=200, gpu=1_000)
+    )
     right[name][n].append(share)
 lines = {
-    name: ([n for n in pairs if right[name][n]], [mean(values) for values in right[name].values() if values])
+    name: (
+        [n for n in pairs if right[name][n]],
+        [mean(values) for values in right[name].values() if values],
+    )
     for name in contenders
 }
 show(
-    plots.curves(lines, "pairs in the text", "right answers", across={"a guess among 8": 1 / 8}, log="x"),
+    plots.curves(
+        lines,
+        "pairs in the text",
+        "right answers",
+        across={"a guess among 8": 1 / 8},
+        log="x",
+    ),
     alt=f"Right answers against the number of pairs from {pairs[0]} to {pairs[-1]}: "
-    + ", ".join(f"{name} from {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
+    + ", ".join(
+        f"{name} from {values[0]:.2f} to {values[-1]:.2f}"
+        for name, (_, values) in lines.items()
+    )
     + ".",
 )
 
@@ -647,15 +897,30 @@ claim(
     min(*few["softmax"], *few["yours, elu + 1"]),
     at_least=0.9,
 )
-claim("14.z", "32 pairs: softmax recalls, worst of the seeds", min(many["softmax"]), at_least=0.9)
-claim("14.A", "32 pairs: elu + 1 does not, best of the seeds", max(many["yours, elu + 1"]), at_most=0.6)
+claim(
+    "14.z",
+    "32 pairs: softmax recalls, worst of the seeds",
+    min(many["softmax"]),
+    at_least=0.9,
+)
+claim(
+    "14.A",
+    "32 pairs: elu + 1 does not, best of the seeds",
+    max(many["yours, elu + 1"]),
+    at_most=0.6,
+)
 claim(
     "14.B",
     "32 pairs: what random features gain over elu + 1, worst of the seeds",
     min(many["Performer, m = 64"]) - max(many["yours, elu + 1"]),
     at_least=0.05,
 )
-claim("14.C", "the control with all keys alike, even with 4 pairs", max(few["control: φ = 1"]), at_most=0.65)
+claim(
+    "14.C",
+    "the control with all keys alike, even with 4 pairs",
+    max(few["control: φ = 1"]),
+    at_most=0.65,
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Now **see it**: the weights of four questions over the 32 pairs of one text, under three trained models, written out
@@ -675,19 +940,33 @@ claim("14.C", "the control with all keys alike, even with 4 pairs", max(few["con
 # %%
 @torch.no_grad()
 def weights_of(name, part, n=32):
-    """The weights (T_q, T_k) that a trained model gives to the first text, in the order of its pairs."""
-    layer, (questions, keys, values) = readers[name, n].cpu(), (x[:1] for x in (part.queries, part.keys, part.values))
+    """The weights (T_q, T_k) that a trained model gives to the first text, in the order
+    of its pairs."""
+    layer, (questions, keys, values) = (
+        readers[name, n].cpu(),
+        (x[:1] for x in (part.queries, part.keys, part.values)),
+    )
     pairs = readers[name, n].key(keys) + readers[name, n].value(values)
     q, k = layer.attention.W_q(layer.key(questions)), layer.attention.W_k(pairs)
     if name == "softmax":
         return scaled_dot_product_attention(q, k, k).weights[0]
-    phi = elu_feature_map if "elu" in name else lambda x: favor_features(x / 64**0.25, layer.attention.mechanism.omega)
+    phi = (
+        elu_feature_map
+        if "elu" in name
+        else lambda x: favor_features(x / 64**0.25, layer.attention.mechanism.omega)
+    )
     return kernel_attention(phi(q), phi(k), k).weights[0]
 
 
 part = lookup(4_000, 10, 500, T_q=4, T_k=32, n_keys=64, n_values=8, seed=0).test
-maps = {name.removeprefix("yours, "): weights_of(name, part) for name in list(contenders)[:3]}
-share = {name: (weights * part.pattern[0]).sum(-1).mean().item() for name, weights in maps.items()}
+maps = {
+    name.removeprefix("yours, "): weights_of(name, part)
+    for name in list(contenders)[:3]
+}
+share = {
+    name: (weights * part.pattern[0]).sum(-1).mean().item()
+    for name, weights in maps.items()
+}
 show(
     plots.attention_maps(maps, x="pair", y="question"),
     alt="Weights of four questions over 32 pairs; on the right pair lies, on average, "
@@ -696,7 +975,12 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-claim("14.D", "32 pairs: weight on the right pair, softmax over elu + 1", share["softmax"] / share["elu + 1"], at_least=3)
+claim(
+    "14.D",
+    "32 pairs: weight on the right pair, softmax over elu + 1",
+    share["softmax"] / share["elu + 1"],
+    at_least=3,
+)
 
 # %% [markdown]
 # ## 8 Character language models
@@ -721,37 +1005,52 @@ claim("14.D", "32 pairs: weight on the right pair, softmax over elu + 1", share[
 # names and numbers must be copied, may differ: that is a recall task again, and not measured here.</details>
 
 # %%
-paragraphs = dict.fromkeys(paragraph for topic in topics.values() for paragraph in topic.split("\n\n"))
+paragraphs = dict.fromkeys(
+    paragraph for topic in topics.values() for paragraph in topic.split("\n\n")
+)
 text = "\n\n".join(paragraphs)
 letters = sorted(set(text))
 number = {letter: i for i, letter in enumerate(letters)}
 T = 32
 codes = torch.tensor([number[letter] for letter in text])
 lines_of_text = codes[: len(codes) // (T + 1) * (T + 1)].view(-1, T + 1)
-lines_of_text = lines_of_text[torch.randperm(len(lines_of_text), generator=torch.Generator().manual_seed(0))].to(device())
+lines_of_text = lines_of_text[
+    torch.randperm(len(lines_of_text), generator=torch.Generator().manual_seed(0))
+].to(device())
 held_back, learn = lines_of_text[:200], lines_of_text[200:]
-print(f"{len(text):,} characters, {len(letters)} different ones; {len(learn):,} pieces of {T} to learn from")
+print(
+    f"{len(text):,} characters, {len(letters)} different ones; {len(learn):,} pieces "
+    f"of {T} to learn from"
+)
 
 
 # %%
 def bits(model, batch):
     """Cross-entropy of the next character, in bits."""
     pieces = batch[0]
-    return F.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten()) / math.log(2)
+    return F.cross_entropy(
+        model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten()
+    ) / math.log(2)
 
 
 sizes = at_scale(cpu=Sizes(64, 4, 256, 1), gpu=Sizes(256, 16, 1024, 4))
 
 
 def language_model(mechanism, seed, steps):
-    """Train a linear transformer, or its twin with another mechanism; its bits on held-back text, and the model."""
+    """Train a linear transformer, or its twin with another mechanism; its bits on
+    held-back text, and the model."""
     torch.manual_seed(seed)
     model = LinearTransformer(len(letters), sizes)
     if mechanism is not None:
         model.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm)
     model = model.to(device())
     for _ in train(
-        model, batches(learn, batch_size=16, seed=seed), bits, steps=steps, lr=at_scale(cpu=1e-2, gpu=1e-3), warmup=50
+        model,
+        batches(learn, batch_size=16, seed=seed),
+        bits,
+        steps=steps,
+        lr=at_scale(cpu=1e-2, gpu=1e-3),
+        warmup=50,
     ):
         pass
     with torch.no_grad():
@@ -761,28 +1060,44 @@ def language_model(mechanism, seed, steps):
 forms = {
     "softmax": lambda: attention.fused_causal_attention,
     "linear, elu + 1": lambda: None,
-    "control: φ = 1": lambda: attention.LinearAttention(torch.ones_like, attention.chunked_linear_attention),
+    "control: φ = 1": lambda: attention.LinearAttention(
+        torch.ones_like, attention.chunked_linear_attention
+    ),
 }
 scores, writers = {name: [] for name in forms}, {}
-tasks = [(name, seed) for name in forms for seed in (SEEDS[:1] if "control" in name else SEEDS)]
+tasks = [
+    (name, seed)
+    for name in forms
+    for seed in (SEEDS[:1] if "control" in name else SEEDS)
+]
 for name, seed in progress(tasks, "language models"):
-    measured, writers[name] = language_model(forms[name](), seed, at_scale(cpu=500, gpu=2_000))
+    measured, writers[name] = language_model(
+        forms[name](), seed, at_scale(cpu=500, gpu=2_000)
+    )
     scores[name].append(measured)
 show(
     plots.seeds(scores, "bits per character, held-back text"),
-    alt=f"Bits per character on held-back text, a point for each of {len(SEEDS)} seeds: "
+    alt=f"Bits per character on held-back text, a point for each of {len(SEEDS)} "
+    "seeds: "
     + ", ".join(f"{name} {mean(values):.2f}" for name, values in scores.items())
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
 ahead = min(scores["control: φ = 1"]) - max(scores["linear, elu + 1"])
-claim("14.E", "bits per character that elu + 1 gains on a plain average of the past: worst against best", ahead, at_least=0.2)
+claim(
+    "14.E",
+    "bits per character that elu + 1 gains on a plain average of the past: worst "
+    "against best",
+    ahead,
+    at_least=0.2,
+)
 average = mean(scores["control: φ = 1"])
 part = (average - mean(scores["linear, elu + 1"])) / (average - mean(scores["softmax"]))
 claim(
     "14.F",
-    "contexts of 32 characters: gain of elu + 1 over the plain average, as a fraction of softmax's gain",
+    "contexts of 32 characters: gain of elu + 1 over the plain average, as a fraction "
+    "of softmax's gain",
     part,
     at_least=0.5,
 )
@@ -803,7 +1118,15 @@ def draw_letter(logits):
     return torch.multinomial((logits / 0.6).softmax(-1), 1, generator=generator)[:, 0]
 
 
-print(prompt + "".join(letters[i] for i in generate(writers["linear, elu + 1"], codes_of_prompt, 150, draw_letter)[0]))
+print(
+    prompt
+    + "".join(
+        letters[i]
+        for i in generate(
+            writers["linear, elu + 1"], codes_of_prompt, 150, draw_letter
+        )[0]
+    )
+)
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Change the prompt, the sharpness 0.6, the number of characters. Where does the text begin to lose its words?
@@ -813,16 +1136,27 @@ print(prompt + "".join(letters[i] for i in generate(writers["linear, elu + 1"], 
 writer = writers["linear, elu + 1"].eval()
 one = codes_of_prompt[:, :1]
 likeliest = lambda logits: logits.argmax(-1)  # noqa: E731
-memory_of = {n: peak_memory(lambda n=n: generate(writer, one, n, likeliest)) for n in (20, 200)}
+memory_of = {
+    n: peak_memory(lambda n=n: generate(writer, one, n, likeliest)) for n in (20, 200)
+}
 claim(
-    "14.G", "memory while writing 200 characters over that while writing 20", memory_of[200] / memory_of[20], between=(0.8, 1.2)
+    "14.G",
+    "memory while writing 200 characters over that while writing 20",
+    memory_of[200] / memory_of[20],
+    between=(0.8, 1.2),
 )
 with torch.no_grad():
     said, kept = writer.read(held_back[:8, :20])
     for t in range(20, T):
         logits, kept = writer.step(held_back[:8, t], kept)
     gap = (logits - writer(held_back[:8, :T])[:, -1]).abs().max()
-claim("14.H", "read in parallel, or token by token: largest difference of the logits after 32 characters", gap, at_most=1e-2)
+claim(
+    "14.H",
+    "read in parallel, or token by token: largest difference of the logits after 32 "
+    "characters",
+    gap,
+    at_most=1e-2,
+)
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: features of either sign
@@ -844,11 +1178,25 @@ claim("14.H", "read in parallel, or token by token: largest difference of the lo
 generator = torch.Generator().manual_seed(SEEDS[0])
 q, k, v = (torch.randn(200, 64, 16, generator=generator) for _ in range(3))
 range_left = {
-    name: (linear_attention(phi(q), phi(k), v).abs().amax((1, 2)) / v.abs().amax((1, 2))).median().item()
+    name: (
+        linear_attention(phi(q), phi(k), v).abs().amax((1, 2)) / v.abs().amax((1, 2))
+    )
+    .median()
+    .item()
     for name, phi in (("identity", lambda x: x), ("elu + 1", elu_feature_map))
 }
-claim("14.I", "features of either sign: largest context over largest value, median text", range_left["identity"], at_least=5)
-claim("14.J", "positive features: largest context over largest value, median text", range_left["elu + 1"], at_most=1)
+claim(
+    "14.I",
+    "features of either sign: largest context over largest value, median text",
+    range_left["identity"],
+    at_least=5,
+)
+claim(
+    "14.J",
+    "positive features: largest context over largest value, median text",
+    range_left["elu + 1"],
+    at_most=1,
+)
 
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
@@ -947,7 +1295,10 @@ def conforms(combine):
 
 
 generator = torch.Generator().manual_seed(SEEDS[0])
-X, W_K = torch.randn(5, 32, generator=generator), torch.randn(32, 8, generator=generator)
+X, W_K = (
+    torch.randn(5, 32, generator=generator),
+    torch.randn(32, 8, generator=generator),
+)
 q, k, v = (torch.randn(50, 64, generator=generator) for _ in range(3))
 scaled = scaled_dot_product_attention(q, k, v).context
 as_on_the_slide = attention.attend(q @ k.mT, v).context
@@ -961,11 +1312,31 @@ claim(
     equals=[(8,), (5, 8)],
 )
 sums = [conforms(lambda: X + X @ W_K), conforms(lambda: X + X @ W_K @ W_K.mT)]
-claim("14.GA-d", "tokens of size 32 and contexts of the keys' size 8 can be added; of size 32", sums, equals=[False, True])
+claim(
+    "14.GA-d",
+    "tokens of size 32 and contexts of the keys' size 8 can be added; of size 32",
+    sums,
+    equals=[False, True],
+)
 apart = ((as_on_the_slide - scaled).norm() / scaled.norm()).item()
-claim("14.GA-root", "attention by exp(q·k) against exp(q·k/√d), d = 64: relative difference", apart, at_least=0.5)
-claim("14.GA-elu", "elu + 1 with α = 2: its lowest feature", (F.elu(q, alpha=2.0) + 1).min(), at_most=-0.1)
-claim("14.GA-memory", "memory at 2,048 tokens when d grows fourfold; L²d says 4", by_size[1] / by_size[0], at_most=1.5)
+claim(
+    "14.GA-root",
+    "attention by exp(q·k) against exp(q·k/√d), d = 64: relative difference",
+    apart,
+    at_least=0.5,
+)
+claim(
+    "14.GA-elu",
+    "elu + 1 with α = 2: its lowest feature",
+    (F.elu(q, alpha=2.0) + 1).min(),
+    at_most=-0.1,
+)
+claim(
+    "14.GA-memory",
+    "memory at 2,048 tokens when d grows fourfold; L²d says 4",
+    by_size[1] / by_size[0],
+    at_most=1.5,
+)
 
 # %% tags=["ledger"]
 ledger()

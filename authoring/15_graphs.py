@@ -33,9 +33,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.analysis import record
-from course_lib.attention import Attended, DynamicGraphAttention, GraphAttention, attend, average_heads
-from course_lib.attention import csr_attend_edges, gat_edge_scores, merge_heads, split_heads, uniform_graph_attention
-from course_lib.datasets import karate_club, les_miserables, marked_neighbour, matching_neighbour, see_also
+from course_lib.attention import Attended, DynamicGraphAttention, GraphAttention, attend
+from course_lib.attention import average_heads
+from course_lib.attention import csr_attend_edges, gat_edge_scores, merge_heads
+from course_lib.attention import split_heads, uniform_graph_attention
+from course_lib.datasets import karate_club, les_miserables, marked_neighbour
+from course_lib.datasets import matching_neighbour, see_also
 from course_lib.models import GAT, GCN, GATLayer
 from course_lib.primitives import propagate, require_edges, with_self_loops
 from course_lib.shapes import Edges, Nodes, Scores
@@ -74,19 +77,28 @@ SEEDS = (0, 1, 2)
 def here(graph):
     """A graph with its tensors on the device of this notebook."""
     return graph._replace(
-        edges=graph.edges.to(device()), features=graph.features.to(device()), labels=graph.labels.to(device())
+        edges=graph.edges.to(device()),
+        features=graph.features.to(device()),
+        labels=graph.labels.to(device()),
     )
 
 
 def fit(make, graph, learn, seed, steps=60, lr=1e-2):
-    """Train a new network on the labels of some nodes; the seed decides its first weights."""
+    """Train a new network on the labels of some nodes; the seed decides its first
+    weights."""
     torch.manual_seed(seed)
     model = make().to(device())
 
     def loss(model, _):
-        return F.cross_entropy(model(graph.features, graph.edges)[learn], graph.labels[learn])
+        return F.cross_entropy(
+            model(graph.features, graph.edges)[learn], graph.labels[learn]
+        )
 
-    for _ in progress(train(model, repeat(None), loss, steps=steps, lr=lr, warmup=steps // 6), f"seed {seed}", total=steps):
+    for _ in progress(
+        train(model, repeat(None), loss, steps=steps, lr=lr, warmup=steps // 6),
+        f"seed {seed}",
+        total=steps,
+    ):
         pass
     return model.eval()
 
@@ -94,7 +106,12 @@ def fit(make, graph, learn, seed, steps=60, lr=1e-2):
 @torch.no_grad()
 def accuracy(model, graph, asked):
     """The accuracy on the given nodes."""
-    return (model(graph.features, graph.edges)[asked].argmax(-1) == graph.labels[asked]).float().mean().item()
+    return (
+        (model(graph.features, graph.edges)[asked].argmax(-1) == graph.labels[asked])
+        .float()
+        .mean()
+        .item()
+    )
 
 
 class Alone(nn.Module):
@@ -110,9 +127,21 @@ class Alone(nn.Module):
 
 # %% tags=["nbval-check-output"]
 club = here(karate_club())
-leaders, others = torch.tensor([0, 33]), torch.tensor([i for i in range(34) if i not in (0, 33)])
-alone = [accuracy(fit(partial(Alone, 34, 16, 2), club, leaders, seed), club, others) for seed in SEEDS]
-claim("15.a", "a network that does not read the edges places no more than chance: mean of the seeds", mean(alone), at_most=0.7)
+leaders, others = (
+    torch.tensor([0, 33]),
+    torch.tensor([i for i in range(34) if i not in (0, 33)]),
+)
+alone = [
+    accuracy(fit(partial(Alone, 34, 16, 2), club, leaders, seed), club, others)
+    for seed in SEEDS
+]
+claim(
+    "15.a",
+    "a network that does not read the edges places no more than chance: mean of the "
+    "seeds",
+    mean(alone),
+    at_most=0.7,
+)
 
 # %% [markdown]
 # ## 2 Edges as a mask
@@ -169,7 +198,9 @@ edge_softmax = check("15.2", edge_softmax)
 # the check; then write it rightly.
 
 # %% exercise="15.3" bug="keeps_the_last_message_only"
-from course_tools.bank.lecture_15.attend_edges import keeps_the_last_message_only as suspect
+from course_tools.bank.lecture_15.attend_edges import (
+    keeps_the_last_message_only as suspect,
+)
 
 # %% [markdown] tags=["predict"]
 # **Which line loses what?**
@@ -200,20 +231,43 @@ attend_edges = check("15.3", attend_edges)
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
-z, a = (torch.randn(*shape, generator=generator).to(device()) for shape in ((2, 34, 8), (2, 16)))
+z, a = (
+    torch.randn(*shape, generator=generator).to(device())
+    for shape in ((2, 34, 8), (2, 16))
+)
 allowed = torch.zeros(34, 34, dtype=torch.bool, device=device()).index_put(
     tuple(club.edges), torch.tensor(True, device=device())
 )
 by_mask = attend(gat_scores(z, a), z, allowed)
 by_list = attend_edges(gat_edge_scores(z, a, club.edges), z, club.edges)
 apart = (by_mask.context - by_list.context).abs().max().item()
-apart = max(apart, (by_mask.weights[:, club.edges[0], club.edges[1]] - by_list.weights).abs().max().item())
-claim("15.b", "your attention over a list is masked attention: largest difference of contexts and weights", apart, at_most=1e-4)
+apart = max(
+    apart,
+    (by_mask.weights[:, club.edges[0], club.edges[1]] - by_list.weights)
+    .abs()
+    .max()
+    .item(),
+)
+claim(
+    "15.b",
+    "your attention over a list is masked attention: largest difference of contexts "
+    "and weights",
+    apart,
+    at_most=1e-4,
+)
 order = torch.randperm(34, generator=generator).to(device())
 renumbered = order.argsort()[club.edges]
-shuffled = attend_edges(gat_edge_scores(z[:, order], a, renumbered), z[:, order], renumbered)
+shuffled = attend_edges(
+    gat_edge_scores(z[:, order], a, renumbered), z[:, order], renumbered
+)
 moved = (shuffled.context - by_list.context[:, order]).abs().max().item()
-claim("15.c", "members numbered otherwise get the same contexts under other numbers, up to rounding", moved, at_most=1e-4)
+claim(
+    "15.c",
+    "members numbered otherwise get the same contexts under other numbers, up to "
+    "rounding",
+    moved,
+    at_most=1e-4,
+)
 
 # %% [markdown]
 # ## 3 Multiple heads, and the club again
@@ -242,18 +296,33 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 
 # %%
 class ClubGAT(nn.Module):
-    """Two layers of your graph attention with an ELU between; every member attends to itself too."""
+    """Two layers of your graph attention with an ELU between; every member attends to
+    itself too."""
 
     def __init__(self, d_in, d, n_out, n_heads=4):
         super().__init__()
-        shapes = (n_heads * d, d_in), (n_heads, 2 * d), (n_heads * n_out, n_heads * d), (n_heads, 2 * n_out)
-        drawn = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for shape in shapes)
+        shapes = (
+            (n_heads * d, d_in),
+            (n_heads, 2 * d),
+            (n_heads * n_out, n_heads * d),
+            (n_heads, 2 * n_out),
+        )
+        drawn = (
+            nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
+            for shape in shapes
+        )
         self.W_1, self.a_1, self.W_2, self.a_2 = drawn
 
     def forward(self, x, edges):
         edges = with_self_loops(edges, len(x))
-        hidden = F.elu(multi_head_graph_attention(x, self.W_1, self.a_1, edges, merge_heads).context.to(x.dtype))
-        return multi_head_graph_attention(hidden, self.W_2, self.a_2, edges, average_heads).context.to(x.dtype)
+        hidden = F.elu(
+            multi_head_graph_attention(
+                x, self.W_1, self.a_1, edges, merge_heads
+            ).context.to(x.dtype)
+        )
+        return multi_head_graph_attention(
+            hidden, self.W_2, self.a_2, edges, average_heads
+        ).context.to(x.dtype)
 
 
 # %% [markdown] tags=["predict"]
@@ -276,10 +345,16 @@ make = partial(ClubGAT, 34, 8, 2)
 with_edges = [accuracy(fit(make, club, leaders, seed), club, others) for seed in SEEDS]
 rewired = []
 for seed in SEEDS:
-    dealt = torch.randperm(club.edges.shape[1], generator=torch.Generator().manual_seed(seed)).to(device())
+    dealt = torch.randperm(
+        club.edges.shape[1], generator=torch.Generator().manual_seed(seed)
+    ).to(device())
     strangers = club._replace(edges=torch.stack([club.edges[0], club.edges[1, dealt]]))
     rewired.append(accuracy(fit(make, strangers, leaders, seed), strangers, others))
-placed = {"each member alone": alone, "attention along random edges": rewired, "attention along friendships": with_edges}
+placed = {
+    "each member alone": alone,
+    "attention along random edges": rewired,
+    "attention along friendships": with_edges,
+}
 show(
     plots.seeds(placed, "accuracy on members", across={"chance": 0.5}),
     alt=f"Accuracy on members, a point for each of {len(SEEDS)} seeds: "
@@ -290,11 +365,17 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "15.d",
-    "graph attention places the members from their leaders' sides alone: worst of the seeds",
+    "graph attention places the members from their leaders' sides alone: worst of the "
+    "seeds",
     min(with_edges),
     at_least=0.8,
 )
-claim("15.e", "over random edges the same network does not: mean of the seeds", mean(rewired), at_most=0.72)
+claim(
+    "15.e",
+    "over random edges the same network does not: mean of the seeds",
+    mean(rewired),
+    at_most=0.72,
+)
 
 # %% [markdown]
 # ## 4 Graph convolution: fixed weights
@@ -329,7 +410,10 @@ class Convolutions(nn.Module):
 
     def __init__(self, d_in, d, n_out):
         super().__init__()
-        self.W_1, self.W_2 = nn.Linear(d_in, d, bias=False), nn.Linear(d, n_out, bias=False)
+        self.W_1, self.W_2 = (
+            nn.Linear(d_in, d, bias=False),
+            nn.Linear(d, n_out, bias=False),
+        )
         self.known = {}
 
     def forward(self, x, edges):
@@ -341,14 +425,23 @@ class Convolutions(nn.Module):
 
 
 def equal_shares(n_heads, d):
-    """Make the control: attention whose weights are frozen, the same for every neighbour."""
+    """Make the control: attention whose weights are frozen, the same for every
+    neighbour."""
     return uniform_graph_attention
 
 
 library = here(see_also())
 n_words, n_topics = library.features.shape[1], int(library.labels.max()) + 1
-agreeing = (library.labels[library.edges[0]] == library.labels[library.edges[1]]).float().mean().item()
-print(f"{len(library.names)} functions, {library.edges.shape[1] // 2} references, {n_topics} topics")
+agreeing = (
+    (library.labels[library.edges[0]] == library.labels[library.edges[1]])
+    .float()
+    .mean()
+    .item()
+)
+print(
+    f"{len(library.names)} functions, {library.edges.shape[1] // 2} references, "
+    f"{n_topics} topics"
+)
 print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 0])]}")
 
 # %% [markdown] tags=["predict"]
@@ -371,32 +464,60 @@ print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 
 networks = {
     "texts alone": partial(Alone, n_words, 32, n_topics),
     "convolutions": partial(Convolutions, n_words, 32, n_topics),
-    "attention": partial(GAT, n_words, 8, n_topics, 4, mechanism=partial(GraphAttention, form=csr_attend_edges)),
+    "attention": partial(
+        GAT,
+        n_words,
+        8,
+        n_topics,
+        4,
+        mechanism=partial(GraphAttention, form=csr_attend_edges),
+    ),
     "equal shares": partial(GAT, n_words, 8, n_topics, 4, mechanism=equal_shares),
 }
 topics_found = {name: [] for name in networks}
 for seed in SEEDS:
-    order = torch.randperm(len(library.labels), generator=torch.Generator().manual_seed(seed))
-    given = torch.cat([order[library.labels.cpu()[order] == topic][:5] for topic in range(n_topics)])
+    order = torch.randperm(
+        len(library.labels), generator=torch.Generator().manual_seed(seed)
+    )
+    given = torch.cat(
+        [order[library.labels.cpu()[order] == topic][:5] for topic in range(n_topics)]
+    )
     asked = order[~torch.isin(order, given)]
     for name, make in networks.items():
-        topics_found[name].append(accuracy(fit(make, library, given, seed), library, asked))
+        topics_found[name].append(
+            accuracy(fit(make, library, given, seed), library, asked)
+        )
 averages = {name: mean(values) for name, values in topics_found.items()}
 show(
     plots.seeds(topics_found, "accuracy on functions"),
-    alt=f"Share of functions placed in their topic, a point for each of {len(SEEDS)} seeds: "
+    alt=f"Share of functions placed in their topic, a point for each of {len(SEEDS)} "
+    "seeds: "
     + ", ".join(f"{name} {value:.2f}" for name, value in averages.items())
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-gain, edge = averages["convolutions"] - averages["texts alone"], averages["attention"] - averages["convolutions"]
+gain, edge = (
+    averages["convolutions"] - averages["texts alone"],
+    averages["attention"] - averages["convolutions"],
+)
 frozen = averages["attention"] - averages["equal shares"]
-claim("15.f", "references between documents help: convolutions over texts alone, mean of the seeds", gain, at_least=0.02)
+claim(
+    "15.f",
+    "references between documents help: convolutions over texts alone, mean of the "
+    "seeds",
+    gain,
+    at_least=0.02,
+)
 for rival, difference in (("convolutions", edge), ("equal weights", frozen)):
-    by_seed = zip(topics_found["attention"], topics_found["equal shares" if rival == "equal weights" else rival], strict=True)
+    by_seed = zip(
+        topics_found["attention"],
+        topics_found["equal shares" if rival == "equal weights" else rival],
+        strict=True,
+    )
     print(
-        f"attention minus {rival}: mean {difference:+.3f}, by seed {', '.join(f'{ours - theirs:+.3f}' for ours, theirs in by_seed)}"
+        f"attention minus {rival}: mean {difference:+.3f}, by seed "
+        f"{', '.join(f'{ours - theirs:+.3f}' for ours, theirs in by_seed)}"
     )
 claim("15.i", "references that stay within a topic: fraction", agreeing, at_least=0.75)
 
@@ -440,7 +561,10 @@ def reader(mechanism, d_in, d=32, n_values=8):
     return Reader(GATLayer(d_in, d, 1, mechanism), d, n_values)
 
 
-STATIC, DYNAMIC = (partial(kind, form=csr_attend_edges) for kind in (GraphAttention, DynamicGraphAttention))
+STATIC, DYNAMIC = (
+    partial(kind, form=csr_attend_edges)
+    for kind in (GraphAttention, DynamicGraphAttention)
+)
 
 
 def asking(graph):
@@ -450,7 +574,8 @@ def asking(graph):
 
 @torch.no_grad()
 def finds_it(model, graph, knows):
-    """The share of readers whose largest weight lies on the neighbour that knows the answer."""
+    """The share of readers whose largest weight lies on the neighbour that knows the
+    answer."""
     with record(model) as seen:
         model(graph.features, graph.edges)
     largest = seen["layer"][0].weights[0].view(-1, 8).argmax(-1)
@@ -458,7 +583,8 @@ def finds_it(model, graph, knows):
 
 
 def compare(makers, learn, unseen, knows, looks):
-    """Train each kind for each seed: the accuracy of each, and how often the largest weights of `looks` lie on the right neighbour."""
+    """Train each kind for each seed: the accuracy of each, and how often the largest
+    weights of `looks` lie on the right neighbour."""
     right, found = {name: [] for name in makers}, []
     for seed in SEEDS:
         for name, make in makers.items():
@@ -478,14 +604,21 @@ kinds = {
     "equal shares": partial(reader, equal_shares, d_in),
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
-marked, found = compare(kinds, learn, unseen, unseen.features[unseen.edges[1], 1], "attention")
+marked, found = compare(
+    kinds, learn, unseen, unseen.features[unseen.edges[1], 1], "attention"
+)
 claim(
     "15.j",
     "attention finds the marked neighbour: accuracy, worst of the seeds",
     min(marked["attention"]),
     at_least=0.9,
 )
-claim("15.k", "its largest weight lies on that neighbour: worst of the seeds", min(found), at_least=0.95)
+claim(
+    "15.k",
+    "its largest weight lies on that neighbour: worst of the seeds",
+    min(found),
+    at_least=0.95,
+)
 claim(
     "15.l",
     "the control, the same layer with equal shares, does not: best of the seeds",
@@ -509,13 +642,15 @@ claim(
 # %% tags=["nbval-check-output"]
 show(
     plots.seeds(marked, "accuracy", across={"a guess among 8": 1 / 8}),
-    alt=f"Accuracy where one neighbour is marked, a point for each of {len(SEEDS)} seeds: "
+    alt=f"Accuracy where one neighbour is marked, a point for each of {len(SEEDS)} "
+    "seeds: "
     + ", ".join(f"{name} {mean(values):.2f}" for name, values in marked.items())
     + "; a guess has 0.12.",
 )
 claim(
     "15.m",
-    "fixed weights suffice where the neighbour decides: two convolutions, worst of the seeds",
+    "fixed weights suffice where the neighbour decides: two convolutions, worst of "
+    "the seeds",
     min(marked["two convolutions"]),
     at_least=0.9,
 )
@@ -544,13 +679,15 @@ for seed in range(20):
         favourites[name].append(len(weights.argmax(-1).unique()))
 claim(
     "15.n",
-    "static, complete graph of 34 nodes: number of different most-attended nodes, largest of 20 draws",
+    "static, complete graph of 34 nodes: number of different most-attended nodes, "
+    "largest of 20 draws",
     max(favourites["static"]),
     equals=1,
 )
 claim(
     "15.o",
-    "dynamic, the same graph: number of different most-attended nodes, mean of the draws",
+    "dynamic, the same graph: number of different most-attended nodes, mean of the "
+    "draws",
     mean(favourites["dynamic"]),
     at_least=1.5,
 )
@@ -575,12 +712,15 @@ claim(
 
 # %%
 class LargerReader(nn.Module):
-    """Equal weights with a layer before, two after, and the reader's own features concatenated: everything but attention."""
+    """Equal weights with a layer before, two after, and the reader's own features
+    concatenated: everything but attention."""
 
     def __init__(self, d_in, d=32, n_values=8):
         super().__init__()
         self.before, self.layer = nn.Linear(d_in, d), GATLayer(d, d, 1, equal_shares)
-        self.after = nn.Sequential(nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, n_values))
+        self.after = nn.Sequential(
+            nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, n_values)
+        )
 
     def forward(self, x, edges):
         own = F.relu(self.before(x))
@@ -598,9 +738,24 @@ kinds = {
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
 keys = unseen.features[:, 1:9]
-lookups, found = compare(kinds, learn, unseen, (keys[unseen.edges[0]] * keys[unseen.edges[1]]).sum(-1), "dynamic")
-in_training = [accuracy(fit(kinds["static"], learn, asking(learn), seed, 150, 2e-2), learn, asking(learn)) for seed in SEEDS]
-counts = {name: sum(p.numel() for p in make().parameters()) for name, make in kinds.items()}
+lookups, found = compare(
+    kinds,
+    learn,
+    unseen,
+    (keys[unseen.edges[0]] * keys[unseen.edges[1]]).sum(-1),
+    "dynamic",
+)
+in_training = [
+    accuracy(
+        fit(kinds["static"], learn, asking(learn), seed, 150, 2e-2),
+        learn,
+        asking(learn),
+    )
+    for seed in SEEDS
+]
+counts = {
+    name: sum(p.numel() for p in make().parameters()) for name, make in kinds.items()
+}
 print("parameters: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
 show(
     plots.seeds(lookups, "accuracy", across={"a guess among 8": 1 / 8}),
@@ -610,17 +765,45 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-without = {name: max(lookups[name]) for name in ("equal shares", "two convolutions", "larger, equal shares")}
-claim("15.p", "dynamic attention looks up what its reader asks for: worst of the seeds", min(lookups["dynamic"]), at_least=0.9)
-claim("15.q", "its largest weight lies on the neighbour with the reader's key: worst of the seeds", min(found), at_least=0.9)
-claim("15.r", "static attention does not, even in training: best of the seeds", max(in_training), at_most=0.6)
+without = {
+    name: max(lookups[name])
+    for name in ("equal shares", "two convolutions", "larger, equal shares")
+}
 claim(
-    "15.s", "the control, the same layer with equal shares, does not: best of the seeds", without["equal shares"], at_most=0.55
+    "15.p",
+    "dynamic attention looks up what its reader asks for: worst of the seeds",
+    min(lookups["dynamic"]),
+    at_least=0.9,
 )
-claim("15.s-convolutions", "two convolutions do not: best of the seeds", without["two convolutions"], at_most=0.55)
+claim(
+    "15.q",
+    "its largest weight lies on the neighbour with the reader's key: worst of the "
+    "seeds",
+    min(found),
+    at_least=0.9,
+)
+claim(
+    "15.r",
+    "static attention does not, even in training: best of the seeds",
+    max(in_training),
+    at_most=0.6,
+)
+claim(
+    "15.s",
+    "the control, the same layer with equal shares, does not: best of the seeds",
+    without["equal shares"],
+    at_most=0.55,
+)
+claim(
+    "15.s-convolutions",
+    "two convolutions do not: best of the seeds",
+    without["two convolutions"],
+    at_most=0.55,
+)
 claim(
     "15.s-larger",
-    "a larger network around equal shares does not, in as many steps: best of the seeds",
+    "a larger network around equal shares does not, in as many steps: best of the "
+    "seeds",
     without["larger, equal shares"],
     at_most=0.65,
 )
@@ -639,16 +822,22 @@ claim(
 model = fit(partial(ClubGAT, 34, 8, 2), club, leaders, SEEDS[0])
 with torch.no_grad():
     looped = with_self_loops(club.edges, 34)
-    heads = multi_head_graph_attention(club.features, model.W_1, model.a_1, looped).weights.cpu()
+    heads = multi_head_graph_attention(
+        club.features, model.W_1, model.a_1, looped
+    ).weights.cpu()
 shares = heads.mean(0)[: club.edges.shape[1]]
 names = [str(i) for i in range(34)]
 sides = ["with the instructor (0)", "with the officer (33)"]
 strongest = int(shares.argmax())
 show(
-    network(club.edges, club.labels, shares, names, sides, "first layer, mean of the heads"),
-    alt="The karate club as a graph of 34 members in two groups; half edges are coloured by attention. The largest weight is "
-    f"that of member {int(club.edges[0, strongest])} on member {int(club.edges[1, strongest])}, {shares[strongest]:.2f}; "
-    f"half of the weights are below {shares.median():.2f}.",
+    network(
+        club.edges, club.labels, shares, names, sides, "first layer, mean of the heads"
+    ),
+    alt="The karate club as a graph of 34 members in two groups; half edges are "
+    "coloured by attention. The largest weight is that of member "
+    f"{int(club.edges[0, strongest])} on member {int(club.edges[1, strongest])}, "
+    f"{shares[strongest]:.2f}; half of the weights are below "
+    f"{shares.median():.2f}.",
 )
 
 # %% [markdown] tags=["try-it"]
@@ -663,11 +852,15 @@ def draw_member(member=33, head=1):
     own = club.edges[0].cpu() == member
     weights = heads[head - 1, : len(own)].where(own, torch.nan)
     best = int(weights.nan_to_num().argmax())
-    title = f"member {member}, head {head}: {int(own.sum())} neighbours, equal shares {1 / (int(own.sum()) + 1):.2f}"
+    n = int(own.sum())
+    title = (
+        f"member {member}, head {head}: {n} neighbours, equal shares {1 / (n + 1):.2f}"
+    )
     show(
         network(club.edges, club.labels, weights, names, sides, title),
-        alt=f"Member {member} of the club in head {head}: with {int(own.sum())} neighbours and itself an equal share is "
-        f"{1 / (int(own.sum()) + 1):.2f}; it looks most at member {int(club.edges[1, best])}, {weights[best]:.2f}.",
+        alt=f"Member {member} of the club in head {head}: with {int(own.sum())} "
+        f"neighbours and itself an equal share is {1 / (int(own.sum()) + 1):.2f}; "
+        f"it looks most at member {int(club.edges[1, best])}, {weights[best]:.2f}.",
     )
 
 
@@ -717,14 +910,24 @@ dirichlet_energy = check("15.6", dirichlet_energy)
 
 # %%
 def convolved(graph, depth):
-    """The features after 0, 1, …, depth steps of Â; and Â itself, (N, N), and the roots of the degrees, (N, 1)."""
-    edges, x = with_self_loops(graph.edges.cpu(), len(graph.names)), graph.features.cpu().double()
+    """The features after 0, 1, …, depth steps of Â; and Â itself, (N, N), and the roots
+    of the degrees, (N, 1)."""
+    edges, x = (
+        with_self_loops(graph.edges.cpu(), len(graph.names)),
+        graph.features.cpu().double(),
+    )
     weights = gcn_weights(edges, len(x)).double()
-    matrix = torch.zeros(len(x), len(x), dtype=torch.float64).index_put(tuple(edges), weights)
+    matrix = torch.zeros(len(x), len(x), dtype=torch.float64).index_put(
+        tuple(edges), weights
+    )
     steps = [x]
     for _ in range(depth):
         steps.append(propagate(steps[-1], edges, weights))
-    return steps, matrix, torch.bincount(edges[0], minlength=len(x)).double().sqrt()[:, None]
+    return (
+        steps,
+        matrix,
+        torch.bincount(edges[0], minlength=len(x)).double().sqrt()[:, None],
+    )
 
 
 depth, energies, rates, promised = 64, {}, {}, {}
@@ -737,10 +940,16 @@ for name, graph in (("karate club", club), ("Les Misérables", les_miserables())
 depths = range(depth + 1)
 show(
     plots.curves(
-        {name: (depths, values) for name, values in energies.items()}, "steps of Â", "energy, share of the first", log="y"
+        {name: (depths, values) for name, values in energies.items()},
+        "steps of Â",
+        "energy, share of the first",
+        log="y",
     ),
     alt=f"Energy against the number of steps, logarithmic: after {depth} steps "
-    + ", ".join(f"{values[-1]:.0e} is left on {name}, a factor {rates[name]:.2f} a step" for name, values in energies.items())
+    + ", ".join(
+        f"{values[-1]:.0e} is left on {name}, a factor {rates[name]:.2f} a step"
+        for name, values in energies.items()
+    )
     + ".",
 )
 
@@ -749,11 +958,17 @@ worst = max(abs(rates[name] / promised[name] - 1) for name in rates)
 left = max(values[-1].item() for values in energies.values())
 claim(
     "15.t",
-    "the energy falls by the square of the second eigenvalue a step: relative difference, worse of two graphs",
+    "the energy falls by the square of the second eigenvalue a step: relative "
+    "difference, worse of two graphs",
     worst,
     at_most=0.05,
 )
-claim("15.u", "after 64 steps hardly any is left: larger share of two graphs", left, at_most=1e-3)
+claim(
+    "15.u",
+    "after 64 steps hardly any is left: larger share of two graphs",
+    left,
+    at_most=1e-3,
+)
 
 # %% [markdown] tags=["predict"]
 # **And what does it cost?** Deep networks can fail for many reasons. So keep one matrix to be trained, and change only how
@@ -791,18 +1006,36 @@ by_depth = {K: [] for K in powers}
 for K in powers:
     mixed = club._replace(features=steps[K].float().to(device()))
     for seed in SEEDS:
-        by_depth[K].append(accuracy(fit(OneMatrix, mixed, leaders, seed), mixed, others))
+        by_depth[K].append(
+            accuracy(fit(OneMatrix, mixed, leaders, seed), mixed, others)
+        )
 lines = {"one matrix": (powers, [mean(by_depth[K]) for K in powers])}
 show(
-    plots.curves(lines, "steps of Â before the matrix, K", "accuracy on members", log="x", across={"chance": 0.5}),
+    plots.curves(
+        lines,
+        "steps of Â before the matrix, K",
+        "accuracy on members",
+        log="x",
+        across={"chance": 0.5},
+    ),
     alt="Accuracy on members against the number of mixing steps: "
     + ", ".join(f"{mean(by_depth[K]):.2f} at {K}" for K in powers)
     + "; chance is 0.50.",
 )
 
 # %% tags=["nbval-check-output"]
-claim("15.v", "four steps of mixing place the members: worst of the seeds", min(by_depth[4]), at_least=0.8)
-claim("15.w", "64 steps do not, with the same matrix and training: best of the seeds", max(by_depth[64]), at_most=0.65)
+claim(
+    "15.v",
+    "four steps of mixing place the members: worst of the seeds",
+    min(by_depth[4]),
+    at_least=0.8,
+)
+claim(
+    "15.w",
+    "64 steps do not, with the same matrix and training: best of the seeds",
+    max(by_depth[64]),
+    at_most=0.65,
+)
 
 # %% [markdown]
 # "All alike" holds within what hangs together. The graph of section 4 falls into many small pieces, nearly each of one topic:
@@ -831,9 +1064,18 @@ for slope in (1.0, 0.2):
     a_1, a_2 = a.chunk(2, -1)
     rows = gat_scores(z, a, slope).softmax(-1)
     asked_by_others = torch.cat([other, z], dim=1), torch.cat([a_1, a_2], dim=-1)
-    matters[slope] = (gat_scores(*asked_by_others, slope)[:, :34, 34:].softmax(-1) - rows).abs().max().item()
+    matters[slope] = (
+        (gat_scores(*asked_by_others, slope)[:, :34, 34:].softmax(-1) - rows)
+        .abs()
+        .max()
+        .item()
+    )
 claim(
-    "15.x", "without the nonlinearity, other query nodes give the same weights: largest difference", matters[1.0], at_most=1e-5
+    "15.x",
+    "without the nonlinearity, other query nodes give the same weights: largest "
+    "difference",
+    matters[1.0],
+    at_most=1e-5,
 )
 claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=0.01)
 
@@ -921,13 +1163,18 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # %%
 def exponent(sizes, costs):
     """The slope of log cost against log size, by least squares."""
-    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
-    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+    x, y = (
+        torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs)
+    )
+    return (
+        ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
+    ).item()
 
 
 @torch.no_grad()
 def megabytes(n_nodes, edges):
-    """The most memory that library attention over these edges holds at one time, for one head of size 8."""
+    """The most memory that library attention over these edges holds at one time, for
+    one head of size 8."""
     mechanism, nodes = GraphAttention(1, 8), torch.randn(1, n_nodes, 8)
     return peak_memory(lambda: mechanism(nodes, edges)) / 2**20
 
@@ -935,7 +1182,9 @@ def megabytes(n_nodes, edges):
 sizes = [256, 512, 1_024]
 sparse = [megabytes(n, torch.randint(n, (2, 8 * n))) for n in sizes]
 complete = [megabytes(n, torch.ones(n, n).nonzero().mT.contiguous()) for n in sizes]
-looped_twice = torch.zeros(2, 2).index_put((torch.tensor([0, 1]), torch.tensor([0, 0])), torch.tensor(1.0)) + torch.eye(2)
+looped_twice = torch.zeros(2, 2).index_put(
+    (torch.tensor([0, 1]), torch.tensor([0, 0])), torch.tensor(1.0)
+) + torch.eye(2)
 
 # %% tags=["nbval-check-output"]
 own_loop = with_self_loops(torch.tensor([[0, 1], [0, 0]]), 2)
@@ -945,9 +1194,19 @@ claim(
     exponent(sizes, sparse),
     between=(0.8, 1.2),
 )
-claim("15.GA-complete", "and with those of a complete graph to the power", exponent(sizes, complete), between=(1.8, 2.2))
+claim(
+    "15.GA-complete",
+    "and with those of a complete graph to the power",
+    exponent(sizes, complete),
+    between=(1.8, 2.2),
+)
 entries = [int(looped_twice[0, 0]), int((own_loop == 0).all(0).sum())]
-claim("15.Kipf", "a node with a loop: its entry in A + I, and its loops after with_self_loops", entries, equals=[2, 1])
+claim(
+    "15.Kipf",
+    "a node with a loop: its entry in A + I, and its loops after with_self_loops",
+    entries,
+    equals=[2, 1],
+)
 
 # %% tags=["ledger"]
 ledger()

@@ -33,7 +33,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
-from course_lib.datasets import Augmentation, colour_matrix, few_of_each, mnist, photographs, recolour, split
+from course_lib.datasets import Augmentation, colour_matrix, few_of_each, mnist
+from course_lib.datasets import photographs, recolour, split
 from course_lib.losses import lean_nt_xent
 from course_lib.losses.nt_xent import require_pairs
 from course_lib.metrics import LinearProbe
@@ -42,7 +43,8 @@ from course_lib.primitives import unit
 from course_lib.shapes import Image
 from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, clouds, device, explore
-from course_tools.notebook import ledger, peak_memory, plots, predict, progress, recorded, show
+from course_tools.notebook import ledger, peak_memory, plots, predict, progress
+from course_tools.notebook import recorded, show
 
 SEEDS = (0, 1, 2)
 
@@ -72,23 +74,31 @@ SEEDS = (0, 1, 2)
 pictures, labels = mnist()
 images, labels = F.avg_pool2d(pictures, 2).to(device()), labels.to(device())
 parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in SEEDS}
-learn = {seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()}
-unseen = {seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()}
+learn = {
+    seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()
+}
+unseen = {
+    seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()
+}
 RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
 
 
 def backbone():
-    """Three convolutions, then global max pooling of their 64 maps: 14 × 14 pixels become 64 numbers."""
+    """Three convolutions, then global max pooling of their 64 maps: 14 × 14 pixels
+    become 64 numbers."""
     return nn.Sequential(ConvNet(1), nn.AdaptiveMaxPool2d(1), nn.Flatten())
 
 
 def labelled(seed, n_each, draw):
     """The indices of n_each labelled digits of every class, from the training set."""
-    return learn[seed][few_of_each(labels[learn[seed]].cpu(), n_each, draw).to(device())]
+    return learn[seed][
+        few_of_each(labels[learn[seed]].cpu(), n_each, draw).to(device())
+    ]
 
 
 def supervised(seed, n_each, draw, steps=150):
-    """Train the backbone and a linear layer on a few labels, with augmentation; give the accuracy on unseen digits."""
+    """Train the backbone and a linear layer on a few labels, with augmentation; give
+    the accuracy on unseen digits."""
     torch.manual_seed(draw)
     few, generator = labelled(seed, n_each, draw), torch.Generator().manual_seed(draw)
     model = nn.Sequential(backbone(), nn.Linear(64, 10)).to(device())
@@ -97,7 +107,11 @@ def supervised(seed, n_each, draw, steps=150):
     def loss(model, batch):
         return F.cross_entropy(model(RANGES(batch[0], generator)), batch[1])
 
-    for _ in progress(train(model, stream, loss, steps=steps, lr=3e-3, warmup=15), f"{n_each} of each", total=steps):
+    for _ in progress(
+        train(model, stream, loss, steps=steps, lr=3e-3, warmup=15),
+        f"{n_each} of each",
+        total=steps,
+    ):
         pass
     with torch.no_grad():
         predicted = model.eval()(images[unseen[seed]]).argmax(-1)
@@ -105,10 +119,13 @@ def supervised(seed, n_each, draw, steps=150):
 
 
 # %% tags=["nbval-check-output"]
-by_labels = {1: [mean(supervised(seed, 1, draw) for draw in range(4)) for seed in SEEDS]}
+by_labels = {
+    1: [mean(supervised(seed, 1, draw) for draw in range(4)) for seed in SEEDS]
+}
 claim(
     "16.a",
-    "a network trained on ten labels, with augmentation: accuracy on unseen digits, mean",
+    "a network trained on ten labels, with augmentation: accuracy on unseen digits, "
+    "mean",
     mean(by_labels[1]),
     at_most=0.7,
 )
@@ -146,18 +163,30 @@ def view(batch, generator, ranges=RANGES):
 
 
 def sheet(batch, rows):
-    """Arrange grey pictures (B, 1, H, W) in rows, as one picture with three equal channels."""
-    return rearrange(batch.cpu(), "(rows columns) 1 H W -> (rows H) (columns W) 1", rows=rows).expand(-1, -1, 3).clamp(0, 1)
+    """Arrange grey pictures (B, 1, H, W) in rows, as one picture with three equal
+    channels."""
+    return (
+        rearrange(
+            batch.cpu(), "(rows columns) 1 H W -> (rows H) (columns W) 1", rows=rows
+        )
+        .expand(-1, -1, 3)
+        .clamp(0, 1)
+    )
 
 
 generator = torch.Generator().manual_seed(SEEDS[0])
 some = images[labelled(SEEDS[0], 2, 0)]
-views = {"original": sheet(some, 4), "one view": sheet(view(some, generator), 4), "another": sheet(view(some, generator), 4)}
+views = {
+    "original": sheet(some, 4),
+    "one view": sheet(view(some, generator), 4),
+    "another": sheet(view(some, generator), 4),
+}
 changed = (view(some, generator) - some).abs().mean() / some.mean()
 show(
     plots.pictures(views),
-    alt=f"The same twenty digits three times: the originals and two views of each, slightly rotated, sheared, zoomed and shifted. "
-    f"The absolute difference between a digit and its view is {100 * changed.item():.0f} % of the ink.",
+    alt="The same twenty digits three times: the originals and two views of each, "
+    "slightly rotated, sheared, zoomed and shifted. The absolute difference "
+    f"between a digit and its view is {100 * changed.item():.0f} % of the ink.",
 )
 
 # %% [markdown]
@@ -176,19 +205,34 @@ dahlia = photographs((60, 90))[1:]
 
 
 def draw_views(turn=20.0, zoom=1.2, hue=40.0, saturation=1.2):
-    """Show a photograph and its view: rotation in degrees, zoom factor, hue rotation in degrees, saturation factor."""
+    """Show a photograph and its view: rotation in degrees, zoom factor, hue rotation in
+    degrees, saturation factor."""
     angle = torch.tensor(math.radians(turn))
-    A = zoom * torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).view(1, 2, 2)
-    M = colour_matrix(torch.ones(1), torch.tensor([saturation]), torch.tensor([math.radians(hue)]))
+    A = zoom * torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).view(
+        1, 2, 2
+    )
+    M = colour_matrix(
+        torch.ones(1), torch.tensor([saturation]), torch.tensor([math.radians(hue)])
+    )
     made = recolour(warp(dahlia, A, torch.zeros(1, 2)).float(), M).clamp(0, 1)
     show(
-        plots.pictures({"photograph": dahlia[0].permute(1, 2, 0), "view": made[0].permute(1, 2, 0)}),
-        alt=f"A dahlia and its view: rotated by {turn:g}°, zoomed by {zoom:g}, hue rotated by {hue:g}°, saturation {saturation:g}; "
-        f"the mean of the red channel changes from {dahlia.mean((0, 2, 3)).tolist()[0]:.2f} to {made.mean((0, 2, 3)).tolist()[0]:.2f}.",
+        plots.pictures(
+            {"photograph": dahlia[0].permute(1, 2, 0), "view": made[0].permute(1, 2, 0)}
+        ),
+        alt=f"A dahlia and its view: rotated by {turn:g}°, zoomed by {zoom:g}, hue "
+        f"rotated by {hue:g}°, saturation {saturation:g}; the mean of the red "
+        f"channel changes from {dahlia.mean((0, 2, 3)).tolist()[0]:.2f} to "
+        f"{made.mean((0, 2, 3)).tolist()[0]:.2f}.",
     )
 
 
-explore(draw_views, turn=(-90.0, 90.0, 5.0), zoom=(0.5, 2.0, 0.1), hue=(0.0, 180.0, 10.0), saturation=(0.0, 2.0, 0.1))
+explore(
+    draw_views,
+    turn=(-90.0, 90.0, 5.0),
+    zoom=(0.5, 2.0, 0.1),
+    hue=(0.0, 180.0, 10.0),
+    saturation=(0.0, 2.0, 0.1),
+)
 
 # %% [markdown]
 # ## 3 The contrastive loss NT-Xent
@@ -242,8 +286,16 @@ nt_xent = check("16.2", nt_xent)
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
 a, b = torch.randn(2, 96, 64, generator=generator)
-one_pair, all_equal = nt_xent(a[:1], b[:1], 0.2), nt_xent(torch.ones(96, 64), torch.ones(96, 64), 0.2)
-claim("16.b", "loss of a single pair, at a temperature of 0.2", abs(one_pair.item()), at_most=1e-5)
+one_pair, all_equal = (
+    nt_xent(a[:1], b[:1], 0.2),
+    nt_xent(torch.ones(96, 64), torch.ones(96, 64), 0.2),
+)
+claim(
+    "16.b",
+    "loss of a single pair, at a temperature of 0.2",
+    abs(one_pair.item()),
+    at_most=1e-5,
+)
 claim(
     "16.c",
     "96 pairs, all embeddings equal: loss over log 191, that of a uniform guess",
@@ -251,7 +303,12 @@ claim(
     between=(0.999, 1.001),
 )
 gap = (nt_xent(a, b, 0.2) - lean_nt_xent(a, b, 0.2)).abs().item()
-claim("16.d", "your loss and the library's memory-efficient form: difference", gap, at_most=1e-3)
+claim(
+    "16.d",
+    "your loss and the library's memory-efficient form: difference",
+    gap,
+    at_most=1e-3,
+)
 
 # %% [markdown]
 # ## 4 Evaluation: the linear probe
@@ -281,7 +338,8 @@ linear_probe = check("16.3", linear_probe)
 # %%
 @torch.no_grad()
 def probe(encoder, seed, n_each, draws=4):
-    """Accuracy of a linear probe of frozen features on unseen digits, mean over draws of the labelled digits."""
+    """Accuracy of a linear probe of frozen features on unseen digits, mean over draws
+    of the labelled digits."""
     shares, new = [], unit(encoder(images[unseen[seed]]))
     for draw in range(draws):
         few = labelled(seed, n_each, draw)
@@ -303,7 +361,10 @@ for n_each in (1, 4):
         "pixels": [probe(pixels, seed, n_each) for seed in SEEDS],
         "untrained": [probe(untrained(seed), seed, n_each) for seed in SEEDS],
     }
-    print(f"{10 * n_each} labels:", ", ".join(f"{name} {mean(values):.2f}" for name, values in shares.items()))
+    print(
+        f"{10 * n_each} labels:",
+        ", ".join(f"{name} {mean(values):.2f}" for name, values in shares.items()),
+    )
 
 # %% [markdown]
 # The pixels are a better representation than the features of an untrained network, since max pooling discards *where* the ink is.
@@ -330,7 +391,9 @@ def fit_simclr(seed, temperature=0.2, steps=240, look=None, **how):
     def loss(model, pair):
         return nt_xent(*model(*pair), temperature).float()
 
-    training = train(model, two_views(seed, **how), loss, steps=steps, lr=3e-3, warmup=steps // 10)
+    training = train(
+        model, two_views(seed, **how), loss, steps=steps, lr=3e-3, warmup=steps // 10
+    )
     simclr_losses = losses.setdefault((seed, temperature, *map(str, how.values())), [])
     for step in progress(training, f"SimCLR, seed {seed}", total=steps):
         simclr_losses.append(step.loss)
@@ -361,7 +424,8 @@ snapshots, curve, losses = {}, {}, {}
 
 @torch.no_grad()
 def look_at(step, encoder):
-    """Keep the embeddings of unseen digits at some steps of the first seed, and the accuracy of the probe at others."""
+    """Keep the embeddings of unseen digits at some steps of the first seed, and the
+    accuracy of the probe at others."""
     encoder.eval()
     if step in (1, 30, 240):
         snapshots[f"step {step}"] = unit(encoder(images[unseen[SEEDS[0]]])).cpu()
@@ -370,35 +434,92 @@ def look_at(step, encoder):
     encoder.train()
 
 
-contrasted = {seed: fit_simclr(seed, look=look_at if seed == SEEDS[0] else None) for seed in SEEDS}
-probed = {n_each: [probe(contrasted[seed].encoder, seed, n_each) for seed in SEEDS] for n_each in (1, 4, 10)}
+contrasted = {
+    seed: fit_simclr(seed, look=look_at if seed == SEEDS[0] else None) for seed in SEEDS
+}
+probed = {
+    n_each: [probe(contrasted[seed].encoder, seed, n_each) for seed in SEEDS]
+    for n_each in (1, 4, 10)
+}
 raw = {n_each: [probe(pixels, seed, n_each) for seed in SEEDS] for n_each in (1, 4, 10)}
-blank = {n_each: [probe(untrained(seed), seed, n_each) for seed in SEEDS] for n_each in (1, 4, 10)}
-by_labels |= {n_each: [supervised(seed, n_each, 0) for seed in SEEDS] for n_each in (4, 10)}
-rivals = {"SimCLR, probed": probed, "supervised, augmented": by_labels, "pixels, probed": raw, "untrained, probed": blank}
-lines = {name: ([10 * n for n in sorted(shares)], [mean(shares[n]) for n in sorted(shares)]) for name, shares in rivals.items()}
+blank = {
+    n_each: [probe(untrained(seed), seed, n_each) for seed in SEEDS]
+    for n_each in (1, 4, 10)
+}
+by_labels |= {
+    n_each: [supervised(seed, n_each, 0) for seed in SEEDS] for n_each in (4, 10)
+}
+rivals = {
+    "SimCLR, probed": probed,
+    "supervised, augmented": by_labels,
+    "pixels, probed": raw,
+    "untrained, probed": blank,
+}
+lines = {
+    name: ([10 * n for n in sorted(shares)], [mean(shares[n]) for n in sorted(shares)])
+    for name, shares in rivals.items()
+}
 trained = {f"seed {seed}": (range(1, 241), losses[seed, 0.2]) for seed in SEEDS}
 show(
-    plots.curves(trained, "step", "NT-Xent, 32 pairs", across={"log 63, a uniform guess": math.log(63)}),
+    plots.curves(
+        trained,
+        "step",
+        "NT-Xent, 32 pairs",
+        across={"log 63, a uniform guess": math.log(63)},
+    ),
     alt="NT-Xent through training: "
-    + "; ".join(f"{name} from {ys[0]:.2f} to {ys[-1]:.2f}" for name, (_, ys) in trained.items())
+    + "; ".join(
+        f"{name} from {ys[0]:.2f} to {ys[-1]:.2f}" for name, (_, ys) in trained.items()
+    )
     + ".",
 )
 show(
     plots.curves(lines, "labels", "accuracy on unseen digits", log="x"),
-    alt=f"Accuracy against the number of labels, {lines['pixels, probed'][0]}, mean of {len(SEEDS)} seeds: "
-    + "; ".join(f"{name} {', '.join(f'{share:.2f}' for share in shares)}" for name, (_, shares) in lines.items())
+    alt=f"Accuracy against the number of labels, {lines['pixels, probed'][0]}, mean of "
+    f"{len(SEEDS)} seeds: "
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.2f}' for share in shares)}"
+        for name, (_, shares) in lines.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-lead = {n_each: [ours - theirs for ours, theirs in zip(probed[n_each], by_labels[n_each], strict=True)] for n_each in probed}
-claim("16.e", "ten labels: SimCLR's probe leads the network trained on them, mean", mean(lead[1]), at_least=0.02)
-claim("16.f", "from ten labels to a hundred, the lead shrinks by, mean", mean(lead[1]) - mean(lead[10]), at_least=0.02)
+lead = {
+    n_each: [
+        ours - theirs
+        for ours, theirs in zip(probed[n_each], by_labels[n_each], strict=True)
+    ]
+    for n_each in probed
+}
+claim(
+    "16.e",
+    "ten labels: SimCLR's probe leads the network trained on them, mean",
+    mean(lead[1]),
+    at_least=0.02,
+)
+claim(
+    "16.f",
+    "from ten labels to a hundred, the lead shrinks by, mean",
+    mean(lead[1]) - mean(lead[10]),
+    at_least=0.02,
+)
 over_pixels = min(ours - theirs for ours, theirs in zip(probed[4], raw[4], strict=True))
-over_untrained = min(ours - theirs for ours, theirs in zip(probed[4], blank[4], strict=True))
-claim("16.g", "forty labels: SimCLR's probe leads that of the pixels, least of three seeds", over_pixels, at_least=0.06)
-claim("16.h", "forty labels: it leads that of an untrained encoder, least of three seeds", over_untrained, at_least=0.15)
+over_untrained = min(
+    ours - theirs for ours, theirs in zip(probed[4], blank[4], strict=True)
+)
+claim(
+    "16.g",
+    "forty labels: SimCLR's probe leads that of the pixels, least of three seeds",
+    over_pixels,
+    at_least=0.06,
+)
+claim(
+    "16.h",
+    "forty labels: it leads that of an untrained encoder, least of three seeds",
+    over_untrained,
+    at_least=0.15,
+)
 
 # %% [markdown] tags=["predict"]
 # ## 6 The embeddings during training
@@ -430,15 +551,18 @@ kinds = labels[unseen[SEEDS[0]]].cpu()
 agree = {name: neighbours_agree(points, kinds) for name, points in snapshots.items()}
 show(
     clouds({name: points[:300] for name, points in snapshots.items()}, kinds[:300]),
-    alt="Embeddings of 300 unseen digits in their first two principal components, three panels through training; the nearest other "
-    "digit has the same class in " + ", ".join(f"{100 * share:.0f} % at {name}" for name, share in agree.items()) + ".",
+    alt="Embeddings of 300 unseen digits in their first two principal components, "
+    "three panels through training; the nearest other digit has the same class in "
+    + ", ".join(f"{100 * share:.0f} % at {name}" for name, share in agree.items())
+    + ".",
 )
 
 # %% tags=["nbval-check-output"]
 gain = agree["step 240"] - agree["step 1"]
 claim(
     "16.i",
-    "fraction of nearest neighbours with the same class: gain from the first step to the last",
+    "fraction of nearest neighbours with the same class: gain from the first step to "
+    "the last",
     gain,
     at_least=0.05,
 )
@@ -453,9 +577,12 @@ def draw_neighbours(number):
     """Show one unseen digit and the five nearest to it in the embedding."""
     points = snapshots["step 240"]
     nearest = (points @ points[number]).topk(6).indices
-    title = f"a {kinds[number]}, then {', '.join(str(kind) for kind in kinds[nearest[1:]].tolist())}"
+    near = ", ".join(map(str, kinds[nearest[1:]].tolist()))
+    title = f"a {kinds[number]}, then {near}"
     show(
-        plots.pictures({title: sheet(images[unseen[SEEDS[0]]][nearest.to(device())], 1)}),
+        plots.pictures(
+            {title: sheet(images[unseen[SEEDS[0]]][nearest.to(device())], 1)}
+        ),
         alt=f"Unseen digit {number}, {title}: its five nearest neighbours, of which "
         f"{int((kinds[nearest[1:]] == kinds[number]).sum())} show the same digit.",
     )
@@ -483,28 +610,54 @@ draw_neighbours(7)
 # changes. On our digits, the cell below prints both; three seeds cannot separate them.</details>
 
 # %%
-with_heads = {seed: nn.Sequential(model.encoder, model.project) for seed, model in contrasted.items()}
-after_head = {n_each: [probe(with_heads[seed], seed, n_each) for seed in SEEDS] for n_each in (1, 4)}
+with_heads = {
+    seed: nn.Sequential(model.encoder, model.project)
+    for seed, model in contrasted.items()
+}
+after_head = {
+    n_each: [probe(with_heads[seed], seed, n_each) for seed in SEEDS]
+    for n_each in (1, 4)
+}
 without = {
     "no augmentation": fit_simclr(SEEDS[0], ranges=Augmentation()),
     "τ = 5": fit_simclr(SEEDS[0], temperature=5.0),
 }
 ablated = {name: probe(model.encoder, SEEDS[0], 4) for name, model in without.items()}
-groups = {"SimCLR, h": probed[4], "SimCLR, z": after_head[4]} | {name: [share] for name, share in ablated.items()}
+groups = {"SimCLR, h": probed[4], "SimCLR, z": after_head[4]} | {
+    name: [share] for name, share in ablated.items()
+}
 show(
     plots.seeds(groups, "probe accuracy, 40 labels", across={"chance": 0.1}),
     alt="Accuracy of a probe with forty labels, a point for each seed: "
-    + "; ".join(f"{name} {', '.join(f'{share:.2f}' for share in shares)}" for name, shares in groups.items())
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.2f}' for share in shares)}"
+        for name, shares in groups.items()
+    )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
 lost = {name: probed[4][0] - share for name, share in ablated.items()}
-claim("16.j", "forty labels: what the probe loses without augmentation", lost["no augmentation"], at_least=0.15)
-claim("16.k", "forty labels: what the probe loses with a temperature of 5", lost["τ = 5"], at_least=0.07)
+claim(
+    "16.j",
+    "forty labels: what the probe loses without augmentation",
+    lost["no augmentation"],
+    at_least=0.15,
+)
+claim(
+    "16.k",
+    "forty labels: what the probe loses with a temperature of 5",
+    lost["τ = 5"],
+    at_least=0.07,
+)
 for n_each in (1, 4):
-    by_seed = ", ".join(f"{h - z:+.3f}" for h, z in zip(probed[n_each], after_head[n_each], strict=True))
-    print(f"{10 * n_each} labels: accuracy of the probe of h minus that of z, by seed: {by_seed}")
+    by_seed = ", ".join(
+        f"{h - z:+.3f}" for h, z in zip(probed[n_each], after_head[n_each], strict=True)
+    )
+    print(
+        f"{10 * n_each} labels: accuracy of the probe of h minus that of z, by seed: "
+        f"{by_seed}"
+    )
 
 # %% [markdown]
 # ## 8 BYOL: no negatives
@@ -557,13 +710,22 @@ model = BYOL(backbone(), 64, decay=0.9).to(device())
 with torch.no_grad():
     for theta in model.online.parameters():
         theta.add_(torch.randn_like(theta))
-yours = ema_update([xi.clone() for xi in model.target.parameters()], list(model.online.parameters()), 0.9)
+yours = ema_update(
+    [xi.clone() for xi in model.target.parameters()],
+    list(model.online.parameters()),
+    0.9,
+)
 model.update()
-apart = max((xi - own).abs().max().item() for xi, own in zip(model.target.parameters(), yours, strict=True))
+apart = max(
+    (xi - own).abs().max().item()
+    for xi, own in zip(model.target.parameters(), yours, strict=True)
+)
 byol_loss(*model(*next(two_views(SEEDS[0])))).backward()
 reached = sum(xi.grad is not None for xi in model.target.parameters())
 claim("16.m", "your moving average and BYOL.update differ by", apart, at_most=1e-5)
-claim("16.n", "tensors of the target network that receive a gradient", reached, equals=0)
+claim(
+    "16.n", "tensors of the target network that receive a gradient", reached, equals=0
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The loss has a trivial minimum: the same vector for every picture gives loss 0.
@@ -588,21 +750,37 @@ collapse = {}
 def without_stop_gradient(model, pair):
     """The loss without a stop-gradient, with one network on both sides."""
     z = model.online(torch.cat(pair))
-    return (2 - 2 * (unit(model.predictor(z)) * unit(z.roll(len(pair[0]), 0))).sum(-1)).mean()
+    return (
+        2 - 2 * (unit(model.predictor(z)) * unit(z.roll(len(pair[0]), 0))).sum(-1)
+    ).mean()
 
 
-def fit_byol(name, seed, loss=lambda model, pair: byol_loss(*model(*pair)), predictor=None, steps=240, looks=(240,)):
-    """Train BYOL or an ablated variant; keep loss, embeddings of unseen digits and the probe at the steps in `looks`."""
+def fit_byol(
+    name,
+    seed,
+    loss=lambda model, pair: byol_loss(*model(*pair)),
+    predictor=None,
+    steps=240,
+    looks=(240,),
+):
+    """Train BYOL or an ablated variant; keep loss, embeddings of unseen digits and the
+    probe at the steps in `looks`."""
     torch.manual_seed(seed)
     model = BYOL(backbone(), 64, decay=0.95).to(device())
     model.predictor = model.predictor if predictor is None else predictor
-    training = train(model, two_views(seed), loss, steps=steps, lr=5e-3, warmup=steps // 10)
+    training = train(
+        model, two_views(seed), loss, steps=steps, lr=5e-3, warmup=steps // 10
+    )
     for step in progress(training, name, total=steps):
         model.update()
         if step.index + 1 in looks:
             with torch.no_grad():
                 points = model.eval().online(images[unseen[seed]]).cpu()
-            collapse[name, step.index + 1] = step.loss, points, probe(model.online[0], seed, 4)
+            collapse[name, step.index + 1] = (
+                step.loss,
+                points,
+                probe(model.online[0], seed, 4),
+            )
             model.train()
     return model.eval()
 
@@ -612,11 +790,16 @@ LOOKS = (1, 15, 30, 60, 120, 240)
 fit_byol("BYOL", SEEDS[0], looks=LOOKS)
 fit_byol("no predictor", SEEDS[0], predictor=nn.Identity(), looks=LOOKS)
 fit_byol("no stop-gradient", SEEDS[0], loss=without_stop_gradient, looks=LOOKS)
-lines = {name: (LOOKS, [max(collapse[name, step][0], 1e-6) for step in LOOKS]) for name in KINDS}
+lines = {
+    name: (LOOKS, [max(collapse[name, step][0], 1e-6) for step in LOOKS])
+    for name in KINDS
+}
 show(
     plots.curves(lines, "step", "loss", log="xy"),
     alt="Loss of BYOL and two ablations at steps 1 to 240, logarithmic: "
-    + "; ".join(f"{name} from {ys[0]:.3f} to {ys[-1]:.4f}" for name, (_, ys) in lines.items())
+    + "; ".join(
+        f"{name} from {ys[0]:.3f} to {ys[-1]:.4f}" for name, (_, ys) in lines.items()
+    )
     + ".",
 )
 
@@ -642,12 +825,24 @@ spectrum = check("16.6", spectrum)
 spectra = {name: spectrum(collapse[name, 240][1]).double() for name in KINDS}
 with torch.no_grad():
     model = contrasted[SEEDS[0]]
-    spectra["SimCLR"] = spectrum(model.project(model.encoder(images[unseen[SEEDS[0]]])).cpu()).double()
+    spectra["SimCLR"] = spectrum(
+        model.project(model.encoder(images[unseen[SEEDS[0]]])).cpu()
+    ).double()
 spread = {name: values.square().sum().item() for name, values in spectra.items()}
-lines = {name: (range(1, 31), values[:30].clamp_min(1e-5)) for name, values in spectra.items()}
+lines = {
+    name: (range(1, 31), values[:30].clamp_min(1e-5))
+    for name, values in spectra.items()
+}
 show(
-    plots.curves(lines, "principal axis", "standard deviation along it", "projections of unseen digits", log="y"),
-    alt="Standard deviation of the projections along their first 30 principal axes, logarithmic. Sum of squares, 1 for a full sphere: "
+    plots.curves(
+        lines,
+        "principal axis",
+        "standard deviation along it",
+        "projections of unseen digits",
+        log="y",
+    ),
+    alt="Standard deviation of the projections along their first 30 principal axes, "
+    "logarithmic. Sum of squares, 1 for a full sphere: "
     + ", ".join(f"{name} {total:.4f}" for name, total in spread.items())
     + ".",
 )
@@ -659,14 +854,24 @@ print(
 
 # %% tags=["nbval-check-output"]
 finals = {name: collapse[name, 240][0] for name in KINDS}
-claim("16.o", "BYOL's projections: sum of the squared spectrum", spread["BYOL"], at_least=0.2)
+claim(
+    "16.o",
+    "BYOL's projections: sum of the squared spectrum",
+    spread["BYOL"],
+    at_least=0.2,
+)
 claim(
     "16.p",
     "BYOL's sum of the squared spectrum over that without predictor",
     spread["BYOL"] / spread["no predictor"],
     at_least=4,
 )
-claim("16.q", "and over that without stop-gradient", spread["BYOL"] / spread["no stop-gradient"], at_least=50)
+claim(
+    "16.q",
+    "and over that without stop-gradient",
+    spread["BYOL"] / spread["no stop-gradient"],
+    at_least=50,
+)
 claim(
     "16.r",
     "loss of BYOL over the loss without stop-gradient, which is lower",
@@ -701,31 +906,64 @@ live = {
 longer = {name: study.curve(name) for name in ("SimCLR", *KINDS)}
 for title, lines in (("this run", live), ("recorded, mean of the seeds run", longer)):
     show(
-        plots.curves(lines, "step", "probe accuracy, 40 labels", title, log="x", across={"pixels": raw[4][0]}),
+        plots.curves(
+            lines,
+            "step",
+            "probe accuracy, 40 labels",
+            title,
+            log="x",
+            across={"pixels": raw[4][0]},
+        ),
         alt=f"Accuracy of a probe with forty labels through training, {title}: "
         + "; ".join(
-            f"{name} {', '.join(f'{y:.2f} at step {x}' for x, y in zip(*line, strict=True))}" for name, line in lines.items()
+            f"{name} "
+            f"{', '.join(f'{y:.2f} at step {x}' for x, y in zip(*line, strict=True))}"
+            for name, line in lines.items()
         )
         + f"; the pixels {raw[4][0]:.2f}.",
     )
 print(study.cost)
 for name in ("SimCLR", *KINDS):
     for score in ("probe", "spread of projections", "spread of features"):
-        print(f"{name:<17} {score:<22} by seed: {', '.join(f'{value:.3f}' for value in study.scores(name, score))}")
+        print(
+            f"{name:<17} {score:<22} by seed: "
+            f"{', '.join(f'{value:.3f}' for value in study.scores(name, score))}"
+        )
 
 # %% tags=["nbval-check-output"]
 over_pixels = [
-    ours - theirs for ours, theirs in zip(study.scores("BYOL", "probe"), study.scores("BYOL", "pixels"), strict=True)
+    ours - theirs
+    for ours, theirs in zip(
+        study.scores("BYOL", "probe"), study.scores("BYOL", "pixels"), strict=True
+    )
 ]
 gains = [run.curve[1_000] - run.curve[240] for run in study.runs if run.name == "BYOL"]
 claim(
-    "16.s", "recorded, 1,000 steps: BYOL's probe leads that of the pixels, least of the seeds", min(over_pixels), at_least=0.02
+    "16.s",
+    "recorded, 1,000 steps: BYOL's probe leads that of the pixels, least of the seeds",
+    min(over_pixels),
+    at_least=0.02,
 )
-claim("16.t", "recorded: what BYOL's probe gains from step 240 to step 1,000, least of the seeds", min(gains), at_least=0.03)
+claim(
+    "16.t",
+    "recorded: what BYOL's probe gains from step 240 to step 1,000, least of the seeds",
+    min(gains),
+    at_least=0.03,
+)
 lost = study.scores("BYOL", "probe")[0] - study.scores("no stop-gradient", "probe")[0]
-claim("16.v", "recorded, one seed: what the probe of the encoder loses without the stop-gradient", lost, at_least=0.2)
+claim(
+    "16.v",
+    "recorded, one seed: what the probe of the encoder loses without the stop-gradient",
+    lost,
+    at_least=0.2,
+)
 over_untrained = collapse["BYOL", 240][2] - blank[4][0]
-claim("16.u", "BYOL after 240 steps leads an untrained encoder", over_untrained, at_least=0.1)
+claim(
+    "16.u",
+    "BYOL after 240 steps leads an untrained encoder",
+    over_untrained,
+    at_least=0.1,
+)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** SimCLR's negatives come from the batch. We compare 32 with 96 pairs in a batch at an equal number of *updates* (at an equal number of pictures, the
@@ -744,11 +982,20 @@ claim("16.u", "BYOL after 240 steps leads an untrained encoder", over_untrained,
 # %% tags=["nbval-check-output"]
 by_size = {n: study.scores(f"SimCLR, {n} pairs, 240 steps", "probe") for n in (32, 96)}
 for n, values in by_size.items():
-    print(f"recorded, 240 updates with {n} pairs: probe {', '.join(f'{value:.3f}' for value in values)}, by seed")
+    print(
+        f"recorded, 240 updates with {n} pairs: probe "
+        f"{', '.join(f'{value:.3f}' for value in values)}, by seed"
+    )
 pixels_there = study.scores("SimCLR, 32 pairs, 240 steps", "pixels")
-least = min(ours - theirs for ours, theirs in zip(by_size[32], pixels_there, strict=True))
+least = min(
+    ours - theirs for ours, theirs in zip(by_size[32], pixels_there, strict=True)
+)
 claim(
-    "16.GA", "recorded, 32 pairs in a batch: SimCLR's probe leads that of the pixels, least of the seeds", least, at_least=0.06
+    "16.GA",
+    "recorded, 32 pairs in a batch: SimCLR's probe leads that of the pixels, least of "
+    "the seeds",
+    least,
+    at_least=0.06,
 )
 
 # %% [markdown]
@@ -859,16 +1106,24 @@ def numbered_as_in_the_deck(a, b, temperature):
 generator = torch.Generator().manual_seed(SEEDS[0])
 encoder, batch = backbone(), images[:192].cpu()
 z = torch.randn(2, 96, 64, generator=generator, requires_grad=True)
-memory_of_the_loss = peak(lambda: nt_xent(*z, 0.2).float()) / peak(lambda: encoder(batch).square().mean())
+memory_of_the_loss = peak(lambda: nt_xent(*z, 0.2).float()) / peak(
+    lambda: encoder(batch).square().mean()
+)
 same = torch.randn(96, 64, generator=generator)
 by_the_deck = numbered_as_in_the_deck(same, same, 0.2).item()
 
 # %% tags=["nbval-check-output"]
-claim("16.GA-memory", "96 pairs: peak memory of the loss over that of a small encoder", memory_of_the_loss, at_most=0.25)
+claim(
+    "16.GA-memory",
+    "96 pairs: peak memory of the loss over that of a small encoder",
+    memory_of_the_loss,
+    at_most=0.25,
+)
 ratio = by_the_deck / math.log(191)
 claim(
     "16.GA-order",
-    "stacked identical views, paired by the deck's numbers: loss over that of a uniform guess",
+    "stacked identical views, paired by the deck's numbers: loss over that of a "
+    "uniform guess",
     ratio,
     at_least=0.9,
 )
