@@ -36,7 +36,7 @@ def local_windows(x: Float[Tensor, "*batch H W d"], size: int, stride: int = 1) 
 
 
 def window_mask(
-    H: int, W: int, size: int, stride: int = 1, device: torch.device | None = None
+    H: int, W: int, size: int, stride: int = 1, device: torch.device | str | None = None
 ) -> Bool[Tensor, "H_q W_q window"]:
     """Make a mask of the windows of `local_windows`: True = inside the image (H, W), may be attended to."""
     return local_windows(torch.ones(H, W, 1, device=device), size, stride).squeeze(-1) > 0

@@ -163,7 +163,16 @@ def _plain(tensor: Tensor) -> Tensor:
     tensor = tensor.detach()
     if tensor.is_meta:
         return tensor
-    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu().clone()
+    return (tensor if tensor.layout == torch.strided else _checked(tensor).to_dense()).cpu().clone()
+
+
+def _checked(sparse: Tensor) -> Tensor:
+    """Raise a RuntimeError for a sparse tensor whose indices lie outside of it: reading one would end the process."""
+    if sparse.layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(sparse._indices(), sparse._values(), sparse.shape, check_invariants=True)
+    by_row = sparse.layout in (torch.sparse_csr, torch.sparse_bsr)
+    indices = (sparse.crow_indices(), sparse.col_indices()) if by_row else (sparse.ccol_indices(), sparse.row_indices())
+    return torch.sparse_compressed_tensor(*indices, sparse.values(), sparse.shape, layout=sparse.layout, check_invariants=True)
 
 
 def _same(before: object, after: object) -> bool:

@@ -65,7 +65,7 @@ def _arrangements(pairs: Sequence[Pair]) -> list[Arrangement]:
         ]
     if m == n:
         return [Arrangement(as_they_are)]
-    if m == n - 1:
+    if 0 < m == n - 1:
         return [
             Arrangement((*range(i), None, *range(i, m)), f"One result is missing: return {names[i]} too.") for i in range(n)
         ]

@@ -69,6 +69,21 @@ def test_a_tensor_of_another_kind_is_judged_without_an_error(change):
     assert not found.passed
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda: torch.sparse_coo_tensor([[9], [9]], [1.0], (2, 3), check_invariants=False),
+        lambda: torch.sparse_csr_tensor([0, 9, 1], [70000], [1.0], (2, 3), check_invariants=False),
+        lambda: torch.sparse_csc_tensor([0, 9, 1, 1], [70000], [1.0], (2, 3), check_invariants=False),
+    ],
+    ids=["coo", "csr", "csc"],
+)
+def test_a_sparse_tensor_with_indices_outside_of_it_is_an_error_and_ends_no_process(broken):
+    found = verdict("01.1", lambda *inputs: broken())
+    assert failing(found) == ["runs"]
+    assert "It raised RuntimeError" in found.message
+
+
 def test_numbers_in_a_list_are_no_tensor():
     found = verdict("01.1", lambda *inputs: rnn_step(*inputs).tolist())
     assert failing(found)[0] == "shape"
@@ -100,7 +115,11 @@ def test_several_results_may_come_in_any_tuple():
 
 def test_too_many_or_too_few_results_are_counted():
     found = verdict("04.1", lambda *inputs: scaled_dot_product_attention(*inputs).context)
-    assert "It should return 2 results (context, weights), and it returned one result." in found.message
+    assert "One result is missing: return weights too." in found.message
+    assert found.points < found.max_points
+    found = verdict("04.1", lambda *inputs: ())
+    assert "It should return 2 results (context, weights), and it returned 0 results" in found.message
+    assert found.points == 0
     found = verdict("01.4", lambda *inputs: (*lstm_step(*inputs), None))
     assert "It should return 2 results (Result 1, Result 2), and it returned 3 results" in found.message
 
