@@ -1,19 +1,18 @@
 """Which definitions of the library a student's code can import while it is judged: all that do not lead to the answer.
 
-Every definition of `course_lib` is offered, as text, but the exercise's own reference and whatever uses it; beside it the names
-of `ALWAYS`. `import_shim` runs a definition inside the sandbox when it is first imported, and gives a stand-in for every other
-name of the course.
+Every definition of `course_lib` is offered, as text, but the exercise's own reference, what the exercise forbids, and whatever
+uses these; beside it the names of `ALWAYS`. `import_shim` runs a definition inside the sandbox when it is first imported, and
+gives a stand-in for every other name of the course.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import course_lib
 from course_tools.bank import exercise
-from course_tools.checks import Exercise
 
 Place = tuple[str, str]
 """A module and a name that it defines at its top level."""
@@ -36,7 +35,8 @@ class Definition:
 @cache
 def allowed_names(id: str) -> dict:
     """Give the definitions that the code of a student may import while it is judged, as `import_shim.install` takes them."""
-    withheld = users_of(_place(exercise(id)))
+    forbidden = [place for place in map(_place, exercise(id).forbids) if place[1] in _library().get(place[0], {})]
+    withheld = frozenset().union(*map(users_of, [_place(exercise(id).reference), *forbidden]))
     entries: dict[str, dict[str, dict]] = {}
     for module, definitions in _library().items():
         for name, definition in definitions.items():
@@ -100,8 +100,8 @@ def _target(place: Place) -> Place:
     return _target(imports) if imports and imports[1] in _library().get(imports[0], {}) else place
 
 
-def _place(exercise: Exercise) -> Place:
-    return exercise.reference.__module__, exercise.reference.__name__
+def _place(function: Callable[..., object]) -> Place:
+    return function.__module__, function.__name__
 
 
 @cache

@@ -83,7 +83,7 @@ def test_every_earlier_exercise_of_the_lecture_is_there(asked: Exercise):
 def test_everything_that_is_allowed_can_be_imported_inside(sandbox, monkeypatch, id):
     monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 100.0)
     entries = allowed_names(id)["entries"]
-    load(sandbox, "\n".join(f"import {module} as m\nm." + "\nm.".join(names) for module, names in entries.items()), id)
+    load(sandbox, "\n".join(f"from {module} import {', '.join(names)}" for module, names in entries.items()), id)
 
 
 def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Exercise):
