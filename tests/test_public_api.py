@@ -105,7 +105,7 @@ PUBLIC = {
         UnknownExercise exercise exercises verdict
     """,
     "course_tools.notebook": """
-        ClaimFailed at_scale boxed check claim clouds device explore failing ledger my_progress network peak_memory
+        ClaimFailed at_scale boxed check claim clouds device diagrams explore failing ledger my_progress network peak_memory
         plots predict progress recorded show weight_maps
     """,
 }

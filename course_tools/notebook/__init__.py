@@ -1,6 +1,6 @@
 """What a notebook shows: checks, measured claims, figures with alt text, interactives."""
 
-from course_tools.notebook import answer_lookup, plots
+from course_tools.notebook import answer_lookup, diagrams, plots
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.check import check, failing
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
@@ -24,6 +24,7 @@ __all__ = [
     "claim",
     "clouds",
     "device",
+    "diagrams",
     "explore",
     "failing",
     "ledger",

@@ -1,4 +1,4 @@
-"""The cells of a solved lecture, made from the authoring source: exercises, bug hunts, checks and hints.
+"""The cells of a solved lecture, made from the authoring source: exercises, bug hunts, checks, hints and diagrams.
 
 An exercise cell names a function of the library in one import; its text is taken from there. The student's notebook follows
 from the solved one, so there is one draft only.
@@ -6,6 +6,7 @@ from the solved one, so there is one draft only.
 
 import ast
 import hashlib
+import re
 from collections import Counter
 
 import jupytext
@@ -14,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.checks import Exercise
+from course_tools.notebook import diagrams
 from course_tools.publishing import nbgrader_cells as nbgrader
 from course_tools.publishing.prediction_cells import question
 from course_tools.publishing.project import Lecture, PublishingFailed
@@ -23,6 +25,7 @@ NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"},
 }
+_DIAGRAM = re.compile(r"!\[\]\(diagram:(\w+)\)")
 _JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")
 
 
@@ -111,7 +114,7 @@ class _Drafting:
     def _cell(self, kind: str, source: str, metadata: dict, measured: str) -> tuple[NotebookNode, str]:
         if kind == "markdown":
             filled = source.replace("{measured}", measured) if "header" in metadata.get("tags", ()) else source
-            return new_markdown_cell(filled, metadata=metadata), source
+            return new_markdown_cell(_with_diagrams(filled), metadata=metadata), source
         if kind != "code":
             raise ValueError(f"a {kind} cell: a lecture has code and markdown cells only")
         if "exercise" not in metadata:
@@ -152,6 +155,21 @@ class _Drafting:
 def _grade_id(kind: str, asked: Exercise, named: Import) -> str:
     renamed = "" if named.name == named.function else f"-{named.name}"
     return f"{kind}-{asked.id.replace('.', '-')}{renamed}"
+
+
+def _with_diagrams(source: str) -> str:
+    """Put each diagram in the place of its name, `![](diagram:multi_head)`, as an image that holds its own data.
+
+    JupyterLab renders no SVG attachment, and a file beside the notebook would be lost where a notebook is copied.
+    """
+
+    def image(found: re.Match[str]) -> str:
+        draw = {draw.__name__: draw for draw in diagrams.ALL}.get(found[1])
+        if draw is None:
+            raise ValueError(f"there is no diagram {found[1]!r} in course_tools.notebook.diagrams")
+        return draw().image()
+
+    return _DIAGRAM.sub(image, source)
 
 
 def _solved(asked: Exercise, named: Import, metadata: dict) -> str:

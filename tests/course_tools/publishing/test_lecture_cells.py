@@ -6,6 +6,7 @@ import pytest
 
 from course_lib.attention import scaled_dot_product_attention
 from course_tools.bank import exercise
+from course_tools.notebook.diagrams import multi_head
 from course_tools.publishing import PublishingFailed, lectures
 from course_tools.publishing.lecture_cells import check_call, draft, student_version
 from course_tools.publishing.source import FunctionSource
@@ -88,6 +89,15 @@ def test_ids_are_unique_the_same_in_both_notebooks_and_last_while_the_rest_chang
     assert len(changed) == 1
 
 
+def test_a_diagram_stands_in_both_notebooks_as_an_image_with_its_words(course, author):
+    text = (course / "authoring" / "04_tiny.py").read_text(encoding="utf-8")
+    author("04_tiny", text.replace("# ## 1 One query", "# ## 1 One query\n#\n# ![](diagram:multi_head)"))
+    notebook = solved(course)
+    for cells in (notebook.cells, student_version(notebook).cells):
+        (drawn,) = (cell.source for cell in cells if "data:image/svg+xml" in cell.source)
+        assert drawn.endswith(multi_head().image())
+
+
 def test_no_trace_of_jupytext_stays(course):
     keys = {key for cell in solved(course).cells for key in cell.metadata}
     assert keys <= {"tags", "exercise", "difficulty", "minutes", "bug", "nbgrader"}
@@ -104,6 +114,7 @@ def test_no_trace_of_jupytext_stays(course):
         ('scaled_dot_product_attention = check("04.1"', 'scaled_dot_product_attention = check("04.2"', "expected `check"),
         ('exercise="04.1" bug=', 'exercise="04.2" bug=', "none of the wrong answers"),
         ('" bug="', '" bug="not_', "the cell says bug='not_"),
+        ("# ## 1 One query", "# ## 1 One query\n# ![](diagram:no_such)", "there is no diagram 'no_such'"),
         ('# %% exercise="04.1"\n', '# %% [raw]\n# raw\n# %% exercise="04.1"\n', "code and markdown cells only"),
     ],
 )

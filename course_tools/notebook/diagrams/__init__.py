@@ -1,0 +1,67 @@
+"""Diagrams of the mechanisms and models of the course, whose shapes are those of the running library.
+
+`diagrams.multi_head()` shows one in a notebook. In `authoring/`, `![](diagram:multi_head)` in a cell of prose stands for it.
+"""
+
+from course_tools.notebook.diagrams.alignment import bahdanau, encoder_decoder, hierarchical, luong, show_attend_and_tell
+from course_tools.notebook.diagrams.attention import masks, multi_head, scaled_dot_product
+from course_tools.notebook.diagrams.drawing import Box, Diagram
+from course_tools.notebook.diagrams.graphs import gat, message_passing
+from course_tools.notebook.diagrams.linear_attention import linear_recurrence, performer
+from course_tools.notebook.diagrams.recurrent import gru_cell, lstm_cell, rnn
+from course_tools.notebook.diagrams.self_supervision import byol, simclr
+from course_tools.notebook.diagrams.transformers import (
+    bert_heads,
+    bert_input,
+    elmo,
+    gpt,
+    key_value_cache,
+    transformer,
+    universal_transformer,
+)
+from course_tools.notebook.diagrams.vision import deit, detr, detr_matching, local_window, mixer, non_local, vit
+
+ALL = (
+    *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
+    *(scaled_dot_product, multi_head, masks, transformer, universal_transformer, gpt, key_value_cache),
+    *(elmo, bert_input, bert_heads, non_local, local_window, vit, deit, detr, detr_matching, mixer),
+    *(linear_recurrence, performer, message_passing, gat, simclr, byol),
+)
+"""Every diagram, in the order of the lectures."""
+
+__all__ = [
+    "ALL",
+    "Box",
+    "Diagram",
+    "bahdanau",
+    "bert_heads",
+    "bert_input",
+    "byol",
+    "deit",
+    "detr",
+    "detr_matching",
+    "elmo",
+    "encoder_decoder",
+    "gat",
+    "gpt",
+    "gru_cell",
+    "hierarchical",
+    "key_value_cache",
+    "linear_recurrence",
+    "local_window",
+    "lstm_cell",
+    "luong",
+    "masks",
+    "message_passing",
+    "mixer",
+    "multi_head",
+    "non_local",
+    "performer",
+    "rnn",
+    "scaled_dot_product",
+    "show_attend_and_tell",
+    "simclr",
+    "transformer",
+    "universal_transformer",
+    "vit",
+]

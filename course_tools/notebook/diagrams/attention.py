@@ -1,0 +1,92 @@
+"""Diagrams of attention itself: scaled dot product, multi-head, masks."""
+
+from course_tools.notebook.diagrams.drawing import Diagram
+
+
+def scaled_dot_product() -> Diagram:
+    """Scaled dot-product attention."""
+    d = Diagram(
+        "Scaled dot-product attention",
+        "Queries (B, T_q, d_k) and keys (B, T_k, d_k) give scores (B, T_q, T_k), divided by the square root of d_k. A "
+        "softmax over the keys turns each row into weights of sum 1, and the weights mix the values (B, T_k, d_v) into a "
+        "context (B, T_q, d_v).",
+    )
+    f = "scaled_dot_product_attention"
+    q = d.tensor("queries q", "B T_q d_k", 90, 40, f"{f}: q")
+    k = d.tensor("keys k", "B T_k d_k", 230, 40, f"{f}: k")
+    v = d.tensor("values v", "B T_k d_v", 400, 40, f"{f}: v")
+    score = d.op("score\nq kᵀ / √d_k", 160, 120, "score", w=240)
+    scores = d.tensor("scores", "B T_q T_k", 160, 196, f"{f}: scores")
+    softmax = d.op("softmax over the keys\nrows sum to 1; masked keys get 0", 160, 274, "softmax", w=240)
+    weights = d.tensor("weights", "B T_q T_k", 160, 350, "attend: weights")
+    mix = d.op("mix\nΣ_j weight_j · value_j", 280, 432, "mix", w=280)
+    context = d.tensor("context", "B T_q d_v", 280, 510, f"{f}: result.context")
+    d.arrow(q, score)
+    d.arrow(k, score)
+    d.chain(score, scores, softmax, weights)
+    d.arrow(weights, mix)
+    d.arrow(v, mix)
+    d.arrow(mix, context)
+    return d
+
+
+def multi_head() -> Diagram:
+    """Multi-head attention."""
+    d = Diagram(
+        "Multi-head attention",
+        "Three linear layers project queries, keys and values, and split the features into h heads. Each head attends by "
+        "scaled dot products, with weights (B, h, T_q, T_k) of its own. The heads' contexts are concatenated, and W_o "
+        "mixes them.",
+    )
+    f = "MultiHead.forward"
+    inputs = [
+        d.tensor("queries", "B T_q d_model", 85, 40, f"{f}: queries"),
+        d.tensor("keys", "B T_k d_model", 240, 40, f"{f}: keys"),
+        d.tensor("values", "B T_k d_model", 395, 40, f"{f}: values"),
+    ]
+    layers = [
+        d.op(f"W_{name}\nsplit into h heads", x, 118, "learned", w=140) for name, x in (("q", 85), ("k", 240), ("v", 395))
+    ]
+    heads = [
+        d.tensor("q", "B h T_q d_k", 85, 196, f"{f}: q"),
+        d.tensor("k", "B h T_k d_k", 240, 196, f"{f}: k"),
+        d.tensor("v", "B h T_k d_v", 395, 196, f"{f}: v"),
+    ]
+    d.frame("h heads in parallel", (14, 466), (232, 420))
+    attend = d.op("scaled dot-product attention\nsoftmax(q kᵀ / √d_k) v, in each head", 240, 292, "softmax", w=400)
+    weights = d.tensor("weights", "B h T_q T_k", 110, 378, f"{f}: attended.weights")
+    context = d.tensor("contexts of the heads", "B h T_q d_v", 330, 378, f"{f}: attended.context")
+    join = d.op("concatenate the heads, then W_o", 330, 452, "learned", w=272)
+    out = d.tensor("context", "B T_q d_model", 330, 522, f"{f}: result.context")
+    for given, layer, head in zip(inputs, layers, heads, strict=True):
+        d.chain(given, layer, head, attend)
+    d.arrow(attend, weights)
+    d.chain(attend, context, join, out)
+    return d
+
+
+def masks() -> Diagram:
+    """Causal and padding masks."""
+    d = Diagram(
+        "Causal mask and padding mask",
+        "Rows are queries, columns are keys; a filled square may be attended to. The causal mask is a lower triangle: no "
+        "position attends to a later one. The padding mask excludes the positions after the end of a sequence. Both "
+        "together allow what both allow.",
+    )
+    d.grid([(i + 1) * "#" + (4 - i) * "." for i in range(5)], 86, 84, 22, {"#": "softmax"})
+    d.grid(["###.."], 240, 84, 22, {"#": "softmax"})
+    d.grid([min(i + 1, 3) * "#" + (5 - min(i + 1, 3)) * "." for i in range(5)], 394, 84, 22, {"#": "softmax"})
+    d.note("keys →", 86, 14)
+    d.note("a length of 3, T = 5", 240, 120)
+    d.circle("&", 163, 84)
+    d.circle("=", 317, 84)
+    d.tensor("causal mask", "T T", 86, 178, "causal_mask: result")
+    d.tensor("padding mask", "B 1 T", 240, 178, "padding_mask: result")
+    c = d.tensor("allowed", "B T T", 394, 178, "attend: mask")
+    softmax = d.op("softmax over the allowed keys\nscores elsewhere become −∞, weights 0", 318, 262, "softmax", w=296)
+    scores = d.tensor("scores", "B T T", 84, 262, "attend: scores")
+    weights = d.tensor("weights", "B T T", 318, 340, "attend: weights")
+    d.arrow(c, softmax)
+    d.arrow(scores, softmax)
+    d.arrow(softmax, weights)
+    return d
