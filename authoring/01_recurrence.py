@@ -15,6 +15,8 @@
 #
 # A recurrent network reads a sequence with one small function, applied at every step; whether it can learn from a distant step depends on its gradient.
 #
+# ![](diagram:rnn)
+#
 # You will write the step of a plain network and of an LSTM, back-propagation through time, gradient clipping and the constant error carousel. A plain network in its usual initialisation does not learn to recall a symbol over sixty
 # steps at this budget, because the gradient vanishes; an LSTM whose forget gate starts open learns it on every seed, the same LSTM with that gate half closed does not, and a plain network whose initialisation
 # preserves the gradient learns it too. **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes. {measured}
@@ -558,6 +560,8 @@ claim(
 # | `x`, `h`, `c` | (…, d), (…, n), (…, n) | input, state, cell state |
 # | `W`, `U`, `b` | (4n, d), (4n, n), (4n,) | rows in torch's order: i, f, g, o |
 # | result | `h`, `c`, each (…, n) | the new ones |
+#
+# ![](diagram:lstm_cell)
 
 # %% exercise="01.4" difficulty="●●○" minutes=15
 from course_lib.primitives import lstm_step
@@ -922,6 +926,8 @@ show(
 #
 # **A GRU** has no separate cell: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where the update gate $z$ keeps the state. Torch initialises $z$ about half open. We set its
 # bias to 0 or to 4, both at a larger learning rate: where $z$ is near 1, the factor $1 - z$ lets little in.
+#
+# ![](diagram:gru_cell)
 #
 # **Predict.** Which of the three recall?
 #

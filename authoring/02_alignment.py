@@ -15,6 +15,8 @@
 #
 # Attention lets a decoder read every state of the encoder, instead of one vector for the whole source.
 #
+# ![](diagram:bahdanau)
+#
 # You will write additive and multiplicative scores, the masked softmax, a padded encoder and the loss, and train them to convert dates to ISO 8601. With attention the
 # model learns sentences of two dates in a few hundred updates; without it the same training needs several times as many. For three dates, a length that no
 # training sentence has, all fail. **Prerequisites:** lecture 01 (recurrent cells). **Time:** about 90 minutes. {measured}
@@ -57,6 +59,8 @@ SEEDS = (0, 1, 2)
 #
 # The first neural translation models (Cho; Sutskever, 2014) read the source to its end and passed on **the last state**. The decoder knows the source only through
 # this vector of fixed size.
+#
+# ![](diagram:encoder_decoder)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The network is trained on sentences of one date and of two, 400 updates. The last state has 64 numbers; a date has ten characters. How many new sentences
@@ -184,6 +188,8 @@ additive_scores = check("02.1", additive_scores)
 #
 # The *general* form is bilinear: W, (d_q, d_k), relates features of the query to features of the key, so that their sizes may differ. With W = I it is the dot
 # product.
+#
+# ![](diagram:luong)
 
 # %% exercise="02.2" difficulty="●○○" minutes=5
 from course_lib.attention import general_scores

@@ -15,6 +15,8 @@
 #
 # Attention over the regions of a picture, or over the words and sentences of a document, selects what matters for each output.
 #
+# ![](diagram:show_attend_and_tell)
+#
 # You will write the soft attention of *Show, Attend and Tell*, its penalty, attention pooling, a two-level document model, one step of a captioner and the loss of hard attention. A captioner that
 # attends to regions before each word learns which digit is left of which; from the mean of the same regions it mostly names the digits without their order. **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 90 minutes. {measured}
 
@@ -390,6 +392,8 @@ pool = check("03.3", pool)
 # | `states`, `mask` | (B, S, T, d), (B, S, T) |
 # | `words`, `sentences` | (W, b, u) each |
 # | vector, weights of sentences, of words | (B, d), (B, S), (B, S, T) |
+#
+# ![](diagram:hierarchical)
 
 # %% exercise="03.4" difficulty="●●○" minutes=10
 from course_lib.models import compose_document

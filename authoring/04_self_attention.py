@@ -15,6 +15,8 @@
 #
 # Self-attention lets every token read every other token in one layer, by content and by position.
 #
+# ![](diagram:scaled_dot_product)
+#
 # You will write scaled dot-product attention, its masks and multi-head attention, compare the learned weights with the pattern that is known to be right, and
 # remove the scale, the mask and the heads one at a time. **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients.
 # **Time:** about 90 minutes. {measured}
@@ -394,6 +396,8 @@ claim(
 # | name | shape |
 # | --- | --- |
 # | mask | (T_q, T_k), broadcasts over batch and heads |
+#
+# ![](diagram:masks)
 
 # %% exercise="04.2" difficulty="●○○" minutes=5
 from course_lib.primitives import causal_mask
@@ -525,6 +529,8 @@ claim(
 # | --- | --- |
 # | x | (…, T, h · d) |
 # | `split_heads(x, h)` | (…, h, T, d): head $i$ owns the features $i d$ to $(i+1)d$ of *every* position |
+#
+# ![](diagram:multi_head)
 
 # %% exercise="04.4" difficulty="●●○" minutes=8
 from course_lib.attention import split_heads

@@ -15,6 +15,8 @@
 #
 # A Transformer translates with attention alone: no recurrence, and in training every position in parallel.
 #
+# ![](diagram:transformer)
+#
 # You will write its blocks, train it to convert dates to ISO 8601, and find out what happens without positions. **Prerequisites:** lectures 02 (alignment) and 04
 # (self-attention). **Time:** about 90 minutes. {measured}
 

@@ -15,6 +15,8 @@
 #
 # A Universal Transformer applies one block repeatedly, and each position decides when to halt.
 #
+# ![](diagram:universal_transformer)
+#
 # You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train on sums of ten binary digits and test on twenty. Two causes are
 # kept apart. What lets a model generalise to longer sums is the **local mask**: with it, eight separate layers without halting generalise as well. What adaptive
 # computation time adds here is **trainability**: it learns at a learning rate at which a fixed number of steps fails, with the weights of a single block.

@@ -15,6 +15,8 @@
 #
 # A GPT is trained to predict the next token; from that alone it learns to read a rule off its prompt.
 #
+# ![](diagram:gpt)
+#
 # You will write the loss, top-k and nucleus sampling, a key-value cache, the parameter count and a few-shot prompt. A two-layer GPT finds the hidden order of a new
 # text in that text, with no weight changed; one layer with as many parameters does not, nor does a table of counts. On real text, at half a minute of training on a CPU,
 # the table still needs fewer bits; the curves and a longer recorded run show how that changes. **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** about 90 minutes. {measured}
@@ -811,6 +813,8 @@ claim(
 # | `keys`, `values` | (B, h, T, d_k), (B, h, T, d_v): h heads, T past tokens, 0 in the beginning |
 # | `W_q`, `W_k`, `W_v`, `W_o` | (h · d_k, d_in), the same, (h · d_v, d_in), (d_model, h · d_v) |
 # | result | `CachedStep(output (B, d_model), keys, values)`, the caches one token longer |
+#
+# ![](diagram:key_value_cache)
 
 # %% exercise="07.4" difficulty="●●●" minutes=15
 from course_lib.attention import cached_step

@@ -15,6 +15,8 @@
 #
 # BERT learns from unlabelled text by restoring masked tokens, with both sides of each token in view; a few labels then suffice.
 #
+# ![](diagram:bert_heads)
+#
 # You will write ELMo's mixture, BERT's masking, its input, its loss, the pairs of the second task, a classification head and head statistics. A small BERT is pre-trained on two thousand
 # names without labels and fine-tuned to recognise eight languages from five labels each. The control shows where its gain comes from: pre-training passages are cut from documents of *one* language; with names
 # of mixed languages in a passage most of the gain is gone, and a naive Bayes classifier that knows the documents does as well. **Prerequisites:** lectures 04, 05 and 07. **Time:** about 90 minutes. {measured}
@@ -128,6 +130,8 @@ claim(
 # | `layers` | (…, n_layers, d): the embedding and each layer, for each word |
 # | `w`, `gamma` | (n_layers,), () |
 # | result | (…, d) |
+#
+# ![](diagram:elmo)
 
 # %% exercise="08.1" difficulty="●○○" minutes=8
 from course_lib.models import scalar_mix
@@ -266,6 +270,8 @@ mlm_loss = check("08.3", mlm_loss)
 #
 # `begin` is the index of [CLS], `separate` that of [SEP]. The result is `Segmented(tokens, segments)`, integers (T,) each: the segments are 0 up to and including the [SEP] after the first
 # sentence, then 1. A second sentence may be missing (None), or be empty.
+#
+# ![](diagram:bert_input)
 
 # %% exercise="08.4" difficulty="●●○" minutes=10
 from course_lib.losses import segment_input

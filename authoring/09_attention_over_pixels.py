@@ -15,6 +15,8 @@
 #
 # A non-local block adds self-attention over all positions of a feature map, or of a video, to a convolutional network.
 #
+# ![](diagram:non_local)
+#
 # You will write its forms and the block, and test it on a question about two distant digits, against networks that obtain the same
 # reach by other means.
 #

@@ -15,6 +15,8 @@
 #
 # Local attention replaces a convolution: each pixel attends to the pixels in a window around it, with relative positions.
 #
+# ![](diagram:local_window)
+#
 # You will write windows, mask, relative positions and the attention itself, count what it costs, and train it against convolutions
 # of the same width.
 #

@@ -15,6 +15,8 @@
 #
 # A Vision Transformer classifies pictures by treating square patches as tokens.
 #
+# ![](diagram:vit)
+#
 # You will write patches, embeddings, roll-out, position interpolation, distillation and a new head, compare a ViT with convolutions on few
 # pictures, and let a convolutional teacher help it.
 #
@@ -749,6 +751,8 @@ claim(
 # | `labels` | (B,) |
 # | `temperature`, `share` | τ > 0, λ from 0 to 1 |
 # | loss | a number, the mean over the batch, in nats |
+#
+# ![](diagram:deit)
 
 # %% exercise="11.5" difficulty="●●○" minutes=12
 from course_lib.losses import distillation_loss

@@ -16,6 +16,8 @@
 # DETR detects objects with a transformer that predicts a *set*: a fixed number of object queries each predict a class and a box, and the loss
 # first matches predictions with objects.
 #
+# ![](diagram:detr)
+#
 # You will write the boxes, the matching, the loss and the metric, train a small DETR on scenes of digits, and compare its matching with four
 # other ways to assign objects to queries.
 #
@@ -414,6 +416,8 @@ explore(draw_slide, width=(0.05, 0.9, 0.05), vertical_offset=(0.0, 0.6, 0.05))
 # | logits, boxes: predictions | (…, N, n_classes + 1), the last = no object; (…, N, 4) centre and size |
 # | classes, targets: objects | (…, M), -1 = padding; (…, M, 4) |
 # | cost | (…, N, M), 0 in a column of class -1 |
+#
+# ![](diagram:detr_matching)
 
 # %% exercise="12.4" difficulty="●●○" minutes=15
 from course_lib.losses import matching_cost

@@ -15,6 +15,8 @@
 #
 # MLP-Mixer classifies pictures with two small networks: one mixes the patches, the other the channels; no attention, and no convolution larger than a patch.
 #
+# ![](diagram:mixer)
+#
 # You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that it is indifferent to a fixed shuffling of the
 # patches, and write it as a convolutional network.
 #

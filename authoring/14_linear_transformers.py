@@ -15,6 +15,8 @@
 #
 # Linear attention replaces the exponential by a product of features, so that its cost grows linearly with the length of a text.
 #
+# ![](diagram:linear_recurrence)
+#
 # You will write it in parallel, causal and recurrent form, approximate the softmax by random features, and measure the price: recall
 # of one item among many.
 #
@@ -573,6 +575,8 @@ claim(
 # | `x` | (…, d); for the softmax of $q^\top k/\sqrt d$, divide q and k by $d^{1/4}$ before |
 # | `omega` | (m, d) |
 # | $\phi(x)$ | (…, m) |
+#
+# ![](diagram:performer)
 
 # %% exercise="14.5" difficulty="●●○" minutes=10
 from course_lib.primitives import favor_features

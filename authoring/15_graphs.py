@@ -15,6 +15,8 @@
 #
 # Graph attention is masked attention whose mask is a list of edges: each node attends to its neighbours.
 #
+# ![](diagram:gat)
+#
 # You will write attention over edges, graph attention and graph convolution, and find tasks where learned edge weights are necessary,
 # where they are not, and where the score of the first paper is not expressive enough.
 #
@@ -161,6 +163,8 @@ claim(
 # | scores | (…, N, N): the node that looks down the rows |
 #
 # Below 0, LeakyReLU has the slope `slope`; the paper takes 0.2.
+#
+# ![](diagram:message_passing)
 
 # %% exercise="15.1" difficulty="●○○" minutes=8
 from course_lib.attention import gat_scores

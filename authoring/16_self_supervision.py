@@ -15,6 +15,8 @@
 #
 # SimCLR and BYOL learn representations without labels: two augmented views of the same picture should have similar embeddings.
 #
+# ![](diagram:simclr)
+#
 # You will write the augmentation, both losses, the moving average of BYOL and a linear probe, train both on unlabelled digits, and
 # find out what each ingredient prevents.
 #
@@ -674,6 +676,8 @@ for n_each in (1, 4):
 # | --- | --- |
 # | prediction, target | (B, d), each row of both from the same picture |
 # | loss | a number from 0 to 4, the mean over rows |
+#
+# ![](diagram:byol)
 
 # %% exercise="16.4" difficulty="●○○" minutes=6
 from course_lib.losses import byol_loss
