@@ -27,7 +27,7 @@ PUBLIC = {
     "course_lib.attention": """
         AdditiveAttention AnyMechanism Attended AttentionLayer2d CachedStep CoOccurrent ConcatAttention ContextOnly
         DynamicGraphAttention FusedMechanism
-        GeneralAttention GraphAttention GraphMechanism LinearAttention LocalAttention Mechanism MultiHead NonLocal
+        GeneralAttention GraphAttention GraphMechanism KeysValues LinearAttention LocalAttention Mechanism MultiHead NonLocal
         NonLocalBlock NonLocalConcatenation PerformerAttention Pool additive_scores associative_dot_product attend
         attend_edges attention_over_image average_heads cached_step causal_attention causal_linear_attention
         causal_performer_attention chunked_linear_attention co_occurrent_features concat_scores cross_attention
@@ -40,7 +40,8 @@ PUBLIC = {
         sliced_local_attention split_heads tiled_local_attention uniform_graph_attention
     """,
     "course_lib.blocks": """
-        Activation AttentionWeights Block ContextOf ConvNet CrossAttention DecoderBlock FeedForward FeedForwardWeights
+        Activation AttentionWeights Block ContextOf ConvNet CrossAttention DecoderBlock DecoderBlockState FeedForward
+        FeedForwardWeights
         LayerFactory MixerSizes NormWeights Residual SelfAttention
         Sizes Stack Sublayer TokenMixing TokenMixingKernels channel_mixing channel_mixing_by_convolution closing_norm
         convolution decoder_block decoder_stack draw_weights encoder_block encoder_stack feed_forward

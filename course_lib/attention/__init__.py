@@ -54,6 +54,7 @@ from course_lib.attention.local import (
 )
 from course_lib.attention.multihead import (
     CachedStep,
+    KeysValues,
     MultiHead,
     cached_step,
     cross_attention,
@@ -90,6 +91,7 @@ __all__ = [
     "GeneralAttention",
     "GraphAttention",
     "GraphMechanism",
+    "KeysValues",
     "LinearAttention",
     "LocalAttention",
     "Mechanism",

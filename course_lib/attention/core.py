@@ -60,14 +60,16 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
     Args:
         scores: (*batch, T_q, T_k), any real number: how well each key matches each query.
         values: (*batch, T_k, d_v).
-        mask: bool, broadcastable to the scores; True = may attend. None = every query may attend to every key.
+        mask: bool, broadcastable to the scores; True = may attend. None = every query may attend to every key. Where there are
+            as many sequences as queries, a mask for all of them needs its batch axis, (1, T_q, T_k): without it, it could be
+            a padding mask (B, T_k).
 
     Returns:
         context (*batch, T_q, d_v) and weights (*batch, T_q, T_k). Each row of weights is ≥ 0 and sums to 1, or to 0
         where the mask excludes every key.
 
     Raises:
-        ValueError: scores and values disagree on T_k, or the mask does not broadcast to the scores.
+        ValueError: scores and values disagree on T_k, or the mask does not broadcast to the scores, or in two ways.
         TypeError: the mask is not bool.
 
     Source: Bahdanau et al. 2015, eqs. 5-6.
@@ -94,7 +96,7 @@ def hide_keys(x: Values, mask: Mask) -> Values:
 
 
 def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
-    """Raise an error unless the mask is bool and broadcasts to scores of `shape`, (*batch, T_q, T_k)."""
+    """Raise an error unless the mask is bool and broadcasts in one way to scores of `shape`, (*batch, T_q, T_k)."""
     if mask.dtype != torch.bool:
         raise TypeError(
             f"the mask must be bool with True = may attend, got {mask.dtype}. Convert an additive mask by `mask == 0`."
@@ -103,6 +105,19 @@ def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} does not broadcast to the scores' (*batch, T_q, T_k) = {tuple(shape)}. "
             "A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
+        )
+    require_one_reading(mask, shape)
+
+
+def require_one_reading(mask: Mask, shape: tuple[int, ...]) -> None:
+    """Raise a ValueError for a mask of 2 or 3 axes whose first may be the batch of inputs or scores of `shape`, or a later one.
+
+    Broadcasting would take a padding mask (B, T_k) for a mask (T_q, T_k) wherever B = T_q.
+    """
+    if 2 <= mask.dim() <= min(3, len(shape) - 1) and 1 < mask.shape[0] == shape[0] == shape[-mask.dim()]:
+        raise ValueError(
+            f"a mask of shape {tuple(mask.shape)} can be read in two ways, as {shape[0]} is the size of the batch and of axis "
+            f"{-mask.dim()}. Write `mask[None]` for one mask for the whole batch, `mask[:, None]` for one for each sequence."
         )
 
 

@@ -130,14 +130,15 @@ class GeneralAttention(nn.Module):
 
 
 def _causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask:
-    """Make the causal mask (T_q, T_k) of q and k, as `primitives.causal_mask` does, and combine it with a further mask."""
+    """Make the causal mask (1, …, T_q, T_k) of q and k, as `primitives.causal_mask` does, and combine it with another."""
     T_q, T_k = q.shape[-2], k.shape[-2]
+    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     if T_q > T_k:
         raise ValueError(f"causal attention needs a key at each query's own position, got {T_q} queries and {T_k} keys.")
-    causal = torch.ones(T_q, T_k, dtype=torch.bool, device=q.device).tril(T_k - T_q)
+    causal = torch.ones(*[1] * len(batch), T_q, T_k, dtype=torch.bool, device=q.device).tril(T_k - T_q)
     if mask is None:
         return causal
-    require_mask(mask, (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), T_q, T_k))
+    require_mask(mask, (*batch, T_q, T_k))
     return causal & mask
 
 
@@ -152,7 +153,8 @@ def _fused(q: Queries, k: Keys, v: Values, mask: Mask | None, scale: float, is_c
     batch = torch.broadcast_shapes(batch, v.shape[:-2])
     if mask is not None:
         mask = torch.atleast_2d(mask)
-        mask = _two_batch_axes(mask, batch) if mask.dim() > 2 else mask
+        one_for_all = math.prod(mask.shape[:-2]) == 1
+        mask = mask.view(mask.shape[-2:]) if one_for_all else _two_batch_axes(mask, batch)
     q, k, v = (_two_batch_axes(x, batch) for x in (q, k, v))
     if 0 in (*q.shape, *k.shape, *v.shape):
         context = attend(q @ k.mT * scale, v, mask).context

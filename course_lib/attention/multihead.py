@@ -11,7 +11,8 @@ Cached decoding computes only the last row of causal self-attention, for a new t
 
     K_t = [K_{t-1}; x_t W^K]        V_t = [V_{t-1}; x_t W^V]        head = softmax(x_t W^Q K_tᵀ / √d_k) V_t
 
-Earlier rows do not change, since no earlier token attends to a later one.
+Earlier rows do not change, since no earlier token attends to a later one. `MultiHead` decodes so by `project` and
+`attend_projected`: what is kept of the past is `KeysValues`, a value.
 """
 
 import math
@@ -22,7 +23,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, attend, broadcasts
+from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, attend, broadcasts, require_one_reading
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.shapes import Keys, Mask, Queries, Values
 
@@ -85,7 +86,7 @@ def multi_head_attention(
     q = split_heads(queries @ W_q.mT, n_heads)
     k = split_heads(keys @ W_k.mT, n_heads)
     v = split_heads(values @ W_v.mT, n_heads)
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.dim()))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return Attended(merge_heads(context) @ W_o.mT, weights)
 
 
@@ -119,9 +120,29 @@ def cross_attention(
     return multi_head_attention(x, memory, memory, W_q, W_k, W_v, W_o, n_heads, mask)
 
 
-def mask_per_head(mask: Mask | None, n_axes: int = 3) -> Mask | None:
-    """Add an axis of heads, of size 1, to a mask for inputs of `n_axes` axes, (*batch, T, d), unless it has one."""
-    return mask if mask is None or not 2 <= mask.dim() <= n_axes else mask.unsqueeze(-3)
+def mask_per_head(mask: Mask | None, shape: tuple[int, ...] | None = None) -> Mask | None:
+    """Add an axis of heads, of size 1, to a mask for inputs of `shape`, (B, T, d) if None, unless it has one.
+
+    Raises:
+        ValueError: the mask (n, T_k) could be one for all sequences, or one row for each, since n = B = T.
+    """
+    n_axes = 3 if shape is None else len(shape)
+    if mask is None or not 2 <= mask.dim() <= n_axes:
+        return mask
+    if shape is not None:
+        require_one_reading(mask, shape)
+    return mask.unsqueeze(-3)
+
+
+class KeysValues(NamedTuple):
+    """Projected keys (*batch, h, T_k, d_k) and values (*batch, h, T_k, d_v) of all heads: what a step of decoding keeps."""
+
+    keys: Float[Tensor, "*batch h T_k d_k"]
+    values: Float[Tensor, "*batch h T_k d_v"]
+
+    def followed_by(self, later: "KeysValues") -> "KeysValues":
+        """Append those of later positions; neither is changed."""
+        return KeysValues(*(torch.cat(pair, dim=-2) for pair in zip(self, later, strict=True)))
 
 
 class MultiHead(nn.Module):
@@ -172,12 +193,18 @@ class MultiHead(nn.Module):
 
         The mask is as in `multi_head_attention`. Weights are those of the mechanism, (*batch, n_heads, T_q, T_k).
         """
+        return self.attend_projected(queries, self.project(keys, values), mask)
+
+    def project(self, keys: Keys, values: Values) -> KeysValues:
+        """Project keys and values (*batch, T_k, d_memory) for all heads."""
+        return KeysValues(split_heads(self.W_k(keys), self.n_heads), split_heads(self.W_v(values), self.n_heads))
+
+    def attend_projected(self, queries: Queries, projected: KeysValues, mask: Mask | None = None) -> Attended | ContextOnly:
+        """Attend as `forward`, over keys and values that `project` gave."""
         q = split_heads(self.W_q(queries), self.n_heads)
-        k = split_heads(self.W_k(keys), self.n_heads)
-        v = split_heads(self.W_v(values), self.n_heads)
         if mask is not None:
-            _require_mask_of_heads(mask, q, k)
-        attended = self.mechanism(q, k, v, mask_per_head(mask, queries.dim()))
+            _require_mask_of_heads(mask, q, projected.keys)
+        attended = self.mechanism(q, *projected, mask_per_head(mask, queries.shape))
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
 
 

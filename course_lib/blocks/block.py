@@ -23,13 +23,21 @@ more norm closes their stack.
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import AnyMechanism, MultiHead, multi_head_attention, scaled_dot_product_attention
+from course_lib.attention import (
+    AnyMechanism,
+    KeysValues,
+    MultiHead,
+    causal_attention,
+    fused_causal_attention,
+    multi_head_attention,
+    scaled_dot_product_attention,
+)
 from course_lib.primitives import causal_mask, layer_norm
 from course_lib.shapes import Mask, Memory, TokenFeatures
 
@@ -178,6 +186,51 @@ class DecoderBlock(nn.Module):
         x = self.residual(x, self.mixer, self.norm_1, mask)
         x = self.residual(x, self.cross, self.norm_2, memory, memory_mask)
         return self.residual(x, self.feed_forward, self.norm_3)
+
+    def start(self, memory: Memory) -> "DecoderBlockState":
+        """Project a memory (B, T_k, d), once for all steps; of the own sequence nothing is read yet.
+
+        Raises:
+            ValueError: the own sequence is attended to otherwise than by `causal_attention` or `fused_causal_attention`.
+        """
+        own, cross = self._attentions()
+        if own.mechanism not in (causal_attention, fused_causal_attention):
+            raise ValueError(
+                f"steps compute causal_attention over the tokens so far, but this block attends to them by {own.mechanism}: "
+                "run it on the whole sequence instead."
+            )
+        return DecoderBlockState(
+            own.project(*[memory.new_empty(len(memory), 0, own.W_k.in_features)] * 2), cross.project(memory, memory)
+        )
+
+    def step(
+        self, x: Float[Tensor, "B 1 d_model"], state: "DecoderBlockState", memory_mask: Mask | None = None
+    ) -> tuple[Float[Tensor, "B 1 d_model"], "DecoderBlockState"]:
+        """Transform the next position x (B, 1, d_model) of a sequence; give the last row of `forward`, and the new state."""
+        own, cross = self._attentions()
+        past = state.past
+
+        def attend_to_the_past(x: Tensor) -> Tensor:
+            nonlocal past
+            past = past.followed_by(own.project(x, x))
+            return own.attend_projected(x, past).context
+
+        def attend_to_the_memory(x: Tensor) -> Tensor:
+            return cross.attend_projected(x, state.memory, memory_mask).context
+
+        x = self.residual(x, attend_to_the_past, self.norm_1)
+        x = self.residual(x, attend_to_the_memory, self.norm_2)
+        return self.residual(x, self.feed_forward, self.norm_3), DecoderBlockState(past, state.memory)
+
+    def _attentions(self) -> tuple[MultiHead, MultiHead]:
+        return cast(MultiHead, self.mixer.attention), cast(MultiHead, self.cross.attention)
+
+
+class DecoderBlockState(NamedTuple):
+    """What a decoder block keeps between steps: keys and values of the `past` (B, h, T, d), and of the `memory`."""
+
+    past: KeysValues
+    memory: KeysValues
 
 
 class Sizes(NamedTuple):
@@ -402,7 +455,7 @@ def decoder_block(
 
     Source: Vaswani et al. 2017, sections 3.1 and 3.2.3.
     """
-    causal = causal_mask(x.shape[1], device=x.device)
+    causal = causal_mask(x.shape[1], device=x.device)[None]
     x = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal).context, *norms[0])
     x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
     return layer_norm(x + feed_forward(x, *network), *norms[2])

@@ -11,25 +11,33 @@ large as the positions. There is no dropout.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, causal_attention, scaled_dot_product_attention
-from course_lib.blocks.block import Activation, Residual, Sizes, decoder_stack, encoder_stack, post_norm
+from course_lib.blocks.block import (
+    Activation,
+    DecoderBlock,
+    DecoderBlockState,
+    Residual,
+    Sizes,
+    decoder_stack,
+    encoder_stack,
+    post_norm,
+)
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.shapes import Lengths, Memory, Tokens
 
 
 class DecoderState(NamedTuple):
-    """A translation in progress: its `words` so far (B, t), and the `memory` (B, T_k, d_model) and its `mask` (B, 1, T_k)."""
+    """A translation in progress: keys and values of each layer, the source's `mask` (B, 1, T_k), and the number T of words."""
 
-    words: Int[Tensor, "B t"]
-    memory: Memory
+    layers: tuple[DecoderBlockState, ...]
     mask: Bool[Tensor, "B 1 T_k"]
+    T: int
 
 
 class Transformer(nn.Module):
@@ -97,18 +105,31 @@ class Transformer(nn.Module):
         return states @ self.target_words.weight.mT
 
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> DecoderState:
-        """Read sentences (B, T_k) of these lengths (B,), and give the state that `step` starts from."""
-        return DecoderState(source.new_empty(len(source), 0), *self.encode(source, lengths))
+        """Read sentences (B, T_k) of these lengths (B,), and give the state that `step` starts from.
+
+        Raises:
+            ValueError: a length is longer than the source, or `causal` is neither `causal_attention` nor its fused form.
+        """
+        memory, mask = self.encode(source, lengths)
+        return DecoderState(tuple(block.start(memory) for block in self._blocks()), mask, 0)
 
     def step(self, words: Int[Tensor, "B"], state: DecoderState) -> tuple[Float[Tensor, "B n_target"], DecoderState]:
         """Read one more word (B,) of each sentence; give next-token logits (B, n_target) and the new state.
 
-        The whole sentence is computed anew at each step.
+        Neither earlier words nor the source are read again: their keys and values are in the state.
         """
-        state = state._replace(words=torch.cat([state.words, words[:, None]], dim=1))
-        return self.decode(*state)[:, -1], state
+        x, layers = self._embed(self.target_words, words[:, None], state.T), []
+        for block, kept in zip(self._blocks(), state.layers, strict=True):
+            x, layer = block.step(x, kept, state.mask)
+            layers.append(layer)
+        logits = self.decoder.closing(x)[:, 0] @ self.target_words.weight.mT
+        return logits, DecoderState(tuple(layers), state.mask, state.T + 1)
 
-    def _embed(self, words: nn.Embedding, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
+    def _blocks(self) -> list[DecoderBlock]:
+        return [cast(DecoderBlock, block) for block in self.decoder.blocks]
+
+    def _embed(self, words: nn.Embedding, tokens: Tokens, T: int = 0) -> Float[Tensor, "B n d_model"]:
+        """Embed tokens (B, n) at positions T to T + n - 1."""
         d_model = words.embedding_dim
         x = d_model**0.5 * words(tokens)
-        return x + self.positions(tokens.shape[1], d_model, device=tokens.device).to(x.dtype)
+        return x + self.positions(T + tokens.shape[1], d_model, device=tokens.device)[T:].to(x.dtype)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.analysis import record
 from course_lib.attention import (
@@ -140,13 +141,44 @@ def test_every_attention_can_be_recorded():
     assert (cross[2, :, :, 1:] == 0).all()
 
 
-def test_steps_say_what_teacher_forcing_says():
-    transformer = model()
+@each_form
+@each_residual
+def test_steps_say_what_teacher_forcing_says(residual, form):
+    """Teacher forcing reads the whole target at once, without any state."""
+    transformer = model(residual, form)
     forced, state = transformer(SOURCE, LENGTHS, TARGET), transformer.start(SOURCE, LENGTHS)
     for t in range(T):
         logits, state = transformer.step(TARGET[:, t], state)
         torch.testing.assert_close(logits, forced[:, t])
-    assert torch.equal(state.words, TARGET)
+    assert state.T == T
+
+
+def test_a_state_is_a_value():
+    transformer = model()
+    state = transformer.step(TARGET[:, 0], transformer.start(SOURCE, LENGTHS))[1]
+    first = transformer.step(TARGET[:, 1], state)[0]
+    transformer.step(TARGET[:, 2], state)
+    assert torch.equal(transformer.step(TARGET[:, 1], state)[0], first)
+
+
+def test_a_step_reads_one_word_and_computes_a_row_and_no_more():
+    """Each step costs as much as the one before it, and a product with one more key and value: q·k and α·v, 2 operations
+    each, for every feature, layer and sentence."""
+    transformer, read, costs = model(), [], []
+    transformer.target_words.register_forward_hook(lambda _m, given, _o: read.append(given[0].numel()))
+    transformer.source_words.register_forward_hook(lambda _m, given, _o: read.append(given[0].numel()))
+    state = transformer.start(SOURCE, LENGTHS)
+    for t in range(12):
+        with FlopCounterMode(display=False) as counter:
+            state = transformer.step(TARGET[:, t % T], state)[1]
+        costs.append(counter.get_total_flops())
+    assert read == [B * T_K] + [B] * 12
+    assert {after - before for before, after in itertools.pairwise(costs)} == {4 * B * SIZES.d_model * SIZES.n_layers}
+
+
+def test_steps_are_refused_where_the_decoder_is_not_causal():
+    with pytest.raises(ValueError, match="steps compute causal_attention"):
+        model(form={"causal": scaled_dot_product_attention}).start(SOURCE, LENGTHS)
 
 
 def test_greedy_and_beam_search_go_over_its_steps():
