@@ -4,25 +4,37 @@ In a kernel the report is published as the result of the cell, and its plain tex
 as partial credit.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 from course_tools.checks.verdict import PERHAPS, Finding, Verdict
 
+_AGAIN = "It fails in the same way as before."
+_BOLD, _EMPHASIS = (re.compile(rf"{mark}(\S|\S[^*<]*\S){mark}") for mark in (r"\*\*", r"\*"))
 _SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–"}
 _COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080"}
 
 
+class Hint(NamedTuple):
+    """A hint of an exercise, with its number from 1."""
+
+    number: int
+    text: str
+
+
 @dataclass(frozen=True)
 class VerdictDisplay:
-    """A verdict with the name of its exercise, ready to be shown; `note` is a sentence below it."""
+    """A verdict with the name of its exercise; `note` is a sentence below it, `hint` stands folded at its end."""
 
     id: str
     title: str
     verdict: Verdict
     note: str = ""
+    hint: Hint | None = None
 
     def __repr__(self) -> str:
         """Give the points as a float."""
@@ -37,7 +49,7 @@ class VerdictDisplay:
         )
         return (
             f'<div style="border-left:4px solid {_COLOURS[status]};padding:.3em .8em;max-width:60em">'
-            f"<div>{head}</div>{self._body()}</div>"
+            f"<div>{head}</div>{self._body()}{self._offer()}</div>"
         )
 
     def _body(self) -> str:
@@ -54,6 +66,12 @@ class VerdictDisplay:
         rows = "".join(map(_row, [f for f in v.findings if f.status != "skipped"])) + _skipped(v.findings)
         table = f'<table style="margin:.3em 0">{rows}</table>' if rows else ""
         return f"{misconception}{table}<div>Until it is right, the lecture goes on with ours.</div>{note}{printed}"
+
+    def _offer(self) -> str:
+        if self.hint is None:
+            return ""
+        text = _EMPHASIS.sub(r"<em>\1</em>", _BOLD.sub(r"<b>\1</b>", _marked(self.hint.text)))
+        return f"<details><summary>{_AGAIN} Open hint {self.hint.number}.</summary><p>{text}</p></details>"
 
 
 def _skipped(findings: Sequence[Finding]) -> str:
@@ -99,4 +117,6 @@ def show_verdict(report: VerdictDisplay) -> None:
             lines.append(report.note)
         if v.printed:
             lines += ["Your function printed:", v.printed]
+        if report.hint:
+            lines.append(f"{_AGAIN} Hint {report.hint.number}: {report.hint.text}")
         print("\n".join(lines))

@@ -6,21 +6,29 @@ from functools import wraps
 from course_tools.bank import exercise
 from course_tools.checks import Exercise, Verdict
 from course_tools.checks.verdict import FailingInput, judge
-from course_tools.checks.verdict_display import VerdictDisplay, show_verdict
+from course_tools.checks.verdict_display import Hint, VerdictDisplay, show_verdict
 from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell
 from course_tools.notebook.progress_record import remember
 
 _REPEATED = "This is the verdict on your function as it was. When you have changed it, run its cell again, then this one."
 
+_SAME_WAY = 3
+"""How often an answer fails in the same way until the next hint is offered."""
+
 _latest: dict[str, Verdict] = {}
 _under_check: set[str] = set()
+_failures: dict[str, list[str]] = {}
+"""For each exercise that is not right yet: how each answer so far failed."""
+_n_hints: dict[str, int] = {}
+"""For each exercise: how many hints have been offered."""
 
 
 def check(id: str, fn: object) -> Callable[..., object]:
     """Check an answer in a notebook, show a report, and return the function to go on with.
 
     Running the check again repeats the verdict: what an earlier check returned in place of a wrong answer is never judged.
-    A name that is not defined, and one whose cell ended with an error since, are reported in a sentence.
+    A name that is not defined, and one whose cell ended with an error since, are reported in a sentence. The third answer in
+    a row that fails in the same way is offered the next hint.
 
     Returns:
         `fn` where it is right, else a stand-in that calls the library's function, so that the lecture runs to its end.
@@ -43,7 +51,7 @@ def check(id: str, fn: object) -> Callable[..., object]:
         _under_check.discard(id)
     if verdict.started:
         remember("check", id, points=verdict.points, passed=verdict.passed, misconception=verdict.misconception)
-    return _show(asked, verdict, answer)
+    return _show(asked, verdict, answer, hint=_next_hint(asked, verdict))
 
 
 def failing(id: str) -> FailingInput:
@@ -62,9 +70,25 @@ def failing(id: str) -> FailingInput:
     return verdict.failing
 
 
-def _show(asked: Exercise, verdict: Verdict, answer: object, note: str = "") -> Callable[..., object]:
+def _next_hint(asked: Exercise, verdict: Verdict) -> Hint | None:
+    """Give the next hint where this is the third answer, or the third since the last hint, that fails in the same way."""
+    if verdict.passed:
+        _failures.pop(asked.id, None)
+    if verdict.passed or not verdict.started:
+        return None
+    failures = _failures.setdefault(asked.id, [])
+    failures.append(verdict.misconception or next(f.name for f in verdict.findings if f.status == "fails"))
+    n = _n_hints.get(asked.id, 0)
+    if failures[-_SAME_WAY:] != [failures[-1]] * _SAME_WAY or n == len(asked.hints):
+        return None
+    failures.clear()
+    _n_hints[asked.id] = n + 1
+    return Hint(n + 1, asked.hints[n])
+
+
+def _show(asked: Exercise, verdict: Verdict, answer: object, note: str = "", hint: Hint | None = None) -> Callable[..., object]:
     _latest[asked.id] = verdict
-    show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note))
+    show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint))
     return answer if verdict.passed else _stand_in(asked, verdict)
 
 

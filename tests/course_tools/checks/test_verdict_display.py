@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 from course_lib.primitives import rnn_step
 from course_tools.bank import exercises, verdict
-from course_tools.checks.verdict_display import VerdictDisplay
+from course_tools.checks.verdict_display import Hint, VerdictDisplay
 from course_tools.notebook import check
 from course_tools.publishing.source import FunctionSource
 from tests.course_tools.bank.answers.unusual import raises
@@ -147,3 +147,10 @@ def test_properties_that_are_not_judged_share_one_row():
     shown = html("04.1", raises(NameError("name 'sofmax' is not defined")))
     assert shown.count("<tr>") == 2
     assert "10 more" in shown
+
+
+def test_a_hint_is_folded_and_keeps_its_marks():
+    hint = Hint(2, "Reduce the **first** axis, *and only* that one: `a * b` < 1, or `c * d`.")
+    shown = VerdictDisplay("04.1", "t", verdict("04.1", raises(ValueError("no"))), hint=hint)._repr_html_()
+    text = "Reduce the <b>first</b> axis, <em>and only</em> that one: <code>a * b</code> &lt; 1, or <code>c * d</code>."
+    assert f"Open hint 2.</summary><p>{text}</p></details>" in shown

@@ -1,5 +1,7 @@
 """`check`: what a notebook gets back from it, and what it prints outside a kernel."""
 
+import importlib
+import re
 from inspect import unwrap
 
 import pytest
@@ -9,6 +11,8 @@ from course_lib.primitives import rnn_step
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.notebook import check, failing
 from tests.course_tools.bank.answers.unusual import raises
+
+check_module = importlib.import_module("course_tools.notebook.check")
 
 
 def test_a_right_answer_comes_back_itself(asked, capsys):
@@ -100,3 +104,38 @@ def test_what_an_answer_prints_is_shown_and_capped(capsys):
     assert len(lines) <= 23
     check("01.1", rnn_step)
     assert "printed" not in capsys.readouterr().out
+
+
+def hints_offered(answers, capsys):
+    """The numbers of the hints that a new student is offered, None where it is none, answer by answer."""
+    for state in (check_module._failures, check_module._n_hints):
+        state.clear()
+    found = []
+    for answer in answers:
+        check("01.1", answer)
+        offered = re.search(r"^It fails in the same way as before\. Hint (\d): (.*)$", capsys.readouterr().out, re.MULTILINE)
+        assert offered is None or offered[2] == exercise("01.1").hints[int(offered[1]) - 1]
+        found.append(offered and int(offered[1]))
+    return found
+
+
+def without_bias(x, h, W, U, b):
+    return torch.tanh(x @ W.mT + h @ U.mT)
+
+
+def test_the_third_answer_that_fails_in_the_same_way_is_offered_the_next_hint(capsys):
+    assert hints_offered([without_bias] * 12, capsys) == [None, None, 1, None, None, 2, None, None, 3, None, None, None]
+
+
+def test_answers_that_fail_in_different_ways_get_no_hint(capsys):
+    assert (
+        hints_offered([without_bias, without_bias, raises(ValueError("no")), without_bias, without_bias], capsys) == [None] * 5
+    )
+
+
+def test_a_right_answer_an_empty_one_and_a_check_repeated_do_not_count(capsys):
+    empty = raises(NotImplementedError())
+    assert hints_offered([without_bias, without_bias, rnn_step, without_bias, without_bias], capsys) == [None] * 5
+    assert hints_offered([empty] * 4, capsys) == [None] * 4
+    stand_in = check("01.1", without_bias)
+    assert hints_offered([stand_in] * 4, capsys) == [None] * 4
