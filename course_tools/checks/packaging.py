@@ -24,9 +24,10 @@ MOST_RESULTS = 4
 
 
 class Repair(NamedTuple):
-    """Outcomes as they would be without the slip, and the slip in words."""
+    """Outcomes as they would be without the slip, the slip in words, and which pair shows it first."""
 
     slip: str
+    pair: int
     outcomes: list[Outcome]
     keeps_gradients: bool
 
@@ -42,10 +43,12 @@ def repairs(pairs: Sequence[Pair]) -> list[Repair]:
     """Give every way to read the outcomes of an answer as a slip of packaging; an empty list where there is none."""
     found = []
     for arrangement in _arrangements(pairs):
-        slips = {arrangement.slip: False} if arrangement.slip else {}
-        outcomes = [_repaired(expected, got, arrangement, slips) for expected, got in pairs]
-        if slips:
-            found.append(Repair(" ".join(slips), outcomes, all(slips.values())))
+        slips: list[dict[str, bool]] = [{arrangement.slip: False} if arrangement.slip else {} for _ in pairs]
+        outcomes = [_repaired(*pair, arrangement, noted) for pair, noted in zip(pairs, slips, strict=True)]
+        first = next((i for i, noted in enumerate(slips) if noted), None)
+        if first is not None:
+            keeps_gradients = all(keeps for noted in slips for keeps in noted.values())
+            found.append(Repair(" ".join(slips[first]), first, outcomes, keeps_gradients))
     return found
 
 

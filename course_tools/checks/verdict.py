@@ -155,7 +155,7 @@ class Examination:
             shape = next((f for f in found if f.name == "shape"), None)
             if shape is None or shape.status != "holds" or _earned(found) - shape.points <= most:
                 continue
-            example = next((f.example for f in findings if f.status == "fails"), "")
+            example = _describe(self.exercise.reference, rows[repair.pair][1], shown)
             slip = replace(shape, status="fails", detail=repair.slip, example=example)
             best = tuple(slip if f is shape else f for f in found)
             most = _earned(best)

@@ -174,7 +174,7 @@ exercise = Exercise(
     reference=causal_mask,
     properties=(
         runs_on(_square),
-        has_shape("A bool for each pair of query and key.", _square, points=0),
+        has_shape("A bool for each pair of query and key.", _square),
         Property("one", "The first token may attend to itself.", lambda draw: [(1,)], points=0),
         Property("past", "Each token may attend to itself and to earlier tokens.", _square, points=4),
         Property("cached", "Fewer queries than keys are the last positions of the keys.", _longer, points=2, needs=("past",)),

@@ -221,7 +221,7 @@ exercise = Exercise(
     reference=sinusoidal_positions,
     properties=(
         runs_on(_sizes),
-        has_shape("One vector of d_model features for each position.", _sizes, points=0),
+        has_shape("One vector of d_model features for each position.", _sizes),
         Property("origin", "Position 0 comes first: all its sines are 0, all its cosines 1.", lambda draw: [(1, 4), (1, 10)]),
         Property("one pair", "With two features, position t is (sin t, cos t).", lambda draw: [(2, 2), (5, 2)], points=2),
         Property(

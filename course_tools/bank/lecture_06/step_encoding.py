@@ -182,7 +182,7 @@ exercise = Exercise(
     reference=step_encoding,
     properties=(
         runs_on(_sizes),
-        has_shape("One vector of d_model features for each position.", _sizes, points=0),
+        has_shape("One vector of d_model features for each position.", _sizes),
         Property(
             "first position",
             "At position 0 the encoding is that of the step, plus 1 in every cosine.",

@@ -179,7 +179,7 @@ exercise = Exercise(
     reference=gpt_parameters,
     properties=(
         runs_on(lambda draw: [_sizes(draw, 2)]),
-        has_shape("One number.", lambda draw: [_sizes(draw, 2)], points=0),
+        has_shape("One number.", lambda draw: [_sizes(draw, 2)]),
         Property("tables", "Without blocks there are two tables, for tokens and positions.", lambda draw: [_sizes(draw, 0, 0)]),
         Property(
             "end",

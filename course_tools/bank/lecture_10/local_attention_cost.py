@@ -185,7 +185,7 @@ exercise = Exercise(
     reference=local_attention_cost,
     properties=(
         runs_on(lambda draw: [_layer(draw, 3)]),
-        has_shape("Two integers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)], points=0),
+        has_shape("Two integers.", lambda draw: [_layer(draw, 3), _layer(draw, 3, 2)]),
         Property(
             "parameters",
             "Three matrices, and vectors for the rows and columns of a window.",

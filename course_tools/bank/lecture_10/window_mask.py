@@ -176,7 +176,6 @@ exercise = Exercise(
         has_shape(
             "A bool for each position of each window.",
             lambda draw: [*_drawn(draw, (3, 5), (1,)), (5, 7, 3, 2), (11, 7, 3, 4)],
-            points=0,
         ),
         Property("one pixel", "A window of size 1 lies inside.", lambda draw: _drawn(draw, (1,), (1,))),
         Property(

@@ -164,7 +164,7 @@ exercise = Exercise(
     reference=mixer_parameters,
     properties=(
         runs_on(lambda draw: [_sizes(draw, 2, 3)]),
-        has_shape("One number.", lambda draw: [_sizes(draw, 2, 3)], points=0),
+        has_shape("One number.", lambda draw: [_sizes(draw, 2, 3)]),
         Property(
             "ends",
             "Without blocks and head: the layer of the patches, and the final norm.",
