@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from course_tools.checks import Exercise, Finding, guard
+from course_tools.checks.guard import SWITCHED_OFF
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
@@ -103,7 +104,9 @@ class Engine:
                 outcomes, stopped = self._observed(notebook, exercise)
             except SandboxFailed:
                 raise NoAnswer("Its code ended the sandbox twice.") from None
-        flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if any(f.__name__ in o.called for o in outcomes))
+        called = frozenset().union(*(outcome.called for outcome in outcomes))
+        flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if f.__name__ in called)
+        flags += (f"calls {SWITCHED_OFF}, which hides what is called",) * (SWITCHED_OFF in called)
         try:
             verdict = self._asks(exercise).judge(outcomes, by_shape)
         except Exception as error:

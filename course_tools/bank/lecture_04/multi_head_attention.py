@@ -279,5 +279,6 @@ exercise = Exercise(
     hints=HINTS,
     forbids={
         torch.nn.functional.multi_head_attention_forward: "split, attend and merge with the functions of this lecture.",
+        torch._native_multi_head_attention: "split, attend and merge with the functions of this lecture.",
     },
 )

@@ -1,11 +1,14 @@
 """Which files the sandbox may read: Python, installed packages and shared libraries, and nothing of the course.
 
-A folder is granted as a whole only where nothing hidden lies in it; else its entries are, one by one.
+A folder is granted as a whole only where nothing hidden lies in it; else its entries are, one by one. Hidden are the files in
+which torch defines a function that an exercise forbids: whoever read one could run the function's text.
 """
 
+import inspect
 import sys
 import sysconfig
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import einops
@@ -14,6 +17,7 @@ import torch
 
 import course_lib
 import course_tools
+from course_tools.bank import exercises
 
 PACKAGES = ("site-packages", "dist-packages")
 OURS = ("course_lib", "course_tools", "attention_course", "attention-course", "__editable__")
@@ -34,7 +38,10 @@ def readable() -> list[str]:
     standard = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib")}
     multiarch = sysconfig.get_config_var("MULTIARCH") or "-"
     granted = [path for folder in standard for path in _entries(Path(folder), (*PACKAGES, *OURS))]
-    granted += [path for folder in package_folders() for path in _entries(Path(folder), OURS)]
+    hidden = forbidden_sources()
+    granted += [
+        path for folder in package_folders() for entry in _entries(Path(folder), OURS) for path in _around(entry, hidden)
+    ]
     for folder in map(Path, SYSTEM):
         own = folder / multiarch
         granted += [own] if own.is_dir() else _entries(folder, ("python", *OURS))
@@ -42,11 +49,29 @@ def readable() -> list[str]:
     return [str(path) for path in granted if path.exists()] + [path for path in SINGLE if Path(path).exists()]
 
 
+def forbidden_sources() -> set[Path]:
+    """The files in which functions that an exercise forbids are written in Python, with their bytecode."""
+    functions = [inspect.unwrap(f) for exercise in exercises() for f in exercise.forbids]
+    sources = {
+        inspect.getsourcefile(f) for f in (*functions, torch.autograd.graph._engine_run_backward) if inspect.isfunction(f)
+    }
+    return {Path(path).resolve() for source in sources for path in (source, cache_from_source(source))}
+
+
 def secrets() -> list[str]:
     """Files that must never be readable, for the trial of the isolation layers: references and checks."""
     folder = Path(course_lib.__file__).parents[1]
     names = ("course_lib/attention/core.py", "course_tools/checks/verdict.py")
     return [str(folder / name) for name in names if (folder / name).exists()]
+
+
+def _around(path: Path, hidden: set[Path]) -> Iterator[Path]:
+    """A file or folder; where something hidden lies in it, its entries."""
+    if any(path.resolve() in file.parents for file in hidden):
+        for entry in path.iterdir():
+            yield from _around(entry, hidden)
+    elif path.resolve() not in hidden:
+        yield path
 
 
 def _entries(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:

@@ -32,7 +32,16 @@ TEXTS = (
     "checks.outcome",
     *(
         f"grading.sandbox.{name}"
-        for name in ("wire_protocol", "seccomp", "hardening", "escape_attempts", "import_shim", "notebook_runner", "worker")
+        for name in (
+            "wire_protocol",
+            "seccomp",
+            "hardening",
+            "escape_attempts",
+            "forbidden_functions",
+            "import_shim",
+            "notebook_runner",
+            "worker",
+        )
     ),
 )
 """What the zygote is given, in the order in which it is run; none of it holds a reference."""

@@ -8,6 +8,7 @@ believed, it is only compared.
 import contextlib
 import gc
 import json
+import linecache
 import math
 import os
 import socket
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import types
 import warnings
+from dataclasses import replace
 from importlib.machinery import FileFinder
 
 import torch
@@ -23,6 +25,7 @@ import torch
 from course_tools.checks.outcome import Outcome, observe
 from course_tools.grading.sandbox import (
     escape_attempts,
+    forbidden_functions,
     hardening,
     import_shim,
     notebook_runner,
@@ -43,6 +46,7 @@ def serve(control: socket.socket, settings: dict) -> None:
     rules, missing = _prepare(settings)
     _remember_packages()
     import_shim.forget()
+    linecache.clearcache()
     gc.collect()
     gc.freeze()
     control.sendall(json.dumps(missing).encode().ljust(1024))
@@ -119,7 +123,8 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
     if missing_layers := [name for name in request["layers"] if held.get(name, "missing")]:
         wire_protocol.send(connection, {"missing_layers": missing_layers}, [], math.inf)
         return
-    answer, forbids = _load(connection, request)
+    called: set[str] = set()
+    answer, forbids = _load(connection, request, called)
     with contextlib.suppress(wire_protocol.Ended):
         while True:
             header, body = wire_protocol.receive(connection, math.inf, largest_body=2**28)
@@ -127,14 +132,26 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
             call = tuple(
                 import_shim.find(value.name) if isinstance(value, wire_protocol.Function) else value for value in given
             )
-            wire_protocol.send(connection, *_encoded(observe(answer, call, gradients, forbids)), math.inf)
+            called.clear()
+            outcome = observe(answer, call, gradients, forbids)
+            wire_protocol.send(connection, *_encoded(replace(outcome, called=outcome.called | called)), math.inf)
 
 
-def _load(connection: socket.socket, request: dict) -> tuple[object, dict]:
-    """Run a notebook, and report what became of the function that it should define."""
+def _load(connection: socket.socket, request: dict, called: set[str]) -> tuple[object, dict]:
+    """Run a notebook, and report what became of the function that it should define.
+
+    The names of forbidden functions that are called from now on are noted in `called`.
+    """
     provided: dict[str, object] = {}
     os._exit = os.abort = _leave
     import_shim.install(request["allowed"], provided)
+    forbids = {function: "" for name in request["forbids"] if (function := import_shim.find(name)) is not None}
+
+    def refuse(name: str) -> None:
+        called.add(name)
+        raise import_shim.NotAtHand(import_shim.UNUSABLE.format(name))
+
+    forbidden_functions.disable(forbids, refuse)
     main = types.ModuleType("__main__")
     shell = import_shim.Anything()
     vars(main).update(get_ipython=lambda: shell, display=lambda *shown, **options: None)
@@ -149,7 +166,6 @@ def _load(connection: socket.socket, request: dict) -> tuple[object, dict]:
         "late": [list(place) for place in found.late],
     }
     wire_protocol.send(connection, header, [], math.inf)
-    forbids = {function: "" for name in request["forbids"] if (function := import_shim.find(name)) is not None}
     return found.answer, forbids
 
 

@@ -1,0 +1,69 @@
+"""Disable forbidden functions inside the sandbox, before a student's code runs, whatever name or route leads to them.
+
+A function written in Python loses its code, so that every reference to it, and every function of torch that calls it, raises.
+An operator written in C++ is replaced in torch's dispatcher (`torch.library`), below all its names in Python, TorchScript and
+`torch.ops`. Nothing watches that could be switched off: the original is no longer there. This text runs inside the sandbox.
+"""
+
+import ctypes
+import gc
+from collections.abc import Callable, Iterable
+from inspect import unwrap
+
+import torch
+
+COMPOSITE = "CompositeImplicitAutograd"
+
+
+def disable(functions: Iterable[Callable[..., object]], refuse: Callable[[str], None]) -> None:
+    """Make functions unusable for the rest of this process.
+
+    Args:
+        functions: of torch, in Python or C++.
+        refuse: is called with the name of the function instead of it, and raises.
+
+    Raises:
+        AttributeError: a function in C++ is no operator of torch.
+    """
+    for function in functions:
+        name = function.__name__
+        if hasattr(unwrap(function), "__code__"):
+            _replace_code(unwrap(function), name, refuse)
+        else:
+            _replace_operator(name, refuse)
+        if function.__module__ == "torch.autograd":
+            _replace_code(torch.autograd.graph._engine_run_backward, name, refuse)
+            _replace_method(type(torch.autograd.Variable._execution_engine), "run_backward", name, refuse)
+
+
+def _replace_code(function: Callable[..., object], name: str, refuse: Callable[[str], None]) -> None:
+    def refused(*inputs: object, _refuse: Callable[[str], None], _name: str, **options: object) -> None:
+        _refuse(_name)
+
+    function.__code__ = refused.__code__.replace(co_name=name)
+    function.__defaults__, function.__kwdefaults__ = None, {"_refuse": refuse, "_name": name}
+
+
+def _replace_operator(name: str, refuse: Callable[[str], None]) -> None:
+    def refused(*inputs: object, **options: object) -> None:
+        refuse(name)
+
+    registration = torch._C._dispatch_library("IMPL", "aten", "", __file__, 1)
+    for overload in getattr(torch.ops.aten, name).overloads():
+        full = name if overload == "default" else f"{name}.{overload}"
+        composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{full}", COMPOSITE)
+        for key in (COMPOSITE,) if composite else ("CPU", "Meta"):
+            registration.impl(full, key, refused)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(registration))  # it holds as long as the process, and nothing refers to it
+
+
+def _replace_method(kind: type, method: str, name: str, refuse: Callable[[str], None]) -> None:
+    """Replace a method in the class that defines it; that of a class in C cannot be assigned."""
+
+    def refused(*inputs: object, **options: object) -> None:
+        refuse(name)
+
+    (owner,) = (base for base in kind.__mro__ if method in vars(base))
+    (methods,) = gc.get_referents(vars(owner))
+    methods[method] = refused
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
