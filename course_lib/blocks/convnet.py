@@ -1,11 +1,11 @@
-"""A small image backbone: convolution, normalisation, ReLU, a few times over.
+"""A small convolutional backbone: convolution, normalisation and ReLU, repeated.
 
-Simonyan & Zisserman 2015 (https://arxiv.org/abs/1409.1556) for small kernels in a row; Ioffe & Szegedy 2015, section 3.2
-(https://arxiv.org/abs/1502.03167) for a normalisation between convolution and ReLU, which makes the bias superfluous:
+Simonyan & Zisserman 2015 (https://arxiv.org/abs/1409.1556) for stacked small kernels; Ioffe & Szegedy 2015, section 3.2
+(https://arxiv.org/abs/1502.03167) for a normalisation between convolution and ReLU, which makes a bias redundant:
 
     x ← ReLU(norm(K * x))        K: 3 × 3
 
-Another layer may stand in the place of the convolution, such as local attention (Ramachandran et al. 2019, section 3.2,
+Another layer can replace the convolution, such as local attention (Ramachandran et al. 2019, section 3.2,
 https://arxiv.org/abs/1906.05909).
 """
 
@@ -26,23 +26,23 @@ def convolution(d_in: int, d_out: int, stride: int) -> nn.Module:
 
 
 class ContextOf(nn.Module):
-    """Hand on what an attention mixed, and not its weights: so it may stand where a layer gives one tensor."""
+    """Return the context of an attention layer without its weights, for use where a layer returns one tensor."""
 
     def __init__(self, attention: nn.Module) -> None:
-        """Take the attention, such as `NonLocal(d_in)`; its `d_out` is the features of its context."""
+        """Wrap an attention layer, such as `NonLocal(d_in)`, whose `d_out` is the number of features of its context."""
         super().__init__()
         self.attention = attention
         self.d_out = attention.d_out
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the context of the attention over x."""
+        """Return the context of the attention over x."""
         return self.attention(x).context
 
 
 class ConvNet(nn.Module):
     """Turn images (B, d_in, H, W) into a map of features (B, d_out, H', W'); H' = ⌈H / product of the strides⌉.
 
-    For one vector an image, put `nn.AdaptiveMaxPool2d(1)` and `nn.Flatten()` after it.
+    For one vector per image, put `nn.AdaptiveMaxPool2d(1)` and `nn.Flatten()` after it.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class ConvNet(nn.Module):
         """Stack one layer for each width.
 
         Args:
-            d_in: features of a pixel that comes in.
+            d_in: features of an input pixel.
             widths: features of a pixel after each layer.
             strides: of each layer.
             norm: `norm(width)` makes the normalisation between layer and ReLU.
-            layer: `layer(before, width, stride)` makes what mixes pixels; with local attention,
+            layer: `layer(d_in, d_out, stride)` makes the layer that mixes pixels; with local attention,
                 `lambda d_in, d_out, stride: ContextOf(LocalAttention(d_in, d_out, n_heads, size, stride))`.
 
         Raises:
-            ValueError: there are not as many strides as widths, or there is none.
+            ValueError: the numbers of widths and strides differ, or there is none.
         """
         if len(widths) != len(strides) or not widths:
-            raise ValueError(f"need one stride for each width, and one or more; got {len(widths)} and {len(strides)}.")
+            raise ValueError(f"widths and strides must have the same length, at least 1; got {len(widths)} and {len(strides)}.")
         super().__init__()
         layers: list[nn.Module] = []
         for before, width, stride in zip((d_in, *widths), widths, strides, strict=False):

@@ -1,4 +1,4 @@
-"""Adaptive computation time: each position decides for itself after how many steps it has thought enough.
+"""Adaptive computation time (ACT): each position decides after how many steps it halts.
 
 Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, eqs. 5-9 and 13 (https://arxiv.org/abs/1603.08983), per
 position as in Dehghani et al. 2019, section 2.2 (https://arxiv.org/abs/1807.03819). A position gives a probability h_n of
@@ -9,8 +9,8 @@ halting at each step n, and halts at the first step N at which they sum to 1 - �
 
     ponder cost  ρ = N + R        (N has no gradient: what learning can lower is R, by raising the h_n before N)
 
-Who still thinks is decided everywhere by the same sums, `F.pad(h, (1, 0)).cumsum(-1)`, so that no rounding tells two
-stories; each function writes them out, to be read by itself.
+Every function decides by the same sums, `F.pad(h, (1, 0)).cumsum(-1)`, which positions are still active, so that rounding
+cannot make two of them disagree. Each writes the sums out, so that it can be read alone.
 """
 
 from typing import NamedTuple
@@ -24,25 +24,25 @@ from course_lib.shapes import TokenFeatures
 
 
 def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch n_steps"]:
-    """Turn the probabilities of halting at each step into the share that each step has in the result.
+    """Turn the probabilities of halting at each step into the weight of each step in the result.
 
     Args:
-        h: (*batch, n_steps), each in 0…1; at the last of the n_steps ≥ 1 everyone halts.
+        h: (*batch, n_steps), each in 0…1; at the last of the n_steps ≥ 1 every position halts.
         epsilon: ε, 0 ≤ ε < 1; above 0 it lets a position halt after a single step.
 
     Returns:
-        p (*batch, n_steps), of sum 1; 0 after the step at which the position halts.
+        p (*batch, n_steps), which sums to 1; 0 after the step at which the position halts.
 
     Source: Graves 2016, eqs. 6-8.
     """
     before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
-    thinks = before < 1 - epsilon
-    thinks_on = F.pad(thinks[..., 1:], (0, 1))
-    return torch.where(thinks_on, h, torch.where(thinks, 1 - before, 0.0))
+    active = before < 1 - epsilon
+    stays_active = F.pad(active[..., 1:], (0, 1))
+    return torch.where(stays_active, h, torch.where(active, 1 - before, 0.0))
 
 
 def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch"]:
-    """Count what a position thought for: its number of steps N, and its remainder R.
+    """Compute the ponder cost of each position: its number of steps N plus its remainder R.
 
     Args:
         h: (*batch, n_steps), the probabilities of halting at each step, in 0…1.
@@ -54,14 +54,14 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
     Source: Graves 2016, eqs. 9, 13.
     """
     before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
-    thinks = before < 1 - epsilon
-    N = thinks.sum(-1)
+    active = before < 1 - epsilon
+    N = active.sum(-1)
     R = 1 - before.gather(-1, N[..., None] - 1).squeeze(-1)
     return N + R
 
 
 class HaltingStep(NamedTuple):
-    """One step: the `states` after it (B, T, d_model), and `h` (B, T, n + 1), how likely each halted at every step so far."""
+    """One step: the `states` after it (B, T, d_model), and `h` (B, T, n + 1), the halting probabilities of all steps so far."""
 
     states: TokenFeatures
     h: Float[Tensor, "B T n+1"]
@@ -70,22 +70,22 @@ class HaltingStep(NamedTuple):
 def adaptive_step(
     x: TokenFeatures, y: TokenFeatures, halt: tuple[Tensor, Tensor], h: Float[Tensor, "B T n"], epsilon: float = 0.01
 ) -> HaltingStep:
-    """Let those who still think take a step, let the others stand still, and ask each how likely it halts now.
+    """Update the active positions, keep the halted ones as they are, and append the halting probability of this step.
 
     Args:
         x: (B, T, d_model), the states before the step.
-        y: (B, T, d_model), what the block made of them.
-        halt: (w (d_model,), b ()) of the unit that halts.
+        y: (B, T, d_model), the output of the block for these states.
+        halt: weight and bias of the halting unit, (w (d_model,), b ()).
         h: (B, T, n), the probabilities of halting at the n ≥ 0 steps so far, in 0…1.
-        epsilon: ε; a position thinks while its h sum to less than 1 - ε.
+        epsilon: ε; a position is active while its h sum to less than 1 - ε.
 
     Returns:
-        the states after the step (B, T, d_model), and h (B, T, n + 1) with the probability σ(w · state + b) after the others.
+        the states after the step (B, T, d_model), and h (B, T, n + 1) with σ(w · state + b) appended.
 
     Source: Graves 2016, eqs. 5 and 7; Dehghani et al. 2019, section 2.2.
     """
-    thinks = F.pad(h, (1, 0)).cumsum(-1)[..., -1:] < 1 - epsilon
-    x = torch.where(thinks, y, x)
+    active = F.pad(h, (1, 0)).cumsum(-1)[..., -1:] < 1 - epsilon
+    x = torch.where(active, y, x)
     w, b = halt
     return HaltingStep(x, torch.cat([h, torch.sigmoid(x @ w + b)[..., None]], dim=-1))
 
@@ -93,7 +93,7 @@ def adaptive_step(
 def mix_states(
     states: Float[Tensor, "*batch n_steps d"], h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01
 ) -> Float[Tensor, "*batch d"]:
-    """Mix the states of all steps, each by its share.
+    """Average the states of all steps, weighted by the halting distribution.
 
     Args:
         states: (*batch, n_steps, d), one after each step.
@@ -101,9 +101,9 @@ def mix_states(
         epsilon: as in `halting_distribution`.
 
     Returns:
-        (*batch, d); gradients flow to the states and, through the shares, to h.
+        (*batch, d); gradients flow to the states and, through the weights, to h.
 
     Source: Graves 2016, eq. 9.
     """
-    shares = halting_distribution(h, epsilon)
-    return (shares[..., None, :] @ states).squeeze(-2)
+    weights = halting_distribution(h, epsilon)
+    return (weights[..., None, :] @ states).squeeze(-2)

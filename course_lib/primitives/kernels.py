@@ -1,6 +1,6 @@
-"""Feature maps: φ with φ(q)ᵀφ(k) in the place of exp(qᵀk), so that the sum over keys can be taken before the query comes.
+"""Feature maps of linear attention: φ(q)ᵀφ(k) replaces exp(qᵀk), so that sums over the keys do not depend on the query.
 
-Katharopoulos et al. 2020, *Transformers are RNNs*, eq. 7 (https://arxiv.org/abs/2006.16236), positive but not the exponential:
+Katharopoulos et al. 2020, *Transformers are RNNs*, eq. 7 (https://arxiv.org/abs/2006.16236), positive but not exponential:
 
     φ(x) = elu(x) + 1
 
@@ -10,7 +10,7 @@ called FAVOR+. For ω ~ N(0, I) the mean is the exponential itself:
     exp(qᵀk) = E[exp(ωᵀq - ‖q‖²/2) · exp(ωᵀk - ‖k‖²/2)]                     positive features
              = E[e^{‖q‖²/2} e^{‖k‖²/2} cos(ωᵀ(q - k))]                       trigonometric features (Rahimi & Recht 2007)
 
-The second has terms of either sign, which cancel where exp(qᵀk) is small: an estimate that divides by their sum may go astray.
+The second has terms of either sign, which cancel where exp(qᵀk) is small: dividing by their sum has a large variance.
 For the softmax of qᵀk/√d, multiply q and k by d^-¼ first.
 """
 
@@ -29,8 +29,8 @@ def elu_feature_map(x: Vectors) -> Vectors:
         x: queries or keys, of any shape.
 
     Returns:
-        features of the same shape, all positive: e^x is not rounded away against the 1 of "elu + 1", so they stay so down to
-        x = -87 in float32 and bfloat16.
+        features of the same shape, all positive. As e^x is not added to the -1 and 1 of "elu + 1", it is not
+        rounded to 0 and stays positive down to x = -87 in float32 and bfloat16.
 
     Source: Katharopoulos et al. 2020, eq. 7.
     """
@@ -42,7 +42,7 @@ def favor_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch m"]:
 
     Args:
         x: queries or keys (*batch, d).
-        omega: the random directions Ω (m, d), a row each, from N(0, I) or made orthogonal.
+        omega: the random directions Ω (m, d), one a row, from N(0, I) or orthogonalised.
 
     Returns:
         features (*batch, m), all positive; over the draw of Ω, the mean of φ(q)ᵀφ(k) is exp(qᵀk).
@@ -54,7 +54,7 @@ def favor_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch m"]:
 
 
 def trigonometric_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch 2*m"]:
-    """Map vectors to the 2m features e^{‖x‖²/2} [cos Ωx; sin Ωx] / √m: unbiased as well, but of either sign.
+    """Map vectors to the 2m features e^{‖x‖²/2} [cos Ωx; sin Ωx] / √m: also unbiased, but of either sign.
 
     Args:
         x: queries or keys (*batch, d).
@@ -71,27 +71,27 @@ def trigonometric_features(x: Vectors, omega: Projection) -> Float[Tensor, "*bat
 
 
 def gaussian_projection(m: int, d: int, generator: torch.Generator | None = None) -> Projection:
-    """Draw m directions (m, d) independently from N(0, I); `generator`, if there is one, decides them."""
+    """Draw m directions (m, d) independently from N(0, I), with `generator` if given."""
     return torch.randn(m, d, generator=generator)
 
 
 def orthogonal_projection(m: int, d: int, generator: torch.Generator | None = None) -> Projection:
-    """Draw m directions (m, d), each from N(0, I), but perpendicular within each block of d rows; `generator` decides them."""
+    """Draw m directions (m, d), each from N(0, I), but orthogonal within each block of d rows."""
     return orthogonalised(gaussian_projection(m, d, generator))
 
 
 def orthogonalised(omega: Projection) -> Projection:
-    """Turn the rows of a Gaussian draw until they are perpendicular, block by block, and keep the length of each.
+    """Orthogonalise the rows of a Gaussian draw within blocks of d rows, and keep the norm of each row.
 
-    The rows are cut into blocks of d, the last of which may be shorter. In each, as Gram and Schmidt do it, the first row
-    stays as it is, and every other loses what it has in common with those above it; then it is stretched to its old length.
-    A direction is independent of the lengths, so each row alone is still distributed as N(0, I), and estimates stay unbiased.
+    The rows are cut into blocks of d, the last of which may be shorter. Within a block this is the Gram-Schmidt
+    process: the first row stays as it is, each other loses its projection onto those above it and is then rescaled to its own
+    norm. Directions and norms are independent, so each row alone is still distributed as N(0, I): estimates stay unbiased.
 
     Args:
         omega: independent rows from N(0, I), (m, d).
 
     Returns:
-        (m, d), with rows of the same lengths, perpendicular within each block.
+        (m, d), with rows of the same norms, orthogonal within each block.
 
     Source: Choromanski et al. 2021, section 2.4; Yu et al. 2016, https://arxiv.org/abs/1610.09072.
     """

@@ -1,7 +1,8 @@
-"""What a graph is made of: an edge list, self-loops, the fixed weights of a GCN, and how far apart neighbours are.
+"""Message passing on graphs: edge lists, self-loops, the weights and the propagation of a GCN, and the Dirichlet energy.
 
-A graph of N nodes is its list of edges, (2, E): node edges[0, e] = i looks at node edges[1, e] = j, so that the list holds the
-places where the mask of dense attention is True. An undirected graph lists both directions; an edge listed twice counts twice.
+A graph of N nodes is its list of edges, (2, E): node edges[0, e] = i receives a message from node edges[1, e] = j, so that the
+list holds the entries (query i, key j) where the mask of dense attention is True. An undirected graph lists both directions;
+an edge listed twice counts twice.
 
 Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Networks*, eq. 2 (https://arxiv.org/abs/1609.02907):
 
@@ -20,17 +21,19 @@ from course_lib.shapes import Edges, Nodes
 
 
 def require_edges(edges: Edges, n_nodes: int) -> None:
-    """Refuse edges that are not (2, E) integers, or that name a node outside 0 … n_nodes - 1; say how to mend them."""
+    """Raise an error for edges that are not (2, E) integers, or that name a node outside 0 … n_nodes - 1."""
     if edges.dim() != 2 or edges.shape[0] != 2:
-        raise ValueError(f"edges must be (2, E): who looks, above whom; got {tuple(edges.shape)}. From pairs (E, 2) use `.mT`.")
+        raise ValueError(
+            f"edges must be (2, E), receiving nodes above sending nodes; got {tuple(edges.shape)}. From pairs (E, 2) use `.mT`."
+        )
     if edges.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"edges must be integers, the numbers of nodes; got {edges.dtype}.")
+        raise TypeError(f"edges must be integers (indices of nodes); got {edges.dtype}.")
     if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n_nodes):
         raise ValueError(f"edges name nodes {int(edges.min())} to {int(edges.max())}, but there are nodes 0 to {n_nodes - 1}.")
 
 
 def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
-    """Add missing self-loops, so that each node attends to itself: they follow the other edges, in the order of the nodes.
+    """Add missing self-loops, so that each node attends to itself: they are appended in the order of the nodes.
 
     Args:
         edges: (2, E).
@@ -47,19 +50,19 @@ def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
 
 
 def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
-    """Give each edge (i, j) the fixed weight of a graph convolution, 1 / √(d_i d_j); d_i counts the edges along which i looks.
+    """Give each edge (i, j) the fixed weight of a graph convolution, 1 / √(d_i d_j); d_i counts the edges that arrive at i.
 
-    Self-loops count as edges: for the Â of the paper, put them in first, by `with_self_loops`.
+    Self-loops count as edges: for the Â of the paper, add them first with `with_self_loops`.
 
     Args:
-        edges: (2, E); edges[0] are the nodes that look.
+        edges: (2, E); edges[0] are the receiving nodes.
         n_nodes: number of nodes, N; nodes may have no edge at all.
 
     Returns:
-        (E,), float32, in the order of the edges; 0 for an edge to a node that looks nowhere (d_j = 0).
+        (E,), float32, in the order of the edges; 0 for an edge from a node that receives nothing (d_j = 0).
 
     Raises:
-        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, or edges is not (2, E).
         TypeError: edges are not integers.
 
     Source: Kipf & Welling 2017, eq. 2.
@@ -72,7 +75,7 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
 
 
 def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Nodes:
-    """Let each node add up the features of the nodes it looks at, with the weights of the edges: Σ_j w_ij x_j, a product Â X.
+    """Sum the features of the neighbours of each node, weighted by the edges: Σ_j w_ij x_j, the product Â X.
 
     Args:
         x: features (*batch, N, d).
@@ -80,10 +83,10 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> No
         weights: (*batch, E), or (E,) for the whole batch, such as those of `gcn_weights`.
 
     Returns:
-        (*batch, N, d); 0 for a node that looks nowhere.
+        (*batch, N, d); 0 for a node without edges.
 
     Raises:
-        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, or edges is not (2, E).
         TypeError: edges are not integers.
 
     Source: Kipf & Welling 2017, eq. 2.
@@ -98,7 +101,7 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> No
 def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
     """Measure how far apart the features of neighbours are: ½ Σ ‖x_i - x_j‖² over the edges (i, j).
 
-    It is 0 exactly where every connected part of the graph has one vector for all its nodes: over-smoothing at its end.
+    It is 0 exactly if all nodes of each connected component have the same features: the limit of over-smoothing.
 
     Args:
         x: features (*batch, N, d).
@@ -108,10 +111,10 @@ def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
         (*batch,), one number ≥ 0 for each graph of the batch; 0 without edges.
 
     Raises:
-        ValueError: an edge names a node that is not there, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, or edges is not (2, E).
         TypeError: edges are not integers.
 
-    Source: Cai & Wang 2020, section 2, of the features as they are; theirs is that of x_i / √(1 + d_i).
+    Source: Cai & Wang 2020, section 2, applied to the features as they are; the paper applies it to x_i / √(1 + d_i).
     """
     require_edges(edges, x.shape[-2])
     query, key = edges
