@@ -23,21 +23,12 @@
 
 
 # %%
-import math
-from collections.abc import Sequence
-from functools import partial
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib import primitives
-from course_lib.datasets import digits, recall
-from course_lib.primitives import GRU, LSTM, RNN, StepGradients, fused_gru, fused_lstm
-from course_lib.primitives import hoisted_rnn
-from course_lib.primitives.recurrent import HiddenState, Input
+from course_lib.datasets import recall
+from course_lib.primitives import RNN, hoisted_rnn
 from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
@@ -164,6 +155,12 @@ claim(
 #
 # The matrices are stored as torch stores them, (out, in), so that $Wx$ for rows of `x` is `x @ W.mT`.
 
+# %%
+from jaxtyping import Float
+
+from course_lib.datasets import digits
+from course_lib.primitives.recurrent import HiddenState, Input
+
 # %% exercise="01.1" difficulty="●○○" minutes=5
 from course_lib.primitives import rnn_step
 
@@ -255,6 +252,9 @@ claim("01.d", "accuracy of eight latches with weights set by hand", held, at_lea
 # | result | gradients of `x` (B, d), `h` (B, n), `W` (n, d), `U` (n, n), `b` (n,) |
 #
 # All rows of the batch share the parameters, so their gradients are sums over the batch. No autograd here: you are writing it.
+
+# %%
+from course_lib.primitives import StepGradients
 
 # %% exercise="01.2" difficulty="●●○" minutes=15
 from course_lib.primitives import bptt_step
@@ -378,6 +378,11 @@ mended = check("01.2", mended)
 
 
 # %%
+import math
+from collections.abc import Sequence
+from statistics import mean
+
+
 def digit_gradient(radius, loudness, n=64):
     """How a random gradient fares over 64 pixels back, in units of its size at the end;
     U = radius · orthogonal, b = 0."""
@@ -606,6 +611,9 @@ claim(
 # | `forget_gates` | (T, …, n), each in 0…1; T may be 0 |
 # | result | (…, n) |
 
+# %%
+from course_lib.primitives import LSTM
+
 # %% exercise="01.5" difficulty="●○○" minutes=5
 from course_lib.primitives import carousel_gradient
 
@@ -701,6 +709,11 @@ claim(
 
 
 # %%
+from functools import partial
+
+from course_lib.primitives import fused_lstm
+
+
 def orthogonal(d=16, n=N_HIDDEN, quieter=0.3):
     """A plain network whose recurrent matrix changes no length, and whose input is
     `quieter`, so that tanh is nearly linear."""
@@ -943,6 +956,9 @@ show(
 
 
 # %%
+from course_lib.primitives import GRU, fused_gru
+
+
 def gru(update_bias):
     """A GRU whose update gate starts at σ(update_bias)."""
     cell = GRU(16, N_HIDDEN, fused_gru)
@@ -1145,6 +1161,9 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
+from course_lib import primitives
+
+
 def conforms(left, right):
     """Whether two matrices can be multiplied."""
     try:

@@ -23,29 +23,11 @@
 
 
 # %%
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from einops import repeat
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib import attention, losses
-from course_lib.attention import AdditiveAttention, Attended
-from course_lib.attention.core import hide_keys, require_mask
-from course_lib.datasets import PADDING, Vocabulary, dates, joined, number_words
-from course_lib.datasets import spelled
-from course_lib.models import BahdanauDecoder, Encoder, LuongDecoder, PlainDecoder
-from course_lib.models import Seq2Seq, bahdanau_steps, hoisted_bahdanau_steps
-from course_lib.models import stacked_bidirectional_gru
-from course_lib.models.bigru_encoder import reverse
-from course_lib.generation import greedy_translation
-from course_lib.primitives import fused_gru, rnn_step
-from course_lib.primitives.recurrent import HiddenState
-from course_lib.shapes import Keys, Lengths, Mask, Queries, Scores, States
-from course_lib.shapes import TokenFeatures, Tokens, Values
-from course_lib.training import batches, train
+from course_lib.datasets import Vocabulary, dates, joined
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
 
@@ -89,6 +71,16 @@ print(known[0], known[-1], sep="\n")
 
 
 # %%
+from statistics import mean
+
+from course_lib import losses
+from course_lib.datasets import PADDING
+from course_lib.generation import greedy_translation
+from course_lib.models import Encoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
+from course_lib.primitives import fused_gru
+from course_lib.training import batches, train
+
+
 def fit(
     decoder,
     seed,
@@ -173,6 +165,11 @@ print(
 # | `W`, `U`, `v` | (d_a, d_q), (d_a, d_k), (d_a,) |
 # | scores | (…, T_q, T_k) |
 
+# %%
+from jaxtyping import Float
+
+from course_lib.shapes import Keys, Queries, Scores
+
 # %% exercise="02.1" difficulty="●●○" minutes=10
 from course_lib.attention import additive_scores
 
@@ -190,6 +187,11 @@ additive_scores = check("02.1", additive_scores)
 # product.
 #
 # ![](diagram:luong)
+
+# %%
+from einops import repeat
+
+from course_lib import attention
 
 # %% exercise="02.2" difficulty="●○○" minutes=5
 from course_lib.attention import general_scores
@@ -257,6 +259,11 @@ claim(
 # | `values` | (…, T_k, d_v) |
 # | `Attended(context, weights)` | (…, T_q, d_v), (…, T_q, T_k) |
 
+# %%
+from course_lib.attention import Attended
+from course_lib.attention.core import hide_keys, require_mask
+from course_lib.shapes import Mask, Values
+
 # %% exercise="02.4" difficulty="●●●" minutes=15
 from course_lib.attention import attend
 
@@ -294,6 +301,11 @@ mended = check("02.4", mended)
 # | states, last state | (B, T, n), (B, n) |
 #
 # `rnn_step` from lecture 01 takes one step: `rnn_step(x_t, h, W, U, b)`.
+
+# %%
+from course_lib.primitives import rnn_step
+from course_lib.primitives.recurrent import HiddenState
+from course_lib.shapes import Lengths, States, TokenFeatures, Tokens
 
 # %% exercise="02.5" difficulty="●●○" minutes=10
 from course_lib.primitives import encode
@@ -352,6 +364,12 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 
 
 # %%
+from course_lib.attention import AdditiveAttention
+from course_lib.models import BahdanauDecoder, LuongDecoder, bahdanau_steps
+from course_lib.models import hoisted_bahdanau_steps
+from course_lib.models.bigru_encoder import reverse
+
+
 class Scored(nn.Module):
     """An attention mechanism from a function of scores: it owns the weights and ends in
     your `attend`."""
@@ -537,6 +555,8 @@ claim(
 # Where did the model attend for each output? One row for each character of the answer, one column for each character of the source.
 
 # %%
+from course_lib.datasets import number_words, spelled
+
 shown = new[2][0]
 (answer,), weights = translate(trained, [shown.source])
 rows = [*answer, "end"]

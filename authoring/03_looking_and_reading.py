@@ -22,26 +22,13 @@
 
 
 # %%
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import Attended, Pool, attend, mean_pool
 from course_lib.blocks import ConvNet
-from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits
-from course_lib.datasets import docstrings, marked_sentences
+from course_lib.datasets import Vocabulary, captioned_digits
 from course_lib.datasets.composed_pictures import NAMES
-from course_lib.generation import greedy
-from course_lib.losses import teacher_forced_loss
-from course_lib.models import CaptionStep, PooledDocument, Hierarchical, ShowAndTell
-from course_lib.models import ShowAttendAndTell, stacked_bidirectional_gru
-from course_lib.models.captioner import HiddenState, Regions
-from course_lib.models.hierarchical import PoolWeights
-from course_lib.primitives import lstm_step
-from course_lib.shapes import Values
 from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
@@ -182,6 +169,14 @@ in_full = (
 
 
 # %% tags=["nbval-check-output"]
+from statistics import mean
+
+from course_lib.datasets import BEGIN, END, PADDING
+from course_lib.generation import greedy
+from course_lib.losses import teacher_forced_loss
+from course_lib.models import ShowAndTell
+
+
 def next_words(model, batch):
     """The loss of a captioner under teacher forcing."""
     return teacher_forced_loss(model(*batch).logits, batch[1], PADDING)
@@ -251,6 +246,12 @@ print(
 # | `regions`, `h` | (B, L, d_a), (B, n) |
 # | `W_a`, `W_h`, `v` | (m, d_a), (m, n), (m,) |
 # | context, weights | (B, d_a), (B, L) |
+
+# %%
+from jaxtyping import Float
+
+from course_lib.attention import Attended, attend
+from course_lib.models.captioner import Regions
 
 # %% exercise="03.1" difficulty="●●○" minutes=10
 from course_lib.models import soft_attention
@@ -375,6 +376,11 @@ claim(
 # | `W`, `b`, `u` | (d_a, d_v), (d_a,), (d_a,) |
 # | context, weights | (…, d_v), (…, T) |
 
+# %%
+from jaxtyping import Bool
+
+from course_lib.shapes import Values
+
 # %% exercise="03.3" difficulty="●●○" minutes=10
 from course_lib.attention import pool
 
@@ -394,6 +400,12 @@ pool = check("03.3", pool)
 # | vector, weights of sentences, of words | (B, d), (B, S), (B, S, T) |
 #
 # ![](diagram:hierarchical)
+
+# %%
+from course_lib.attention import Pool, mean_pool
+from course_lib.datasets import docstrings, marked_sentences
+from course_lib.models import Hierarchical, PooledDocument, stacked_bidirectional_gru
+from course_lib.models.hierarchical import PoolWeights
 
 # %% exercise="03.4" difficulty="●●○" minutes=10
 from course_lib.models import compose_document
@@ -606,6 +618,11 @@ show(
 #
 # $L$ alone is still the number of regions.
 
+# %%
+from course_lib.models import CaptionStep
+from course_lib.models.captioner import HiddenState
+from course_lib.primitives import lstm_step
+
 # %% exercise="03.5" difficulty="●●●" minutes=20
 from course_lib.models import caption_step
 
@@ -634,6 +651,9 @@ caption_step = check("03.5", caption_step)
 
 
 # %%
+from course_lib.models import ShowAttendAndTell
+
+
 def attentive(seed, seen, steps):
     """A captioner with attention, trained on the regions of the training pictures."""
     torch.manual_seed(seed)
@@ -872,6 +892,9 @@ explore(draw_looks, picture=(0, 49))
 # | --- | --- |
 # | `log_p`, `weights`, `looks` | (B,), (B, T, L), (B, T) integers |
 # | `baseline`, `entropy_weight` | numbers |
+
+# %%
+from jaxtyping import Int
 
 # %% exercise="03.6" difficulty="●●○" minutes=15
 from course_lib.losses import hard_attention_loss

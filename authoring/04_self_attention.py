@@ -23,26 +23,11 @@
 
 
 # %%
-import math
-import time
-from functools import partial
-from statistics import mean, median
-
 import torch
 import torch.nn.functional as F
-from einops import rearrange
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib import attention
-from course_lib.analysis import record
-from course_lib.attention import Attended, attend, merge_heads
-from course_lib.attention.multihead import mask_per_head
-from course_lib.datasets import lookup, photographs, reversal
-from course_lib.primitives import GRU, LSTM, RNN, fused_gru
-from course_lib.shapes import Image, Keys, Lengths, Mask, Queries, Values
-from course_lib.training import batches, train
+from course_lib.datasets import lookup
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
 
@@ -108,6 +93,14 @@ print(
 
 
 # %%
+import math
+from functools import partial
+from statistics import mean
+
+from course_lib.primitives import GRU, fused_gru
+from course_lib.training import batches, train
+
+
 class Reader(nn.Module):
     """Add the embeddings of each token, mix the tokens by a layer, and read out an
     answer at each position."""
@@ -229,6 +222,10 @@ claim(
 #
 # `attend(scores, values, mask)` from lecture 02 does the softmax and the mixing. Write the rest.
 
+# %%
+from course_lib.attention import Attended, attend
+from course_lib.shapes import Keys, Mask, Queries, Values
+
 # %% exercise="04.1" difficulty="●●○" minutes=10
 from course_lib.attention import scaled_dot_product_attention
 
@@ -278,6 +275,8 @@ class SelfAttention(nn.Module):
 # Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
 
 # %%
+from course_lib import attention
+
 sizes = [2, 8, 32, 128, 512]
 generator = torch.Generator().manual_seed(SEEDS[0])
 largest, slope, spread = (
@@ -398,6 +397,11 @@ claim(
 # | mask | (T_q, T_k), broadcasts over batch and heads |
 #
 # ![](diagram:masks)
+
+# %%
+from jaxtyping import Bool
+
+from course_lib.shapes import Lengths
 
 # %% exercise="04.2" difficulty="●○○" minutes=5
 from course_lib.primitives import causal_mask
@@ -532,6 +536,13 @@ claim(
 #
 # ![](diagram:multi_head)
 
+# %%
+from einops import rearrange
+from jaxtyping import Float
+
+from course_lib.attention import merge_heads
+from course_lib.attention.multihead import mask_per_head
+
 # %% exercise="04.4" difficulty="●●○" minutes=8
 from course_lib.attention import split_heads
 
@@ -585,6 +596,10 @@ multi_head_attention = check("04.5", multi_head_attention)
 
 
 # %%
+from course_lib.analysis import record
+from course_lib.datasets import reversal
+
+
 class MultiHeadSelfAttention(nn.Module):
     """The layer of this lecture: owns the four matrices and calls your
     `multi_head_attention`."""
@@ -781,6 +796,10 @@ draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 #
 # **Bug hunt.** Below is a short version that somebody wrote. It runs on any image and returns the right shape. Decide what is wrong *before* you run the check; then
 # write it correctly.
+
+# %%
+from course_lib.datasets import photographs
+from course_lib.shapes import Image
 
 # %% exercise="04.6" bug="reshapes_without_permuting"
 from course_tools.bank.lecture_04.attention_over_image import (
@@ -1028,6 +1047,14 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 
 
 # %%
+import time
+from statistics import median
+
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.primitives import LSTM, RNN
+
+
 def restricted_attention(q, k, v, r=8):
     """Let position i attend to positions i - r … i + r only; inputs (T, d)."""
     windows = [

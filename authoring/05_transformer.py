@@ -22,27 +22,12 @@
 
 
 # %%
-from functools import partial
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.analysis import record
-from course_lib.attention import GeneralAttention, multi_head_attention
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.blocks import Sizes, encoder_stack, post_norm, pre_norm
-from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
-from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
-from course_lib.generation import Extension, beam_search, greedy
-from course_lib.losses import teacher_forced_loss
-from course_lib.models import Encoder, LuongDecoder, Seq2Seq, Transformer
-from course_lib.models import stacked_bidirectional_gru
-from course_lib.primitives import batch_norm, causal_mask, fused_gru, padding_mask
-from course_lib.shapes import Mask, Memory, TokenFeatures
-from course_lib.training import batches, train
+from course_lib.blocks import Sizes
+from course_lib.datasets import Vocabulary, dates, joined
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
 
@@ -85,6 +70,15 @@ print(known[1][0], known[2][0], sep="\n")
 
 
 # %%
+from statistics import mean
+
+from course_lib.datasets import BEGIN, END, PADDING
+from course_lib.generation import greedy
+from course_lib.losses import teacher_forced_loss
+from course_lib.models import Transformer
+from course_lib.training import batches, train
+
+
 def logits_of(model, source, lengths, target):
     """The logits of each next character, of a Transformer or of a recurrent model with
     attention."""
@@ -196,6 +190,9 @@ claim(
 # | --- | --- |
 # | result | (T, d_model), added to embeddings (B, T, d_model) |
 
+# %%
+from jaxtyping import Float
+
 # %% exercise="05.1" difficulty="●●○" minutes=10
 from course_lib.primitives import sinusoidal_positions
 
@@ -266,6 +263,9 @@ claim(
 # | --- | --- |
 # | `x`, result | (…, d) |
 # | `gain`, `bias` | (d,) |
+
+# %%
+from course_lib.primitives import batch_norm
 
 # %% exercise="05.2" difficulty="●○○" minutes=10
 from course_lib.primitives import layer_norm
@@ -366,6 +366,12 @@ claim(
 # | `attention` | `(W_q, W_k, W_v, W_o)`, for `multi_head_attention(q, k, v, *attention, n_heads, mask)` |
 # | `network` | `(W_1, b_1, W_2, b_2)` |
 # | `norms` | `((gain, bias), (gain, bias))`, in the order of their use |
+
+# %%
+from course_lib.attention import multi_head_attention
+from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
+from course_lib.blocks import encoder_stack, post_norm, pre_norm
+from course_lib.shapes import Mask, TokenFeatures
 
 # %% exercise="05.4" difficulty="●●○" minutes=10
 from course_lib.blocks import encoder_block
@@ -509,6 +515,10 @@ claim(
 # | `own`, `cross` | the four matrices of self-attention and of cross-attention |
 # | `memory_mask` | (B, 1, T_k): True where the memory is not padding |
 
+# %%
+from course_lib.primitives import causal_mask, padding_mask
+from course_lib.shapes import Memory
+
 # %% exercise="05.6" difficulty="●●●" minutes=15
 from course_lib.blocks import decoder_block
 
@@ -581,6 +591,11 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
+from course_lib.attention import GeneralAttention
+from course_lib.models import Encoder, LuongDecoder, Seq2Seq, stacked_bidirectional_gru
+from course_lib.primitives import fused_gru
+
+
 def transformer(**parts):
     """A Transformer for dates with your positions."""
     return Transformer(
@@ -689,6 +704,10 @@ show(
 
 
 # %%
+from course_lib.analysis import record
+from course_lib.attention import scaled_dot_product_attention
+
+
 @torch.no_grad()
 def cross_weights(model, text):
     """The answer to a text, and the weights (T, T_k) of the first decoder block over
@@ -799,6 +818,11 @@ explore(draw_it, tired=(0.0, 1.0, 0.05))
 # | `log_p`, `going`, `length` | (B, width) |
 # | `logits` | (B, width, n_tokens) |
 # | scores, log p, parent, word | (B, width) each |
+
+# %%
+from jaxtyping import Bool
+
+from course_lib.generation import Extension, beam_search
 
 # %% exercise="05.7" difficulty="●●●" minutes=20
 from course_lib.generation import extend_beam

@@ -24,22 +24,11 @@
 
 
 # %%
-import copy
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
-from course_lib.blocks import Block, FeedForward, SelfAttention, encoder_block
-from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
 from course_lib.datasets import sums
-from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal
-from course_lib.primitives import HaltingStep, sinusoidal_positions
-from course_lib.shapes import Mask, TokenFeatures
-from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
 
@@ -83,6 +72,12 @@ print(f"columns {columns}\ndigits  {digits}\nwalks   {walks}")
 
 
 # %%
+from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.blocks import Block, FeedForward, SelfAttention
+from course_lib.models import SharedSteps, Universal
+from course_lib.training import batches, train
+
+
 def block(d_model=32):
     """An untrained encoder block of lecture 05, four heads."""
     attention = MultiHead(d_model, 4, fused_scaled_dot_product_attention)
@@ -155,6 +150,11 @@ print(f"the same on twenty digits: {max(far_of_one):.2f}")
 # | result | (T, d_model), added to states (B, T, d_model) |
 #
 # Use `sinusoidal_positions(T, d_model)` of lecture 05.
+
+# %%
+from jaxtyping import Float
+
+from course_lib.primitives import sinusoidal_positions
 
 # %% exercise="06.1" difficulty="●○○" minutes=5
 from course_lib.models import step_encoding
@@ -252,6 +252,15 @@ claim(
 # | `x`, result | (B, T, d_model) |
 # | `attention`, `network`, `norms` | the weights of `encoder_block`, as in 05.4 |
 # | `n_steps` | number of applications; 0 returns `x` |
+
+# %%
+import copy
+from statistics import mean
+
+from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
+from course_lib.blocks import encoder_block
+from course_lib.models import SeparateSteps
+from course_lib.shapes import Mask, TokenFeatures
 
 # %% exercise="06.4" difficulty="●●○" minutes=10
 from course_lib.models import shared_encoder
@@ -367,6 +376,10 @@ show(
 # | `x`, `y` | (B, T, d_model): states before the step, and the output of the block |
 # | `halt` | `(w, b)`, (d_model,) and () |
 # | `h` | (B, T, n), n may be 0; returned as (B, T, n + 1) |
+
+# %%
+from course_lib.models import AdaptiveSteps
+from course_lib.primitives import HaltingStep
 
 # %% exercise="06.5" difficulty="●●○" minutes=15
 from course_lib.primitives import adaptive_step

@@ -23,35 +23,14 @@
 
 
 # %%
-import math
-import time
-from collections.abc import Sequence
-from functools import partial
 from statistics import mean
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.analysis import record
-from course_lib.attention import CachedStep, attend, causal_attention
-from course_lib.attention import fused_causal_attention, multi_head_attention
-from course_lib.blocks import Sizes
-from course_lib.datasets import BytePairs, Vocabulary, language_reference, secret_orders
-from course_lib.datasets import walks
-from course_lib.datasets.secret_orders import successors
-from course_lib.generation import CachedGPT, generate, next_word_probabilities, sample
-from course_lib.metrics import BERT_BASE, BERT_LARGE, GPT_1, GPT_2, GPT_3
-from course_lib.metrics import TRANSFORMER_BASE, TRANSFORMER_BIG, bert_parameters
-from course_lib.metrics import block_parameters, training_operations
-from course_lib.metrics import transformer_parameters, xlnet_parameters
-from course_lib.models import GPT, NGram
-from course_lib.primitives import LSTM, causal_mask, fused_lstm
-from course_lib.shapes import Logits, Tokens
-from course_lib.training import batches, train
+from course_lib.datasets import secret_orders, walks
+from course_lib.models import NGram
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
 
@@ -137,6 +116,11 @@ print(
 # | `tokens` | (B, T) |
 # | `counts` | (B, T) bool: True where *this token* is a target |
 
+# %%
+from jaxtyping import Bool, Float
+
+from course_lib.shapes import Tokens
+
 # %% exercise="07.1" difficulty="●●○" minutes=10
 from course_lib.losses import next_token_loss
 
@@ -165,6 +149,14 @@ next_token_loss = check("07.1", next_token_loss)
 
 
 # %%
+from course_lib.analysis import record
+from course_lib.attention import causal_attention, fused_causal_attention
+from course_lib.blocks import Sizes
+from course_lib.models import GPT
+from course_lib.primitives import LSTM, causal_mask, fused_lstm
+from course_lib.training import batches, train
+
+
 class Recurrent(nn.Module):
     """An LSTM as a language model: it reads tokens and gives logits for the next."""
 
@@ -391,6 +383,10 @@ claim(
 # Yes: see the curve, whose runs include the predicted character. More text moves the minimum to longer runs.</details>
 
 # %%
+import math
+
+from course_lib.datasets import BytePairs, Vocabulary, language_reference
+
 text = language_reference(seed=SEEDS[0])
 characters = Vocabulary.of([text.train])
 known, valid, new = (
@@ -684,6 +680,12 @@ claim(
 # | --- | --- |
 # | `logits`, result | (…, n_tokens): each row keeps `k` of its own |
 
+# %%
+from functools import partial
+
+from course_lib.generation import CachedGPT, generate, sample
+from course_lib.shapes import Logits
+
 # %% exercise="07.2" difficulty="●○○" minutes=8
 from course_lib.generation import top_k
 
@@ -816,6 +818,14 @@ claim(
 #
 # ![](diagram:key_value_cache)
 
+# %%
+import time
+
+from einops import rearrange
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.attention import CachedStep, attend, multi_head_attention
+
 # %% exercise="07.4" difficulty="●●●" minutes=15
 from course_lib.attention import cached_step
 
@@ -919,6 +929,11 @@ print(
 # | `d_model`, `n_layers` | 1,600 and 48 | 12,288 and 96 |
 # | `n_norms_at_the_end` | 1 | 1 (0 in GPT-1) |
 
+# %%
+from course_lib.metrics import BERT_BASE, BERT_LARGE, GPT_2, GPT_3, TRANSFORMER_BASE
+from course_lib.metrics import TRANSFORMER_BIG, bert_parameters, training_operations
+from course_lib.metrics import transformer_parameters, xlnet_parameters
+
 # %% exercise="07.5" difficulty="●●○" minutes=12
 from course_lib.metrics import gpt_parameters
 
@@ -1010,6 +1025,12 @@ claim(
 # | `names` | labels before the input and before the answer, such as `("English", "French")` |
 # | `task` | a first line, if any |
 # | `room` | the largest number of characters of the prompt; None = no limit |
+
+# %%
+from collections.abc import Sequence
+
+from course_lib.datasets.secret_orders import successors
+from course_lib.generation import next_word_probabilities
 
 # %% exercise="07.6" difficulty="●●○" minutes=12
 from course_lib.generation import few_shot_prompt
@@ -1361,6 +1382,8 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # </details>
 
 # %% tags=["nbval-check-output"]
+from course_lib.metrics import GPT_1, block_parameters
+
 for name, (stated, counted) in rows.items():
     within = (1.05, 1.07) if name == "XLNet-Large" else (0.96, 1.04)
     claim(

@@ -23,33 +23,12 @@
 
 
 # %%
-import copy
-import math
-from collections import Counter
-from functools import partial
-from itertools import groupby
-from pathlib import Path
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.analysis import HeadStatistics, record
-from course_lib.attention import fused_scaled_dot_product_attention
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.blocks import Sizes
-from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary
-from course_lib.datasets import display_names, pad, word_pieces
+from course_lib.datasets import display_names
 from course_lib.datasets.display_names import LANGUAGES
-from course_lib.losses import Masked, Segmented, SentencePairs
-from course_lib.models import BERT, ELMo, NGram, PretrainingBERT, SentenceHead, SpanHead
-from course_lib.models import TagHead, best_span
-from course_lib.models.bert_heads import BertStates
-from course_lib.pretrained import load_bert
-from course_lib.shapes import Lengths, Tokens
-from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
 
@@ -87,6 +66,9 @@ for name in names.train[::250]:
     print(f"{LANGUAGES[name.language]}  {name.text}")
 
 # %%
+from course_lib.datasets import Vocabulary
+from course_lib.models import NGram
+
 gap = " " * 4
 letters = Vocabulary.of([gap.join(texts)])
 
@@ -132,6 +114,11 @@ claim(
 # | result | (…, d) |
 #
 # ![](diagram:elmo)
+
+# %%
+from jaxtyping import Float
+
+from course_lib.models import ELMo
 
 # %% exercise="08.1" difficulty="●○○" minutes=8
 from course_lib.models import scalar_mix
@@ -184,6 +171,13 @@ claim(
 #
 # All randomness is passed in as tensors of numbers in 0…1: a token is chosen where `choice` is below the `rate`, and `fate` decides what it becomes. [CLS], [SEP] and padding
 # are not `eligible`.
+
+# %%
+from jaxtyping import Bool
+
+from course_lib.datasets import BEGIN, END, PADDING, BytePairs
+from course_lib.losses import Masked
+from course_lib.shapes import Tokens
 
 # %% exercise="08.2" difficulty="●●○" minutes=12
 from course_lib.losses import corrupt
@@ -272,6 +266,14 @@ mlm_loss = check("08.3", mlm_loss)
 # sentence, then 1. A second sentence may be missing (None), or be empty.
 #
 # ![](diagram:bert_input)
+
+# %%
+from itertools import groupby
+
+from jaxtyping import Int
+
+from course_lib.datasets import pad
+from course_lib.losses import Segmented, SentencePairs
 
 # %% exercise="08.4" difficulty="●●○" minutes=10
 from course_lib.losses import segment_input
@@ -393,6 +395,15 @@ for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True
 # There is: *▁heure* nearby makes *▁de* likely and *-zeit* unlikely.</details>
 
 # %%
+import math
+from functools import partial
+from statistics import mean
+
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.blocks import Sizes
+from course_lib.models import BERT, PretrainingBERT
+from course_lib.training import batches, train
+
 sizes = at_scale(cpu=Sizes(64, 4, 128, 2), gpu=Sizes(128, 4, 512, 4))
 steps, lr = at_scale(cpu=500, gpu=4_000), at_scale(cpu=4.5e-3, gpu=1e-3)
 
@@ -502,6 +513,13 @@ print(
 # | `states` | (B, T, d_model): [CLS] is first |
 # | `W_p`, `b_p` | (d_p, d_model), (d_p,) |
 # | `W`, `b` | (n_classes, d_p), (n_classes,) |
+
+# %%
+import copy
+from collections import Counter
+
+from course_lib.models import SentenceHead
+from course_lib.models.bert_heads import BertStates
 
 # %% exercise="08.6" difficulty="●○○" minutes=6
 from course_lib.models import classification_head
@@ -944,6 +962,9 @@ claim(
 
 
 # %%
+from course_lib.models import SpanHead, TagHead, best_span
+
+
 def mixed(part, n, seed):
     """Rows of a language's code and two names, one of them in that language: tokens,
     segments, lengths, tags (B, T), ends (B, 2)."""
@@ -1092,6 +1113,15 @@ claim(
 # | `weights` | (B, h, T, T); rows of padding hold anything and do not count |
 # | `delimiters`, `lengths` | (B, T) bool, (B,) |
 # | result | `HeadStatistics` of five tensors (h,); previous and following over the tokens that have one |
+
+# %%
+from pathlib import Path
+
+from course_lib.analysis import HeadStatistics, record
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.datasets import word_pieces
+from course_lib.pretrained import load_bert
+from course_lib.shapes import Lengths
 
 # %% exercise="08.7" difficulty="●●●" minutes=20
 from course_lib.analysis import head_statistics

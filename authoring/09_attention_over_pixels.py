@@ -24,23 +24,11 @@
 # **Time:** about 75 minutes. {measured}
 
 # %%
-import math
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.analysis import Arrows
-from course_lib.attention import Attended, NonLocal, NonLocalBlock, attend
-from course_lib.attention import non_local_dot_product, split_heads
-from course_lib.attention import ContextOnly
-from course_lib.attention.non_local import Map, PixelFeatures
-from course_lib.blocks import ConvNet
-from course_lib.datasets import moving_digits, photographs, same_or_different
-from course_lib.shapes import Keys, Queries, Values, Weights
-from course_lib.training import batches, train
+from course_lib.datasets import same_or_different
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger
 from course_tools.notebook import peak_memory, plots, predict, progress, recorded, show
 
@@ -96,6 +84,10 @@ show(
 
 
 # %%
+from course_lib.blocks import ConvNet
+from course_lib.training import batches, train
+
+
 def network(
     *between, widths=(16, 32, 32), strides=(2, 2, 1), pool=nn.AdaptiveAvgPool2d
 ):
@@ -161,6 +153,14 @@ print(
 # | W_g | (d, C) |
 # | context, weights | (…, N, d), (…, N, N) |
 
+# %%
+import math
+
+from jaxtyping import Float
+
+from course_lib.attention import Attended, attend
+from course_lib.attention.non_local import PixelFeatures
+
 # %% exercise="09.1" difficulty="●○○" minutes=8
 from course_lib.attention import non_local_embedded_gaussian
 
@@ -204,6 +204,11 @@ claim(
 # | θ | (…, N_q, d_k) |
 # | φ, g | (…, N, d_k), (…, N, d) |
 # | context | (…, N_q, d); the weights are never computed: None |
+
+# %%
+from course_lib.attention import ContextOnly, non_local_dot_product
+from course_lib.datasets import photographs
+from course_lib.shapes import Keys, Queries, Values
 
 # %% exercise="09.2" difficulty="●●○" minutes=8
 from course_lib.attention import associative_dot_product
@@ -363,6 +368,10 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # **Bug hunt.** This block was written for pictures and then extended to videos. It runs, and every shape is right. Which positions can a pixel of the
 # first frame never attend to? Decide, then run the check.
 
+# %%
+from course_lib.attention.non_local import Map
+from course_lib.datasets import moving_digits
+
 # %% exercise="09.4" bug="keeps_the_times_apart"
 from course_tools.bank.lecture_09.non_local_block import (
     keeps_the_times_apart as suspect,
@@ -447,6 +456,8 @@ claim(
 # reducing the resolution of the map.</details>
 
 # %%
+from course_lib.attention import NonLocal, NonLocalBlock
+
 with_block, by_block = fit(
     "one block",
     lambda: network(NonLocalBlock(32, NonLocal(32, mechanism=associative_dot_product))),
@@ -559,6 +570,12 @@ for name in recorded_names:
 # | weights | (…, N_q, N), N = T · H · W |
 # | ends | (…, N_q, n, 3), whole numbers: time, row, column |
 # | their weights | (…, N_q, n), falling |
+
+# %%
+from statistics import mean
+
+from course_lib.analysis import Arrows
+from course_lib.shapes import Weights
 
 # %% exercise="09.5" difficulty="●●○" minutes=8
 from course_lib.analysis import strongest_arrows
@@ -728,6 +745,9 @@ claim(
 # | x, W_k, W_v | (…, N, C), (d_k, C), (d_v, C) |
 # | W_π | (n_mix, d_k); part m has d_k / n_mix consecutive features |
 # | context, weights | (…, N, d_v), (…, N, N) |
+
+# %%
+from course_lib.attention import split_heads
 
 # %% exercise="09.6" difficulty="●●●" minutes=15
 from course_lib.attention import co_occurrent_features

@@ -23,22 +23,10 @@
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** about 75 minutes. {measured}
 
 # %%
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from einops import rearrange
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention import Attended, LocalAttention, attend
-from course_lib.attention import sliced_local_attention, tiled_local_attention
-from course_lib.attention.local import ColumnEmbeddings, LocalKeys, LocalQueries
-from course_lib.attention.local import LocalValues, RowEmbeddings, require_local_inputs
-from course_lib.datasets import mnist, photographs, split
-from course_lib.metrics import OperationCount, convolution_cost, count_operations
-from course_lib.primitives.windows import require_window
-from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
 
@@ -90,6 +78,13 @@ claim(
 # | x | (…, H, W, d): features last |
 # | windows | (…, H_q, W_q, size², d), the centre has index size² // 2 |
 
+# %%
+from einops import rearrange
+from jaxtyping import Float
+
+from course_lib.datasets import photographs
+from course_lib.primitives.windows import require_window
+
 # %% exercise="10.1" difficulty="●●○" minutes=12
 from course_lib.primitives import local_windows
 
@@ -128,6 +123,9 @@ print(
 # | --- | --- |
 # | mask | bool, (H_q, W_q, size²): True = inside the picture, may be attended to |
 
+# %%
+from jaxtyping import Bool
+
 # %% exercise="10.2" difficulty="●●○" minutes=8
 from course_lib.primitives import window_mask
 
@@ -160,6 +158,9 @@ claim(
 # | rows, columns | (size, d_row), (size, d_column), or with an axis of heads in front |
 # | relative logits | (…, H, W, size²), row by row |
 
+# %%
+from course_lib.attention.local import ColumnEmbeddings, LocalQueries, RowEmbeddings
+
 # %% exercise="10.3" difficulty="●●○" minutes=12
 from course_lib.attention import relative_logits
 
@@ -175,6 +176,11 @@ relative_logits = check("10.3", relative_logits)
 #
 # There is no $1/\sqrt d$ in this paper. **Bug hunt.** This implementation was in use for weeks; only the borders of
 # the maps looked slightly darker than expected. Decide what is wrong *before* you run the check.
+
+# %%
+from course_lib.attention import Attended, attend, sliced_local_attention
+from course_lib.attention import tiled_local_attention
+from course_lib.attention.local import LocalKeys, LocalValues, require_local_inputs
 
 # %% exercise="10.4" bug="looks_outside"
 from course_tools.bank.lecture_10.local_attention import looks_outside as suspect
@@ -320,6 +326,10 @@ claim(
 # | rows, columns | size vectors of $d_{out}/2$ each | a product of each query with each vector |
 # | scores and weighted sum | none | two products of size² · d_out for each query |
 
+# %%
+from course_lib.attention import LocalAttention
+from course_lib.metrics import OperationCount, convolution_cost, count_operations
+
 # %% exercise="10.5" difficulty="●●○" minutes=10
 from course_lib.metrics import local_attention_cost
 
@@ -438,6 +448,11 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 # Content alone is well above chance. But without relative positions the accuracy falls (10.p).</details>
 
 # %%
+from statistics import mean
+
+from course_lib.datasets import mnist, split
+from course_lib.training import batches, train
+
 WIDTHS = at_scale(cpu=(8, 16, 32), gpu=(16, 32, 64, 128))
 STEPS = at_scale(cpu=160, gpu=2_000)
 POOL = at_scale(cpu=4, gpu=2)

@@ -24,30 +24,10 @@
 # minutes. {measured}
 
 # %%
-from functools import partial
-from statistics import mean
-
 import torch
 import torch.nn.functional as F
-from einops import rearrange
-from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.blocks import ConvNet, Sizes, zero_head
-from course_lib.datasets import mnist, photographs, split
-from course_lib.losses import hard_distillation_loss
-from course_lib.losses.distillation import ClassLogits, Labels
-from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, LinearProbe
-from course_lib.metrics import vit_parameters
-from course_lib.models import DeiT, ViT
-from course_lib.primitives import patch_grid
-from course_lib.primitives.patches import Patches
-from course_lib.shapes import Image
-from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show, weight_maps
 
@@ -105,6 +85,14 @@ claim(
 #
 # **Bug hunt.** These patches have the right shape and contain every pixel once, and no error is raised. Look at the picture
 # before you run the check.
+
+# %%
+from einops import rearrange
+
+from course_lib.datasets import photographs
+from course_lib.primitives import patch_grid
+from course_lib.primitives.patches import Patches
+from course_lib.shapes import Image
 
 # %% exercise="11.1" bug="takes_pixels_far_apart"
 from course_tools.bank.lecture_11.patchify import takes_pixels_far_apart as suspect
@@ -199,6 +187,15 @@ claim(
 # | `learned` | (n_learned, d_model): ViT has one such token, DeiT two |
 # | `positions` | (n_learned + N, d_model), for *all* tokens |
 # | tokens | (B, n_learned + N, d_model) |
+
+# %%
+from jaxtyping import Float
+
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.blocks import ConvNet, Sizes
+from course_lib.datasets import mnist, split
+from course_lib.models import ViT
+from course_lib.training import batches, train
 
 # %% exercise="11.2" difficulty="●●○" minutes=10
 from course_lib.primitives import embed_patches
@@ -298,6 +295,10 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 # Easy enough for most of them. The rest are not alike.</details>
 
 # %%
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.attention import scaled_dot_product_attention
+
 few_thousand = {
     seed: (images[learn[seed][:2_500]], labels[learn[seed][:2_500]]) for seed in SEEDS
 }
@@ -389,6 +390,11 @@ claim(
 
 
 # %%
+from statistics import mean
+
+from course_lib.analysis import record
+
+
 def likeness(model):
     """Cosines (16, 4, 4) between the position of each patch and those of all, each less
     the mean over the patches."""
@@ -754,6 +760,11 @@ claim(
 #
 # ![](diagram:deit)
 
+# %%
+from course_lib.losses import hard_distillation_loss
+from course_lib.losses.distillation import ClassLogits, Labels
+from course_lib.models import DeiT
+
 # %% exercise="11.5" difficulty="●●○" minutes=12
 from course_lib.losses import distillation_loss
 
@@ -944,6 +955,12 @@ claim(
 # | `features`, `labels` | (n, d), (n,): all examples at once |
 # | W, b; their velocities | (n_classes, d), (n_classes,); all start at 0 |
 # | result | `LinearProbe(weight, bias)` after n_steps |
+
+# %%
+from jaxtyping import Int
+
+from course_lib.blocks import zero_head
+from course_lib.metrics import LinearProbe
 
 # %% exercise="11.6" difficulty="●●○" minutes=12
 from course_lib.metrics import fine_tuned_head
@@ -1158,6 +1175,10 @@ claim("11.z", "a bag of patches still knows: accuracy", in_a_bag, at_least=0.4)
 # Yes, two thirds of everything. The head and the matrix $E$ have less than a million each.</details>
 
 # %%
+from functools import partial
+
+from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, vit_parameters
+
 published = {"Base, P = 16": 86, "Large, P = 16": 307, "Huge, P = 14": 632}
 sizes = {
     "Base, P = 16": (VIT_BASE, 16),

@@ -24,31 +24,14 @@
 # **Prerequisites:** lecture 05 (encoder, decoder, cross-attention). **Time:** about 85 minutes. {measured}
 
 # %%
-from copy import deepcopy
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor, nn
 
 from course_lib import primitives
-from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits, split
-from course_lib.losses import SetLoss, deep_set_loss, match_greedily, match_in_order
-from course_lib.losses.matching import require_queries
-from course_lib.losses.set_prediction import DETR_WEIGHTS, Objects, Predictions
-from course_lib.metrics import mean_average_precision
-from course_lib.models import DETR, PointQueries
-from course_lib.optional_import import optional_import
-from course_lib.primitives import Overlap, area, iou
-from course_lib.primitives.boxes import _ratio_type, _wide
-from course_lib.shapes import Boxes
-from course_lib.training import batches, train
-from course_tools.notebook import at_scale, boxed, check, claim, device, explore
-from course_tools.notebook import ledger, plots, predict, progress, show
+from course_tools.notebook import at_scale, boxed, check, claim, device, explore, ledger
+from course_tools.notebook import plots, predict, progress, show
 
 SEED = 0
 
@@ -126,6 +109,15 @@ show(
 
 
 # %%
+from copy import deepcopy
+
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.blocks import ConvNet, Sizes
+from course_lib.losses import deep_set_loss, match_in_order
+from course_lib.metrics import mean_average_precision
+from course_lib.models import DETR, PointQueries
+from course_lib.training import batches, train
+
 sizes = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=1)
 STEPS, losses, judged = at_scale(cpu=800, gpu=4_000), {}, {}
 
@@ -263,6 +255,13 @@ print(
 # | --- | --- |
 # | boxes, result | (…, 4) |
 
+# %%
+from jaxtyping import Real
+
+from course_lib.primitives import Overlap, area
+from course_lib.primitives.boxes import _wide
+from course_lib.shapes import Boxes
+
 # %% exercise="12.1" difficulty="●○○" minutes=5
 from course_lib.primitives import to_corners
 
@@ -303,6 +302,12 @@ overlap = check("12.2", overlap)
 #
 # **Bug hunt.** This implementation subtracts the part of $C$ outside the *intersection*. It gives 1 for identical boxes, and a larger overlap scores
 # higher. Decide what goes wrong *before* you run the check.
+
+# %%
+from jaxtyping import Float
+
+from course_lib.primitives import iou
+from course_lib.primitives.boxes import _ratio_type
 
 # %% exercise="12.3" bug="takes_the_shared_part_off"
 from course_tools.bank.lecture_12.giou import takes_the_shared_part_off as suspect
@@ -419,6 +424,14 @@ explore(draw_slide, width=(0.05, 0.9, 0.05), vertical_offset=(0.0, 0.6, 0.05))
 #
 # ![](diagram:detr_matching)
 
+# %%
+from jaxtyping import Int
+
+from course_lib.losses import match_greedily
+from course_lib.losses.matching import require_queries
+from course_lib.losses.set_prediction import DETR_WEIGHTS, Objects, Predictions
+from course_lib.optional_import import optional_import
+
 # %% exercise="12.4" difficulty="●●○" minutes=15
 from course_lib.losses import matching_cost
 
@@ -509,6 +522,9 @@ claim(
 # | logits, boxes, classes, targets | as above, with one batch axis B |
 # | queries: the result of `match` | (B, M) |
 # | classes, l1, giou: not yet weighted by 5 and 2 | three numbers |
+
+# %%
+from course_lib.losses import SetLoss
 
 # %% exercise="12.6" difficulty="●●●" minutes=18
 from course_lib.losses import set_loss
@@ -621,6 +637,9 @@ claim(
 # | scores, hits (true positives) | (n,), (n,) bool, in any order |
 # | n_objects | an int |
 # | result | a number; a recall that is never reached counts 0 |
+
+# %%
+from jaxtyping import Bool
 
 # %% exercise="12.7" difficulty="●●○" minutes=12
 from course_lib.metrics import average_precision
@@ -829,6 +848,10 @@ claim(
 
 
 # %%
+from course_lib.analysis import record
+from course_lib.attention import scaled_dot_product_attention
+
+
 def query_maps(model, images):
     """The attention of each query over the cells, (B, N, H / 4, W / 4), by the form
     that keeps its weights."""

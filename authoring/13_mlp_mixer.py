@@ -24,28 +24,15 @@
 # minutes. {measured}
 
 # %%
-import math
 import time
-from copy import deepcopy
-from statistics import mean
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, repeat
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import fused_scaled_dot_product_attention
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.blocks import AttentionWeights, ConvNet, FeedForwardWeights, MixerSizes
-from course_lib.blocks import NormWeights
-from course_lib.blocks import Sizes, TokenMixingKernels, lean_token_mixing
-from course_lib.blocks.mlp_mixer import PatchFeatures
+from course_lib.blocks import MixerSizes, lean_token_mixing
 from course_lib.datasets import mnist, split
-from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL
-from course_lib.metrics import count_operations
-from course_lib.models import Mixer, ViT
-from course_lib.primitives import layer_norm, patchify, unpatchify
+from course_lib.models import Mixer
 from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show, weight_maps
@@ -161,6 +148,11 @@ claim("13.a", "a bag of patches: accuracy on unseen digits", bag, at_most=0.45)
 # | W_1, b_1 | (d_s, N), (d_s,) |
 # | W_2, b_2 | (N, d_s), (N,) |
 
+# %%
+from jaxtyping import Float
+
+from course_lib.blocks.mlp_mixer import PatchFeatures
+
 # %% exercise="13.1" difficulty="●●○" minutes=8
 from course_lib.blocks import token_mixing
 
@@ -252,6 +244,10 @@ claim(
 #
 # **Bug hunt.** Somebody wrote the block below and explains: "The first network reads columns, so its norm goes over columns."
 # It runs and it trains. Say what it costs *before* you run the check.
+
+# %%
+from course_lib.blocks import FeedForwardWeights, NormWeights
+from course_lib.primitives import layer_norm, patchify
 
 # %% exercise="13.3" bug="normalises_over_the_places"
 from course_tools.bank.lecture_13.mixer_block import (
@@ -351,6 +347,12 @@ claim(
 
 
 # %%
+from statistics import mean
+
+from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.blocks import ConvNet, Sizes
+from course_lib.models import ViT
+
 SIZES = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
 
 
@@ -449,6 +451,14 @@ claim(
 # | --- | --- |
 # | order | (N,), a permutation |
 # | W_1, b_1, W_2, b_2, and the result | as for `token_mixing` |
+
+# %%
+from copy import deepcopy
+
+from einops import rearrange
+from jaxtyping import Int
+
+from course_lib.primitives import unpatchify
 
 # %% exercise="13.4" difficulty="●●○" minutes=8
 from course_lib.blocks import reordered_token_mixing
@@ -636,6 +646,12 @@ draw_torn(7, SEEDS[0])
 # | --- | --- |
 # | first, first_bias | (d · d_s, 1, H, W), (d · d_s,) |
 # | second, second_bias | (d · N, d_s, 1, 1), (d · N,) |
+
+# %%
+from einops import repeat
+
+from course_lib.blocks import TokenMixingKernels
+from course_lib.metrics import count_operations
 
 # %% exercise="13.5" difficulty="●●●" minutes=12
 from course_lib.blocks import token_mixing_kernels
@@ -862,6 +878,10 @@ explore(draw_unit, rank=(1, 128), block=(1, 2))
 # | --- | --- |
 # | d_model, d_tokens, d_channels | $d$, $d_s$, $d_c$ |
 # | n_layers, n_patches, d_patch, n_classes | $L$, $N$, $d_p$, classes of the head (0 = no head) |
+
+# %%
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL
 
 # %% exercise="13.6" difficulty="●○○" minutes=8
 from course_lib.metrics import mixer_parameters
@@ -1193,6 +1213,9 @@ claim(
 
 
 # %%
+import math
+
+
 def as_in_the_deck(sizes, side):
     """Parameters with both networks four times as wide as what they mix, as in the
     deck's PyTorch code, without a head."""

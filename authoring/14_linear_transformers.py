@@ -24,33 +24,12 @@
 # {measured}
 
 # %%
-import math
-import time
-from pydoc_data.topics import topics
-from statistics import mean, median
-
 import torch
 import torch.nn.functional as F
-from einops import einsum
-from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib import attention
-from course_lib.attention import Attended, MultiHead, kernel_attention
 from course_lib.attention import scaled_dot_product_attention, split_heads
-from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide
-from course_lib.attention.linear import require_one_length, silence
-from course_lib.attention.multihead import cached_step
-from course_lib.blocks import Sizes, encoder_stack, pre_norm
-from course_lib.datasets import lookup
-from course_lib.generation import generate
-from course_lib.models import LinearTransformer
-from course_lib.primitives import causal_mask, gaussian_projection
-from course_lib.primitives import trigonometric_features
-from course_lib.primitives.kernels import Projection, Vectors
-from course_lib.shapes import Context, Mask, Values
-from course_lib.training import batches, train
+from course_lib.primitives import causal_mask
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger
 from course_tools.notebook import peak_memory, plots, predict, progress, show
 
@@ -136,6 +115,10 @@ claim(
 # | name | shape |
 # | --- | --- |
 # | x, $\phi(x)$ | any, the same |
+
+# %%
+from course_lib.attention import kernel_attention
+from course_lib.primitives.kernels import Vectors
 
 # %% exercise="14.1" difficulty="●○○" minutes=5
 from course_lib.primitives import elu_feature_map
@@ -229,6 +212,17 @@ claim(
 # | mask | (…, 1, T_k): one for all queries, or the sums could not be shared |
 #
 # Given: `silence(phi_k, mask)` sets the features of hidden keys to 0; `divide(a, b)` gives 0 where b vanishes.
+
+# %%
+import time
+from statistics import median
+
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib import attention
+from course_lib.attention import Attended
+from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, silence
+from course_lib.shapes import Context, Mask, Values
 
 # %% exercise="14.2" difficulty="●●○" minutes=10
 from course_lib.attention import linear_attention
@@ -380,6 +374,11 @@ claim(
 # **Bug hunt.** Somebody's version below is causal where it mixes the values. A model trains with it; the loss is even a
 # little *better* than it should be. Find out why before you run the check.
 
+# %%
+from einops import einsum
+
+from course_lib.attention.linear import require_one_length
+
 # %% exercise="14.3" bug="normalises_over_all_positions"
 from course_tools.bank.lecture_14.causal_linear_attention import (
     normalises_over_all_positions as suspect,
@@ -466,6 +465,11 @@ claim(
 # | `S`, `z`: in and out | (…, f, d_v), (…, f) |
 # | `phi_q`, `phi_k`, `v` | (…, f), (…, f), (…, d_v): one position |
 # | returned | context (…, d_v), S, z |
+
+# %%
+from jaxtyping import Float
+
+from course_lib.attention.multihead import cached_step
 
 # %% exercise="14.4" difficulty="●●○" minutes=8
 from course_lib.attention import linear_attention_step
@@ -577,6 +581,12 @@ claim(
 # | $\phi(x)$ | (…, m) |
 #
 # ![](diagram:performer)
+
+# %%
+import math
+
+from course_lib.primitives import gaussian_projection, trigonometric_features
+from course_lib.primitives.kernels import Projection
 
 # %% exercise="14.5" difficulty="●●○" minutes=10
 from course_lib.primitives import favor_features
@@ -800,6 +810,13 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 
 
 # %%
+from statistics import mean
+
+from course_lib.attention import MultiHead
+from course_lib.datasets import lookup
+from course_lib.training import batches, train
+
+
 class Recaller(nn.Module):
     """Questions look at pairs: a vector for each key, one for each value, one layer of
     attention, and a read-out."""
@@ -1009,6 +1026,12 @@ claim(
 # names and numbers must be copied, may differ: that is a recall task again, and not measured here.</details>
 
 # %%
+from pydoc_data.topics import topics
+
+from course_lib.blocks import Sizes, encoder_stack, pre_norm
+from course_lib.generation import generate
+from course_lib.models import LinearTransformer
+
 paragraphs = dict.fromkeys(
     paragraph for topic in topics.values() for paragraph in topic.split("\n\n")
 )

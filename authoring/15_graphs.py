@@ -24,26 +24,15 @@
 # {measured}
 
 # %%
-from collections.abc import Callable
 from functools import partial
 from itertools import repeat
 from statistics import mean
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.analysis import record
-from course_lib.attention import Attended, DynamicGraphAttention, GraphAttention, attend
-from course_lib.attention import average_heads
-from course_lib.attention import csr_attend_edges, gat_edge_scores, merge_heads
-from course_lib.attention import split_heads, uniform_graph_attention
-from course_lib.datasets import karate_club, les_miserables, marked_neighbour
-from course_lib.datasets import matching_neighbour, see_also
-from course_lib.models import GAT, GCN, GATLayer
-from course_lib.primitives import propagate, require_edges, with_self_loops
-from course_lib.shapes import Edges, Nodes, Scores
+from course_lib.datasets import karate_club
 from course_lib.training import train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger
 from course_tools.notebook import network, peak_memory, plots, predict, progress, show
@@ -165,6 +154,13 @@ claim(
 # Below 0, LeakyReLU has the slope `slope`; the paper takes 0.2.
 #
 # ![](diagram:message_passing)
+
+# %%
+from jaxtyping import Float
+
+from course_lib.attention import Attended, attend, gat_edge_scores
+from course_lib.primitives import require_edges
+from course_lib.shapes import Edges, Nodes, Scores
 
 # %% exercise="15.1" difficulty="●○○" minutes=8
 from course_lib.attention import gat_scores
@@ -291,6 +287,12 @@ claim(
 #
 # Given: `split_heads`, and `gat_edge_scores(z, a, edges)`, the entries of your `gat_scores` at the edges alone.
 
+# %%
+from collections.abc import Callable
+
+from course_lib.attention import average_heads, merge_heads, split_heads
+from course_lib.primitives import with_self_loops
+
 # %% exercise="15.4" difficulty="●●○" minutes=12
 from course_lib.attention import multi_head_graph_attention
 
@@ -395,6 +397,13 @@ claim(
 # | --- | --- |
 # | `edges` | (2, E): with the loops, if loops are wanted |
 # | weights | (E,), float32; 0 where $d_j = 0$ |
+
+# %%
+from course_lib.attention import GraphAttention, csr_attend_edges
+from course_lib.attention import uniform_graph_attention
+from course_lib.datasets import see_also
+from course_lib.models import GAT
+from course_lib.primitives import propagate
 
 # %% exercise="15.5" difficulty="●○○" minutes=8
 from course_lib.primitives import gcn_weights
@@ -549,6 +558,12 @@ claim("15.i", "references that stay within a topic: fraction", agreeing, at_leas
 
 
 # %%
+from course_lib.analysis import record
+from course_lib.attention import DynamicGraphAttention
+from course_lib.datasets import marked_neighbour
+from course_lib.models import GCN, GATLayer
+
+
 class Reader(nn.Module):
     """One layer over the edges, then a linear read-out at every node."""
 
@@ -673,6 +688,8 @@ claim(
 # implementations does), so $e_{ij} = e_{ji}$ before the softmax. The ranking can still depend on the query node.
 
 # %% tags=["nbval-check-output"]
+from course_lib.datasets import matching_neighbour
+
 everyone = torch.ones(34, 34, dtype=torch.bool).nonzero().mT
 favourites = {"static": [], "dynamic": []}
 for seed in range(20):
@@ -890,6 +907,9 @@ explore(draw_member, member=(0, 33), head=(1, 4))
 # | --- | --- |
 # | `x` | (…, N, d) |
 # | energy | (…): one number for each graph |
+
+# %%
+from course_lib.datasets import les_miserables
 
 # %% exercise="15.6" difficulty="●○○" minutes=6
 from course_lib.primitives import dirichlet_energy

@@ -24,29 +24,17 @@
 # minutes. {measured}
 
 # %%
-import math
-from collections.abc import Sequence
 from statistics import mean
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
-from course_lib.datasets import Augmentation, colour_matrix, few_of_each, mnist
-from course_lib.datasets import photographs, recolour, split
-from course_lib.losses import lean_nt_xent
-from course_lib.losses.nt_xent import require_pairs
-from course_lib.metrics import LinearProbe
-from course_lib.models import BYOL, SimCLR
-from course_lib.primitives import unit
-from course_lib.shapes import Image
+from course_lib.datasets import Augmentation, few_of_each, mnist, split
 from course_lib.training import batches, train
-from course_tools.notebook import at_scale, check, claim, clouds, device, explore
-from course_tools.notebook import ledger, peak_memory, plots, predict, progress
-from course_tools.notebook import recorded, show
+from course_tools.notebook import check, claim, clouds, device, explore, ledger
+from course_tools.notebook import peak_memory, plots, predict, progress, recorded, show
 
 SEEDS = (0, 1, 2)
 
@@ -149,6 +137,15 @@ claim(
 # | images | (B, C, H, W), H and W may differ |
 # | A, t | (B, 2, 2), (B, 2): axes are (x, y) |
 # | argument of `affine_grid` | (B, 2, 3), for coordinates from -1 to 1 |
+
+# %%
+import math
+
+from einops import rearrange
+from jaxtyping import Float
+
+from course_lib.datasets import colour_matrix, photographs, recolour
+from course_lib.shapes import Image
 
 # %% exercise="16.1" difficulty="●●●" minutes=15
 from course_lib.datasets import warp
@@ -259,6 +256,11 @@ explore(
 # stacks all first views, then all second views, and pairs rows $2k-1$ and $2k$. The loss runs, and training lowers it. Decide what
 # is wrong *before* you run the check.
 
+# %%
+from course_lib.losses import lean_nt_xent
+from course_lib.losses.nt_xent import require_pairs
+from course_lib.primitives import unit
+
 # %% exercise="16.2" bug="seeks_the_partner_next_door"
 from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as suspect
 
@@ -330,6 +332,11 @@ claim(
 # | features, labels | (n, d), (n,); n may be smaller than d, or larger |
 # | W, b | (n_classes, d), (n_classes,), as `LinearProbe(weight, bias)` |
 
+# %%
+from jaxtyping import Int
+
+from course_lib.metrics import LinearProbe
+
 # %% exercise="16.3" difficulty="●●○" minutes=12
 from course_lib.metrics import linear_probe
 
@@ -378,6 +385,9 @@ for n_each in (1, 4):
 
 
 # %%
+from course_lib.models import SimCLR
+
+
 def two_views(seed, n_pairs=32, ranges=RANGES):
     """Endless batches of two views of the training digits, without labels."""
     generator = torch.Generator().manual_seed(seed)
@@ -678,6 +688,11 @@ for n_each in (1, 4):
 # | loss | a number from 0 to 4, the mean over rows |
 #
 # ![](diagram:byol)
+
+# %%
+from collections.abc import Sequence
+
+from course_lib.models import BYOL
 
 # %% exercise="16.4" difficulty="●○○" minutes=6
 from course_lib.losses import byol_loss
