@@ -7,6 +7,7 @@ flagged where most of what one of them wrote is the other's as well, in two exer
 """
 
 import ast
+import copy
 import hashlib
 import math
 import re
@@ -31,8 +32,12 @@ _MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)
 _CHECK = re.compile(r"\bcheck\(\s*[\"'](\d\d\.\d{1,2})[\"']\s*,\s*(\w+)")
 _LEFT_OUT = {"annotation", "returns", "type_comment", "ctx", "decorator_list", "kind", "type_params"}
 
-PUBLISHED = "published"
-"""Stands among the fingerprints of an exercise whose answer is the published solution, word for word."""
+PUBLISHED, RENAMED = "published", "renamed"
+"""Stand among the fingerprints of an exercise whose answer is the published solution, with its names or with others."""
+_WHAT = {
+    PUBLISHED: "Identical to the published solution, names of variables included.",
+    RENAMED: "Identical to the published solution but for names.",
+}
 _FEWEST_NODES_OF_A_SOLUTION = 40
 """A solution smaller than that is often found twice by chance."""
 _MOST_HOLDERS = 20
@@ -61,27 +66,40 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
     for cell in code:
         names.update({name: id for id, name in _CHECK.findall(cell.source) if id.startswith(f"{lecture}.")})
     found: dict[str, set[str]] = defaultdict(set)
-    published: set[str] = set()
+    copies: dict[str, str] = {}
     for cell in code:
         tree = _parsed(cell.source)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set()
         for id in {names[name] for name in defined & names.keys()}:
             found[id] |= _parts(tree)
-            if _is_published(tree, id):
-                published.add(id)
+            if kind := _copy_of_the_published(tree, id):
+                copies[id] = kind
     kept = {id: tuple(sorted(parts)[:_MOST_PARTS]) for id, parts in sorted(found.items()) if parts}
-    return {id: (*parts, PUBLISHED) if id in published else parts for id, parts in kept.items()}
+    return {id: (*parts, copies[id]) if id in copies else parts for id, parts in kept.items()}
 
 
 def published_solutions(wrote: Mapping[str, Shapes]) -> list[Flag]:
-    """Flag each student whose answers are the published solution, word for word.
+    """Flag each student whose answers are the published solution, word for word or under other names.
 
     Args:
         wrote: for each student, by id, the fingerprints of each exercise.
     """
-    found = {student: [id for id, parts in shapes.items() if PUBLISHED in parts] for student, shapes in wrote.items()}
-    what = "Identical to the published solution, names of variables included."
-    return [Flag("published solution", (student,), tuple(sorted(ids)), what) for student, ids in sorted(found.items()) if ids]
+    return [
+        Flag("published solution", (student,), ids, what)
+        for student, shapes in sorted(wrote.items())
+        for kind, what in _WHAT.items()
+        if (ids := tuple(sorted(id for id, parts in shapes.items() if kind in parts)))
+    ]
+
+
+def likeness_to_published(id: str, parts: Sequence[str]) -> float:
+    """Give how much of the published solution of an exercise is in an answer: its share of the parts, 0 to 1.
+
+    Names, docstrings, comments and the order of statements do not matter. Right answers are alike by their nature: a short
+    one that was written independently can have 1.0.
+    """
+    published = _published_parts(id)
+    return len(published.intersection(parts)) / len(published) if published else 0.0
 
 
 def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
@@ -93,7 +111,7 @@ def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
     evidence: dict[tuple[str, str], list[tuple[str, float, float]]] = defaultdict(list)
     for id in sorted({id for of_one in wrote.values() for id in of_one}):
         known = _of_the_course(id)
-        own = {student: set(of_one[id]) - known - {PUBLISHED} for student, of_one in sorted(wrote.items()) if id in of_one}
+        own = {student: set(of_one[id]) - known - _WHAT.keys() for student, of_one in sorted(wrote.items()) if id in of_one}
         spread = Counter(part for parts in own.values() for part in parts)
         total = len(own) + len(exercise(id).wrong) + len(exercise(id).right) + 1
         weight = {part: math.log(total / n) for part, n in spread.items()}
@@ -120,28 +138,58 @@ def _pairs(own: Mapping[str, set[str]]) -> list[tuple[str, str]]:
     return sorted(pairs)
 
 
-def _is_published(tree: ast.Module, id: str) -> bool:
-    """Whether a cell defines the published solution of an exercise, but for docstrings, comments and annotations."""
-    name = exercise(id).reference.__name__
-    bodies = [_body(node) for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
-    return any(body and body == _published_body(id) for body in bodies)
+def _copy_of_the_published(tree: ast.Module, id: str) -> str:
+    """PUBLISHED or RENAMED where a cell defines the published solution of an exercise, but for docstrings and comments."""
+    bodies = [_bodies(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for kind, published, own in zip(_WHAT, _published_bodies(id), zip(*bodies, strict=True), strict=True):
+        if published and published in own:
+            return kind
+    return ""
 
 
 @cache
-def _published_body(id: str) -> str:
-    tree = _parsed(FunctionSource.of(exercise(id).reference).text())
-    return next((_body(node) for node in (tree.body if tree else []) if isinstance(node, ast.FunctionDef)), "")
+def _published(id: str) -> ast.Module | None:
+    return _parsed(FunctionSource.of(exercise(id).reference).text())
 
 
-def _body(function: ast.FunctionDef) -> str:
-    """The body of a function without texts that stand alone; "" for one that is too small, or nested beyond measure."""
+@cache
+def _published_bodies(id: str) -> tuple[str, str]:
+    return next((_bodies(node) for node in _published(id).body if isinstance(node, ast.FunctionDef)), ("", ""))
+
+
+@cache
+def _published_parts(id: str) -> frozenset[str]:
+    return frozenset(_parts(_published(id)))
+
+
+def _bodies(function: ast.FunctionDef) -> tuple[str, str]:
+    """The body of a function without texts that stand alone: with its names, and with its own names numbered.
+
+    Both are "" for a function that is too small, or nested beyond measure.
+    """
     statements = [node for node in function.body if not _is_text(node)]
     if sum(1 for node in statements for _ in ast.walk(node)) < _FEWEST_NODES_OF_A_SOLUTION:
-        return ""
+        return "", ""
     try:
-        return "\n".join(map(ast.dump, statements))
+        return "\n".join(map(ast.dump, statements)), "\n".join(map(ast.dump, _numbered(function, statements)))
     except RecursionError:
-        return ""
+        return "", ""
+
+
+def _numbered(function: ast.FunctionDef, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Copy statements with the names that the function gives to arguments and variables numbered as they appear."""
+    copies = copy.deepcopy(statements)
+    arguments = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
+    parts = [part for node in copies for part in ast.walk(node)]
+    given = [part.id for part in parts if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)]
+    given += [part.arg for part in parts if isinstance(part, ast.arg)]
+    numbers = {name: f"_{i}" for i, name in enumerate(dict.fromkeys([*arguments, *given]))}
+    for part in parts:
+        if isinstance(part, ast.Name):
+            part.id = numbers.get(part.id, part.id)
+        elif isinstance(part, ast.arg):
+            part.arg = numbers.get(part.arg, part.arg)
+    return copies
 
 
 def _flag(pair: tuple[str, str], seen: list[tuple[str, float, float]]) -> Flag | None:

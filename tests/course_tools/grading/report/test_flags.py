@@ -1,5 +1,6 @@
 """Look-alikes: names, comments and order do not hide them; what is near the reference, or everybody's, is no evidence."""
 
+import ast
 import random
 import time
 
@@ -7,7 +8,14 @@ import pytest
 
 from course_tools.bank import exercise, exercises
 from course_tools.grading.extract.notebook_reader import Cell
-from course_tools.grading.report.flags import Flag, look_alikes, published_solutions, shapes
+from course_tools.grading.report.flags import (
+    Flag,
+    _published_bodies,
+    likeness_to_published,
+    look_alikes,
+    published_solutions,
+    shapes,
+)
 from course_tools.publishing.source import FunctionSource
 from tests.course_tools.grading.test_bank import as_a_cell
 
@@ -152,6 +160,37 @@ def test_the_published_solution_is_flagged_whatever_stands_around_it():
     ]
     answers = [as_a_cell(answer, asked.reference.__name__) for answer in asked.right]
     assert published_solutions({str(i): shapes([Cell("code", "", {}, text)], "04") for i, text in enumerate(answers)}) == []
+
+
+def renamed(text: str) -> str:
+    """Every name that the function chose itself, replaced."""
+    tree = ast.parse(text)
+    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in own:
+            node.id = f"my_{node.id}"
+        elif isinstance(node, ast.arg):
+            node.arg = f"my_{node.arg}"
+    return ast.unparse(tree)
+
+
+def test_the_published_solution_under_other_names_is_flagged_in_every_lecture():
+    large = [item for item in exercises() if _published_bodies(item.id)[0]]
+    assert len(large) > 50
+    for item in large:
+        text = renamed(FunctionSource.of(item.reference).text())
+        (flag,) = published_solutions({"ada": shapes(code(f"# mine\n{text}"), item.lecture)})
+        assert flag.exercises == (item.id,)
+        assert flag.what == "Identical to the published solution but for names."
+
+
+def test_the_likeness_to_the_published_solution_is_a_share_of_its_parts():
+    text = FunctionSource.of(exercise("04.5").reference).text()
+    whole, other = wrote(renamed(text))["04.5"], wrote(ODD)["04.2"]
+    assert likeness_to_published("04.5", whole) == 1.0
+    assert likeness_to_published("04.5", wrote(text.rpartition("\n")[0])["04.5"]) > 0.5
+    assert likeness_to_published("04.2", other) < 0.5
 
 
 def test_a_class_of_a_thousand_is_compared_in_time():
