@@ -78,6 +78,8 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--require-isolation", action="store_true", help="grade nothing where a wall of the sandbox fails")
     grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
     grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")
+    grade.add_argument("--policy", type=Path, metavar="FILE.toml", help="late penalty, overrides, marks by hand: your rules")
+    grade.add_argument("--accept", action="store_true", help="write the results also where earlier marks change (changes.csv)")
     grade.add_argument("--column", metavar="TITLE", help="which column of the roster, where its title does not tell")
 
 
@@ -143,11 +145,14 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.engine import Engine
     from course_tools.grading.files import CannotGrade
     from course_tools.grading.pipeline import Tables, grade
+    from course_tools.grading.policy import NO_RULES, Policy
 
     lecture = options.lecture and options.lecture.zfill(2)
     how = GradingOptions(Engine, lectures_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
     try:
-        return grade(options.path, how, options.out, Tables(options.canvas, options.moodle, options.column))
+        tables = Tables(options.canvas, options.moodle, options.column)
+        policy = Policy.read(options.policy) if options.policy else NO_RULES
+        return grade(options.path, how, options.out, tables, policy, lambda changes: options.accept)
     except CannotGrade as error:
         print(f"course: {error}", file=sys.stderr)
         return 1

@@ -15,12 +15,13 @@ class Mark:
     `status` is "judged" where the answer was called and compared; "not started" where the empty exercise was handed in;
     "not found" where no cell holds it; "no answer" where the answer crashed, hung, was refused or spoke nonsense. `findings`
     are fit for a student: they hold no reference value and no hidden input. `detail` is a sentence for the student where the
-    status is not "judged"; `flags` are for the instructor and never change the points.
+    status is not "judged"; `flags` are for the instructor and never change the points. `override` is the instructor's reason
+    where the points are theirs and not those of the checks.
     """
 
     exercise: str
     status: Status
-    points: int
+    points: float
     max_points: int
     passed: bool
     misconception: str | None
@@ -28,3 +29,4 @@ class Mark:
     detail: str
     flags: tuple[str, ...]
     seconds: float
+    override: str = ""

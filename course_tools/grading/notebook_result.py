@@ -24,7 +24,7 @@ class NotebookResult:
     isolation: str = ""
 
     @property
-    def points(self) -> int:
+    def points(self) -> float:
         """What its exercises earned together."""
         return sum(mark.points for mark in self.marks)
 

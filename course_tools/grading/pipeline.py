@@ -13,12 +13,16 @@ from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import handed_in
 from course_tools.grading.journal import Journal
 from course_tools.grading.lms import rosters
+from course_tools.grading.policy import NO_RULES, Policy, apply
+from course_tools.grading.report.changes import Change, changes, changes_csv, summary
 from course_tools.grading.report.class_page import index, page_name
 from course_tools.grading.report.results import Results, collect, flags_csv, grades_csv, report_json, with_names
 from course_tools.grading.report.student_page import feedback
 from course_tools.publishing import lectures
 
 _JOURNAL, _SEED = "journal.jsonl", "seed.txt"
+_MOST_CHANGES = 20
+_NOT_ACCEPTED = "Nothing else was written. Look at the changes, then give the command again with --accept."
 
 
 @dataclass(frozen=True)
@@ -30,17 +34,29 @@ class Tables:
     column: str | None = None
 
 
-def grade(path: Path, options: GradingOptions, out: Path | None = None, tables: Tables = Tables()) -> int:
+def grade(
+    path: Path,
+    options: GradingOptions,
+    out: Path | None = None,
+    tables: Tables = Tables(),
+    policy: Policy = NO_RULES,
+    accept: Callable[[list[Change]], bool] = lambda changes: False,
+) -> int:
     """Grade what was handed in, and write the results.
+
+    Where results were written before, and a mark of theirs changes, `changes.csv` is written first, the rest only if it is
+    accepted.
 
     Args:
         path: a folder or zip.
         options: how; without a seed, one is drawn and kept with the results.
         out: the folder of the results; None = beside what was handed in, with "_graded" after its name.
         tables: the instructor's own tables.
+        policy: the instructor's rules for marks.
+        accept: whether marks that were written before may change; it is asked only where some do.
 
     Returns:
-        the exit status: 0, or 1 where a notebook could not be graded through no fault of its own.
+        the exit status: 0, or 1 where a notebook could not be graded through no fault of its own, or changes are not accepted.
 
     Raises:
         CannotGrade: nothing could be graded or written; the text says why and what to do.
@@ -61,8 +77,16 @@ def grade(path: Path, options: GradingOptions, out: Path | None = None, tables: 
             options = options if options.seed is not None else replace(options, seed=secret_seed(out / _SEED))
             graded = grade_all(intake.submissions, journal, options, bar.update)
             names = {id: name for _, roster in in_roster for id, name in roster.names().items()}
-            results = with_names(collect(intake, graded, options.seed), names)
-            return _write(results, course, out, in_roster, options.lecture, tables.column)
+            results = with_names(collect(intake, graded, options.seed, policy.counts), names)
+            results, messages = apply(policy, results)
+            found = changes(out / "report.json", results)
+            if found:
+                write_whole(out / "changes.csv", changes_csv(found))
+                messages = (*messages, f"{summary(found)} They are in changes.csv.")
+                if not accept(found):
+                    print("\n".join([*messages, *_first(found), _NOT_ACCEPTED]))
+                    return 1
+            return _write(results, course, out, in_roster, options.lecture, tables.column, messages)
 
 
 def _asked(tables: Tables) -> list[tuple[str, Callable[[Path], rosters.Roster], Path]]:
@@ -77,9 +101,10 @@ def _write(
     in_roster: list[tuple[str, rosters.Roster]],
     lecture: str | None,
     column: str | None,
+    said: tuple[str, ...],
 ) -> int:
     """Write everything; a roster that cannot be filled in keeps nothing else from being written."""
-    messages, trouble = [], [text for result in results.students for text in result.failures]
+    messages, trouble = [*said], [text for result in results.students for text in result.failures]
     for name, roster in in_roster:
         try:
             if name == "canvas":
@@ -101,6 +126,18 @@ def _write(
     write_whole(out / "index.html", index(results, course, messages))
     _say(results, out, [*messages, *(f"✗ {text}" for text in trouble)])
     return 1 if trouble else 0
+
+
+def _first(found: list[Change]) -> list[str]:
+    """The first changes, a line each."""
+    lines = [
+        f"  {c.name}, {c.exercise}: {_points(c.before)} → {_points(c.after)} {c.why}".rstrip() for c in found[:_MOST_CHANGES]
+    ]
+    return [*lines, f"  … and {len(found) - len(lines)} more"] if len(found) > len(lines) else lines
+
+
+def _points(points: float | None) -> str:
+    return "–" if points is None else f"{points:g}"
 
 
 def _say(results: Results, out: Path, lines: list[str]) -> None:

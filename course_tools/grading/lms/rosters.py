@@ -145,19 +145,19 @@ def fill_moodle(roster: Roster, results: Results, lecture: str | None, column: s
 
 
 def _filled(roster: Roster, results: Results, lecture: str, column: int, possible: str) -> Filled:
-    max_points = sum(item.points for item in results.exercises if item.lecture == lecture)
+    max_points = results.max_points_of(lecture)
     most = _number(possible)
     scale = most / max_points if most and max_points else 1.0
-    have = {result.student.id: result for result in results.students if lecture in result.by_lecture}
-    marks = {id: _text(result.by_lecture[lecture].points * scale, "," in possible) for id, result in have.items()}
+    have = {result.student.id: result for result in results.students if result.points_of(lecture) is not None}
+    marks = {id: _text(result.points_of(lecture) * scale, "," in possible) for id, result in have.items()}
     before = [roster.table.values(row)[column : column + 1] for row in range(len(roster.table.rows))]
     written, without, rows_of = roster.fill(column, marks)
     changed = sum(_number(*before[r]) not in (None, _number(*roster.table.values(r)[column : column + 1])) for r in written)
     unmatched = [_named(have[id]) for id, n in rows_of.items() if not n]
     twice = [_named(have[id]) for id, n in rows_of.items() if n > 1]
-    ungraded = [_named(result) for result in results.students if lecture not in result.by_lecture]
+    ungraded = [_named(result) for result in results.students if result.student.id not in have]
     lines = [
-        (scale != 1.0, f"The marks are brought from {max_points} points to the {possible.strip()} of the table."),
+        (scale != 1.0, f"The marks are brought from {max_points:g} points to the {possible.strip()} of the table."),
         (changed, f"{changed} marks that stood there were different and are replaced."),
         (without, f"Without a graded notebook, left as they were ({len(without)}): {'; '.join(without)}."),
         (unmatched, f"Graded, but not in the table ({len(unmatched)}): {'; '.join(unmatched)}."),

@@ -10,6 +10,7 @@ from statistics import mean, median
 from course_tools.checks import Exercise
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Student
+from course_tools.grading.marks import Mark
 from course_tools.grading.report.flags import Flag
 from course_tools.grading.report.html import Html, cell, html, page, table
 from course_tools.grading.report.results import Result, Results
@@ -56,9 +57,11 @@ def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
 
 def _summary(results: Results, graded: list[Result]) -> str:
     text = f"{len(results.students)} students, {len(graded)} with a notebook that was graded"
-    points = [result.points for result in graded]
+    points = [result.points for result in graded if result.points is not None]
     return (
-        f"{text}; median {median(points):g}, mean {mean(points):.1f} of {results.max_points} points." if points else f"{text}."
+        f"{text}; median {median(points):g}, mean {mean(points):.1f} of {results.max_points:g} points."
+        if points
+        else f"{text}."
     )
 
 
@@ -79,26 +82,36 @@ def _attention(results: Results) -> Iterable[Html]:
 
 def _marks(results: Results) -> Html:
     exercises = results.exercises
-    header = ("student", *(f"{item.id} /{item.points}" for item in exercises), f"points /{results.max_points}", "notes")
-    rows = [_marks_row(result, exercises) for result in results.students]
+    by_hand = [f"{lecture} {item} /{of:g}" for (lecture, item), of in results.items_by_hand.items()]
+    columns = [*(f"{item.id} /{item.points}" for item in exercises), *by_hand]
+    header = ("student", *columns, f"points /{results.max_points:g}", "notes")
+    rows = [_marks_row(result, exercises, results) for result in results.students]
     return table(
         "Points of each student; – where no notebook of that lecture was graded.", header, rows, range(1, len(header) - 1)
     )
 
 
-def _marks_row(result: Result, exercises: list[Exercise]) -> list[object]:
+def _marks_row(result: Result, exercises: list[Exercise], results: Results) -> list[object]:
     link = Html(f'<a href="students/{page_name(result.student)}">{html(result.student.name)}</a>')
     identity = "" if result.student.id == result.student.name else Html(f' <span class="soft">{html(result.student.id)}</span>')
     marks = [result.marks.get(item.id) for item in exercises]
-    shown = [cell(mark.points, f"n {kind_of(mark)}") if mark else "–" for mark in marks]
-    notes = [*(["late"] if result.late else []), *result.notes]
-    total = "–" if result.points is None else result.points
+    shown = [cell(_points(mark), f"n {kind_of(mark)}") if mark else "–" for mark in marks]
+    given = {(mark.lecture, mark.item): mark.points for mark in result.by_hand}
+    shown += [cell(f"{given[item]:g}", "n") if item in given else "–" for item in results.items_by_hand]
+    overrides = [f"{mark.exercise} is your own mark: {mark.override}" for mark in result.marks.values() if mark.override]
+    dropped = [f"without lecture {lecture}, of {results.of(result):g}." for lecture in result.dropped]
+    notes = [*(["late"] if result.late else []), *result.notes, *overrides, *dropped]
+    total = "–" if result.points is None else f"{result.points:g}"
     return [
         Html(f"{link}{identity}"),
         *shown,
         Html(f'<td class="n"><strong>{total}</strong></td>'),
         cell(" ".join(notes), "text"),
     ]
+
+
+def _points(mark: Mark) -> str:
+    return f"{mark.points:g}{'*' if mark.override else ''}"
 
 
 def _hardest(results: Results) -> Html:

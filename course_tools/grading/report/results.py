@@ -9,24 +9,36 @@ import io
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from course_tools.bank import exercises
 from course_tools.checks import Exercise, Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
-from course_tools.grading.report.flags import Flag, look_alikes, published_solutions
+from course_tools.grading.report.flags import Flag, likeness_to_published, look_alikes, published_solutions
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+
+
+class MarkByHand(NamedTuple):
+    """What the instructor gave one student for something that no check judges, such as a free text."""
+
+    lecture: str
+    item: str
+    points: float
+    of: float
+    comment: str
 
 
 @dataclass(frozen=True)
 class Result:
     """One student: for each lecture the notebook that counts, notes, and whether something came late.
 
-    `failures` are for the instructor: notebooks whose grading failed, and how.
+    `failures` are for the instructor: notebooks whose grading failed, and how. The rest comes from the instructor's policy:
+    marks given by hand, the share of a lecture's points that a late penalty leaves, and lectures that do not count.
     """
 
     student: Student
@@ -34,16 +46,31 @@ class Result:
     notes: tuple[str, ...]
     late: bool = False
     failures: tuple[str, ...] = ()
+    by_hand: tuple[MarkByHand, ...] = ()
+    share_left: Mapping[str, float] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
 
     @property
     def marks(self) -> dict[str, Mark]:
         """The marks that count, by exercise."""
         return {mark.exercise: mark for notebook in self.by_lecture.values() for mark in notebook.marks}
 
+    def points_of(self, lecture: str) -> float | None:
+        """What a lecture earned, with marks by hand and after a late penalty; None where nothing of it was marked."""
+        given = [mark.points for mark in self.by_hand if mark.lecture == lecture]
+        if lecture in self.by_lecture:
+            given.append(self.by_lecture[lecture].points)
+        if not given:
+            return None
+        points = round(sum(given) * self.share_left.get(lecture, 1.0), 2)
+        return int(points) if points == int(points) else points
+
     @property
-    def points(self) -> int | None:
-        """What all lectures earned together; None where no notebook was graded."""
-        return sum(notebook.points for notebook in self.by_lecture.values()) if self.by_lecture else None
+    def points(self) -> float | None:
+        """What all lectures that count earned together; None where nothing was marked."""
+        lectures = self.by_lecture.keys() | {mark.lecture for mark in self.by_hand}
+        points = [self.points_of(lecture) for lecture in sorted(lectures) if lecture not in self.dropped]
+        return round(sum(points), 2) if lectures else None
 
 
 @dataclass(frozen=True)
@@ -57,7 +84,8 @@ class Results:
     @cached_property
     def lectures(self) -> list[str]:
         """The lectures of which something was graded."""
-        return sorted({number for result in self.students for number in result.by_lecture})
+        of_hand = {mark.lecture for result in self.students for mark in result.by_hand}
+        return sorted({number for result in self.students for number in result.by_lecture} | of_hand)
 
     @cached_property
     def exercises(self) -> list[Exercise]:
@@ -65,9 +93,26 @@ class Results:
         return [item for item in exercises() if item.lecture in self.lectures]
 
     @cached_property
-    def max_points(self) -> int:
+    def items_by_hand(self) -> dict[tuple[str, str], float]:
+        """What is marked by hand, as (lecture, item), and the most points that it gives."""
+        marks = [mark for result in self.students for mark in result.by_hand]
+        return {
+            (mark.lecture, mark.item): mark.of for mark in sorted(marks, key=lambda mark: (mark.lecture, mark.item, mark.of))
+        }
+
+    def max_points_of(self, *lectures: str) -> float:
+        """What everything right would earn in some lectures."""
+        by_hand = sum(of for (lecture, _), of in self.items_by_hand.items() if lecture in lectures)
+        return sum(item.points for item in self.exercises if item.lecture in lectures) + by_hand
+
+    @cached_property
+    def max_points(self) -> float:
         """What everything right would earn."""
-        return sum(item.points for item in self.exercises)
+        return self.max_points_of(*self.lectures)
+
+    def of(self, result: Result) -> float:
+        """What everything right would earn a student in the lectures that count for them."""
+        return self.max_points_of(*(lecture for lecture in self.lectures if lecture not in result.dropped))
 
     @cached_property
     def isolation(self) -> list[str]:
@@ -105,13 +150,14 @@ class Results:
         return [result.marks[id] for result in self.students if id in result.marks]
 
 
-def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0) -> Results:
+def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0, counts: str = "newest") -> Results:
     """Put the notebooks of each student together.
 
     Args:
         intake: what was handed in.
         graded: its notebooks, with what came of them.
         seed: with which the inputs were drawn.
+        counts: of several notebooks of one lecture, the "newest" where they are numbered, or always the "best".
     """
     students: dict[str, Student] = {}
     handed: dict[str, list[Graded]] = defaultdict(list)
@@ -123,7 +169,7 @@ def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0) -> R
         if note.student is not None:
             students.setdefault(note.student.id, note.student)
             notes[note.student.id].append(f"{note.source} {note.text}")
-    results = [_result(student, handed[id], notes[id]) for id, student in students.items()]
+    results = [_result(student, handed[id], notes[id], counts) for id, student in students.items()]
     results.sort(key=lambda result: (result.student.name.casefold(), result.student.id))
     return Results(tuple(results), tuple(note for note in intake.notes if note.student is None), seed)
 
@@ -138,7 +184,7 @@ def with_names(results: Results, names: Mapping[str, str]) -> Results:
     return replace(results, students=tuple(named))
 
 
-def _result(student: Student, handed: list[Graded], notes: list[str]) -> Result:
+def _result(student: Student, handed: list[Graded], notes: list[str], counts: str) -> Result:
     counting = {}
     graded_notes = [f"{item.submission.source}: {item.result.note}" for item in handed if item.result and item.result.note]
     failures = tuple(f"{item.submission.source}: {item.failure}" for item in handed if item.failure)
@@ -147,18 +193,18 @@ def _result(student: Student, handed: list[Graded], notes: list[str]) -> Result:
         if item.result is not None and item.result.lecture is not None:
             several_of[item.result.lecture].append(item)
     for lecture, several in sorted(several_of.items()):
-        counted, why = _counted(several)
+        counted, why = _counted(several, counts)
         counting[lecture] = counted.result
         graded_notes += [why] if why else []
     late = any(item.submission.late for item in handed)
     return Result(student, counting, (*graded_notes, *notes), late, failures)
 
 
-def _counted(several: list[Graded]) -> tuple[Graded, str]:
+def _counted(several: list[Graded], counts: str) -> tuple[Graded, str]:
     """Choose among the notebooks of one student and lecture, and say why."""
     newest: dict[str, Graded] = {}
     for item in sorted(several, key=lambda item: (item.submission.attempt, item.result.points)):
-        newest[item.submission.series] = item
+        newest[item.submission.series if counts == "newest" else item.submission.source] = item
     counted = max(newest.values(), key=lambda item: item.result.points)
     if len(several) == 1:
         return counted, ""
@@ -172,16 +218,18 @@ def _counted(several: list[Graded]) -> tuple[Graded, str]:
 
 def grades_csv(results: Results) -> str:
     """Give the marks as a table, one row a student: quoted, and no cell that a spreadsheet would take for a formula."""
-    header = ["id", "name", *(item.id for item in results.exercises), *(f"lecture {n}" for n in results.lectures)]
+    header = ["id", "name", *(item.id for item in results.exercises)]
+    header += [f"{lecture} {item}" for lecture, item in results.items_by_hand] + [f"lecture {n}" for n in results.lectures]
     rows: list[list[object]] = [[*header, "points", "of", "late", "notes"]]
     for result in results.students:
-        marks, notebooks = result.marks, result.by_lecture
+        marks, by_hand = result.marks, {(mark.lecture, mark.item): mark.points for mark in result.by_hand}
         row: list[object] = [*result.student]
         row += [marks[item.id].points if item.id in marks else "" for item in results.exercises]
-        row += [notebooks[number].points if number in notebooks else "" for number in results.lectures]
+        row += [by_hand.get(item, "") for item in results.items_by_hand]
+        row += ["" if (points := result.points_of(number)) is None else points for number in results.lectures]
         total = "" if result.points is None else result.points
         rows.append(
-            [*row, total, results.max_points, "late" if result.late else "", " ".join([*result.failures, *result.notes])]
+            [*row, total, results.of(result), "late" if result.late else "", " ".join([*result.failures, *result.notes])]
         )
     return _csv(rows)
 
@@ -230,9 +278,17 @@ def _student(result: Result) -> dict:
         "name": result.student.name,
         "points": result.points,
         "late": result.late,
+        "share_left": dict(result.share_left),
+        "dropped": list(result.dropped),
+        "by_hand": [mark._asdict() for mark in result.by_hand],
         "notes": list(result.notes),
         "failures": list(result.failures),
         "marks": marks,
+        "likeness_to_published": {
+            id: round(likeness_to_published(id, parts), 2)
+            for notebook in result.by_lecture.values()
+            for id, parts in notebook.shapes.items()
+        },
     }
 
 
@@ -242,11 +298,11 @@ def _finding(finding: Finding) -> dict:
 
 def _csv(rows: list[list[object]]) -> str:
     text = io.StringIO()
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([[_defused(cell) for cell in row] for row in rows])
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([[defused(cell) for cell in row] for row in rows])
     return "\ufeff" + text.getvalue()
 
 
-def _defused(cell: object) -> str:
+def defused(cell: object) -> str:
     """Put an apostrophe before what a spreadsheet would run."""
     text = str(cell)
     return f"'{text}" if text.startswith(_FORMULA) else text

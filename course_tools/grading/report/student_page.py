@@ -10,7 +10,7 @@ import re
 from course_tools.checks import Exercise, Finding
 from course_tools.grading.marks import Mark
 from course_tools.grading.report.html import Html, cell, html, page, table
-from course_tools.grading.report.results import Result, Results
+from course_tools.grading.report.results import MarkByHand, Result, Results
 
 _SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at"}
 _KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
@@ -51,8 +51,11 @@ def feedback(result: Result, results: Results) -> str:
         result: theirs.
         results: of the class, for the exercises and their titles alone; nothing of another student is shown.
     """
-    of = sum(item.points for item in results.exercises if item.lecture in result.by_lecture)
-    total = f"{result.points} of {of} points" if result.by_lecture else "no notebook was graded"
+    counting = [
+        lecture for lecture in results.lectures if result.points_of(lecture) is not None and lecture not in result.dropped
+    ]
+    of = results.max_points_of(*counting)
+    total = f"{result.points:g} of {of:g} points" if counting else "no notebook was graded"
     named = f"Lecture {' and '.join(sorted(result.by_lecture))}: " if result.by_lecture else ""
     body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="feedback">{named}{total}</p>']
     body += [f"<p>{html(note)}</p>" for note in result.notes]
@@ -64,6 +67,8 @@ def feedback(result: Result, results: Results) -> str:
     for item in results.exercises:
         if item.id in marks:
             body.append(section(item, marks[item.id]))
+    body += [_by_hand(mark) for mark in result.by_hand]
+    body += [f"<p>Lecture {lecture} does not count for you: it is one of your lowest.</p>" for lecture in result.dropped]
     return page(f"{result.student.name}: {total}", body)
 
 
@@ -72,10 +77,17 @@ def kind_of(mark: Mark) -> str:
     return "good" if mark.points == mark.max_points else "part" if mark.points else "bad"
 
 
+def _by_hand(mark: MarkByHand) -> Html:
+    badge = f'<span class="badge">{mark.points:g} of {mark.of:g} points</span>'
+    return Html(f"<section><h2>{html(f'{mark.lecture} {mark.item}')}</h2><p>{badge}</p><p>{html(mark.comment)}</p></section>")
+
+
 def section(item: Exercise, mark: Mark) -> Html:
     """Make the part of a page that tells a student of one exercise."""
-    badge = f'<span class="badge {kind_of(mark)}">{mark.points} of {mark.max_points} points</span>'
+    badge = f'<span class="badge {kind_of(mark)}">{mark.points:g} of {mark.max_points} points</span>'
     parts = [f"<h2>{html(item.id)} {html(item.title)}</h2>", f"<p>{badge} {_STATUS.get(mark.status, '')}</p>"]
+    if mark.override:
+        parts.append(f"<p>Your instructor gave these points: {html(mark.override)}</p>")
     if mark.passed:
         parts.append("<p>Right.</p>")
     elif mark.misconception:

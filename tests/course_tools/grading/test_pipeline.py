@@ -13,6 +13,7 @@ from course_tools.grading.batch import GradingOptions
 from course_tools.grading.engine import Engine
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.pipeline import Tables, grade
+from course_tools.grading.policy import Policy
 from tests.course_tools.grading.lms.test_rosters import GRADEBOOK, saved
 from tests.course_tools.grading.student_notebooks import ROOT, StandIn, notebook
 
@@ -149,3 +150,21 @@ def test_the_results_cannot_go_where_a_file_is(tmp_path, download):
     (tmp_path / "file").write_text("x")
     with pytest.raises(CannotGrade, match="cannot be made"):
         grade(download, OPTIONS, tmp_path / "file")
+
+
+def test_earlier_marks_change_only_where_that_is_accepted(tmp_path, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    (folder / "ada.ipynb").write_bytes(notebook(e1="# earns 12"))
+    assert grade(folder, OPTIONS, out) == 0
+    overrides = tmp_path / "overrides.csv"
+    overrides.write_text("id,exercise,points,reason\nada,04.1,9,copied\n")
+    (tmp_path / "policy.toml").write_text("overrides = 'overrides.csv'")
+    policy, before = Policy.read(tmp_path / "policy.toml"), {path: path.read_bytes() for path in out.rglob("*.*")}
+    assert grade(folder, OPTIONS, out, policy=policy) == 1
+    assert "ada, 04.1: 12 → 9 override: copied" in capsys.readouterr().out
+    assert [row["after"] for row in rows(out / "changes.csv")] == ["9", "9"]
+    assert {path: path.read_bytes() for path in before} == before
+    assert grade(folder, OPTIONS, out, policy=policy, accept=bool) == 0
+    assert [row["points"] for row in rows(out / "grades.csv")] == ["9"]
+    assert grade(folder, OPTIONS, out, policy=policy) == 0

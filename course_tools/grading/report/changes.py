@@ -1,0 +1,86 @@
+"""What a regrade changes: who gains, who loses, in which exercise and why, against the report that was written before."""
+
+import contextlib
+import csv
+import io
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from course_tools.grading.marks import Mark
+from course_tools.grading.report.results import Result, Results, defused
+
+
+class Change(NamedTuple):
+    """One mark that is another than it was; `exercise` is "total" in the last row of each student."""
+
+    student: str
+    name: str
+    exercise: str
+    before: float | None
+    after: float | None
+    why: str
+
+
+def changes(report: Path, results: Results) -> list[Change]:
+    """Compare results with the `report.json` of an earlier grading.
+
+    Args:
+        report: the file; where there is none, or it is no report, nothing has changed.
+        results: those that would be written now. Students who are new, or are not there any more, are no change.
+    """
+    before: dict[str, dict] = {}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        before = {student["id"]: student for student in json.loads(report.read_text(encoding="utf-8"))["students"]}
+    pairs = [(before[result.student.id], result) for result in results.students if result.student.id in before]
+    return [change for old, result in pairs for change in _of_student(old, result)]
+
+
+def changes_csv(found: list[Change]) -> str:
+    """Give the changes as a table, one row each."""
+    text = io.StringIO()
+    rows = [["id", "name", "exercise", "before", "after", "why"], *found]
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["" if c is None else defused(c) for c in row] for row in rows])
+    return "\ufeff" + text.getvalue()
+
+
+def summary(found: list[Change]) -> str:
+    """Say in a sentence how many students gain and lose."""
+    differences = [(change.after or 0) - (change.before or 0) for change in found if change.exercise == "total"]
+    gain, lose = (sum(sign * difference > 0 for difference in differences) for sign in (1, -1))
+    return f"The marks of {len(differences)} students differ from those that were written before: {gain} gain, {lose} lose."
+
+
+def _of_student(old: dict, result: Result) -> list[Change]:
+    marks = {mark["exercise"]: mark for mark in old["marks"]}
+    now = result.marks
+    found = []
+    for id in sorted(marks.keys() | now.keys()):
+        before, after = marks.get(id), now.get(id)
+        points = (before and before["points"], after and after.points)
+        if points[0] != points[1]:
+            found.append(Change(result.student.id, result.student.name, id, *points, _why(before, after)))
+    explained = sum((change.after or 0) - (change.before or 0) for change in found)
+    total = (result.points or 0) - (old["points"] or 0)
+    why = "late penalty, dropped lectures or marks by hand" if round(total - explained, 2) else ""
+    if not found and not why:
+        return []
+    return [*found, Change(result.student.id, result.student.name, "total", old["points"], result.points, why)]
+
+
+def _why(before: dict | None, after: Mark | None) -> str:
+    if before is None or after is None:
+        return "another notebook counts"
+    if after.override or before.get("override"):
+        return f"override: {after.override}" if after.override else "the override was taken back"
+    if before["status"] != after.status:
+        return f"{before['status']} before, {after.status} now"
+    old = {finding["name"]: finding for finding in before["findings"]}
+    new = {finding.name: finding for finding in after.findings}
+    status = [f"{name}: {old[name]['status']} before, {new[name].status} now" for name in old.keys() & new.keys()]
+    moved = sorted(
+        text for name, text in zip(old.keys() & new.keys(), status, strict=True) if old[name]["status"] != new[name].status
+    )
+    moved += [f"{name}: new" for name in sorted(new.keys() - old.keys())]
+    moved += [f"{name}: not asked any more" for name in sorted(old.keys() - new.keys())]
+    return "; ".join(moved) or "the points of its properties are others"

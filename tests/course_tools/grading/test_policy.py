@@ -1,0 +1,149 @@
+"""The instructor's rules: what they do to marks, and what is said of a rule that has no meaning."""
+
+import csv
+import io
+from datetime import timedelta
+
+import pytest
+
+from course_tools.bank import exercises
+from course_tools.grading.files import CannotGrade
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.policy import LatePenalty, Policy, apply
+from course_tools.grading.report.changes import changes, changes_csv, summary
+from course_tools.grading.report.class_page import index
+from course_tools.grading.report.results import collect, grades_csv, report_json
+from course_tools.grading.report.student_page import feedback
+from tests.course_tools.grading.report.test_results import graded_notebook, rows, settled
+from tests.course_tools.grading.test_batch import ROOT
+
+RULES = """
+counts = "best"
+drop_lowest = 1
+handed_in = "times.csv"
+extensions = "extensions.csv"
+overrides = "overrides.csv"
+by_hand = "essays.csv"
+due = { "01" = 2026-11-02T23:59:00Z, "4" = "2026-11-09T23:59:00+00:00" }
+
+[late]
+percent = 10
+per = "day"
+at_most = 50
+grace_minutes = 15
+"""
+TABLES = {
+    "times.csv": "id,lecture,time\nada,01,2026-11-03T00:10:00Z\nada,4,2026-11-11T00:30:00Z\nbob,04,2026-11-11T00:30:00Z\n",
+    "extensions.csv": "id,lecture,time\nbob,04,2026-11-12T00:00:00Z\n",
+    "overrides.csv": 'id,exercise,points,reason\nada,04.1,"7,5","the check was wrong, see the forum"\nzoe,04.1,3,ill\n',
+    "essays.csv": "id,lecture,item,points,of,comment\nada,04,essay,8,10,well argued\nbob,04,essay,10,10,<b>superb</b>\n",
+}
+
+
+def read(folder, rules=RULES, **tables):
+    for name, text in (TABLES | {f"{name}.csv": text for name, text in tables.items()}).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "policy.toml").write_text(rules, encoding="utf-8")
+    return Policy.read(folder / "policy.toml")
+
+
+@pytest.fixture
+def graded():
+    """Ada has 12 points in lecture 04 and 4 in 01, Bob 12 in 04."""
+    return settled(
+        graded_notebook("ada", 12), graded_notebook("ada", 4, "y.ipynb", lecture="01"), graded_notebook("bob", 12, late=True)
+    )
+
+
+def test_every_rule_is_applied_to_what_the_checks_found(tmp_path, graded):
+    results, messages = apply(read(tmp_path), graded)
+    ada, bob = results.students
+    assert (ada.points_of("01"), bob.points_of("01")) == (4, None)  # within the 15 minutes
+    assert ada.points_of("04") == round((7.5 + 8) * 0.8, 2)  # two days begun
+    assert bob.points_of("04") == 22  # extended
+    assert (ada.dropped, bob.dropped) == (("01",), ("01",))
+    assert (ada.points, bob.points) == (12.4, 22)
+    assert messages == ("In the policy, but handed nothing in (1): zoe.",)
+    assert "Lecture 04 came 1 day, 0:31 late: 20 % of its points are taken off." in ada.notes
+
+
+def test_the_table_the_report_and_the_pages_show_what_the_rules_did(tmp_path, graded):
+    results, _ = apply(read(tmp_path), graded)
+    header, ada, _ = rows(grades_csv(results))
+    found = dict(zip(header, ada, strict=True))
+    of = sum(item.points for item in exercises() if item.lecture == "04") + 10
+    assert [found[name] for name in ("04.1", "04 essay", "lecture 04", "points", "of")] == ["7.5", "8", "12.4", "12.4", str(of)]
+    page = feedback(results.students[0], results)
+    assert f"12.4 of {of} points" in page
+    assert "the check was wrong" in page
+    assert "well argued" in page
+    assert "&lt;b&gt;superb" in feedback(results.students[1], results)
+    everything = index(results, Course.at(ROOT))
+    assert "04 essay /10" in everything
+    assert "7.5*" in everything
+
+
+def test_without_rules_nothing_changes(graded):
+    assert apply(Policy(), graded) == (graded, ())
+
+
+@pytest.mark.parametrize(("hours", "left"), [(-5, 1.0), (0, 1.0), (0.2, 1.0), (0.3, 0.9), (24.2, 0.9), (24.3, 0.8), (999, 0.5)])
+def test_a_late_penalty_counts_each_day_begun_up_to_its_limit(hours, left):
+    penalty = LatePenalty(percent=10, per="day", at_most=50, grace_minutes=15)
+    assert penalty.share_left(timedelta(hours=hours)) == pytest.approx(left)
+    assert LatePenalty(percent=60, per="hour").share_left(timedelta(hours=2)) == 0.0
+
+
+def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
+    several = [graded_notebook("7", 12, "x/nb.ipynb"), graded_notebook("7", 3, "x/nb-1.ipynb", 1)]
+    intake = type("Intake", (), {"notes": ()})
+    assert [collect(intake, several, counts=how).students[0].points for how in ("newest", "best")] == [3, 12]
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ("counts = 'last'", "can be 'newest' or 'best'"),
+        ("[late]\nper = 'week'", "can be 'hour' or 'day'"),
+        ("[late]\npercent = -1", "no number of 0 or more"),
+        ("penalty = 3", "there is no 'penalty'"),
+        ("x = [", "is not TOML"),
+        ("due = { '04' = 'soon' }", "no time such as"),
+        ("overrides = 'nowhere.csv'", "nowhere.csv cannot be read"),
+        ("overrides = 'no_reason.csv'", "no_reason.csv, line 2: an override needs a reason"),
+        ("overrides = 'unknown.csv'", "unknown.csv, line 2: there is no exercise '99.1'"),
+        ("overrides = 'times.csv'", "times.csv, line 2: there is no column 'reason'"),
+    ],
+)
+def test_a_rule_without_meaning_is_refused_with_its_place(tmp_path, rules, said):
+    unknown = "id,exercise,points,reason\nada,99.1,3,x\n"
+    with pytest.raises(CannotGrade) as refused:
+        read(tmp_path, rules, no_reason="id,exercise,points,reason\nada,04.1,3,\n", unknown=unknown)
+    assert said in str(refused.value)
+
+
+def test_a_regrade_says_who_gains_who_loses_and_why(tmp_path, graded):
+    report = tmp_path / "report.json"
+    assert changes(report, graded) == []
+    report.write_text(report_json(graded), encoding="utf-8")
+    assert changes(report, graded) == []
+    regraded = settled(
+        graded_notebook("ada", 9),
+        graded_notebook("ada", 4, "y.ipynb", lecture="01"),
+        graded_notebook("bob", 12),
+        graded_notebook("new", 1),
+    )
+    assert [change[:5] for change in changes(report, regraded)] == [
+        ("ada", "ada", "04.1", 12, 9),
+        ("ada", "ada", "total", 16, 13),
+    ]
+    ruled, _ = apply(read(tmp_path, "overrides = 'overrides.csv'\nby_hand = 'essays.csv'"), graded)
+    found = changes(report, ruled)
+    assert [(c.student, c.exercise, c.after) for c in found] == [
+        ("ada", "04.1", 7.5),
+        ("ada", "total", 19.5),
+        ("bob", "total", 22),
+    ]
+    assert found[0].why == "override: the check was wrong, see the forum"
+    assert summary(found) == "The marks of 2 students differ from those that were written before: 2 gain, 0 lose."
+    assert len(list(csv.reader(io.StringIO(changes_csv(found))))) == 4
