@@ -1029,7 +1029,7 @@ class NoSelfAttention(nn.Module):
 detections = detect(detector, new.images)
 keep = after_suppression(detections)
 confident = detections[0].sum(-1) > 0.5
-duplicates = (confident & ~keep).sum().item() / confident.sum().item()
+duplicates = (confident & ~keep).sum().item() / max(confident.sum().item(), 1)
 suppressed = ap50((detections[0] * keep[..., None], detections[1]), new)
 print(
     f"AP50 {judged['matched'][0]:.3f}, after NMS {suppressed:.3f}; duplicates among "

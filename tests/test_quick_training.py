@@ -1,4 +1,4 @@
-"""Under `--quick` unsolved lectures train for a few steps; solved ones, run by the same process, train in full."""
+"""Unsolved lectures train for a few steps; solved ones, run by the same process, train in full; `--full` lets both."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ assert (os.environ.get("IPYTHONDIR") == {own!r}) is not {quick}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("asked", "own"), [(["--quick"], None), (["--quick"], "own"), ([], "own")])
+@pytest.mark.parametrize(("asked", "own"), [([], None), ([], "own"), (["--full"], "own")])
 def test_only_unsolved_lectures_train_briefly(tmp_path, asked, own):
     for name in ("conftest.py", "pyproject.toml", "tests/quick_training.py", "tests/nbval_sanitize.cfg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -31,7 +31,7 @@ def test_only_unsolved_lectures_train_briefly(tmp_path, asked, own):
     order = ["lectures/01.ipynb", "solutions/01.ipynb"]
     for name in order:
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        cell = new_code_cell(TRAINS.format(quick="lectures" in name and bool(asked), own=own))
+        cell = new_code_cell(TRAINS.format(quick="lectures" in name and not asked, own=own))
         write(new_notebook(cells=[cell]), tmp_path / name)
     environment = {name: value for name, value in os.environ.items() if name != "IPYTHONDIR" and not name.startswith("PYTEST_")}
     environment |= {"PYTHONPATH": str(ROOT)} | ({"IPYTHONDIR": own} if own else {})
