@@ -62,6 +62,16 @@ def _parser() -> argparse.ArgumentParser:
     progress.add_argument("--export", type=Path, metavar="FILE", help="copy the progress to a file of your own")
     progress.add_argument("--import", type=Path, metavar="FILE", dest="other", help="join the progress of another machine")
     _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
+    exam = commands.add_parser("exam", help="write an exam of several equal forms, with its key, from the bank of exercises")
+    exam.add_argument("--lectures", default="02,04", metavar="NN,NN", help="numbers of lectures, such as 02,04 (the default)")
+    exam.add_argument("--forms", type=int, default=2, metavar="N", help="how many forms, 1 to 26 (default: 2)")
+    exam.add_argument("--minutes", type=int, default=40, metavar="M", help="what a form should take (default: 40)")
+    exam.add_argument("--seed", type=int, default=0, metavar="S", help="another seed draws other questions (default: 0)")
+    exam.add_argument("--out", type=Path, default=Path("exam"), metavar="DIR", help="where it goes (default: exam)")
+    microscope = commands.add_parser("microscope", help="write the attention microscope, a page that needs no server")
+    microscope.add_argument(
+        "--out", type=Path, default=Path("microscope.html"), metavar="FILE", help="default: microscope.html"
+    )
     export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
     export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
     export.add_argument("--require-isolation", action="store_true", help="grade nothing where an isolation layer is missing")
@@ -158,6 +168,26 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
         return 1
 
 
+def _exam(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.exams import CannotCompose, write_exam
+
+    numbers = [number.strip().zfill(2) for number in options.lectures.split(",") if number.strip()]
+    try:
+        written = write_exam(options.out, numbers, options.forms, options.minutes, options.seed)
+    except CannotCompose as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(f"wrote {path}" for path in written))
+    return 0
+
+
+def _microscope(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.microscope import write
+
+    print(f"wrote {write(options.out)}")
+    return 0
+
+
 def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.files import CannotGrade
     from course_tools.grading.lms.nbgrader import export
@@ -179,6 +209,8 @@ _COMMANDS = {
     "exercises": _exercises,
     "progress": _progress,
     "grade": _grade,
+    "exam": _exam,
+    "microscope": _microscope,
     "export-nbgrader": _export_nbgrader,
 }
 

@@ -106,8 +106,8 @@ PUBLIC = {
         UnknownExercise exercise exercises verdict
     """,
     "course_tools.notebook": """
-        ClaimFailed at_scale boxed check claim clouds device diagrams explore failing ledger my_progress network peak_memory
-        plots predict progress recorded show weight_maps
+        ClaimFailed at_scale boxed check claim clouds device diagrams explore failing ledger microscope my_progress network
+        peak_memory plots predict progress recorded show weight_maps
     """,
 }
 

@@ -8,6 +8,7 @@ from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.explore import explore
 from course_tools.notebook.memory import peak_memory
+from course_tools.notebook.microscope import microscope
 from course_tools.notebook.network_drawing import network
 from course_tools.notebook.predict import predict
 from course_tools.notebook.progress_bar import progress
@@ -28,6 +29,7 @@ __all__ = [
     "explore",
     "failing",
     "ledger",
+    "microscope",
     "my_progress",
     "network",
     "peak_memory",

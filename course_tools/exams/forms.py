@@ -1,0 +1,131 @@
+"""Compose the forms of an exam: the same plan for each, other questions of equal difficulty, balanced letters.
+
+A plan is a list of slots, each an exercise and a kind of question. In every slot each form gets another question, as near in
+difficulty to the others as the bank has them; the hardest goes to the form that is the easiest so far.
+"""
+
+import random
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course_tools.bank import LECTURES, exercises
+from course_tools.checks.exercise import Exercise
+from course_tools.exams.questions import KINDS, MAKERS, MINUTES, Option, Question
+
+LETTERS = "ABCD"
+_MIX = {"diagnose": 0.5, "shape": 0.17, "predict": 0.15, "repair": 0.18}
+"""Which part of the minutes each kind of question gets, where the bank has enough of them; diagnose gets what others leave."""
+
+
+class CannotCompose(Exception):
+    """An exam was asked for that the bank cannot give; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A question in its place: its options in the order of the form, and the letter of the right one; "" if it is written."""
+
+    question: Question
+    options: tuple[Option, ...]
+    letter: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of an exam: its name, such as "A", and its items in order."""
+
+    name: str
+    items: tuple[Item, ...]
+
+    @property
+    def difficulty(self) -> float:
+        """The sum over its questions."""
+        return sum(item.question.difficulty for item in self.items)
+
+    @property
+    def minutes(self) -> int:
+        """The sum over its questions."""
+        return sum(MINUTES[item.question.kind] for item in self.items)
+
+
+def compose(lectures: Sequence[str], n_forms: int, minutes: int = 40, seed: int = 0) -> list[Form]:
+    """Compose the forms of an exam.
+
+    Args:
+        lectures: numbers of lectures, such as "04".
+        n_forms: how many forms, 1 to 26.
+        minutes: what a form should take; it takes at most as many.
+        seed: draws questions, options and their order; the same seed gives the same exam.
+
+    Returns:
+        forms of the same kinds of questions about the same exercises, in the same order. No question is in two forms.
+
+    Raises:
+        CannotCompose: a lecture has no exercises, a number is out of range, or there are too few questions.
+    """
+    if unknown := sorted(set(lectures) - set(LECTURES)):
+        raise CannotCompose(f"there is no lecture {', '.join(unknown)}; there are {LECTURES[0]} to {LECTURES[-1]}.")
+    if not lectures or not 1 <= n_forms <= 26 or minutes < 10:
+        raise CannotCompose(f"an exam needs a lecture, 1 to 26 forms and 10 minutes or more; got {n_forms} and {minutes}.")
+    draw = random.Random(f"exam {seed}")
+    asked = [exercise for exercise in exercises() if exercise.lecture in lectures]
+    slots = _plan(asked, n_forms, minutes, draw)
+    if not slots:
+        raise CannotCompose(f"the bank has too few questions on lecture {', '.join(lectures)} for {n_forms} forms.")
+    chosen: list[list[Question]] = [[] for _ in range(n_forms)]
+    for questions in slots:
+        easiest_first = sorted(range(n_forms), key=lambda form: sum(q.difficulty for q in chosen[form]))
+        for form, question in zip(easiest_first, sorted(questions, key=lambda q: -q.difficulty), strict=True):
+            chosen[form].append(question)
+    return [Form(string.ascii_uppercase[i], _lettered(questions, draw)) for i, questions in enumerate(chosen)]
+
+
+def _plan(asked: list[Exercise], n_forms: int, minutes: int, draw: random.Random) -> list[list[Question]]:
+    """Fill the minutes with slots, each the questions of all forms: kind after kind, the exercises in turn."""
+    slots: list[list[Question]] = []
+    used: dict[str, set[str]] = {exercise.id: set() for exercise in asked}
+    left = minutes
+    for kind in ("repair", "predict", "shape", "diagnose"):
+        share = left if kind == "diagnose" else min(left, max(MINUTES[kind], round(minutes * _MIX[kind])))
+        rounds = 2 if kind == "diagnose" else 1
+        for exercise in [e for _ in range(rounds) for e in draw.sample(asked, len(asked))]:
+            if share < MINUTES[kind]:
+                break
+            made = [q for q in MAKERS[kind](exercise, draw) if q.source not in used[exercise.id]]
+            if len(made) < n_forms:
+                continue
+            taken = _alike(made, n_forms, draw)
+            used[exercise.id].update(q.source for q in taken)
+            slots.append(taken)
+            share -= MINUTES[kind]
+            left -= MINUTES[kind]
+    return sorted(slots, key=lambda taken: (taken[0].exercise, KINDS.index(taken[0].kind)))
+
+
+def _alike(questions: list[Question], n: int, draw: random.Random) -> list[Question]:
+    """Choose n questions of nearly one difficulty: neighbours in the order of difficulty, from a place that is drawn."""
+    draw.shuffle(questions)
+    ordered = sorted(questions, key=lambda q: q.difficulty)
+    spreads = [ordered[i + n - 1].difficulty - ordered[i].difficulty for i in range(len(ordered) - n + 1)]
+    near = [i for i, spread in enumerate(spreads) if spread <= min(spreads) + 0.25]
+    start = draw.choice(near)
+    return ordered[start : start + n]
+
+
+def _lettered(questions: list[Question], draw: random.Random) -> tuple[Item, ...]:
+    """Order the options so that each letter is right as often as another, or once more."""
+    n_choices = sum(bool(question.options) for question in questions)
+    letters = list((LETTERS * (n_choices // 4 + 1))[: n_choices - n_choices % 4]) + draw.sample(LETTERS, n_choices % 4)
+    draw.shuffle(letters)
+    items = []
+    for question in questions:
+        if not question.options:
+            items.append(Item(question, (), ""))
+            continue
+        right, *wrong = question.options
+        draw.shuffle(wrong)
+        letter = letters.pop()
+        wrong.insert(LETTERS.index(letter), right)
+        items.append(Item(question, tuple(wrong), letter))
+    return tuple(items)

@@ -1,0 +1,366 @@
+"""Questions of an exam, made from the exercises of the bank.
+
+diagnose: a wrong answer without its name and docstring; which of four mistakes does it make? The other three are mistakes
+of the same exercise, each of which breaks a property that the answer shown keeps, so that none of them is also true of it.
+predict:  small whole numbers go in; which result does the right function give? The other three are results of wrong answers.
+shape:    tensors of these shapes go in; which shape comes out?
+repair:   a wrong answer and the property that it breaks; write the corrected line.
+"""
+
+import contextlib
+import difflib
+import inspect
+import itertools
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from course_tools.checks.exercise import Exercise, Property
+from course_tools.checks.guard import guarded
+from course_tools.checks.outcome import Call
+from course_tools.checks.verdict import Examination
+from course_tools.exams.printed_code import Answer, Footnote, Unprintable, footnotes, printed
+
+KINDS = ("diagnose", "predict", "shape", "repair")
+MINUTES = {"diagnose": 3, "predict": 3, "shape": 2, "repair": 6}
+"""Minutes that a question of each kind is meant to take; it earns as many points."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One answer to choose from, and why it is right or wrong."""
+
+    text: str
+    why: str
+    is_code: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question. `options` are four, the right one first, or none where the answer is written.
+
+    `answer` is what the key prints of a written answer, `difficulty` an estimate by which forms are made equal: more lines to
+    read are harder, and so is a mistake that shows in fewer properties.
+    """
+
+    kind: str
+    exercise: str
+    source: str
+    text: str
+    code: str
+    footnotes: tuple[Footnote, ...]
+    options: tuple[Option, ...]
+    answer: str
+    difficulty: float
+
+    @property
+    def points(self) -> int:
+        """As many as minutes."""
+        return MINUTES[self.kind]
+
+
+Statuses = dict[str, str]
+"""By property: "holds", "fails" or "skipped"."""
+
+
+def statuses(exercise: Exercise) -> dict[Answer, Statuses]:
+    """Judge every wrong answer of an exercise, once; those that fail by a forbidden call alone are left out."""
+    if exercise.id not in _JUDGED:
+        _JUDGED[exercise.id] = _judged(exercise)
+    return _JUDGED[exercise.id]
+
+
+_JUDGED: dict[str, dict[Answer, Statuses]] = {}
+
+
+def _judged(exercise: Exercise) -> dict[Answer, Statuses]:
+    examination, found = Examination(exercise, seed=0), {}
+    for answer in exercise.wrong:
+        verdict = examination.examine(answer)
+        if not verdict.passed and any(f.status == "fails" and f.name != "by hand" for f in verdict.findings):
+            found[answer] = {f.name: f.status for f in verdict.findings}
+    return found
+
+
+def diagnose(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+    """Make a question of every wrong answer for which three mistakes are certainly not its own."""
+    judged = statuses(exercise)
+    for answer, own in judged.items():
+        others = {other: kept for other, theirs in judged.items() if other is not answer and (kept := _kept(own, theirs))}
+        mistakes = {mistake(other): kept for other, kept in others.items() if mistake(other) != mistake(answer)}
+        shown = _shown(exercise, answer)
+        if shown is None or len(mistakes) < 3:
+            continue
+        right = Option(mistake(answer), f"It breaks “{_law(exercise, _broken(own))}”")
+        wrong = [
+            Option(text, f"It would break “{_law(exercise, mistakes[text])}”, which holds here.")
+            for text in draw.sample(sorted(mistakes), 3)
+        ]
+        n_fails = sum(status == "fails" for status in own.values())
+        yield Question(
+            "diagnose",
+            exercise.id,
+            answer.__name__,
+            f"{_what(exercise)} A student handed in the code below. What do you tell its author?",
+            *shown,
+            (right, *wrong),
+            "",
+            _difficulty(*shown, 1 / n_fails),
+        )
+
+
+def repair(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+    """Ask for the correction of a wrong answer, given the property that it breaks; the key shows the nearest right answer."""
+    for answer, own in statuses(exercise).items():
+        shown, right = _shown(exercise, answer), _nearest_right(exercise, answer)
+        if shown is None or right is None or not 2 < shown[0].count("\n") < 10:
+            continue
+        broken = _law(exercise, _broken(own))
+        yield Question(
+            "repair",
+            exercise.id,
+            answer.__name__,
+            f"{_what(exercise)} The code below is not right. What must hold and does not: “{broken}” "
+            "Mark the cause in the code, and write down the correction.",
+            *shown,
+            (),
+            f"{_one_line(answer)}\n\n{right}",
+            _difficulty(*shown, 1 / sum(status == "fails" for status in own.values())),
+        )
+
+
+def shape(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+    """Ask for the shape of a result, for a few draws of the sizes."""
+    prop = next((prop for prop in exercise.properties if prop.name == "shape"), None)
+    for number, call in enumerate(_most_sizes(exercise, prop, range(100, 130))[:8] if prop else ()):
+        if not all(isinstance(part, Tensor | int | float | bool | None) for part in call):
+            return
+        result, name = _tensor_of(_called(exercise.reference, call))
+        if result is None or result.dim() < 2:
+            return
+        right = tuple(result.shape)
+        swapped = {tuple(p) for p in itertools.permutations(right)}
+        replaced = {(*right[:i], size, *right[i + 1 :]) for i in range(len(right)) for size in _sizes(call)}
+        wrong = {tuple(other.shape) for answer in exercise.wrong if (other := _tensor_of(_called(answer, call))[0]) is not None}
+        near = [w for w in sorted(wrong) if w != right and 0 < len(w) <= 5 and 0 not in w][:2]
+        rest = sorted((swapped | replaced) - {right, *near})
+        if len(near) + len(rest) < 3:
+            continue
+        options = near + draw.sample(rest, 3 - len(near))
+        yield Question(
+            "shape",
+            exercise.id,
+            f"sizes {number}",
+            f"{_what(exercise)} What is the shape of {name}?",
+            _call_text(exercise, call, shapes=True),
+            (),
+            tuple(Option(_shape(s), _shape_why(s, right), True) for s in (right, *options)),
+            "",
+            1.0,
+        )
+
+
+def predict(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+    """Ask for the result on small whole numbers, where it can be computed in the head and three wrong answers give others."""
+    made = 0
+    for prop, seed in itertools.product((p for p in exercise.properties if not p.with_gradients and p.points), range(16)):
+        call = _smallest_call(exercise, prop, 200 + seed)
+        whole = call and _whole(call)
+        if not whole:
+            continue
+        result, name = _tensor_of(_called(exercise.reference, whole))
+        if result is None or not _readable(result) or _is_an_input(result, whole):
+            continue
+        right, wrong = _numbers(result), {}
+        for answer in exercise.wrong:
+            other = _tensor_of(_called(answer, whole))[0]
+            if other is not None and _readable(other, exact=False) and _differs(result, other):
+                wrong.setdefault(_numbers(other), answer)
+        wrong.pop(right, None)
+        if len(wrong) < 3:
+            continue
+        yield Question(
+            "predict",
+            exercise.id,
+            f"{prop.name} {seed}",
+            f"{_what(exercise)} What is {name}?",
+            _call_text(exercise, whole, shapes=False),
+            (),
+            (
+                Option(right, f"The result of `{exercise.reference.__name__}`.", True),
+                *(Option(text, _one_line(wrong[text]), True) for text in draw.sample(sorted(wrong), 3)),
+            ),
+            "",
+            1.0 + result.numel() / 9,
+        )
+        made += 1
+        if made == 6:
+            return
+
+
+MAKERS: dict[str, Callable[[Exercise, random.Random], Iterator[Question]]] = {
+    "diagnose": diagnose,
+    "predict": predict,
+    "shape": shape,
+    "repair": repair,
+}
+
+
+def mistake(answer: Answer) -> str:
+    """The mistake that a wrong answer makes, as its docstring tells its author."""
+    return _one_line(answer)
+
+
+def _one_line(answer: Answer) -> str:
+    return " ".join((inspect.getdoc(answer) or "").split())
+
+
+def _broken(own: Statuses) -> str:
+    """The name of the first property that an answer breaks."""
+    return next(name for name, status in own.items() if status == "fails")
+
+
+def _kept(own: Statuses, theirs: Statuses) -> str:
+    """The name of a property that the other answer breaks and this one keeps, or nothing."""
+    return next((name for name, status in theirs.items() if status == "fails" and own.get(name) == "holds"), "")
+
+
+def _law(exercise: Exercise, name: str) -> str:
+    return next(prop.law for prop in exercise.properties if prop.name == name)
+
+
+def _shown(exercise: Exercise, answer: Answer) -> tuple[str, tuple[Footnote, ...]] | None:
+    try:
+        return printed(answer, exercise.reference.__name__), footnotes(answer)
+    except Unprintable:
+        return None
+
+
+def _difficulty(code: str, notes: Sequence[Footnote], hidden: float) -> float:
+    n_lines = code.count("\n") + sum(note.text.count("\n") + 1 for note in notes)
+    return round(1 + n_lines / 8 + hidden, 2)
+
+
+def _nearest_right(exercise: Exercise, answer: Answer) -> str | None:
+    """The right answer, of the bank or of the library, that shares most of its lines with this one."""
+    name = exercise.reference.__name__
+    lines = printed(answer, name).splitlines()
+    texts = []
+    for right in (exercise.reference, *exercise.right):
+        with contextlib.suppress(Unprintable):
+            texts.append(printed(right, name))
+    return max(texts, key=lambda text: difflib.SequenceMatcher(None, lines, text.splitlines()).ratio(), default=None)
+
+
+def _smallest_call(exercise: Exercise, prop: Property, seed: int) -> Call | None:
+    with guarded():
+        calls = exercise.calls(prop, seed)
+    return min(calls, key=lambda call: sum(part.numel() for part in call if isinstance(part, Tensor)), default=None)
+
+
+def _sizes(call: Call) -> list[int]:
+    return sorted({size for part in call if isinstance(part, Tensor) for size in part.shape} - {1})
+
+
+def _most_sizes(exercise: Exercise, prop: Property, seeds: Sequence[int]) -> list[Call]:
+    """The calls, one a seed at most, in which the axes have the most different sizes: no size can be taken for another."""
+    with guarded():
+        calls = [max(exercise.calls(prop, seed), key=lambda call: len(_sizes(call)), default=None) for seed in seeds]
+    known = [call for call in calls if call is not None]
+    most = max((len(_sizes(call)) for call in known), default=0)
+    return [call for call in known if len(_sizes(call)) == most]
+
+
+def _called(function: Answer, call: Call) -> object:
+    """What a function returns on copies of the arguments; None where it raises."""
+    with guarded():
+        try:
+            return function(*(part.clone() if isinstance(part, Tensor) else part for part in call))
+        except Exception:
+            return None
+
+
+def _tensor_of(result: object) -> tuple[Tensor | None, str]:
+    """The first tensor of a result, and how the question calls it."""
+    if isinstance(result, Tensor):
+        return result, "the result"
+    if isinstance(result, tuple) and result and isinstance(result[0], Tensor):
+        fields = getattr(result, "_fields", None)
+        return result[0], f"`{fields[0]}`, the first result" if fields else "the first result"
+    return None, ""
+
+
+def _what(exercise: Exercise) -> str:
+    """The reference's name and arguments, and the first sentence of its docstring."""
+    first = (inspect.getdoc(exercise.reference) or "").split("\n\n")[0].replace("\n", " ")
+    arguments = ", ".join(inspect.signature(exercise.reference).parameters)
+    return f"`{exercise.reference.__name__}({arguments})`: {first}"
+
+
+def _call_text(exercise: Exercise, call: Call, *, shapes: bool) -> str:
+    names = list(inspect.signature(exercise.reference).parameters)
+    width = max(len(name) for name in names[: len(call)])
+    lines = []
+    for name, part in zip(names, call, strict=False):
+        value = _numbers(part) if isinstance(part, Tensor) else str(part)
+        lines.append(f"{name:<{width}}  {_shape(tuple(part.shape)) if shapes and isinstance(part, Tensor) else value}")
+    return "\n".join(lines)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _shape_why(shape: tuple[int, ...], right: tuple[int, ...]) -> str:
+    if shape == right:
+        return "As the function defines it."
+    if len(shape) != len(right):
+        return f"It has {len(shape)} axes; the result has {len(right)}."
+    if sorted(shape) == sorted(right):
+        return "These are the right sizes, in another order."
+    return "A size stands on an axis where it does not belong."
+
+
+def _whole(call: Call) -> Call | None:
+    """The call in whole numbers from -3 to 3, if it is small enough to be computed by hand."""
+    tensors = [part for part in call if isinstance(part, Tensor)]
+    if sum(part.numel() for part in tensors) > 24 or any(part.dim() > 3 for part in tensors):
+        return None
+    if not all(isinstance(part, Tensor | int | float | bool | None) for part in call):
+        return None
+    return tuple(
+        part.detach().round().clamp(-3, 3) + 0.0 if isinstance(part, Tensor) and part.is_floating_point() else part
+        for part in call
+    )
+
+
+def _readable(result: Tensor, exact: bool = True) -> bool:
+    """Whether a result is short and, if it must be exact, made of quarters and thirds: what can be computed by hand."""
+    if not 1 < result.numel() <= 16 or result.is_complex():
+        return False
+    numbers = result.detach().double()
+    if not numbers.isfinite().all() or (exact and numbers.unique().numel() < 2):
+        return False
+    return not exact or bool((numbers * 12 - (numbers * 12).round()).abs().max() < 1e-4)
+
+
+def _is_an_input(result: Tensor, call: Call) -> bool:
+    """Whether the result is one of the arguments in another shape: nothing to compute."""
+    flat = result.flatten()
+    return any(isinstance(part, Tensor) and part.numel() == flat.numel() and torch.equal(part.flatten(), flat) for part in call)
+
+
+def _differs(a: Tensor, b: Tensor) -> bool:
+    return a.shape != b.shape or bool((a.double() - b.double()).abs().max() > 0.02)
+
+
+def _numbers(tensor: Tensor) -> str:
+    """Write a tensor as nested lists with at most two decimals."""
+    if not tensor.is_floating_point():
+        return re.sub(r"True", "T", re.sub(r"False", "F", str(tensor.tolist())))
+    rounded = torch.where(tensor.detach().double().abs() < 5e-3, 0.0, tensor.detach().double())
+    return re.sub(r"-?\d+\.\d+(?:e[-+]\d+)?", lambda n: f"{float(n[0]):.2f}".rstrip("0").rstrip("."), str(rounded.tolist()))

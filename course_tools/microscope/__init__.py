@@ -1,0 +1,44 @@
+"""Attention microscope: one HTML page in which small trained transformers run, with every number of their attention.
+
+The page has its JavaScript and its weights inside: no server, no kernel, no network. `models.py` holds the same models in
+torch, `train.py` trains them; a test runs the page in a browser and compares the two.
+"""
+
+import json
+from pathlib import Path
+
+__all__ = ["page", "write"]
+
+_HERE = Path(__file__).parent
+
+
+def page(view: str = "reverse") -> str:
+    """Give the page as HTML.
+
+    Args:
+        view: what it opens with: "reverse" a word, "continue" a text, or read a "digit".
+
+    Raises:
+        ValueError: there is no such view.
+    """
+    stored = (_HERE / "weights.json").read_text(encoding="utf-8").strip()
+    if view not in (views := tuple(json.loads(stored))):
+        raise ValueError(f"the microscope has no view {view!r}; it has: {', '.join(views)}.")
+    scripts = [(_HERE / name).read_text(encoding="utf-8") for name in ("transformer.js", "page.js")]
+    parts = {
+        "/*STYLE*/": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "/*MODELS*/": stored,
+        "/*SCRIPT*/": "\n".join(scripts),
+        'data-view="reverse"': f'data-view="{view}"',
+    }
+    text = (_HERE / "page.html").read_text(encoding="utf-8")
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text
+
+
+def write(path: Path, view: str = "reverse") -> Path:
+    """Write the page to a file, and the folders above it; give its path back."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(view), encoding="utf-8", newline="\n")
+    return path

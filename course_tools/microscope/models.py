@@ -1,0 +1,90 @@
+"""The three small transformers of the attention microscope, and their weights at one character each.
+
+All three are `course_lib.blocks.encoder_stack`, pre-norm, with GELU; page.js computes the same stack. A matrix is stored with
+one scale for each row and 6 bits for each number, so that a character of base64 holds one weight:
+
+    W[i, j] = scale[i] · (n[i, j] - 31)        n from 0 to 62
+"""
+
+import json
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks import Block, Sizes, draw_weights, encoder_stack, pre_norm
+from course_lib.models import GPT, ViT
+from course_lib.primitives import LearnedPositions
+from course_lib.shapes import Logits, Mask, Tokens
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PADDING = len(LETTERS)
+"""The token after the last letter of a word, in `WordReverser`."""
+T_WORD, T_TEXT, SIDE = 10, 24, 8
+"""Letters of the longest word to reverse and of the longest text to continue; rows and columns of a digit."""
+WEIGHTS = Path(__file__).with_name("weights.json")
+
+_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_LARGEST = 31
+
+
+class WordReverser(nn.Module):
+    """Writes a word of up to `T_WORD` letters in reverse order; a shorter word has its padding in front."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        """Set up the embedding of letters and padding, learned positions, the stack, and the read-out."""
+        super().__init__()
+        self.tokens = nn.Embedding(len(LETTERS) + 1, sizes.d_model)
+        self.positions = LearnedPositions(T_WORD, sizes.d_model)
+        self.stack = encoder_stack(sizes, activation=F.gelu, residual=pre_norm)
+        self.read_out = nn.Linear(sizes.d_model, len(LETTERS))
+        draw_weights(self, sizes.d_model)
+
+    def forward(self, words: Tokens, mask: Mask | None = None) -> Logits:
+        """Give logits (B, T, 26) of words (B, T): the reversal starts at position 0. The mask (B, 1, T) is True at letters."""
+        return self.read_out(self.stack(self.tokens(words) + self.positions(words.shape[1]), mask))
+
+
+def new_models() -> dict[str, nn.Module]:
+    """Make the three models with new weights: "reverse" a word, "continue" a text, "digit" from its pixels."""
+    return {
+        "reverse": WordReverser(Sizes(d_model=24, n_heads=2, d_ff=24, n_layers=1)),
+        "continue": GPT(len(LETTERS), T_TEXT, Sizes(d_model=32, n_heads=2, d_ff=32, n_layers=2)),
+        "digit": ViT(10, (1, SIDE, SIDE), 1, Sizes(d_model=24, n_heads=2, d_ff=48, n_layers=2)),
+    }
+
+
+def trained_models() -> dict[str, nn.Module]:
+    """Read the models with the weights that `train.py` gave them, which are those of the page."""
+    stored, models = json.loads(WEIGHTS.read_text(encoding="utf-8")), new_models()
+    for name, model in models.items():
+        model.load_state_dict({key: unpacked(part) for key, part in stored[name]["weights"].items()})
+        model.eval()
+    return models
+
+
+def settings(model: nn.Module) -> dict:
+    """What the page must know of a model beside its weights: the heads of a layer, and ε of its norms."""
+    blocks = [part for part in model.modules() if isinstance(part, Block)]
+    (n_heads,) = {block.mixer.attention.n_heads for block in blocks}
+    (eps,) = {norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)}
+    return {"n_heads": n_heads, "eps": eps}
+
+
+def packed(weights: Tensor) -> dict:
+    """Write a tensor as {"shape", "scales", "characters"}: one scale for each row, one character for each number."""
+    rows = weights.detach().reshape(-1, weights.shape[-1]) if weights.dim() > 1 else weights.detach()[None]
+    scales = [float(f"{scale:.4g}") for scale in (rows.abs().amax(-1) / _LARGEST).clamp_min(1e-8).tolist()]
+    numbers = (rows / torch.tensor(scales)[:, None]).round().clamp(-_LARGEST, _LARGEST).long() + _LARGEST
+    return {
+        "shape": list(weights.shape),
+        "scales": scales,
+        "characters": "".join(_CHARACTERS[n] for n in numbers.flatten().tolist()),
+    }
+
+
+def unpacked(stored: dict) -> Tensor:
+    """Read a tensor that `packed` wrote."""
+    numbers = torch.tensor([_CHARACTERS.index(character) - _LARGEST for character in stored["characters"]])
+    return (numbers.reshape(len(stored["scales"]), -1) * torch.tensor(stored["scales"])[:, None]).reshape(stored["shape"])

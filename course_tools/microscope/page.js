@@ -1,0 +1,379 @@
+// The page of the attention microscope: shows what transformer.js computes. Every sentence is made from the numbers of a run.
+const models = loadModels(JSON.parse(document.getElementById("models").textContent));
+const LETTERS = "abcdefghijklmnopqrstuvwxyz", PADDING = 26;
+const byId = (id) => document.getElementById(id);
+const round = (x, n = 2) => (Math.abs(x) < 0.5 * 10 ** -n ? 0 : x).toFixed(n).replace("-", "−");
+const largest = (row) => row.indexOf(Math.max(...row));
+const mean = (list) => sum(list) / list.length;
+const range = (n) => Array.from({ length: n }, (_, i) => i);
+
+/** Make an element: an attribute that is a function is a listener, and children may be text. */
+function make(tag, attributes = {}, ...children) {
+  const svg = ["svg", "path", "rect", "text", "title"].includes(tag);
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value !== null) element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+const letter = (token) => LETTERS[token] ?? "·";
+const tokensOf = (text) => [...text.toLowerCase()].map((c) => LETTERS.indexOf(c)).filter((token) => token >= 0);
+
+/** For each kind of model: its input as the model reads it, what its rows mean, and how well it does. */
+const VIEWS = {
+  reverse: {
+    model: models.reverse, text: "attention", longest: models.reverse.weights["positions.vectors"].length,
+    label: "Type a word of up to 10 letters", mask: "Padding mask: no query may attend to the empty places",
+    read() { const word = tokensOf(this.text); return [...Array(this.longest - word.length).fill(PADDING), ...word]; },
+    nQueries(input) { return input.filter((token) => token !== PADDING).length; },
+    keyName: (input, j) => (input[j] === PADDING ? `empty place ${j + 1}` : `${letter(input[j])} at ${j + 1}`),
+    queryName: (input, i) => `output letter ${i + 1}`,
+    output(input, run) { return run.logits.map((row, i) => (i < this.nQueries(input) ? letter(largest(row)) : "·")); },
+    score(input, run) {
+      const word = input.filter((token) => token !== PADDING).reverse();
+      return { right: word.filter((token, i) => largest(run.logits[i]) === token).length, of: word.length, what: "letters right" };
+    },
+    patterns(input) {
+      const T = input.length;
+      return { "the mirrored place": (i) => [T - 1 - i], "the same place": (i) => [i], "the last letter": () => [T - 1],
+        "empty places": () => range(T).filter((j) => input[j] === PADDING) };
+    },
+    first: () => 0,
+  },
+  continue: {
+    model: models.continue, text: "wizardfoxwizardfoxwiz", longest: models.continue.weights["positions.vectors"].length,
+    label: "Type a few words, and some of them twice", mask: "Causal mask: no query may attend to a later letter",
+    read() { return tokensOf(this.text); },
+    nQueries: (input) => input.length,
+    keyName: (input, j) => `${letter(input[j])} at ${j + 1}`,
+    queryName: (input, i) => `${letter(input[i])} at ${i + 1}`,
+    output: (input, run) => run.logits.map((row) => letter(largest(row))),
+    /** A letter can be known where the text has shown the same pair of letters before. */
+    score(input, run) {
+      const known = range(input.length - 1).filter((t) => range(t).some((s) => input[s] === input[t] && input[s + 1] === input[t + 1]));
+      return { right: known.filter((t) => largest(run.logits[t]) === input[t + 1]).length, of: known.length, what: "repeated letters right" };
+    },
+    patterns(input) {
+      return { "the letter itself": (i) => [i], "the letter before": (i) => (i ? [i - 1] : []), "the first letter": () => [0],
+        "what followed an earlier copy": (i) => range(i + 1).filter((j) => j && input[j - 1] === input[i]),
+        "an earlier copy": (i) => range(i).filter((j) => input[j] === input[i]) };
+    },
+    first: (input) => input.length - 1,
+  },
+  digit: {
+    model: models.digit, pixels: null, label: "", mask: null,
+    read() { return this.pixels; },
+    nQueries: (input) => input.length + 1,
+    keyName: (input, j) => (j ? `row ${Math.ceil(j / 8)} column ${((j - 1) % 8) + 1}` : "class token"),
+    queryName(input, i) { return this.keyName(input, i); },
+    output: (input, run) => [String(largest(run.logits[0]))],
+    score: () => null,
+    patterns(input) {
+      const near = (i) => range(65).filter((j) => i && j && i !== j &&
+        Math.abs(((i - 1) >> 3) - ((j - 1) >> 3)) < 2 && Math.abs(((i - 1) & 7) - ((j - 1) & 7)) < 2);
+      return { "the pixel itself": (i) => [i], "the class token": () => [0], "its eight neighbours": near,
+        "ink": () => range(65).filter((j) => j && input[j - 1] > 0.5), "paper": () => range(65).filter((j) => j && input[j - 1] <= 0.5) };
+    },
+    first: () => 0,
+  },
+};
+
+const state = { name: "reverse", layer: 0, head: 0, query: 0, paint: "choose", switches: asTrained() };
+const view = () => VIEWS[state.name];
+const compute = (switches = state.switches) => RUN[state.name](view().model, view().read(), switches);
+const softmaxed = (logits) => softmax([...logits]);
+
+/** The run as trained, and what the model answers without each part alone: computed once for an input. */
+let known = {};
+function baseline() {
+  const key = state.name + view().read();
+  if (known.key !== key) {
+    const parts = ["scale", "positions", ...(view().mask ? ["mask"] : [])];
+    known = { key, run: compute(asTrained()),
+      without: Object.fromEntries(parts.map((name) => [name, answerOf(compute({ ...asTrained(), [name]: false }))])) };
+  }
+  return known;
+}
+
+/** What a run answers, in a few words. */
+function answerOf(run) {
+  const input = view().read(), score = view().score(input, run);
+  if (score) return score.of ? `${score.right} of ${score.of} ${score.what}` : `next letter ${letter(largest(run.logits.at(-1)))}`;
+  const p = softmaxed(run.logits[0]);
+  return `reads ${largest(p)}, probability ${round(Math.max(...p))}`;
+}
+
+/** The largest change of an output probability between two runs. */
+const change = (a, b) => Math.max(...range(view().nQueries(view().read())).filter((i) => a.logits[i]).map((i) => {
+  const p = softmaxed(a.logits[i]), q = softmaxed(b.logits[i]);
+  return Math.max(...p.map((x, j) => Math.abs(x - q[j])));
+}));
+
+const switched = () => {
+  const { switches } = state, off = [];
+  if (!switches.scale) off.push("no scale");
+  if (!switches.mask) off.push("no mask");
+  if (!switches.positions) off.push("no positions");
+  for (const head of [...switches.off].sort()) off.push(`no head ${head.split(".").map((n) => Number(n) + 1).join(".")}`);
+  if (Math.abs(switches.temperature - 1) > 1e-9) off.push(`temperature ${round(switches.temperature)}`);
+  return off;
+};
+
+function drawAnswer(run) {
+  const input = view().read(), output = view().output(input, run), box = byId("answer");
+  box.replaceChildren();
+  if (state.name === "reverse") {
+    box.append(`${view().text} → `, make("b", {}, output.slice(0, view().nQueries(input)).join("")), " ");
+  } else if (state.name === "continue") {
+    const p = softmaxed(run.logits.at(-1));
+    box.append("next letter ", make("b", {}, letter(largest(p))), ` with probability ${round(Math.max(...p))} · `);
+  } else {
+    const p = softmaxed(run.logits[0]);
+    const meant = view().model.examples.findIndex((example) => pixelsOf(example).every((ink, i) => ink === input[i]));
+    box.append("It reads a ", make("b", {}, String(largest(p))), ` with probability ${round(Math.max(...p))}`);
+    if (meant >= 0) box.append("; written was ", make("span", { class: meant === largest(p) ? "good" : "" }, `a ${meant}`));
+  }
+  const score = view().score(input, run);
+  if (score && score.of) box.append(make("span", { class: score.right === score.of ? "good" : "" }, answerOf(run)));
+  else if (score) box.append("nothing has been repeated yet");
+}
+
+/** Two rows of tokens, keys above and queries below, joined by their weights. */
+function drawTokens(run) {
+  const input = view().read(), { weights } = run.layers[state.layer][state.head], T = input.length, n = view().nQueries(input);
+  const width = Math.max(280, byId("drawing").clientWidth || 320), pitch = Math.min(72, width / T), left = (width - pitch * T) / 2;
+  const top = 44, bottom = Math.min(270, 120 + width / 6), output = view().output(input, run);
+  const x = (t) => left + (t + 0.5) * pitch, size = Math.min(40, pitch - 3);
+  const svg = make("svg", { viewBox: `0 0 ${width} ${bottom + 48}`, role: "img", class: pitch < 24 ? "many" : "" });
+  svg.append(make("title", {}, `Attention of layer ${state.layer + 1}, head ${state.head + 1}: lines from each query to its keys`));
+  svg.append(make("text", { class: "side", x: left, y: 14 }, "keys and values: what is read"));
+  svg.append(make("text", { class: "side", x: left, y: bottom + 42 }, state.name === "reverse" ? "queries: what is written (tap one)" : "queries: the letter predicted after each (tap one)"));
+  const order = range(n).filter((i) => i !== state.query).concat(state.query);
+  for (const i of order) {
+    range(T).forEach((j) => {
+      const w = weights[i][j];
+      if (w < 0.02) return;
+      const chosen = i === state.query, middle = (top + bottom) / 2;
+      svg.append(make("path", {
+        d: `M${x(i)} ${bottom - size / 2}C${x(i)} ${middle} ${x(j)} ${middle} ${x(j)} ${top + size / 2}`, fill: "none", "stroke-linecap": "round",
+        stroke: `rgba(var(${chosen ? "--warm-rgb" : "--cool-rgb"}),${chosen ? 0.25 + 0.75 * w : 0.04 + 0.36 * w})`, "stroke-width": 0.5 + (chosen ? 7 : 3) * w,
+      }));
+    });
+  }
+  const token = (t, y, text, faint) => [make("rect", { class: "box", x: x(t) - size / 2, y: y - size / 2, width: size, height: size, rx: Math.min(8, size / 3) }),
+    make("text", { class: faint ? "token faint" : "token", x: x(t), y: y + 1 }, text)];
+  range(T).forEach((t) => {
+    svg.append(...token(t, top, letter(input[t]), input[t] === PADDING), ...token(t, bottom, output[t], t >= n));
+    const heavy = weights[state.query][t];
+    svg.append(make("rect", { class: "chosen", "stroke-opacity": heavy, x: x(t) - size / 2, y: top - size / 2, width: size, height: size, rx: Math.min(8, size / 3) }));
+    if (t < n) svg.append(make("rect", { class: "column", x: x(t) - pitch / 2, y: 20, width: pitch, height: bottom + 8, click: () => choose(t) }));
+  });
+  svg.append(make("rect", { class: "chosen", x: x(state.query) - size / 2, y: bottom - size / 2, width: size, height: size, rx: Math.min(8, size / 3) }));
+  byId("drawing").replaceChildren(svg);
+}
+
+function pixelAt(event) {
+  const box = document.querySelector(".image").getBoundingClientRect(), cell = (v) => Math.min(7, Math.max(0, Math.floor(v * 8)));
+  return cell((event.clientY - box.top) / box.height) * 8 + cell((event.clientX - box.left) / box.width);
+}
+
+function paint(event) {
+  const ink = state.paint === "draw" ? 1 : 0, p = pixelAt(event);
+  if (view().pixels[p] !== ink) { view().pixels[p] = ink; show(); }
+}
+
+/** The image with the weights of the query over its pixels, and the ten classes. */
+function drawDigit(run) {
+  const input = view().read(), row = run.layers[state.layer][state.head].weights[state.query], most = Math.max(...row.slice(1));
+  const svg = make("svg", { class: "image", viewBox: "0 0 160 160", role: "img" });
+  svg.append(make("title", {}, `A digit of 8 by 8 pixels. Rings show the weights of the query ${view().queryName(input, state.query)}; the largest is ${round(most)}.`));
+  input.forEach((ink, p) => {
+    const X = (p % 8) * 20, Y = (p >> 3) * 20, side = 17 * Math.sqrt(row[p + 1] / most);
+    svg.append(make("rect", { x: X, y: Y, width: 20, height: 20, fill: `color-mix(in srgb, var(--ink) ${Math.round(ink * 100)}%, var(--zero))` }));
+    if (side > 1.5) svg.append(make("rect", { x: X + 10 - side / 2, y: Y + 10 - side / 2, width: side, height: side, fill: "rgb(var(--warm-rgb))", "fill-opacity": 0.3 + 0.6 * (row[p + 1] / most), rx: 3 }));
+    if (p + 1 === state.query) svg.append(make("rect", { x: X + 1.5, y: Y + 1.5, width: 17, height: 17, fill: "none", stroke: "rgb(var(--cool-rgb))", "stroke-width": 3 }));
+  });
+  svg.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    if (state.paint === "choose") { choose(pixelAt(event) + 1); return; }
+    paint(event);
+    window.addEventListener("pointermove", paint);
+    window.addEventListener("pointerup", () => window.removeEventListener("pointermove", paint), { once: true });
+  });
+  const p = softmaxed(run.logits[0]);
+  const classes = make("ol", { class: "classes", "aria-label": "Probability of each digit" }, ...p.map((value, digit) =>
+    make("li", {}, make("span", {}, String(digit)), make("span", { class: "bar", style: `width:${100 * value}%` }), make("span", {}, round(value)))));
+  byId("drawing").replaceChildren(make("div", { class: "digits" }, svg, classes));
+}
+
+function drawReads(run) {
+  const input = view().read(), row = [...run.layers[state.layer][state.head].weights[state.query]];
+  const best = largest(row), bits = -sum(row.map((w) => (w > 0 ? w * Math.log2(w) : 0)));
+  byId("query").max = view().nQueries(input) - 1;
+  byId("query").value = state.query;
+  byId("query-name").value = view().queryName(input, state.query);
+  byId("query").setAttribute("aria-valuetext", view().queryName(input, state.query));
+  byId("reads").textContent = `Layer ${state.layer + 1}, head ${state.head + 1}: ${view().queryName(input, state.query)} gives ` +
+    `${round(row[best])} of its weight to ${view().keyName(input, best)}. Its weights have an entropy of ${round(bits)} bits.`;
+}
+
+function drawSwitches(run) {
+  const list = byId("switches"), d = run.layers[0][0].q[0].length;
+  const rows = [["scale", `Scale: divide the scores by √${d}`], ["mask", view().mask], ["positions", "Positions: add a vector for each place"]];
+  list.replaceChildren(...rows.filter(([, label]) => label).map(([name, label]) => {
+    const box = make("input", { type: "checkbox", id: `switch-${name}`, change: (event) => { state.switches[name] = event.target.checked; show(); byId(`switch-${name}`).focus(); } });
+    box.checked = state.switches[name];
+    return make("li", {}, make("label", {}, box, make("span", {}, label), make("small", {}, `Without it alone: ${baseline().without[name]}`)));
+  }));
+  byId("temperature").value = Math.log2(state.switches.temperature);
+  byId("temperature-value").value = round(state.switches.temperature);
+  byId("temperature").setAttribute("aria-valuetext", round(state.switches.temperature));
+  const off = switched(), before = baseline().run;
+  byId("effect").textContent = off.length
+    ? `As trained: ${answerOf(before)}. With ${off.join(", ")}: ${answerOf(run)}. No probability of an output moves by more than ${round(change(before, run))}.`
+    : `As trained: ${answerOf(before)}. Below each switch stands what happens when it alone is off.`;
+  byId("reset").disabled = !off.length;
+}
+
+/** Where a head puts most of its weight, among the named patterns, on average over the queries that have such a key. */
+function habit(weights) {
+  const input = view().read(), n = view().nQueries(input);
+  const found = Object.entries(view().patterns(input)).map(([name, keys]) => {
+    const asked = range(n).filter((i) => keys(i).length);
+    return [name, asked.length ? mean(asked.map((i) => sum(keys(i).map((j) => weights[i][j])))) : 0];
+  });
+  return found.reduce((a, b) => (b[1] > a[1] ? b : a));
+}
+
+/** A picture of weights, one pixel each, stronger for larger ones. */
+function thumbnail(rows) {
+  const canvas = make("canvas", { width: rows[0].length, height: rows.length, "aria-hidden": "true" });
+  const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
+  const warm = getComputedStyle(document.documentElement).getPropertyValue("--warm-rgb").split(",").map(Number);
+  rows.forEach((row, i) => [...row].forEach((w, j) => image.data.set([...warm, 24 + 231 * Math.sqrt(w)], 4 * (i * canvas.width + j))));
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+function drawHeads(run) {
+  const pixels = state.name === "digit", n = view().nQueries(view().read());
+  byId("heads-note").textContent = (pixels ? "Each map shows the weights of the query over the image, the largest as the strongest."
+    : "Each map has a row for every query and a column for every key.") + " Below it: where the head puts most of its weight, on average over the queries.";
+  byId("heads").replaceChildren(...run.layers.flatMap((heads, l) => heads.map(({ weights }, h) => {
+    const row = weights[state.query], most = Math.max(...row);
+    const rows = pixels ? range(8).map((y) => range(8).map((x) => row[1 + 8 * y + x] / most)) : weights.slice(0, n);
+    const chosen = l === state.layer && h === state.head, [name, share] = habit(weights), id = `${l}.${h}`;
+    const off = make("input", { type: "checkbox", id: `head-${id}`, change: (event) => { state.switches.off[event.target.checked ? "delete" : "add"](id); show(); byId(`head-${id}`).focus(); } });
+    off.checked = !state.switches.off.has(id);
+    const button = make("button", { id: `show-${id}`, "aria-pressed": String(chosen), "aria-label": `Show layer ${l + 1}, head ${h + 1}`,
+      click: () => { Object.assign(state, { layer: l, head: h }); show(); byId(`show-${id}`).focus(); } }, thumbnail(rows));
+    return make("div", { class: "head" }, button, make("label", {}, off, ` layer ${l + 1}, head ${h + 1}`), make("div", {}, `${name}: ${round(share)}`));
+  })));
+}
+
+/** A vector as cells: warm above zero, cool below, stronger for larger numbers. */
+function cells(vector, most) {
+  const stops = [...vector].map((x, i) => `rgba(var(${x > 0 ? "--warm-rgb" : "--cool-rgb"}),${round(Math.min(1, Math.abs(x) / most)).replace("−", "")}) ` +
+    `${(100 * i) / vector.length}% ${(100 * (i + 1)) / vector.length}%`);
+  return make("span", { class: "vector", "aria-hidden": "true", style: `background:linear-gradient(90deg,${stops}) var(--zero)` });
+}
+
+const SHOWN_KEYS = 12;
+function drawTable(run) {
+  const input = view().read(), { q, k, v, scores, weights, context } = run.layers[state.layer][state.head], i = state.query;
+  const most = (rows) => Math.max(...rows.map((row) => Math.max(...row.map(Math.abs)))), [mostK, mostV] = [most([...k, q[i]]), most(v)];
+  const keys = range(k.length).sort((a, b) => weights[i][b] - weights[i][a]).slice(0, k.length > 24 ? SHOWN_KEYS : k.length).sort((a, b) => a - b);
+  const best = largest([...weights[i]]), scale = state.switches.scale ? ` / √${q[0].length}` : "";
+  const tau = state.switches.temperature === 1 ? "" : ` / ${round(state.switches.temperature)}`;
+  byId("formula").replaceChildren(`q `, cells(q[i], mostK), ` score = q · k${scale}, weight = softmax(score${tau}), context = Σ weight · v `, cells(context[i], mostV));
+  const row = (j) => make("tr", { class: j === best ? "best" : "" }, make("th", { scope: "row" }, view().keyName(input, j)), make("td", {}, cells(k[j], mostK)),
+    scores[i][j] === -Infinity ? make("td", { class: "masked" }, "masked") : make("td", {}, round(scores[i][j])),
+    make("td", {}, make("span", { class: "weight" }, round(weights[i][j]), make("span", { class: "bar", style: `width:${100 * weights[i][j]}%` }))),
+    make("td", {}, cells(v[j], mostV)));
+  byId("table").replaceChildren(make("table", {},
+    make("caption", {}, keys.length < k.length ? `The ${keys.length} keys of the largest weights, of ${k.length}` : `All ${k.length} keys`),
+    make("thead", {}, make("tr", {}, ...["key", "k", "score", "weight", "v"].map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, ...keys.map(row))));
+}
+
+function drawInput() {
+  const box = byId("input");
+  if (state.name !== "digit") {
+    const field = make("input", { type: "text", id: "text", maxlength: view().longest, autocomplete: "off", spellcheck: "false", autocapitalize: "none",
+      input: () => { const tokens = tokensOf(field.value); if (tokens.length > 1) { view().text = tokens.map(letter).join(""); choose(view().first(view().read())); } } });
+    field.value = view().text;
+    const more = make("button", { click: () => {
+      const next = letter(largest(compute().logits.at(-1)));
+      view().text = (view().text + next).slice(-view().longest);
+      drawInput();
+      choose(view().first(view().read()));
+    } }, "Write the next letter");
+    box.replaceChildren(make("label", {}, view().label, field), ...(state.name === "continue" ? [more] : []));
+    return;
+  }
+  const examples = make("fieldset", {}, make("legend", {}, "A handwritten digit"), ...view().model.examples.map((example, digit) =>
+    make("button", { class: "digit", click: () => { view().pixels = pixelsOf(example); show(); } }, String(digit))));
+  const how = make("fieldset", {}, make("legend", {}, "Pointer on the image"), ...[["choose", "chooses the query"], ["draw", "draws"], ["erase", "erases"]].map(([name, label]) =>
+    make("button", { "aria-pressed": String(state.paint === name), click: (event) => { state.paint = name; drawInput(); } }, label)),
+    make("button", { click: () => { if (state.query) { const p = state.query - 1; view().pixels[p] = view().pixels[p] > 0.5 ? 0 : 1; show(); } } }, "Invert the query pixel"));
+  box.replaceChildren(examples, how);
+}
+const pixelsOf = (example) => [...example].map((c) => parseInt(c, 17) / 16);
+
+function show() {
+  const run = compute();
+  drawAnswer(run);
+  (state.name === "digit" ? drawDigit : drawTokens)(run);
+  drawReads(run); drawSwitches(run); drawHeads(run); drawTable(run);
+}
+
+function choose(query) { state.query = Math.min(query, view().nQueries(view().read()) - 1); show(); }
+
+/** The layer and head of the last layer whose habit is the most pronounced. */
+function mostTelling({ layers }) {
+  const shares = layers.at(-1).map(({ weights }) => habit(weights)[1]);
+  return [layers.length - 1, largest(shares)];
+}
+
+function open(name) {
+  Object.assign(state, { name, layer: 0, head: 0, query: 0, switches: asTrained() });
+  [state.layer, state.head] = mostTelling(compute());
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    const selected = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", String(selected));
+    tab.tabIndex = selected ? 0 : -1;
+  }
+  byId("view").setAttribute("aria-labelledby", `tab-${name}`);
+  const n = sum(Object.values(view().model.weights).map((W) => (W[0].length ? sum(W.map((row) => row.length)) : W.length)));
+  byId("about").textContent = `${n.toLocaleString("en")} weights, one character each; ${round(100 * view().model.accuracy, 1)} % right on examples that it was not trained on. ` +
+    (name === "digit" ? "Digits: Alpaydin and Kaynak 1998, UCI, CC BY 4.0." : "");
+  drawInput();
+  choose(view().first(view().read()));
+}
+
+VIEWS.digit.pixels = pixelsOf(models.digit.examples[5]);
+const names = Object.keys(VIEWS);
+for (const name of names) {
+  byId(`tab-${name}`).addEventListener("click", () => { open(name); });
+  byId(`tab-${name}`).addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = names[(names.indexOf(name) + step + names.length) % names.length];
+    open(next);
+    byId(`tab-${next}`).focus();
+  });
+}
+byId("query").addEventListener("input", (event) => choose(Number(event.target.value)));
+byId("temperature").addEventListener("input", (event) => { state.switches.temperature = Math.abs(event.target.value) < 0.04 ? 1 : 2 ** event.target.value; show(); });
+byId("reset").addEventListener("click", () => { state.switches = asTrained(); show(); });
+let drawnWidth = 0;
+new ResizeObserver(([{ contentRect }]) => {
+  if (state.name !== "digit" && contentRect.width !== drawnWidth) drawTokens(compute());
+  drawnWidth = contentRect.width;
+}).observe(byId("drawing"));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+const asked = location.hash.slice(1);
+open(names.includes(asked) ? asked : document.documentElement.dataset.view);

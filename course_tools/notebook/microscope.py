@@ -1,0 +1,56 @@
+"""The attention microscope inside a notebook."""
+
+import html
+
+import torch
+from torch import nn
+
+from course_lib.analysis import record
+from course_tools.microscope import page
+from course_tools.microscope.models import LETTERS, PADDING, T_WORD, trained_models
+from course_tools.notebook import plots
+from course_tools.notebook.show import figure_html, publish
+
+_WORD = "attention"
+
+
+def microscope(view: str = "reverse", height: int = 900) -> None:
+    """Show the attention microscope: a page in which small trained transformers run in JavaScript.
+
+    Where a notebook is not trusted, or its scripts do not run, a still picture of one head stands in; outside a notebook its
+    sentence is printed.
+
+    Args:
+        view: what it opens with: "reverse" a word, "continue" a text, or read a "digit".
+        height: of the frame, in pixels.
+
+    Raises:
+        ValueError: there is no such view.
+    """
+    source = html.escape(page(view), quote=True)
+    still, sentence = _still()
+    frame = (
+        f'<iframe title="Attention microscope" srcdoc="{source}" style="width:100%;height:{height}px;border:0">{still}</iframe>'
+    )
+    publish({"text/html": frame, "text/plain": sentence})
+
+
+def _still() -> tuple[str, str]:
+    """Draw the weights with which the first head reverses a word, as HTML, and say what the figure shows."""
+    model, T = trained_models()["reverse"], len(_WORD)
+    tokens = torch.tensor([PADDING] * (T_WORD - T) + [LETTERS.index(letter) for letter in _WORD])
+    weights, written = _first_head(model, tokens)
+    figure = plots.attention_map(weights[:T, T_WORD - T :], list(written[:T]), list(_WORD), x="letter read", y="letter written")
+    mirrored = weights.flip(1).diagonal()[:T].mean()
+    sentence = (
+        f"A trained transformer writes {_WORD} in reverse order, {written[:T]}: its first head puts "
+        f"{mirrored:.2f} of its weight on the letter at the mirrored place."
+    )
+    return figure_html(figure, sentence), sentence
+
+
+def _first_head(model: nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, str]:
+    with record(model) as seen, torch.no_grad():
+        logits = model(tokens[None], (tokens != PADDING)[None, None])
+    (attended,) = next(iter(seen.values()))
+    return attended.weights[0, 0], "".join(LETTERS[letter] for letter in logits[0].argmax(-1).tolist())

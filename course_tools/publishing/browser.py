@@ -1,0 +1,66 @@
+"""Find an installed Chromium or Chrome, and print a page as PDF with it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+_PLACES = {
+    "darwin": (
+        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+        "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    ),
+    "win32": (
+        r"C:\Program Files\Google\Chrome\Application\chrome.exe",
+        r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
+    ),
+}
+ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+"""A browser without a window that asks nobody for anything. It opens pages of the course alone."""
+_TIME_LIMIT = 120
+
+
+def chromium() -> str | None:
+    """Give the path of a browser: that of the variable COURSE_CHROMIUM, else the first installed one; None without any."""
+    named = os.environ.get("COURSE_CHROMIUM")
+    if named:
+        return shutil.which(named)
+    found = (shutil.which(name) for name in (*_NAMES, *_PLACES.get(sys.platform, ())))
+    return next((path for path in found if path), None)
+
+
+def print_pdf(page: Path, pdf: Path) -> bool:
+    """Print an HTML file as PDF.
+
+    Args:
+        page: the file, with everything that it shows inside.
+        pdf: where it goes.
+
+    Returns:
+        whether there is a browser and it wrote the file.
+    """
+    browser = chromium()
+    if browser is None:
+        return False
+    with tempfile.TemporaryDirectory() as profile:
+        command = [
+            browser,
+            *ARGUMENTS,
+            f"--user-data-dir={profile}",
+            "--no-pdf-header-footer",
+            f"--print-to-pdf={pdf.resolve()}",
+        ]
+        done = subprocess.run([*command, page.resolve().as_uri()], capture_output=True, timeout=_TIME_LIMIT, check=False)
+    return done.returncode == 0 and pdf.exists()
