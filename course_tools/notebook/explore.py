@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from course_tools.notebook.show import in_notebook
 
-Number = int | float
-Control = bool | tuple[Number, Number] | tuple[Number, Number, Number] | list[str]
+Control = bool | tuple[float, float] | tuple[float, float, float] | list[str]
+"""What a control is made of; whole numbers are floats here, too."""
 
 
 def explore(draw: Callable[..., None], **controls: Control) -> None:
