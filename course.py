@@ -2,6 +2,7 @@
 
     python3 course.py lab [--no-browser] [--port N]    JupyterLab, open at lecture 01 of your own copies in work/
     python3 course.py restore NN                       a fresh copy of a lecture, beside your own
+    python3 course.py test-me NN [FILE]                grade your own copy as it would be on hand-in
     python3 course.py run [NN ...] [--json FILE]       run the solved lectures; one table of what was measured
     python3 course.py test [pytest arguments]          the whole test suite
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/

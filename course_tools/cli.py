@@ -46,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     lab.add_argument("--port", type=int, default=None, help="the port to listen on (default: the first free one from 8888)")
     restore = commands.add_parser("restore", help="put a fresh copy of a lecture into work/, beside your own")
     restore.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
+    me = commands.add_parser("test-me", help="grade your own notebook of a lecture as it would be on hand-in")
+    me.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
+    me.add_argument("notebook", nargs="?", type=Path, metavar="FILE", help="your notebook (default: the one in work/)")
     run = commands.add_parser("run", help="execute the solved lectures and print one table of their claims")
     run.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     run.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
@@ -105,6 +108,18 @@ def _restore(options: argparse.Namespace, rest: list[str]) -> int:
 
     root = project_root()
     print(f"wrote {restore(root, options.lecture).relative_to(root).as_posix()}")
+    return 0
+
+
+def _test_me(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.grading.files import CannotGrade
+    from course_tools.grading.self_assessment import assess
+
+    try:
+        print(assess(project_root(), options.lecture, options.notebook))
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -203,6 +218,7 @@ def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
 _COMMANDS = {
     "lab": _lab,
     "restore": _restore,
+    "test-me": _test_me,
     "run": _run,
     "test": _test,
     "build": _build,

@@ -1,0 +1,146 @@
+"""`course test-me`: a student's own notebook through the eyes of the grader, before it is handed in.
+
+The points are those that `course grade` gives: the same extraction, the same sandbox, inputs that nobody knows beforehand.
+Beside them stands what the checks in the notebook last showed, and where the two differ, why.
+"""
+
+import ast
+import json
+import re
+import secrets
+from pathlib import Path
+
+from course_tools.bank import exercise
+from course_tools.grading.batch import grade_notebook
+from course_tools.grading.engine import Engine
+from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
+from course_tools.grading.files import CannotGrade, reason
+from course_tools.grading.intake.recognise import Course
+from course_tools.grading.marks import Mark
+from course_tools.grading.sandbox.isolation import NotIsolated
+from course_tools.grading.sandbox.sandbox import SandboxFailed
+from course_tools.publishing import lectures
+
+_POINTS = re.compile(r"\d+\.\d+")
+
+
+def assess(root: Path, number: str, notebook: Path | None = None, seed: int | None = None) -> str:
+    """Grade a student's notebook as on hand-in, and compare it with what its own checks show.
+
+    Args:
+        root: the folder of the course.
+        number: of the lecture, such as "04".
+        notebook: the file; by default the copy in `work/`.
+        seed: draws the inputs of the checks; by default one that nobody knows, as in grading.
+
+    Returns:
+        a table of one line for each exercise, and a sentence.
+
+    Raises:
+        UnknownLecture: there is no such lecture.
+        CannotGrade: there is no such notebook, it is none of this lecture, or this machine cannot run the sandbox.
+    """
+    (lecture,) = lectures(root, [number])
+    course = Course.at(root)
+    if lecture.number not in course.stems:
+        raise CannotGrade(f"lecture {lecture.number} has no exercises.")
+    path = notebook or root / "work" / lecture.unsolved.name
+    try:
+        data = path.read_bytes()
+        shown = shown_points(data)
+    except FileNotFoundError:
+        raise CannotGrade(f"there is no notebook {path}: `course lab` puts a copy of each lecture into work/.") from None
+    except OSError as error:
+        raise CannotGrade(f"{path} cannot be read: {reason(error)}.") from error
+    except Unreadable as error:
+        raise CannotGrade(f"{path}: {error}") from error
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    try:
+        with Engine(seed=seed) as engine:
+            result = grade_notebook(data, path.name, engine, course, lecture.number)
+    except (NotIsolated, SandboxFailed) as error:
+        raise CannotGrade(f"your notebook cannot be graded on this machine, only checked in Jupyter. {error}") from error
+    if result.lecture is None:
+        raise CannotGrade(f"{path}: {result.note}")
+    return table(result.marks, shown)
+
+
+def shown_points(data: bytes) -> dict[str, float]:
+    """Read from the stored outputs of a notebook what the check of each exercise showed last; bug hunts are left out.
+
+    Args:
+        data: the bytes of the notebook.
+
+    Returns:
+        points by the id of the exercise; none for an exercise whose check has not been run.
+
+    Raises:
+        Unreadable: the file is no notebook.
+    """
+    cells = cells_in(data)
+    suspects = {
+        name for cell in cells if "bug" in cell.metadata for name in re.findall(r"^def (\w+)", cell.source, re.MULTILINE)
+    }
+    found: dict[str, float] = {}
+    for cell, outputs in zip(cells, _outputs(data), strict=False):
+        checked = [id for id, name in _checks(cell) if name not in suspects]
+        texts = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
+        found |= dict(zip(checked, (float(text) for text in texts if _POINTS.fullmatch(text)), strict=False))
+    return found
+
+
+def table(marks: tuple[Mark, ...], shown: dict[str, float]) -> str:
+    """Write marks as a table, one line for each exercise, with the reason where the notebook's own check shows other points."""
+    rows = [("exercise", "", "handed in", "your check", "")]
+    for mark in marks:
+        own = shown.get(mark.exercise)
+        title = exercise(mark.exercise).title
+        here = "not run" if own is None else f"{own:g}"
+        rows.append((mark.exercise, title, f"{mark.points} of {mark.max_points}", here, _reason(mark, own)))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = ["  ".join([*(cell.ljust(n) for cell, n in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
+    earned, possible = sum(mark.points for mark in marks), sum(mark.max_points for mark in marks)
+    return "\n".join([*lines, "", f"Handed in as it was last saved, this notebook earns {earned} of {possible} points."])
+
+
+def _reason(mark: Mark, own: float | None) -> str:
+    """Say why the grader and the notebook's check differ; "" where they do not."""
+    if own == mark.points or (own is None and mark.status == "not started"):
+        return ""
+    if own is None and mark.passed:
+        return "Right; its check has not been run here."
+    failed = next((f"{f.law} {f.detail}".strip() for f in mark.findings if f.status == "fails"), "")
+    why = mark.detail or mark.misconception or failed
+    if own is None:
+        return why
+    if mark.points > own:
+        return "The check shows an earlier answer, or the cell had not been run: run both again."
+    return (
+        f"{why.rstrip('.')}. Run the cell and its check again. If they still show {own:g}, it needs what only your kernel has."
+    )
+
+
+def _checks(cell: Cell) -> list[tuple[str, str]]:
+    """The exercise and the name in each `check("04.1", name)` of a cell, in order."""
+    try:
+        calls = [node for node in ast.walk(ast.parse(cell.source)) if cell.type == "code" and isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found = []
+    for call in sorted(calls, key=lambda call: call.lineno):
+        match call:
+            case ast.Call(func=ast.Name(id="check"), args=[ast.Constant(value=str(id)), ast.Name(id=name)]):
+                found.append((id, name))
+    return found
+
+
+def _outputs(data: bytes) -> list[list[dict]]:
+    """The outputs of each cell that `cells_in` gives."""
+    try:
+        cells = json.loads(data.decode("utf-8-sig", "replace")).get("cells", [])
+    except ValueError:  # another encoding: its cells can be graded, its outputs are not worth the trouble
+        return []
+    listed = [cell.get("outputs") for cell in cells if isinstance(cell, dict)]
+    return [
+        [output for output in outputs if isinstance(output, dict)] if isinstance(outputs, list) else [] for outputs in listed
+    ]
