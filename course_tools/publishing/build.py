@@ -21,6 +21,8 @@ from course_tools.publishing.papers import papers_page
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
+from course_tools.publishing.teaching import FILE as TEACHING
+from course_tools.publishing.teaching import teaching
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def _documents(root: Path) -> dict[Path, str]:
     return {
         root / FILE: predictions_json(root),
         **({papers: papers_page(root)} if (papers := root / "docs" / "papers.md").exists() else {}),
+        **({page: teaching(root)} if (page := root / TEACHING).exists() else {}),
         root / "docs" / "companion.md": companion(root),
         root / "docs" / "claims.md": claims_page(claims_of),
         root / "README.md": readme_with(lectures(root), claims_of, root),

@@ -1,0 +1,240 @@
+"""docs/teaching.md: plans for a deck, a module and a semester, and a sheet for each session, from the lectures and the bank."""
+
+import inspect
+import re
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import jupytext
+
+from course_tools.bank import exercise
+from course_tools.publishing.claims_table import cell
+from course_tools.publishing.companion import Row, rows
+from course_tools.publishing.outputs import tags
+from course_tools.publishing.prediction_cells import split_question
+from course_tools.publishing.project import Lecture, lectures
+
+FILE = Path("docs/teaching.md")
+SESSION, FRAME = 120, 20
+"""Minutes of a session on one deck, and those of them for its opening and its close."""
+PER_PREDICTION = 3
+"""Minutes for a question, a vote, and the measured figure."""
+
+_INTRODUCTION = """\
+# Teaching with this course
+
+For whoever teaches: three plans, a sheet for each lecture, and a checklist. `course build` writes this page from the lectures,
+the companion tables and the bank of exercises; what goes wrong in an exercise are answers that its checks know by name.
+
+A session in class has four beats, and repeats the middle two: show the failure that the mechanism mends (5 minutes); ask a
+prediction, let everybody vote, then run the cell that measures it (3 minutes); let the class write the exercise and look at the
+first wrong verdicts together; close with the ledger, which lists what was claimed and measured. Nothing needs a GPU.
+
+- `course lab` opens the lectures; a student's copy is never overwritten.
+- `course microscope` writes one page in which trained transformers run: type a word, switch the scale, the mask, the positions
+  or a head off, and see what follows. It needs no server and works on a phone.
+- `course exam --lectures 02,04 --forms 4 --seed 1` writes four forms of equal difficulty, and the key.
+- `course grade` marks what was handed in: [grading.md](grading.md).
+"""
+
+_CHECKLIST = """\
+## Before class
+A week before:
+- On one machine of the lab, as a student: `python3 course.py lab` from a fresh copy. The first start installs into `.venv` and
+  takes minutes; do it on the network of the lab, or hand out a copy whose `.venv` is there.
+- `python3 course.py test` on the same machine, once: it says in words what is missing.
+- GPU or not: everything runs on two processor cores. With a GPU the lectures choose larger settings by themselves
+  (`at_scale`), and their numbers differ from those of the solutions.
+
+The day before:
+- Run the lecture of the session in full, without a network: `course run NN` executes the solved one and prints its claims.
+- Write what works without a kernel: `course microscope`; copy it where students can open it.
+- Read the sheet of the session below: the errata of your deck, and two wrong answers to expect in each exercise.
+
+In the room:
+- Set the projector to 150 % and look at one figure from the last row.
+- Let students predict before you run a cell: the notebook keeps their answer, and `course progress` shows it.
+- Nobody waits for an installation: pair those whose set-up fails with a neighbour, and mend it in the break.
+"""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a lecture offers to a class: minutes, predictions by id and question, exercises by id and minutes, errata."""
+
+    lecture: Lecture
+    minutes: int
+    predictions: tuple[tuple[str, str], ...]
+    exercises: tuple[tuple[str, int], ...]
+    build_tasks: tuple[str, ...]
+    errata: tuple[str, ...]
+    companion: tuple[Row, ...]
+
+
+def teaching(root: Path) -> str:
+    """Give the text of docs/teaching.md."""
+    sessions = [session(lecture) for lecture in lectures(root)]
+    decks = tomllib.loads((root / "docs" / "decks.toml").read_text(encoding="utf-8"))["deck"]
+    parts = [
+        _INTRODUCTION,
+        "## Two hours with one deck\n" + _opening(),
+        *(_deck_plan(deck, sessions) for deck in decks),
+        _module(sessions),
+        _semester(sessions),
+        _CHECKLIST,
+        "## A sheet for each session\nMinutes are those of a student alone; in class, count a third more.\n",
+        *map(_sheet, sessions),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def session(lecture: Lecture) -> Session:
+    """Read from the source of a lecture what a class does in it."""
+    cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
+    text = "\n".join(c.source for c in cells if c.cell_type == "markdown")
+    stated = re.search(r"\*\*Time:\*\* about (\d+) minutes", text)
+    asked = [split_question(c.source)[0] for c in cells if "predict" in tags(c)]
+    minutes: dict[str, int] = {}
+    for c in cells:
+        if "exercise" in c.metadata and "minutes" in c.metadata:
+            minutes.setdefault(c.metadata["exercise"], int(c.metadata["minutes"]))
+    return Session(
+        lecture,
+        int(stated[1]) if stated else 90,
+        tuple((f"{lecture.number}.p{i}", _the_question(source)) for i, source in enumerate(asked, 1)),
+        tuple(sorted(minutes.items())),
+        tuple(re.findall(r"^##+ (.*[Bb]uild task.*)$", text, flags=re.MULTILINE)),
+        tuple(_errata([c.source for c in cells if c.cell_type == "markdown"])),
+        tuple(rows(lecture)),
+    )
+
+
+def _the_question(source: str) -> str:
+    """What a prediction asks: the words after "Predict", or where there is no such word the last two sentences."""
+    words = " ".join(line for line in source.splitlines() if not line.startswith("#"))
+    words = " ".join(re.sub(r"!\[[^\]]*\]\([^)]*\)", "", words).split())
+    before, marked, after = words.partition("**Predict.**")
+    sentences = re.split(r"(?<=[.:!?])(?:\*\*)? (?=\S)", after if marked else before)
+    return (after if marked else " ".join(sentences[-2:])).replace("**", "").strip()
+
+
+def _errata(sources: list[str]) -> list[str]:
+    """The list after a heading "**Errata …": one text for each entry."""
+    found: list[str] = []
+    for source in sources:
+        _, heading, after = source.partition("**Errat")
+        if not heading:
+            continue
+        for line in after.split("\n")[1:]:
+            if line.startswith("- "):
+                found.append(line[2:].strip())
+            elif line.startswith("  ") and found:
+                found[-1] += " " + line.strip()
+            elif line.strip() and found:
+                break
+    return found
+
+
+def _opening() -> str:
+    return (
+        f"{SESSION} minutes, {FRAME} of them to open and to close. The rest is divided by the number of the deck's sections "
+        "that a lecture treats. A share of less than five minutes is a mention; where it is enough, an exercise is named.\n"
+    )
+
+
+def _deck_plan(deck: dict, sessions: list[Session]) -> str:
+    counts = Counter(section["lecture"] for section in deck["sections"] if section.get("lecture"))
+    known = {session.lecture.number: session for session in sessions}
+    placed = [number for number in counts if number in known]
+    total = sum(counts[number] for number in placed)
+    lines = [
+        f"### {deck['key']} · {deck['title']}",
+        "",
+        "| Lecture | Sections of the deck | Minutes | Predictions | Exercise in class |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for number in placed:
+        share = round((SESSION - FRAME) * counts[number] / total)
+        one = known[number]
+        n_asked = max(1, share // (4 * PER_PREDICTION)) if share >= 5 else 0
+        asked = ", ".join(f"`{id}`" for id, _ in one.predictions[:n_asked])
+        left = share - PER_PREDICTION * min(n_asked, len(one.predictions))
+        fits = [(minutes, id) for id, minutes in one.exercises if minutes <= left * 0.75]
+        written = f"{max(fits)[1]} {exercise(max(fits)[1]).title}, {max(fits)[0]} min" if fits else ""
+        lines.append(f"| {_link(one)} | {counts[number]} | {share} | {asked} | {cell(written)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _module(sessions: list[Session]) -> str:
+    """Four weeks: the eight lectures that treat the most sections of the decks, two a week."""
+    most = sorted(sessions, key=lambda one: -len(one.companion))[:8]
+    chosen = sorted(most, key=lambda one: one.lecture.number)
+    lines = [
+        "## A module of four weeks",
+        "The eight lectures that treat the most sections of the five decks, two a week: one in class, one at home, each handed "
+        "in and graded; an exam of 40 minutes on the last day.",
+        "",
+        "| Week | In class | At home | Exercises | Points |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for week, pair in enumerate(zip(chosen[::2], chosen[1::2], strict=False), 1):
+        n = sum(len(one.exercises) for one in pair)
+        lines.append(f"| {week} | {_link(pair[0])} | {_link(pair[1])} | {n} | {sum(_points(one) for one in pair)} |")
+    numbers = ",".join(one.lecture.number for one in chosen)
+    return "\n".join([*lines, "", f"The exam: `course exam --lectures {numbers} --forms 4 --seed 1`.\n"])
+
+
+def _semester(sessions: list[Session]) -> str:
+    lines = [
+        "## A semester",
+        "A lecture a week, in order: each needs only earlier ones. Ninety minutes in class leave the exercises that are not "
+        "done together as homework.",
+        "",
+        "| Week | Lecture | Minutes alone | Predictions | Exercises | Minutes of exercises | Points |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {week} | {_link(one)} | {one.minutes} | {len(one.predictions)} | {len(one.exercises)} "
+        f"| {sum(minutes for _, minutes in one.exercises)} | {_points(one)} |"
+        for week, one in enumerate(sessions, 1)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _sheet(one: Session) -> str:
+    lines = [
+        f"### {one.lecture.number} · {one.lecture.title}",
+        "",
+        f"[The lecture](../{one.lecture.name(one.lecture.unsolved)})",
+    ]
+    lines[-1] += f", about {one.minutes} minutes."
+    if one.companion:
+        decks: dict[str, list[str]] = {}
+        for row in one.companion:
+            decks.setdefault(row.deck, []).append(row.section)
+        lines[-1] += (
+            " Sections of the decks: " + "; ".join(f"{deck}: {', '.join(names)}" for deck, names in decks.items()) + "."
+        )
+    if one.predictions:
+        lines += ["", "Predictions:", *(f"- `{id}` {question}" for id, question in one.predictions)]
+    if one.exercises:
+        lines += ["", "| Exercise | Minutes | Points | Wrong answers to expect |", "| --- | --- | --- | --- |"]
+        for id, minutes in one.exercises:
+            asked = exercise(id)
+            wrong = " *And:* ".join(" ".join((inspect.getdoc(answer) or "").split()) for answer in list(asked.wrong)[:2])
+            lines.append(f"| {id} {cell(asked.title)} | {minutes} | {asked.points} | {cell(wrong)} |")
+    if one.build_tasks:
+        lines += ["", f"Build task: {', '.join(one.build_tasks)}."]
+    if one.errata:
+        lines += ["", "What to say about the decks, each with a number in the lecture:", *(f"- {text}" for text in one.errata)]
+    return "\n".join(lines) + "\n"
+
+
+def _points(one: Session) -> int:
+    return sum(exercise(id).points for id, _ in one.exercises)
+
+
+def _link(one: Session) -> str:
+    return f"[{one.lecture.number} · {cell(one.lecture.title)}](../{one.lecture.name(one.lecture.unsolved)})"

@@ -1,0 +1,88 @@
+"""docs/teaching.md: plans that add up, and sheets that hold what the lectures and the bank hold."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from course_tools.bank import exercise, exercises
+from course_tools.publishing.project import lectures
+from course_tools.publishing.teaching import SESSION, session, teaching
+
+ROOT = Path(__file__).parents[3]
+
+
+_LECTURE = """\
+# %% [markdown]
+# # 05 · Small
+# **Time:** about 35 minutes.
+
+# %% [markdown] tags=["predict"]
+# ## Heading
+# Before. **Predict.** It is made
+# twice as wide. What follows?
+#
+# <details><summary>A. a</summary>Yes.</details><details><summary>B. b</summary>No.</details>
+
+# %% [markdown]
+# **Errata of the decks:**
+#
+# - *EE* writes
+#   one thing.
+# - *RK*: another.
+#
+# **Remark.**
+#
+# - no
+"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    """Give the page as the sources give it."""
+    return teaching(ROOT)
+
+
+def sheet(page: str, number: str) -> str:
+    return re.search(rf"^### {number} · .*?(?=^### |\Z)", page, flags=re.MULTILINE | re.DOTALL)[0]
+
+
+def test_every_lecture_has_a_sheet_with_its_predictions_and_exercises(page):
+    predictions = json.loads((ROOT / "course_tools/notebook/predictions.json").read_text(encoding="utf-8"))
+    for lecture in lectures(ROOT):
+        text = sheet(page, lecture.number)
+        asked = re.findall(r"^- `(\d\d\.p\d+)` \S", text, flags=re.MULTILINE)
+        assert len(asked) == len(set(asked)) > 1
+        assert {id for id in predictions if id.startswith(lecture.number)} <= set(asked)
+        for item in (item for item in exercises() if item.lecture == lecture.number):
+            assert f"| {item.id} {item.title} |".replace("|", "") in text.replace("|", "")
+
+
+def test_an_exercise_stands_with_its_minutes_points_and_two_wrong_answers(page):
+    one = exercise("04.1")
+    row = next(line for line in page.splitlines() if line.startswith("| 04.1 "))
+    assert f"| {dict(session(lectures(ROOT, ['04'])[0]).exercises)['04.1']} | {one.points} |" in row
+    for answer in one.wrong[:2]:
+        assert " ".join(answer.__doc__.split()) in row.replace("\\|", "|")
+
+
+def test_the_plan_of_a_deck_fills_a_session_and_no_more(page):
+    plans = re.findall(r"^### [A-Z]{2} · .*?\n\n((?:\|.*\n)+)", page, flags=re.MULTILINE)
+    assert len(plans) == 5
+    for plan in plans:
+        minutes = [int(row.split("|")[3]) for row in plan.splitlines()[2:]]
+        assert SESSION - 25 <= sum(minutes) <= SESSION - 15
+
+
+def test_what_is_said_about_the_decks_is_what_the_lecture_says(page):
+    assert "*CS* gives Vaswani's model as 12 blocks" in sheet(page, "05")
+    assert "What to say about the decks" not in sheet(page, "06")
+
+
+def test_the_sentence_of_a_prediction_and_the_errata_are_taken_from_their_cells(course, author):
+    author("05_small", _LECTURE)
+    (lecture,) = lectures(course, ["05"])
+    one = session(lecture)
+    assert (one.minutes, one.predictions) == (35, (("05.p1", "It is made twice as wide. What follows?"),))
+    assert one.errata == ("*EE* writes one thing.", "*RK*: another.")
