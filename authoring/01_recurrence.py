@@ -1065,8 +1065,35 @@ claim(
     at_least=0.05,
 )
 
+# %% [markdown]
+# ## 10 Build it
+#
+# **Build task (25 minutes, 12 points).** Write a language model with an LSTM, and the loop that trains it, from an empty cell: define whatever classes and functions
+# you need above `train_lstm`, in the same cell. `nn.LSTM` is allowed, and so is your own step.
+#
+# The check calls `train_lstm(text, n_tokens, n_steps)` once, with 100,000 characters of Python's language reference (27 tokens: the small letters and the space) and
+# `n_steps=400`, and asks the model that it returns about held-out text. It has at most 60 seconds of processor time; a good answer needs about five.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps tokens (B, T) to logits (B, T, n_tokens) |
+# | 1 | at most `n_steps` updates and at most 200,000 weights |
+# | 1 | each update uses its own gradients alone, and every weight has one |
+# | 1 | the returned model gives the same logits for the same tokens |
+# | 2 | the logits at a position do not depend on later tokens |
+# | 1 | the logits of a window do not depend on the other windows of the batch |
+# | 1 | the prediction depends on the order of the tokens |
+# | 2 | loss on held-out text: 0.2 nats below that of the characters' frequencies |
+# | 2 | loss on held-out text: below that of a table of which character follows which (about 2.3 nats) |
+
+# %% exercise="01.6" difficulty="●●○" minutes=25
+from course_tools.bank.lecture_01.train_lstm import train_lstm
+
+# %% tags=["nbval-check-output"]
+train_lstm = check("01.6", train_lstm)
+
 # %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
+# ## 11 Exit quiz
 #
 # **Question 1.** Your loss falls steadily for a long time, then it rises to ten times its value within a single step. What do you try first?
 #
@@ -1117,7 +1144,7 @@ claim(
 # | 1 | says that a long memory is not always what a task needs (the digits), and is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 11 Ledger
+# ## 12 Ledger
 #
 # **Errata of the decks and remarks**, each with a number in the next cell:
 #
@@ -1136,7 +1163,7 @@ claim(
 # rate, single seeds succeed, as you may try. On the digits no claim is made that LSTMs are better than plain networks; look at the figure. And
 # all of these networks keep what they read in one vector of fixed size: that is lecture 02.
 #
-# ## 12 Papers and decks
+# ## 13 Papers and decks
 #
 # **Papers.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Werbos 1990 (https://doi.org/10.1109/5.58337) · Bengio, Simard,
 # Frasconi 1994, section 3 (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3

@@ -985,8 +985,44 @@ claim(
     at_most=0.45,
 )
 
+# %% [markdown]
+# ## 11 Build it: repair a run
+#
+# **Build task (25 minutes, 12 points).** The run below trains a decoder-only Transformer to predict the next character. It runs to its end, and the model
+# is useless. Three faults are planted in it, of the kinds that cost most time in practice: none raises an error. Measure before you read. The check names what it can
+# prove, one fault after the other.
+
+# %% exercise="05.8" bug="three_faults"
+from course_tools.bank.lecture_05.repair_training import three_faults as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("05.8", suspect)
+
+# %% [markdown]
+# Write the run anew, repaired; take from it what is sound. The check calls `repair_training(text, n_tokens, n_steps)` once, with 100,000 characters of Python's language
+# reference (27 tokens: the small letters and the space) and `n_steps=400`, and asks the model that it returns about held-out text. It has at most 60 seconds of
+# processor time.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens) |
+# | 1 | at most `n_steps` updates and at most 200,000 weights |
+# | 1 | each update uses its own gradients alone, and every weight has one |
+# | 1 | the returned model gives the same logits for the same tokens |
+# | 2 | the logits at a position do not depend on later tokens |
+# | 1 | the logits of a window do not depend on the other windows of the batch |
+# | 1 | the prediction depends on the order of the tokens |
+# | 2 | loss on held-out text: 0.2 nats below that of the characters' frequencies |
+# | 2 | loss on held-out text: below that of a table of which character follows which (about 2.3 nats) |
+
+# %% exercise="05.8" difficulty="●●○" minutes=25
+from course_tools.bank.lecture_05.repair_training import repair_training
+
+# %% tags=["nbval-check-output"]
+repair_training = check("05.8", repair_training)
+
 # %% [markdown] tags=["quiz"]
-# ## 11 Exit quiz
+# ## 12 Exit quiz
 #
 # **Question 1.** You remove the positions from the *decoder* only. What does its causal mask still tell it?
 #
@@ -1037,7 +1073,7 @@ claim(
 # | 1 | orders the checks by cost, and is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 12 Ledger
+# ## 13 Ledger
 #
 # **Errata of the decks**, each with a number in the next cell:
 #
@@ -1050,7 +1086,7 @@ claim(
 #
 # **Limits of this lecture.** Section 8 shows by hand how "it" *can* find its noun in two layers; it does not measure how often a trained model resolves coreference.
 #
-# ## 13 Papers and decks
+# ## 14 Papers and decks
 #
 # **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, sections 3.1 to 3.5 (https://arxiv.org/abs/1706.03762) · Ba, Kiros, Hinton 2016,
 # *Layer Normalization*, eq. 3 (https://arxiv.org/abs/1607.06450) · Xiong et al. 2020, *On Layer Normalization in the Transformer Architecture*,

@@ -1286,8 +1286,53 @@ def draw_next(temperature=1.5, k=5, p=1.0):
 
 explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 
+# %% [markdown]
+# ## 10 Build it
+#
+# **Build task (30 minutes, 12 points).** So far you wrote parts of a GPT. Now write the whole of it, and the loop that trains it, from an empty cell: define
+# whatever classes and functions you need above `train_gpt`, in the same cell. Only the library's `GPT` is not allowed.
+#
+# The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the small letters and the space) and
+# `n_steps=400`, and asks the model that it returns about held-out text. It has at most 60 seconds of processor time; a good answer needs about five.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens) |
+# | 1 | at most `n_steps` updates and at most 200,000 weights |
+# | 1 | each update uses its own gradients alone, and every weight has one |
+# | 1 | the returned model gives the same logits for the same tokens |
+# | 2 | the logits at a position do not depend on later tokens |
+# | 1 | the logits of a window do not depend on the other windows of the batch |
+# | 1 | the prediction depends on the order of the tokens |
+# | 2 | loss on held-out text: 0.2 nats below that of the characters' frequencies |
+# | 2 | loss on held-out text: below that of a table of which character follows which (about 2.3 nats) |
+
+# %% exercise="07.7" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_07.train_gpt import train_gpt
+
+# %% tags=["nbval-check-output"]
+train_gpt = check("07.7", train_gpt)
+
+# %% [markdown]
+# Train it once more, and let it write. Real words appear long before real sentences.
+
+# %%
+alphabet = " abcdefghijklmnopqrstuvwxyz"
+letters = "".join(
+    sign if sign in alphabet else " " for sign in text.train.lower()
+).split()
+small = torch.tensor([alphabet.index(sign) for sign in " ".join(letters)[:100_000]])
+torch.manual_seed(SEEDS[0])
+built = train_gpt(small, len(alphabet), 400)
+written = small[:16]
+for _ in range(200):
+    with torch.no_grad():
+        odds = (built(written[None, -32:])[0, -1] / 0.7).softmax(-1)
+    written = torch.cat([written, torch.multinomial(odds, 1)])
+print("".join(alphabet[token] for token in written.tolist()))
+
 # %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
+# ## 11 Exit quiz
 #
 # **Question 1.** A GPT reaches 0.02 bits per character on new text. What do you check first?
 #
@@ -1338,7 +1383,7 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # | 1 | says what would *not* follow from it, and is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 11 Ledger
+# ## 12 Ledger
 #
 # **Errata: CS-891, "Scaling Up Transformer"**, row by row. A claim for each row follows: nine of ten counts are confirmed by the sizes, one is corrected. And:
 #
@@ -1355,7 +1400,7 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # model is good at a single task in context, the one that *all* its training texts had; GPT-3's texts were made for no task. That the in-context
 # learning of *large* models is this mechanism and no other is argued in the literature, not here. The LSTM of section 3 fails at *this* budget, not in principle.
 #
-# ## 12 Papers and decks
+# ## 13 Papers and decks
 #
 # **Papers.** Radford et al. 2018, *Improving Language Understanding by Generative Pre-Training*, eqs. 1 and 2
 # (https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf) · Radford et al. 2019,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from course_tools.checks.comparisons import Comparison, runs, same_gradients, same_shapes, same_values, unchanged
 from course_tools.checks.outcome import Call
+from course_tools.checks.training_record import Measured
 
 Answer = Callable[..., object]
 
@@ -101,9 +102,35 @@ leaves_inputs = partial(Property, "inputs", "The inputs are the same after the c
 """`leaves_inputs(calls)`: no argument is changed in place; it earns nothing where not even the shape is right."""
 
 
+Truth = Mapping[str, object]
+"""What the judges of a build task know and a student's code never receives, such as the targets of held-out examples."""
+
+Evidence = Callable[[Measured, Truth], bool]
+"""Whether the measurements of a training show a mistake."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What makes an exercise a build task: the answer trains a model, once, and every property is judged by that model.
+
+    `questions` draws one call `(data, queries)`, as `training_record.measure` takes it, and the truth that stays outside.
+    `seconds` is the limit of processor time. `proofs` and `suspicions` map a wrong answer to the measurements that prove its
+    mistake, or make it likely, whatever the design of the submission; the first that fits is named.
+    """
+
+    questions: Callable[[Draw], tuple[Call, Truth]]
+    seconds: float
+    proofs: Mapping[Answer, Evidence]
+    suspicions: Mapping[Answer, Evidence] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Exercise:
-    """One checked exercise. `forbids` maps functions that may not be called to what to write instead."""
+    """One checked exercise. `forbids` maps functions that may not be called to what to write instead.
+
+    Where it has a `training` it is a build task; then no property draws calls of its own, and no answer is compared with the
+    reference.
+    """
 
     id: str
     title: str
@@ -113,6 +140,7 @@ class Exercise:
     right: Sequence[Answer]
     hints: tuple[str, str, str]
     forbids: Mapping[Callable[..., object], str] = field(default_factory=dict)
+    training: Training | None = None
 
     def __post_init__(self) -> None:
         """Refuse a graph in which a property needs one that does not stand before it."""
@@ -136,4 +164,11 @@ class Exercise:
 
     def calls(self, prop: Property, seed: int) -> list[Call]:
         """Draw the inputs of one property: the same for the same seed, others for another."""
-        return list(prop.calls(Draw(zlib.crc32(f"{self.id} {prop.name} {seed}".encode()))))
+        return list(prop.calls(self._draw(prop.name, seed)))
+
+    def questions(self, seed: int) -> tuple[Call, Truth]:
+        """Draw the one call of a build task, and the truth by which it is judged."""
+        return self.training.questions(self._draw("training", seed))
+
+    def _draw(self, name: str, seed: int) -> Draw:
+        return Draw(zlib.crc32(f"{self.id} {name} {seed}".encode()))

@@ -85,15 +85,16 @@ def guarded() -> Iterator[CapturedText]:
 
 @contextlib.contextmanager
 def watching(forbids: Mapping[Callable[..., object], str], called: set[str]) -> Iterator[None]:
-    """Note which forbidden functions are called, however they were imported, also in threads that the answer starts.
+    """Note which forbidden functions or classes are called, however they were imported, also in threads that the answer starts.
 
     Switching this off is noted too, as a call of `sys.setprofile`.
     """
     if not forbids:
         yield
         return
-    by_code = {unwrap(f).__code__: f.__name__ for f in forbids if hasattr(unwrap(f), "__code__")}
-    builtins = {f.__name__ for f in forbids if not hasattr(unwrap(f), "__code__")}
+    entered = {f: unwrap(f.__init__ if isinstance(f, type) else f) for f in forbids}
+    by_code = {function.__code__: f.__name__ for f, function in entered.items() if hasattr(function, "__code__")}
+    builtins = {f.__name__ for f, function in entered.items() if not hasattr(function, "__code__")}
 
     def note(frame: object, event: str, argument: object) -> None:
         if event == "call" and frame.f_code in by_code:

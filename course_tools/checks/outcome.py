@@ -53,9 +53,22 @@ Call = tuple[object, ...]
 
 
 def watch(
-    answer: object, calls: Sequence[tuple[Call, bool]], n_preliminary: int, forbids: Mapping[Callable[..., object], str]
+    answer: object,
+    calls: Sequence[tuple[Call, bool]],
+    n_preliminary: int,
+    forbids: Mapping[Callable[..., object], str],
+    ask: Callable[..., object] | None = None,
+    seconds: float | None = None,
 ) -> list[Outcome]:
     """Observe an answer that may do anything, on one call after the other, each with or without gradients.
+
+    Args:
+        answer: what is observed.
+        calls: the arguments of each call, and whether it is differentiated.
+        n_preliminary: how many calls come first.
+        forbids: functions whose calls are noted.
+        ask: calls the answer, `ask(answer, *call)`, as `training_record.measure` does; it is called itself where there is none.
+        seconds: the limit in processor time, `guard.TIME_LIMIT` where it is not given.
 
     Returns:
         one outcome a call; fewer where one of the `n_preliminary` first calls gave no result or where time ran out, as the last
@@ -66,22 +79,27 @@ def watch(
 
     def work() -> None:
         for call, gradients in calls:
-            outcome = observe(answer, call, gradients, forbids)
+            outcome = observe(answer, call, gradients, forbids, ask)
             if given_up:
                 return
             outcomes.append(outcome)
             if outcome.results is None and len(outcomes) <= n_preliminary:
                 return
 
-    in_time = run_in_time(work, guard.TIME_LIMIT)
+    patience = None if seconds is None else max(guard.WALL_LIMIT, 6 * seconds)
+    in_time = run_in_time(work, guard.TIME_LIMIT if seconds is None else seconds, patience)
     given_up = True
     return outcomes if in_time else [*outcomes, Outcome(None, error=TimedOut())]
 
 
 def observe(
-    answer: object, call: Call, gradients: bool = False, forbids: Mapping[Callable[..., object], str] | None = None
+    answer: object,
+    call: Call,
+    gradients: bool = False,
+    forbids: Mapping[Callable[..., object], str] | None = None,
+    ask: Callable[..., object] | None = None,
 ) -> Outcome:
-    """Call an answer on copies of the arguments and report what it did.
+    """Call an answer on copies of the arguments, by `ask` where it is given, and report what it did.
 
     It never raises, but for a KeyboardInterrupt and for TimedOut. The random state is the same before every call.
     """
@@ -97,7 +115,7 @@ def observe(
         if not callable(answer):
             raise NotAFunction(f"A function is asked for, its name without brackets; this is of type {type(answer).__name__}.")
         with torch.enable_grad(), watching(forbids or {}, called):
-            returned = answer(*given)
+            returned = answer(*given) if ask is None else ask(answer, *given)
         with torch.enable_grad():
             derived = _gradients(returned, given) if gradients else None
         results = None if returned is None else _results(returned)
@@ -207,7 +225,8 @@ def _where(error: BaseException) -> str:
 
 def _in_a_library(file: Path) -> bool:
     in_course = any(
-        file.is_relative_to(_OURS / name) for name in ("course_lib", "course_tools/grading", "course_tools/notebook")
+        file.is_relative_to(_OURS / name)
+        for name in ("course_lib", "course_tools/checks", "course_tools/grading", "course_tools/notebook")
     )
     return in_course or "site-packages" in file.parts
 

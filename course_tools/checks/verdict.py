@@ -18,6 +18,7 @@ from course_tools.checks.guard import SWITCHED_OFF, TimedOut, guarded
 from course_tools.checks.input_dependence import Probe, ignored_inputs, probes
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
+from course_tools.checks.training_record import Measured, measure
 
 Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
 """For each property, by name: the inputs, what the reference does with them, and what the answer does."""
@@ -84,11 +85,15 @@ class Examination:
     def __init__(self, exercise: Exercise, seed: int) -> None:
         """Draw the calls of every property, smallest first, and those that show on which inputs an answer depends."""
         self.exercise = exercise
+        self._known: dict[Answer, dict[str, list[Outcome]]] = {}
+        if exercise.training is not None:
+            call, self._truth = exercise.questions(seed)
+            self.asked, self.probes = [(exercise.properties[0], call)], []
+            return
         with guarded():
             calls = {prop.name: sorted(exercise.calls(prop, seed), key=_size) for prop in exercise.properties}
             self.asked = [(prop, call) for prop in exercise.properties for call in calls[prop.name]]
             self.probes: list[Probe] = probes(exercise.reference, [call for prop, call in self.asked if prop.points])
-        self._known: dict[Answer, dict[str, list[Outcome]]] = {}
 
     @property
     def calls(self) -> list[tuple[Call, bool]]:
@@ -100,10 +105,20 @@ class Examination:
         """How many calls come first: an answer that gives no result on one of them is not called again."""
         return sum(not prop.needs for prop, _ in self.asked)
 
+    @property
+    def ask(self) -> Callable[..., object] | None:
+        """How an answer is called, where it is not called directly: the training of a build task is measured."""
+        return None if self.exercise.training is None else measure
+
+    @property
+    def seconds(self) -> float | None:
+        """Processor time that all calls together may take; None for the limit of every exercise."""
+        return None if self.exercise.training is None else self.exercise.training.seconds
+
     def examine(self, answer: object) -> Verdict:
         """Observe an answer on the calls, here and now, and judge it."""
         with guarded() as printed:
-            outcomes = watch(answer, self.calls, self.n_preliminary, self.exercise.forbids)
+            outcomes = watch(answer, self.calls, self.n_preliminary, self.exercise.forbids, self.ask, self.seconds)
         verdict = self.judge(outcomes)
         with guarded():
             failing = self._failing(outcomes, verdict)
@@ -139,6 +154,8 @@ class Examination:
         shown: Callable[[object], str],
     ) -> tuple[Finding, ...]:
         """Give the points of a right computation to one in the wrong packaging, and none to one that ignores its inputs."""
+        if self.exercise.training is not None:
+            return findings
         ignored = ignored_inputs(self.probes, outcomes[len(self.asked) :])
         if ignored:
             named = ", ".join(f"`{name}`" for name in ignored)
@@ -172,6 +189,9 @@ class Examination:
         return None
 
     def _observed(self, outcomes: Sequence[Outcome]) -> Observed:
+        if self.exercise.training is not None:
+            rows = [(call, Outcome((self._truth,)), got) for (_, call), got in zip(self.asked, outcomes, strict=False)]
+            return {prop.name: rows for prop in self.exercise.properties}
         observed: Observed = {}
         references = {prop.name: iter(self._of(self.exercise.reference, prop)) for prop in self.exercise.properties}
         for (prop, call), got in zip(self.asked, outcomes, strict=False):
@@ -194,6 +214,8 @@ class Examination:
         first = next(f.name for f in findings if f.status == "fails")
         if isinstance(observed[first][-1][2].error, TimedOut):
             return None, None
+        if self.exercise.training is not None:
+            return (None, None) if first in ("runs", "model") else self._shown_by_measurements(observed[first][0][2])
         held = {f.name for f in findings if f.status == "holds"}
         similar: list[tuple[int, Answer]] = []
         for wrong in self.exercise.wrong:
@@ -209,6 +231,17 @@ class Examination:
         most = max((n for n, _ in similar), default=0)
         best = [wrong for n, wrong in similar if n == most]
         return None, _misconception_of(best[0]) if len(best) == 1 else None
+
+    def _shown_by_measurements(self, got: Outcome) -> tuple[str | None, str | None]:
+        """The mistake that the measurements of a training prove, and else the one that they make likely."""
+        if got.results is None:
+            return None, None
+        measured, training = Measured(*got.results), self.exercise.training
+        proven = next((wrong for wrong, shows in training.proofs.items() if shows(measured, self._truth)), None)
+        if proven is not None:
+            return _misconception_of(proven), None
+        likely = next((wrong for wrong, shows in training.suspicions.items() if shows(measured, self._truth)), None)
+        return None, likely and _misconception_of(likely)
 
     def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str]] | None:
         """Name the properties on which a wrong answer does the same as the student's, and those that it fails.
@@ -245,7 +278,7 @@ def _findings(
             held.add(prop.name)
             findings.append(Finding(prop.name, prop.law, "holds", prop.points))
         else:
-            example = _describe(exercise.reference, call, shown)
+            example = "" if exercise.training else _describe(exercise.reference, call, shown)
             findings.append(Finding(prop.name, prop.law, "fails", prop.points, miss.what, example, miss.numbers))
     return tuple(findings)
 

@@ -69,7 +69,7 @@ def compose(lectures: Sequence[str], n_forms: int, minutes: int = 40, seed: int 
     if not lectures or not 1 <= n_forms <= 26 or minutes < 10:
         raise CannotCompose(f"an exam needs a lecture, 1 to 26 forms and 10 minutes or more; got {n_forms} and {minutes}.")
     draw = random.Random(f"exam {seed}")
-    asked = [exercise for exercise in exercises() if exercise.lecture in lectures]
+    asked = [exercise for exercise in exercises() if exercise.lecture in lectures and exercise.training is None]
     slots = _plan(asked, n_forms, minutes, draw)
     if not slots:
         raise CannotCompose(f"the bank has too few questions on lecture {', '.join(lectures)} for {n_forms} forms.")

@@ -122,7 +122,8 @@ class Engine:
     def _observed(self, notebook: Notebook, exercise: Exercise) -> tuple[list[Outcome], str]:
         program = notebook.program(exercise)
         with self._sandbox.fork() as worker:
-            late = worker.load(program, allowed_names(exercise.id), names_of(exercise.forbids), self.level.layers)
+            trains = exercise.training is not None
+            late = worker.load(program, allowed_names(exercise.id), names_of(exercise.forbids), self.level.layers, trains)
             notebook.late.update(late)
             return worker.observe(self._asks(exercise), program.text)
 

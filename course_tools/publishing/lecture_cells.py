@@ -174,7 +174,8 @@ def _with_diagrams(source: str) -> str:
 
 def _solved(asked: Exercise, named: Import, metadata: dict) -> str:
     minutes = f"about {metadata['minutes']} minutes" if "minutes" in metadata else ""
-    facts = (f"Exercise {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, f"{asked.points} points")
+    kind = "Exercise" if asked.training is None else "Build task"
+    facts = (f"{kind} {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, f"{asked.points} points")
     function = FunctionSource.of(asked.reference).named(named.name)
     return f"# {' · '.join(fact for fact in facts if fact)}\n{function.text(nbgrader.solved_body(function.body))}"
 

@@ -122,6 +122,8 @@ def unchecked() -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `asked` once for each exercise."""
-    if "asked" in metafunc.fixturenames:
-        metafunc.parametrize("asked", exercises(), ids=[f"{e.id}-{e.reference.__name__}" for e in exercises()])
+    """Run a test that asks for `asked` once for each exercise but the build tasks, one that asks for `built` once for each."""
+    for name, builds in (("asked", False), ("built", True)):
+        if name in metafunc.fixturenames:
+            items = [item for item in exercises() if (item.training is not None) is builds]
+            metafunc.parametrize(name, items, ids=[f"{item.id}-{item.reference.__name__}" for item in items])

@@ -7,6 +7,7 @@ from course_tools.bank.lecture_05 import (
     feed_forward,
     layer_norm,
     pre_norm_encoder_block,
+    repair_training,
     sinusoidal_positions,
 )
 
@@ -18,4 +19,5 @@ EXERCISES = (
     pre_norm_encoder_block.exercise,
     decoder_block.exercise,
     extend_beam.exercise,
+    repair_training.exercise,
 )

@@ -20,16 +20,19 @@ from pathlib import Path
 from course_tools.grading.sandbox.hardening import LINUX
 from course_tools.grading.sandbox.memory_watchdog import watched
 from course_tools.grading.sandbox.readable_files import package_folders, readable
-from course_tools.grading.sandbox.session import CALL_LIMIT, LOAD_LIMIT, Worker
+from course_tools.grading.sandbox.session import LOAD_LIMIT, Worker
 
 START_LIMIT = 120.0
 """Seconds in which the zygote must have imported torch."""
+LONGEST_TRAINING = 60.0
+"""Seconds of processor time: no build task allows more. The grader's clock ends most answers long before."""
 MEMORY = 2**30
 """Bytes that an answer may take beyond what torch takes."""
 
 TEXTS = (
     "checks.guard",
     "checks.outcome",
+    "checks.training_record",
     *(
         f"grading.sandbox.{name}"
         for name in (
@@ -78,7 +81,7 @@ class Sandbox:
 
     def __init__(self) -> None:
         """Start the zygote and wait until it has imported torch."""
-        settings = {"seconds": int(LOAD_LIMIT + CALL_LIMIT), "memory": MEMORY, "readable": readable()}
+        settings = {"seconds": int(LOAD_LIMIT + 2 * LONGEST_TRAINING), "memory": MEMORY, "readable": readable()}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._control, theirs = socket.socketpair()
         with theirs:

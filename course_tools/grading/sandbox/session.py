@@ -51,8 +51,12 @@ class Worker:
         wire_protocol.send(self.connection, request, [], deadline)
         return wire_protocol.receive(self.connection, deadline)
 
-    def load(self, program: Program, allowed: dict, forbids: list[str], layers: Sequence[str] = ()) -> list[tuple[int, int]]:
+    def load(
+        self, program: Program, allowed: dict, forbids: list[str], layers: Sequence[str] = (), trains: bool = False
+    ) -> list[tuple[int, int]]:
         """Run the cells of a notebook; only where the named isolation layers are active around this worker too.
+
+        Where the answer `trains`, its trainings are measured inside.
 
         Returns:
             the statements that were stopped because they took too long, as (cell, number).
@@ -64,6 +68,7 @@ class Worker:
         """
         seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2)
         request = asdict(program) | {"allowed": allowed, "forbids": forbids, "layers": list(layers), "seconds": seconds}
+        request["trains"] = trains
         try:
             answer, _ = self.ask(request, LOAD_LIMIT)
         except wire_protocol.Late:
@@ -88,7 +93,8 @@ class Worker:
             NoAnswer: what came back is nothing that an honest answer says.
         """
         outcomes: list[Outcome] = []
-        deadline = time.monotonic() + CALL_LIMIT
+        limit = CALL_LIMIT if questions.seconds is None else 2 * questions.seconds
+        deadline = time.monotonic() + limit
         for call, gradients in questions.calls:
             tensors: list = []
             try:
@@ -97,7 +103,7 @@ class Worker:
                 header, body = wire_protocol.receive(self.connection, deadline)
                 outcomes.append(response_validation.outcome_of(header, body, call, gradients, source))
             except wire_protocol.Late:
-                return [*outcomes, Outcome(None, error=TimedOut())], f"It was still running after {CALL_LIMIT:g} seconds."
+                return [*outcomes, Outcome(None, error=TimedOut())], f"It was still running after {limit:g} seconds."
             except wire_protocol.Ended:
                 return [*outcomes, Outcome(None, error=SystemExit("the process ended"))], "It ended its process."
             except wire_protocol.Malformed:

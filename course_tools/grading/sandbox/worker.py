@@ -23,6 +23,7 @@ from importlib.machinery import FileFinder
 import torch
 
 from course_tools.checks.outcome import Outcome, observe
+from course_tools.checks.training_record import measure
 from course_tools.grading.sandbox import (
     escape_attempts,
     forbidden_functions,
@@ -125,6 +126,7 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
         return
     called: set[str] = set()
     answer, forbids = _load(connection, request, called)
+    ask = measure if request["trains"] else None
     with contextlib.suppress(wire_protocol.Ended):
         while True:
             header, body = wire_protocol.receive(connection, math.inf, largest_body=2**28)
@@ -133,7 +135,7 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
                 import_shim.find(value.name) if isinstance(value, wire_protocol.Function) else value for value in given
             )
             called.clear()
-            outcome = observe(answer, call, gradients, forbids)
+            outcome = observe(answer, call, gradients, forbids, ask)
             wire_protocol.send(connection, *_encoded(replace(outcome, called=outcome.called | called)), math.inf)
 
 

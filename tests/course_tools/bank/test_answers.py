@@ -65,7 +65,9 @@ def test_a_wrong_answer_that_the_bank_does_not_know_is_refused(id, answer):
 
 
 def test_each_exercise_is_tried_by_three_strangers():
-    assert {item.id for item in exercises()} == {id for lecture in LECTURES for id in lecture.STRANGERS}
+    assert {item.id for item in exercises() if item.training is None} == {
+        id for lecture in LECTURES for id in lecture.STRANGERS
+    }
     assert all(len(answers) >= 3 for lecture in LECTURES for answers in lecture.STRANGERS.values())
 
 
@@ -96,7 +98,7 @@ def test_of_two_mistakes_one_is_often_told():
 
 
 def test_two_mistakes_are_tried_in_every_exercise():
-    assert [id for id, _, _ in TWO_MISTAKES] == [item.id for item in exercises()]
+    assert [id for id, _, _ in TWO_MISTAKES] == [item.id for item in exercises() if item.training is None]
 
 
 @pytest.mark.exhaustive

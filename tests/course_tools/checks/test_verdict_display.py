@@ -57,7 +57,7 @@ class Balanced(HTMLParser):
 @pytest.fixture(scope="module")
 def outputs():
     """Run checks of typed answers in one real kernel: for each exercise a wrong one, then some others."""
-    sources = {item.id: (item.id, typed(item.wrong[0])) for item in exercises()}
+    sources = {item.id: (item.id, typed(item.wrong[0])) for item in exercises() if item.training is None}
     sources |= {
         "right": ("01.1", "from course_lib.primitives import rnn_step as answer"),
         "not started": ("01.1", NOT_STARTED),

@@ -1,0 +1,188 @@
+"""Build tasks that train a language model on characters: the data, what is asked of the model, and what shows a mistake.
+
+The text is Python's language reference in small letters and spaces. The model reads windows of held-out text and is asked for
+the character after each; that character is never sent to it, so that none can leak. Its loss is compared with that of tables
+of counts over the same characters.
+"""
+
+import math
+import re
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.datasets import language_reference
+from course_tools.checks.exercise import Call, Draw, Property, Truth
+from course_tools.checks.trained import holds, is_near, same_twice, sound_gradients, trains_within, within_budget
+from course_tools.checks.training_record import Measured
+
+N_TOKENS, T = 27, 32
+N_TRAIN, N_WINDOWS, N_PAIRS = 100_000, 1024, 16
+CUT = 20
+"""Position from which on the windows of a pair differ."""
+
+
+def encoded(text: str) -> Tensor:
+    """Give a text as tokens (N,): 0 for what is no letter, runs of it as one, 1 to 26 for a to z."""
+    letters = re.sub("[^a-z]+", " ", text.lower())
+    return torch.tensor([0 if letter == " " else ord(letter) - 96 for letter in letters])
+
+
+@cache
+def _texts() -> tuple[Tensor, Tensor]:
+    parts = language_reference()
+    return encoded(parts.train), encoded(parts.test)
+
+
+def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
+    """Draw the training text, windows of held-out text, and what follows each window.
+
+    The queries are: windows (1024, 32) · windows (16, 32) · the same with other tokens from position 20 on · the same with the
+    tokens before the last in another order · windows (3, 7).
+    """
+    train, held_out = _texts()
+    start = int(draw.integers(0, len(train) - N_TRAIN, 1))
+    text = train[start : start + N_TRAIN]
+    spans = held_out[draw.integers(0, len(held_out) - T - 1, N_WINDOWS)[:, None] + torch.arange(T + 2)]
+    windows, one = spans[:, :T], spans[-N_PAIRS:, :T]
+    other, mixed = one.clone(), one.clone()
+    other[:, CUT:] = (one[:, CUT:] + draw.integers(1, N_TOKENS, N_PAIRS, T - CUT)) % N_TOKENS
+    mixed[:, :-1] = one[:, :-1].roll(5, 1)[:, draw.uniform(T - 1).argsort()]
+    truth = {
+        "next": spans[:, T],
+        "next but one": spans[:, T + 1],
+        "windows": windows,
+        "n_steps": n_steps,
+        "unigram": _table(text, windows, spans[:, T], 0),
+        "bigram": _table(text, windows, spans[:, T], 1),
+    }
+    return ((text, N_TOKENS, n_steps), [windows, one, other, mixed, windows[:3, :7]]), truth
+
+
+def _table(text: Tensor, windows: Tensor, following: Tensor, n: int) -> float:
+    """The loss of a table that counts which character follows n characters (n is 0 or 1), in nats."""
+    before = text[:-1] if n else torch.zeros_like(text[:-1])
+    counts = torch.bincount(before * N_TOKENS + text[1:], minlength=N_TOKENS**2).reshape(N_TOKENS, N_TOKENS) + 0.1
+    last = windows[:, -1] if n else torch.zeros_like(following)
+    return F.cross_entropy(counts.log()[last], following).item()
+
+
+def loss_after(measured: Measured, following: Tensor) -> float:
+    """The mean loss of predictions of the character after each window, in nats."""
+    return F.cross_entropy(measured.outputs[0][:, -1].float(), following).item()
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    queries = [truth["windows"], *[truth["windows"][-N_PAIRS:]] * 3, truth["windows"][:3, :7]]
+    for query, output in zip(queries, measured.outputs, strict=True):
+        wanted = (*query.shape, N_TOKENS)
+        if tuple(output.shape) != wanted:
+            return f"For tokens {tuple(query.shape)} the logits should have shape {wanted}, not {tuple(output.shape)}."
+        if not output.is_floating_point():
+            return f"The logits should be floating point, and they are {output.dtype}."
+    if is_near(measured.outputs[0][:-1, -1], measured.outputs[0][1:, -1], tolerance=1e-6):
+        return "The logits are the same whatever the tokens are."
+    return None
+
+
+def _batch(measured: Measured, truth: Truth) -> str | None:
+    if reads_other_rows(measured, truth):
+        return "Asked about the last 16 windows alone, the model gives other logits than in a batch with the others."
+    return None
+
+
+def _causal(measured: Measured, truth: Truth) -> str | None:
+    if reads_the_future(measured, truth):
+        return f"When the tokens from position {CUT} on are replaced, the logits before it change."
+    return None
+
+
+def _order(measured: Measured, truth: Truth) -> str | None:
+    if ignores_the_order(measured, truth):
+        return "When the tokens before the last one change places, the prediction after it stays the same."
+    return None
+
+
+def _learns(measured: Measured, truth: Truth) -> str | None:
+    return _worse_than(measured, truth, "unigram", 0.2, "the frequencies of the characters")
+
+
+def _score(measured: Measured, truth: Truth) -> str | None:
+    return _worse_than(measured, truth, "bigram", 0.0, "a table of which character follows which")
+
+
+def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, words: str) -> str | None:
+    loss = loss_after(measured, truth["next"])
+    if loss <= truth[table] - margin:
+        return None
+    less = f"{margin:g} less than " if margin else ""
+    return f"On held-out text its loss is {loss:.2f} nats a character; asked for is {less}that of {words}, {truth[table]:.2f}."
+
+
+def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
+    """Make what is judged of a language model: 12 points."""
+    return (
+        trains_within(seconds),
+        holds("model", "The model maps tokens (B, T), T ≤ 32, to logits (B, T, n_tokens).", _model, 1, needs=("runs",)),
+        within_budget(most_parameters),
+        sound_gradients,
+        same_twice,
+        holds("causal", "The logits at a position do not depend on later tokens.", _causal, 2, needs=("evaluation",)),
+        holds("batch", "The logits of a window do not depend on the other windows of its batch.", _batch, 1, ("evaluation",)),
+        holds("order", "The prediction depends on the order of the tokens.", _order, 1, needs=("evaluation",)),
+        holds("learns", "On held-out text the loss is 0.2 nats below that of the characters' frequencies.", _learns, 2),
+        holds("score", "On held-out text the loss is below that of a table of pairs.", _score, 2, needs=("learns",)),
+    )
+
+
+def reads_the_future(measured: Measured, truth: Truth) -> bool:
+    """Evidence: logits change when later tokens change."""
+    return not is_near(measured.outputs[1][:, :CUT], measured.outputs[2][:, :CUT])
+
+
+def reads_other_rows(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of a window change with the windows before it in the batch."""
+    return not is_near(measured.outputs[0][-N_PAIRS:], measured.outputs[1])
+
+
+def ignores_the_order(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the prediction after the last token is the same for another order of the tokens before it."""
+    return is_near(measured.outputs[1][:, -1], measured.outputs[3][:, -1], tolerance=1e-5)
+
+
+def repeats_the_last_token(measured: Measured, truth: Truth) -> bool:
+    """Evidence: what the model predicts is the token it has just read."""
+    return _agrees(measured, truth["windows"][:, -1])
+
+
+def repeats_the_token_before(measured: Measured, truth: Truth) -> bool:
+    """Evidence: what the model predicts is the token before the one it has just read."""
+    return _agrees(measured, truth["windows"][:, -2])
+
+
+def predicts_two_ahead(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the model predicts the next token but one better than the next."""
+    return loss_after(measured, truth["next but one"]) < min(loss_after(measured, truth["next"]) - 0.2, truth["unigram"])
+
+
+def gives_probabilities(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the results are not negative and sum to one over the characters, or over another axis."""
+    output = measured.outputs[1].double()
+    sums = [output.sum(axis) for axis in range(3)]
+    return bool((output >= 0).all()) and any(bool((total - 1).abs().max() < 1e-3) for total in sums)
+
+
+def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss is that of a model which was not trained."""
+    return loss_after(measured, truth["next"]) > math.log(N_TOKENS) - 0.15
+
+
+def fails_to_learn(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss is above what is asked for."""
+    return _score(measured, truth) is not None
+
+
+def _agrees(measured: Measured, tokens: Tensor) -> bool:
+    return bool((measured.outputs[0][:, -1].argmax(-1) == tokens).float().mean() > 0.8)

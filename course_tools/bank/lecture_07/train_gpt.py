@@ -1,0 +1,413 @@
+"""Build task 07.7, train_gpt: a GPT and its training loop from an empty cell; what students hand in, wrong and right."""
+
+import math
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.models import GPT
+from course_tools.bank.language_models import (
+    fails_to_learn,
+    gives_probabilities,
+    has_learned_nothing,
+    ignores_the_order,
+    predicts_two_ahead,
+    properties,
+    questions,
+    reads_the_future,
+    repeats_the_last_token,
+    repeats_the_token_before,
+)
+from course_tools.checks.exercise import Answers, Exercise, Training
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    gradients_are_kept,
+    no_weight_is_stepped,
+    reads_one_batch,
+    updates_are_too_large,
+    updates_are_too_small,
+    weights_without_gradient,
+)
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 400
+
+HINTS = (
+    (
+        "Build it in this order, and print shapes after each step: embedding plus positions, (B, T, d_model); attention with "
+        "a causal mask; one block with residual connections; logits. Then check by hand that the logits at position 3 stay the "
+        "same when token 4 changes, before you train anything."
+    ),
+    (
+        "A batch is `text[starts[:, None] + torch.arange(T + 1)]` for random `starts`: the model reads all but the last column "
+        "and predicts all but the first. Adam with a learning rate of 0.003 and 16 windows a batch is enough; the loss "
+        "should fall from 3.3 to about 1.8."
+    ),
+    (
+        "The loop is five lines: draw a batch, compute `F.cross_entropy(logits.flatten(0, 1), targets.flatten())`, "
+        "`optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`. The optimizer gets `model.parameters()` of the model "
+        "that you return, and you return it in evaluation mode: `return model.eval()`."
+    ),
+)
+
+
+def train_gpt(text: Tensor, n_tokens: int, n_steps: int) -> nn.Module:
+    """Build a GPT, train it on a text, and return it.
+
+    The model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens); those at t predict the token at t + 1.
+
+    Args:
+        text: the tokens to learn from, (N,), integers below n_tokens.
+        n_tokens: size of the vocabulary.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to predict: asked twice, it gives the same logits.
+    """
+    d_model, n_heads, context, batch_size = 64, 4, 32, 16
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+            self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+            self.feed_forward = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+
+        def forward(self, x):
+            B, T, _ = x.shape
+            q, k, v = (h.reshape(B, T, n_heads, -1).transpose(1, 2) for h in self.qkv(self.norm_1(x)).chunk(3, dim=-1))
+            scores = q @ k.mT / math.sqrt(q.shape[-1])
+            causal = torch.ones(T, T, dtype=torch.bool).tril()
+            weights = scores.masked_fill(~causal, -torch.inf).softmax(-1)
+            x = x + self.out((weights @ v).transpose(1, 2).flatten(2))
+            return x + self.feed_forward(self.norm_2(x))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(n_tokens, d_model), nn.Embedding(context, d_model)
+            self.blocks = nn.Sequential(Block(), Block())
+            self.norm, self.logits = nn.LayerNorm(d_model), nn.Linear(d_model, n_tokens)
+
+        def forward(self, tokens):
+            x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+            return self.logits(self.norm(self.blocks(x)))
+
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    for _ in range(n_steps):
+        starts = torch.randint(len(text) - context, (batch_size, 1))
+        windows = text[starts + torch.arange(context + 1)]
+        loss = F.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+class SmallGPT(nn.Module):
+    """One block with one head, and what a wrong submission changes: its mask, its positions, its dropout."""
+
+    def __init__(self, n_tokens, allowed=torch.tril, positions=1.0, dropout=0.0):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(n_tokens, 32), nn.Embedding(32, 32)
+        self.qkv, self.norm, self.logits = nn.Linear(32, 96), nn.LayerNorm(32), nn.Linear(32, n_tokens)
+        self.feed_forward = nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32))
+        self.allowed, self.used, self.dropout = allowed, positions, nn.Dropout(dropout)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.dropout(self.tokens(tokens) + self.used * self.positions.weight[:T])
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        scores = (q @ k.mT / 32**0.5).masked_fill(~self.allowed(torch.ones(T, T, dtype=torch.bool)), -torch.inf)
+        x = x + scores.softmax(-1) @ v
+        return self.logits(self.norm(x + self.feed_forward(x)))
+
+
+def drawn(text, ahead=1, batch_size=8, context=32):
+    """Draw a batch: tokens (B, context), and the tokens so many positions after them."""
+    windows = text[torch.randint(len(text) - context - ahead, (batch_size, 1)) + torch.arange(context + ahead)]
+    return windows[:, :context], windows[:, ahead:]
+
+
+def looped(model, text, n_steps, lr=1e-2, batch=drawn):
+    """Train a model in the usual way, and return it."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    for _ in range(n_steps):
+        tokens, targets = batch(text)
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong
+def without_a_mask(text, n_tokens, n_steps):
+    """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
+    token and the loss falls far too low; on new text it has nothing to copy. Mask the scores with a lower triangular mask, and
+    take the softmax over the keys."""
+    return looped(SmallGPT(n_tokens, allowed=lambda ones: ones), text, n_steps)
+
+
+@wrong
+def targets_not_shifted(text, n_tokens, n_steps):
+    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
+    the logits at t are compared with the token at t + 1."""
+
+    def batch(text):
+        tokens, _ = drawn(text)
+        return tokens, tokens
+
+    return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=batch)
+
+
+@wrong
+def targets_shifted_back(text, n_tokens, n_steps):
+    """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
+    are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
+
+    def batch(text):
+        tokens, following = drawn(text)
+        return following, tokens
+
+    return looped(SmallGPT(n_tokens), text, n_steps, batch=batch)
+
+
+@wrong
+def targets_shifted_twice(text, n_tokens, n_steps):
+    """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
+    loss shifts it again."""
+    return looped(SmallGPT(n_tokens), text, n_steps, batch=partial(drawn, ahead=2))
+
+
+@wrong
+def gradients_not_cleared(text, n_tokens, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    model = SmallGPT(n_tokens)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(n_steps):
+        tokens, targets = drawn(text)
+        F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).backward()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong
+def one_batch_for_all_updates(text, n_tokens, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
+    windows in each update."""
+    windows = drawn(text)
+    return looped(SmallGPT(n_tokens), text, n_steps, batch=lambda text: windows)
+
+
+@wrong
+def dropout_left_on(text, n_tokens, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return looped(SmallGPT(n_tokens, dropout=0.1), text, n_steps).train()
+
+
+@wrong
+def without_positions(text, n_tokens, n_steps):
+    """Your model does not know the order of the tokens: with those before the last one in another order, it predicts the same.
+    Attention alone sees a set. Add a vector of the position to each token's vector."""
+    return looped(SmallGPT(n_tokens, positions=0.0), text, n_steps)
+
+
+@wrong
+def learning_rate_too_large(text, n_tokens, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(text, n_tokens, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=1e-6)
+
+
+@wrong
+def optimizer_of_another_model(text, n_tokens, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    model = SmallGPT(n_tokens)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    model = SmallGPT(n_tokens)
+    for _ in range(n_steps // 3):
+        tokens, targets = drawn(text)
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+class _Detached(SmallGPT):
+    def forward(self, tokens):
+        x = (self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]).data
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        scores = (q @ k.mT / 32**0.5).masked_fill(~torch.ones(len(x[0]), len(x[0]), dtype=torch.bool).tril(), -torch.inf)
+        x = x + scores.softmax(-1) @ v
+        return self.logits(self.norm(x + self.feed_forward(x)))
+
+
+@wrong
+def embeddings_cut_off(text, n_tokens, n_steps):
+    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
+    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
+    return looped(_Detached(n_tokens), text, n_steps)
+
+
+@wrong
+def probabilities_for_logits(text, n_tokens, n_steps):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
+    falls. Return the logits."""
+    model = nn.Sequential(SmallGPT(n_tokens), nn.Softmax(dim=-1))
+    return looped(model, text, n_steps)
+
+
+@right
+def with_torchs_encoder(text, n_tokens, n_steps):
+    """torch's TransformerEncoder with a causal mask, dropout and a schedule; the windows of the text shuffled once, as by a
+    DataLoader."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.position = nn.Embedding(n_tokens, 64), nn.Parameter(torch.randn(32, 64) * 0.02)
+            layer = nn.TransformerEncoderLayer(64, 2, 128, dropout=0.02, batch_first=True, norm_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.head = nn.Linear(64, n_tokens)
+
+        def forward(self, tokens):
+            T = tokens.shape[1]
+            mask = nn.Transformer.generate_square_subsequent_mask(T)
+            return self.head(self.encoder(self.embed(tokens) + self.position[:T], mask=mask, is_causal=True))
+
+    windows = text[: len(text) // 33 * 33].view(-1, 33)
+    loader = torch.utils.data.DataLoader(windows, batch_size=16, shuffle=True)
+    model, criterion, step = Model(), nn.CrossEntropyLoss(), 0
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=8e-3, total_steps=n_steps)
+    while step < n_steps:
+        for batch in loader:
+            optimizer.zero_grad()
+            criterion(model(batch[:, :-1]).transpose(1, 2), batch[:, 1:]).backward()
+            optimizer.step()
+            schedule.step()
+            step += 1
+            if step == n_steps:
+                break
+    model.eval()
+    return model
+
+
+@right
+def without_modules(text, n_tokens, n_steps):
+    """Weights in a dict, a function, gradients from autograd, and Adam by hand; one head, sinusoidal positions."""
+    d = 48
+    shapes = {"embed": (n_tokens, d), "q": (d, d), "k": (d, d), "v": (d, d), "up": (d, 4 * d), "down": (4 * d, d)}
+    weights = {name: (torch.randn(shape) * shape[0] ** -0.5).requires_grad_() for name, shape in shapes.items()}
+    weights["out"] = (torch.randn(d, n_tokens) * 0.02).requires_grad_()
+    angles = torch.arange(32)[:, None] / 10_000 ** (torch.arange(d // 2) / (d // 2))
+    positions = torch.cat([angles.sin(), angles.cos()], dim=1)
+
+    def model(tokens):
+        T = tokens.shape[1]
+        x = weights["embed"][tokens] + positions[:T]
+        scores = (x @ weights["q"]) @ (x @ weights["k"]).mT / d**0.5
+        x = x + (scores + torch.full((T, T), -torch.inf).triu(1)).softmax(-1) @ (x @ weights["v"])
+        x = F.layer_norm(x, (d,))
+        return F.layer_norm(x + (x @ weights["up"]).relu() @ weights["down"], (d,)) @ weights["out"]
+
+    names = list(weights)
+    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
+    for step in range(1, n_steps + 1):
+        at = torch.randint(len(text) - 32, (24,))
+        tokens, targets = (torch.stack([text[i + shift : i + shift + 32] for i in at.tolist()]) for shift in (0, 1))
+        loss = -model(tokens).log_softmax(-1).gather(2, targets[..., None]).mean()
+        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.99 * second[name] + 0.01 * gradient**2
+            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
+            weights[name].data -= 8e-3 * mean / (square.sqrt() + 1e-8)
+    return model
+
+
+@right
+def with_rmsprop_and_clipping(text, n_tokens, n_steps):
+    """Post-norm blocks, tied embeddings, fused attention, gradients of two half batches added up, RMSprop and clipping."""
+
+    class Block(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.project, self.merge = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d)
+            self.hidden, self.back = nn.Linear(d, 3 * d), nn.Linear(3 * d, d)
+            self.norms = nn.ModuleList([nn.LayerNorm(d), nn.LayerNorm(d)])
+
+        def forward(self, x):
+            q, k, v = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+            x = self.norms[0](x + self.merge(mixed))
+            return self.norms[1](x + self.back(F.silu(self.hidden(x))))
+
+    class Model(nn.Module):
+        def __init__(self, d=56):
+            super().__init__()
+            self.embed, self.where, self.block = nn.Embedding(n_tokens, d), nn.Embedding(32, d), Block(d)
+            nn.init.normal_(self.embed.weight, std=0.1)
+            nn.init.normal_(self.where.weight, std=0.1)
+
+        def forward(self, tokens):
+            x = self.block(self.embed(tokens) + self.where(torch.arange(tokens.shape[1])))
+            return x @ self.embed.weight.T
+
+    model = Model()
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
+    for _ in range(n_steps):
+        for _ in range(2):
+            tokens, targets = drawn(text, batch_size=12)
+            (F.cross_entropy(model(tokens).mT, targets) / 2).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    return model
+
+
+exercise = Exercise(
+    id="07.7",
+    title="GPT and its training loop",
+    reference=train_gpt,
+    properties=properties(SECONDS, MOST_PARAMETERS),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={GPT: "write the model yourself: embeddings, blocks, logits."},
+    training=Training(
+        questions=partial(questions, N_STEPS),
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
+            without_a_mask: reads_the_future,
+            targets_not_shifted: repeats_the_last_token,
+            targets_shifted_back: repeats_the_token_before,
+            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
+            probabilities_for_logits: both(gives_probabilities, fails_to_learn),
+            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
+            without_positions: ignores_the_order,
+            embeddings_cut_off: weights_without_gradient,
+            targets_shifted_twice: predicts_two_ahead,
+            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
+        },
+    ),
+)

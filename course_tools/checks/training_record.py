@@ -1,0 +1,179 @@
+"""Measure a training: what a submitted training function does to its model, and what the model then predicts.
+
+The function runs once while hooks of torch record its updates, its losses and what its model reads; the model that it returns
+is then asked. Nothing is judged here, and no answer is known here: this text also runs inside the sandbox.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from course_tools.checks.outcome import NotAFunction
+
+MOST_READ = 40
+"""Calls of the model that are recorded while it trains."""
+LARGEST_READ = 2**16
+"""Numbers of one recorded call."""
+MOST_LOSSES = 2000
+
+
+class Measured(NamedTuple):
+    """What came of one training.
+
+    `outputs` are the answers of the returned model to the queries, `again` those to the same queries asked a second time.
+    `n_parameters` counts its weights, -1 where it is no module; `untouched` is the fraction of them that no optimizer has
+    stepped, `without_gradient` the fraction that an optimizer stepped and that had no gradient. `n_updates` counts the steps of
+    optimizers (backward passes where there is none), `losses` is what was differentiated, (n,). `read` are the inputs of the
+    first calls of the model. `kept` is the fraction of updates before which the gradients of the last one were not cleared.
+    `moved_at_first` is how far the first ten updates moved the largest tensor of weights, relative to its size, and `moved` how
+    far all did. All three are 0 where no optimizer was used.
+    """
+
+    outputs: list[Tensor]
+    again: list[Tensor]
+    n_parameters: int
+    untouched: float
+    without_gradient: float
+    n_updates: int
+    losses: Tensor
+    read: list[Tensor]
+    kept: float
+    moved_at_first: float
+    moved: float
+
+
+def measure(train: Callable[..., object], data: Sequence[object], queries: Sequence[Tensor]) -> Measured | None:
+    """Run `train(*data)`, record it, and ask the model that it returns; None where it returns None.
+
+    Raises:
+        NotAFunction: it returned something that cannot be called, or whose results are not tensors.
+    """
+    with Recorder() as record:
+        model = train(*data)
+    if model is None:
+        return None
+    if isinstance(model, type) or not callable(model):
+        raise NotAFunction(f"It should return the trained model, and it returned a value of type {type(model).__name__}.")
+    with torch.no_grad():
+        outputs, again = ([_asked(model, query) for query in queries] for _ in range(2))
+    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
+    n_parameters = sum(p.numel() for p in parameters)
+    untouched = sum(p.numel() for p in parameters if id(p) not in record.stepped)
+    dead = sum(p.numel() for p in parameters if id(p) in record.stepped and id(p) not in record.with_gradient)
+    return Measured(
+        outputs,
+        again,
+        n_parameters if isinstance(model, nn.Module) else -1,
+        untouched / max(n_parameters, 1),
+        dead / max(n_parameters, 1),
+        record.n_steps or record.n_backward,
+        torch.tensor(record.losses[:MOST_LOSSES], dtype=torch.float32),
+        record.read,
+        record.n_kept / max(record.n_steps - 1, 1),
+        record.moved_at_first,
+        record.moved(),
+    )
+
+
+def _asked(model: Callable[..., object], query: Tensor) -> Tensor:
+    output = model(query.clone())
+    if not isinstance(output, Tensor):
+        raise NotAFunction(f"The model should return one tensor, and it returned a value of type {type(output).__name__}.")
+    return output.detach().cpu().clone()
+
+
+class Recorder(contextlib.ExitStack):
+    """Record the trainings that happen inside a `with` block, by torch's global hooks."""
+
+    def __init__(self) -> None:
+        """Start with nothing recorded."""
+        super().__init__()
+        self.n_steps = self.n_backward = self.n_kept = self._depth = 0
+        self.losses: list[float] = []
+        self.read: list[Tensor] = []
+        self.moved_at_first = 0.0
+        self.stepped: set[int] = set()
+        self.with_gradient: set[int] = set()
+        self._followed: Tensor | None = None
+        self._start = self._gradient = None
+
+    def __enter__(self) -> "Recorder":
+        """Set the hooks."""
+        for hook in (
+            register_module_forward_pre_hook(self._enter_module),
+            register_module_forward_hook(self._leave_module, always_call=True),
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ):
+            self.callback(hook.remove)
+        self.enter_context(self._watching_backward())
+        return self
+
+    @contextlib.contextmanager
+    def _watching_backward(self) -> Iterator[None]:
+        backward, grad = torch.autograd.backward, torch.autograd.grad
+
+        def noted_backward(tensors: object, *inputs: object, **options: object) -> None:
+            self._note_backward(tensors)
+            left = self._followed.grad if self._followed is not None else None
+            if left is not None and self._gradient is not None and torch.equal(left, self._gradient):
+                self.n_kept += 1
+            self._gradient = None
+            backward(tensors, *inputs, **options)
+
+        def noted_grad(outputs: object, *inputs: object, **options: object) -> object:
+            self._note_backward(outputs)
+            return grad(outputs, *inputs, **options)
+
+        torch.autograd.backward, torch.autograd.grad = noted_backward, noted_grad
+        try:
+            yield
+        finally:
+            torch.autograd.backward, torch.autograd.grad = backward, grad
+
+    def _note_backward(self, outputs: object) -> None:
+        self.n_backward += 1
+        loss = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
+        if isinstance(loss, Tensor) and loss.numel() == 1 and len(self.losses) < MOST_LOSSES:
+            self.losses.append(loss.item())
+
+    def _enter_module(self, module: nn.Module, inputs: tuple) -> None:
+        self._depth += 1
+        first = next((x for x in inputs if isinstance(x, Tensor)), None)
+        if self._depth > 1 or first is None or not torch.is_grad_enabled() or len(self.read) >= MOST_READ:
+            return
+        if first.numel() <= LARGEST_READ and not first.requires_grad and next(module.parameters(), None) is not None:
+            self.read.append(first.detach().cpu().clone())
+
+    def _leave_module(self, module: nn.Module, inputs: tuple, output: object) -> None:
+        self._depth -= 1
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, inputs: tuple, options: dict) -> None:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.stepped.update(map(id, parameters))
+        if self.n_steps < 3 or self.n_steps % 20 == 0:
+            self.with_gradient.update(id(p) for p in parameters if p.grad is not None and p.grad.any())
+        if self._followed is None and (given := [p for p in parameters if p.grad is not None and p.grad.any()]):
+            self._followed = max(given, key=Tensor.numel)
+            self._start = self._followed.detach().clone()
+
+    def moved(self) -> float:
+        """How far the weights of the tensor that is followed are from where they began, relative to their size then."""
+        if self._followed is None:
+            return 0.0
+        distance, size = (self._followed.detach() - self._start).norm().item(), self._start.norm().item()
+        return distance / size if size and math.isfinite(distance) else math.inf
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, inputs: tuple, options: dict) -> None:
+        self.n_steps += 1
+        if self._followed is None or id(self._followed) not in {id(p) for g in optimizer.param_groups for p in g["params"]}:
+            return
+        if self.n_steps == 10:
+            self.moved_at_first = self.moved()
+        self._gradient = None if self._followed.grad is None else self._followed.grad.detach().clone()

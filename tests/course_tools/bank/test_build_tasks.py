@@ -1,0 +1,186 @@
+"""Build tasks: every wrong submission is told its own mistake, every right one earns all points, whatever its design.
+
+Each of these trains a model, so the tests that try all of them run again only where their inputs changed.
+"""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_tools.bank import exercise, exercises
+from course_tools.checks import Exercise
+from course_tools.checks.training_record import Measured, measure
+from course_tools.checks.verdict import Examination
+from course_tools.grading.sandbox.sandbox import LONGEST_TRAINING
+
+BUILDS = [item for item in exercises() if item.training is not None]
+WRONG = [(item.id, wrong) for item in BUILDS for wrong in item.wrong]
+RIGHT = [(item.id, right) for item in BUILDS for right in (item.reference, *item.right)]
+
+
+def misconception(wrong):
+    return " ".join(wrong.__doc__.split())
+
+
+@cache
+def questions(id):
+    return Examination(exercise(id), seed=0)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("id", "wrong"), WRONG, ids=[f"{id}-{wrong.__name__}" for id, wrong in WRONG])
+def test_a_wrong_submission_is_refused_with_its_own_mistake(id, wrong):
+    found = questions(id).examine(wrong)
+    assert not found.passed
+    assert 0 < found.points < found.max_points
+    likely = wrong in exercise(id).training.suspicions and wrong not in exercise(id).training.proofs
+    assert (found.suspected if likely else found.misconception) == misconception(wrong)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("id", "right"), RIGHT, ids=[f"{id}-{right.__name__}" for id, right in RIGHT])
+def test_a_right_submission_of_any_design_earns_all_points(id, right):
+    found = questions(id).examine(right)
+    assert (found.passed, found.points, found.misconception, found.suspected) == (True, found.max_points, None, None), (
+        found.message
+    )
+
+
+def test_a_build_task_is_large_enough_and_says_what_it_holds(built: Exercise):
+    assert len(built.wrong) >= 8
+    assert len(built.right) >= 3
+    assert len({misconception(answer) for answer in (*built.wrong, *built.right)}) == len(built.wrong) + len(built.right)
+    assert set(built.wrong) == {*built.training.proofs, *built.training.suspicions}
+    assert built.training.seconds <= LONGEST_TRAINING
+    assert len(set(built.hints)) == 3
+    assert built.points > 0
+
+
+def test_what_a_student_must_not_know_never_goes_inside(built: Exercise):
+    call, truth = built.questions(seed=0)
+    sent = [tensor for part in call for tensor in part if isinstance(tensor, torch.Tensor)]
+    hidden = {name: tensor for name, tensor in truth.items() if name.startswith("next")}
+    assert hidden
+    assert not any(one.shape == other.shape and torch.equal(one, other) for one in sent for other in hidden.values())
+
+
+def nothing(*data):
+    raise NotImplementedError()
+
+
+def a_number(*data):
+    return 3
+
+
+def a_class(*data):
+    return nn.Linear
+
+
+def none(*data):
+    return None
+
+
+def fails(*data):
+    return torch.zeros(2) @ torch.zeros(3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (nothing, "Not started yet"),
+        (a_number, "It should return the trained model, and it returned a value of type int."),
+        (a_class, "It should return the trained model, and it returned a value of type type."),
+        (none, "It returned None. Is there a `return` at its end?"),
+        (fails, "It raised RuntimeError in the line `return torch.zeros(2) @ torch.zeros(3)`"),
+        (nn.Linear, "this is the class `Linear`"),
+        (7, "A function is asked for"),
+    ],
+)
+def test_what_is_no_training_earns_nothing_and_is_told_why(built, answer, said):
+    found = questions(built.id).examine(answer)
+    assert (found.points, found.passed, found.misconception) == (0, False, None)
+    assert said in found.message
+
+
+def test_a_training_without_end_is_stopped_at_its_own_limit():
+    def endless(*data):
+        while True:
+            pass
+
+    build = BUILDS[0]
+    short = replace(build, properties=build.properties, training=replace(build.training, seconds=0.3))
+    found = Examination(short, seed=0).examine(endless)
+    assert found.points == 0
+    assert "processor time" in found.message
+
+
+def the_class_that_is_forbidden(text, n_tokens, n_steps):
+    from course_lib.blocks import Sizes
+    from course_lib.models import GPT
+
+    return GPT(n_tokens, 32, Sizes(d_model=8, n_heads=2, d_ff=16, n_layers=1))
+
+
+def test_the_library_model_is_no_answer_to_a_task_that_asks_for_it():
+    found = questions("07.7").examine(the_class_that_is_forbidden)
+    assert found.points == 0
+    assert "It calls GPT: write the model yourself" in found.message
+
+
+class Tiny(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(3, 3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def tiny_training(clears=True, other=False):
+    """Train `Tiny` for five updates, with or without two mistakes, and give what was measured."""
+
+    def train(x):
+        model = Tiny()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model = Tiny() if other else model
+        for _ in range(5):
+            if clears:
+                optimizer.zero_grad()
+            F.mse_loss(model(x), x).backward()
+            optimizer.step()
+        return model
+
+    torch.manual_seed(0)
+    return measure(train, [torch.randn(7, 3)], [torch.randn(2, 3)])
+
+
+def test_a_record_counts_updates_losses_and_weights():
+    found = tiny_training()
+    assert (found.n_updates, found.n_parameters, len(found.losses), len(found.read)) == (5, 16, 5, 5)
+    assert found.losses[-1] < found.losses[0]
+    assert (found.kept, found.untouched, found.without_gradient) == (0.0, 0.0, 0.25)
+    assert 0 < found.moved < 1
+    assert torch.equal(found.outputs[0], found.again[0])
+
+
+def test_a_record_shows_gradients_that_are_kept_and_a_model_that_is_not_trained():
+    assert tiny_training(clears=False).kept == 1.0
+    assert tiny_training(other=True).untouched == 1.0
+    assert tiny_training(other=True).moved == 0.0
+
+
+def test_a_record_leaves_torch_as_it_was():
+    before = torch.autograd.backward, torch.autograd.grad
+    tiny_training()
+    assert (torch.autograd.backward, torch.autograd.grad) == before
+    assert not nn.modules.module._global_forward_pre_hooks
+    assert not nn.modules.module._global_forward_hooks
+
+
+def test_what_was_measured_can_be_sent_and_read_by_its_names():
+    assert isinstance(tiny_training(), Measured)
+    assert Measured._fields[0] == "outputs"
