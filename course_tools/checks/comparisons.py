@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_tools.checks import guard
-from course_tools.checks.guard import TimedOut
+from course_tools.checks import time_limit
+from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.outcome import NotAFunction, Outcome, is_close
 
 
@@ -35,7 +35,7 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
     """Hold where the answer returns something."""
     if isinstance(got.error, TimedOut):
         advice = "a loop that does not end, a wait, or far too many steps?"
-        return Failure(f"It was still running after {guard.TIME_LIMIT:g} seconds: {advice}")
+        return Failure(f"It was still running after {time_limit.TIME_LIMIT:g} seconds: {advice}")
     if isinstance(got.error, NotAFunction):
         return Failure(str(got.error))
     if got.error is not None:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_tools.checks import guard
-from course_tools.checks.guard import TimedOut, run_in_time, watching
+from course_tools.checks import time_limit
+from course_tools.checks.time_limit import TimedOut, run_in_time, watching
 
 _OURS = Path(__file__).parents[2]
 
@@ -68,7 +68,7 @@ def watch(
         n_preliminary: how many calls come first.
         forbids: functions whose calls are noted.
         ask: calls the answer, `ask(answer, *call)`, as `training_record.measure` does; it is called itself where there is none.
-        seconds: the limit in processor time, `guard.TIME_LIMIT` where it is not given.
+        seconds: the limit in processor time, `time_limit.TIME_LIMIT` where it is not given.
 
     Returns:
         one outcome a call; fewer where one of the `n_preliminary` first calls gave no result or where time ran out, as the last
@@ -86,8 +86,8 @@ def watch(
             if outcome.results is None and len(outcomes) <= n_preliminary:
                 return
 
-    patience = None if seconds is None else max(guard.WALL_LIMIT, 6 * seconds)
-    in_time = run_in_time(work, guard.TIME_LIMIT if seconds is None else seconds, patience)
+    patience = None if seconds is None else max(time_limit.WALL_LIMIT, 6 * seconds)
+    in_time = run_in_time(work, time_limit.TIME_LIMIT if seconds is None else seconds, patience)
     given_up = True
     return outcomes if in_time else [*outcomes, Outcome(None, error=TimedOut())]
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from course_tools.checks import Exercise, Finding, guard
-from course_tools.checks.guard import SWITCHED_OFF
+from course_tools.checks import Exercise, Finding, time_limit
+from course_tools.checks.time_limit import SWITCHED_OFF
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
@@ -136,7 +136,7 @@ class Engine:
 
 def _for_student(finding: Finding, outcomes: Sequence[Outcome]) -> Finding:
     """A finding as a student may read it: no value of the reference, and none of an input."""
-    detail = finding.detail.replace(f"after {guard.TIME_LIMIT:g} seconds", f"after {session.CALL_LIMIT:g} seconds")
+    detail = finding.detail.replace(f"after {time_limit.TIME_LIMIT:g} seconds", f"after {session.CALL_LIMIT:g} seconds")
     for error in {id(outcome.error): outcome.error for outcome in outcomes}.values():
         detail = without_values(detail, error)
     return replace(finding, detail=detail, numbers="")

@@ -30,7 +30,7 @@ MEMORY = 2**30
 """Bytes that an answer may take beyond what torch takes."""
 
 TEXTS = (
-    "checks.guard",
+    "checks.time_limit",
     "checks.outcome",
     "checks.training_record",
     *(

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from course_tools.checks import guard
-from course_tools.checks.guard import TimedOut
+from course_tools.checks import time_limit
+from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Program
@@ -19,7 +19,7 @@ from course_tools.grading.sandbox import response_validation, wire_protocol
 
 LOAD_LIMIT = 10.0
 """Seconds for what stands outside of functions."""
-CALL_LIMIT = 2 * guard.TIME_LIMIT
+CALL_LIMIT = 2 * time_limit.TIME_LIMIT
 """Seconds for all calls of an exercise together: twice what a check in a notebook allows."""
 
 

@@ -113,7 +113,7 @@ def test_an_error_comes_back_as_itself(error):
     [
         ("__main__", "MyError", "MyError"),
         ("__main__", "Values_1_5_2_25", "AnError"),
-        ("course_tools.checks.guard", "TimedOut", "AnError"),
+        ("course_tools.checks.time_limit", "TimedOut", "AnError"),
         ("os", "system", "AnError"),
         ("builtins", "eval", "AnError"),
         ("builtins", "__import__", "AnError"),

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from course_lib.primitives import rnn_step
 from course_tools.bank import exercise, verdict
-from course_tools.checks import guard
-from course_tools.checks.guard import TimedOut, run_in_time
+from course_tools.checks import time_limit
+from course_tools.checks.time_limit import TimedOut, run_in_time
 from tests.course_tools.bank.answers.unusual import (
     failing,
     given_up,
@@ -34,8 +34,8 @@ from tests.course_tools.bank.answers.unusual import (
 @pytest.fixture
 def short_limit(monkeypatch):
     """Give answers little time, and end those that outlive the test."""
-    monkeypatch.setattr(guard, "TIME_LIMIT", 0.3)
-    monkeypatch.setattr(guard, "WALL_LIMIT", 5.0)
+    monkeypatch.setattr(time_limit, "TIME_LIMIT", 0.3)
+    monkeypatch.setattr(time_limit, "WALL_LIMIT", 5.0)
     given_up.clear()
     yield 0.3
     given_up.set()
@@ -81,7 +81,7 @@ def burn(seconds):
 
 
 def test_the_limit_is_on_the_answer_and_not_on_each_call(monkeypatch):
-    monkeypatch.setattr(guard, "TIME_LIMIT", 0.5)
+    monkeypatch.setattr(time_limit, "TIME_LIMIT", 0.5)
 
     def answer(*inputs):
         burn(0.2)
@@ -132,7 +132,7 @@ def test_right_answers_that_import_late_pass_beside_a_busy_process(code):
     }[code]
     program = (
         "import torch\nfrom course_lib.primitives import rnn_step\nfrom course_tools.bank import verdict\n"
-        "from course_tools.checks import guard\nguard.WALL_LIMIT = 3600.0\n"
+        "from course_tools.checks import time_limit\nguard.WALL_LIMIT = 3600.0\n"
         f"found = verdict('01.1', {answer})\nassert found.passed, found.message\n"
     )
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
@@ -180,7 +180,7 @@ def test_a_student_can_interrupt_an_endless_answer():
             verdict("01.1", loops)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.process_time() - start < guard.TIME_LIMIT
+    assert time.process_time() - start < time_limit.TIME_LIMIT
 
 
 def bptt_by(gradient):
