@@ -132,7 +132,8 @@ def run(
         request: `cells`, each with `name`, `source` and `role` ("own", "given", "missing" for cells of the lecture that are not
             in the notebook, "marked" for the cell of the exercise); `exercise`, its id; `function`, the name that the answer
             should have; `references`, for the other exercises of the lecture "module:name"; `skip`, statements that are known
-            to take too long; `seconds`, for one statement and for all.
+            to take too long; `seconds`, for one statement, for all, and for one import: an import that is stopped half-way
+            cannot be made up for.
         namespace: of the module `__main__`.
         provide: makes `check` importable.
         find: gives the library's form of another exercise, or None.
@@ -192,7 +193,7 @@ class _Runner:
         self._names = [cell["name"] for cell in request["cells"]]
         self._namespace = namespace
         self._skip = {tuple(place) for place in request["skip"]}
-        self._limit, self._left = request["seconds"]
+        self._limit, self._left, self._import_limit = request["seconds"]
         self._failed: dict[tuple[int, int], tuple[Statement, BaseException]] = {}
         self.late: list[tuple[int, int]] = []
 
@@ -222,7 +223,8 @@ class _Runner:
     def _run(self, statement: Statement) -> None:
         code = compile(ast.Module([statement.node], []), self._names[statement.cell], "exec", FUTURE, dont_inherit=True)
         begun = time.monotonic()
-        limit = self._limit if statement.defines or statement.is_import else min(self._limit, self._left)
+        limit = self._limit if statement.defines else min(self._limit, self._left)
+        limit = self._import_limit if statement.is_import else limit
         try:
             with _within(max(limit, 0.01), code):
                 exec(code, self._namespace)
@@ -230,7 +232,7 @@ class _Runner:
             self.late.append((statement.cell, statement.number))
             raise RuntimeError(f"it was still running after {limit:.2g} seconds") from None
         finally:
-            self._left -= time.monotonic() - begun
+            self._left -= 0.0 if statement.is_import else time.monotonic() - begun
 
 
 @contextlib.contextmanager

@@ -96,6 +96,9 @@ def _warm_up() -> None:
     import jaxtyping  # noqa: F401
     import torch._dynamo
 
+    with contextlib.suppress(ImportError):
+        import scipy.optimize  # noqa: F401 - an exercise is answered with it, and its import takes long
+
     tempfile.tempdir = tempfile.gettempdir()
     x = torch.randn(2, 3, 4)
     einops.rearrange(x @ x.mT, "B T d -> B d T").softmax(-1)

@@ -32,7 +32,7 @@ def answer(value):
     return f"def {NAME}(x):\n    return {value}"
 
 
-def found(*cells, namespace=None, skip=(), seconds=(1.0, 2.0)):
+def found(*cells, namespace=None, skip=(), seconds=(1.0, 2.0, 1.0)):
     """Run cells, of the student where nothing else is said, for exercise 04.5, whose function is `merge`."""
     listed = [cell(item) if isinstance(item, str) else item for item in cells]
     request = {"cells": listed, "exercise": "04.5", "function": NAME, "references": REFERENCES, "skip": skip}
@@ -322,13 +322,20 @@ def test_what_is_missing_from_the_notebook_comes_from_the_lecture():
 
 def test_a_statement_without_end_is_stopped_and_skipped_the_next_time():
     endless = "for i in iter(int, 1):\n    tries.append(1)"
-    first = found(endless, answer(1), namespace={"tries": []}, seconds=(0.05, 0.1))
+    first = found(endless, answer(1), namespace={"tries": []}, seconds=(0.05, 0.1, 0.1))
     assert (first.answer(0), first.late) == (1, [(0, 0)])
     namespace = {"tries": []}
     assert found(endless, answer(1), namespace=namespace, skip=first.late).answer(0) == 1
     assert namespace["tries"] == []
-    sleeping = found("import time\ntime.sleep(60)", answer(1), seconds=(0.05, 0.1))
+    sleeping = found("import time\ntime.sleep(60)", answer(1), seconds=(0.05, 0.1, 0.1))
     assert (sleeping.answer(0), sleeping.late) == (1, [(0, 1)])
+
+
+def test_a_slow_import_has_a_limit_of_its_own_and_takes_no_time_from_other_statements(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.7)\nnumber = 5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ran = found("import slow_to_import\nnumber = slow_to_import.number", answer("number"), seconds=(0.5, 0.6, 30.0))
+    assert (ran.answer(0), ran.late) == (5, [])
 
 
 def test_the_error_of_the_answer_is_the_one_that_is_reported():
