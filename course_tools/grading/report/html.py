@@ -26,7 +26,7 @@ code { font: .92em ui-monospace, "Cascadia Mono", Consolas, Menlo, monospace; ba
 .soft { color: var(--soft); }
 .wide { overflow-x: auto; margin: .5rem 0; }
 table { border-collapse: collapse; min-width: 20rem; }
-caption { text-align: left; color: var(--soft); padding-bottom: .4rem; max-width: 46rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: .4rem; max-width: min(46rem, 90vw); }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align: left; vertical-align: top; }
 th { font-weight: 600; }
 thead th { background: var(--head); white-space: nowrap; }
@@ -41,10 +41,13 @@ tbody th { font-weight: 400; overflow-wrap: break-word; min-width: 6rem; max-wid
 .share { display: inline-block; width: 3.2rem; font-variant-numeric: tabular-nums; }
 section { margin: 1.75rem 0; border-left: 5px solid var(--line); padding: .1rem 0 .1rem 1rem; }
 section h2 { margin: 0 0 .35rem; }
+section tbody th { max-width: 40rem; }
+.law { display: block; }
 section .badge { display: inline-block; border-radius: 3px; padding: 0 .5rem; font-weight: 600; }
 .feedback { font-size: 1.08rem; margin: .6rem 0; }
 @media (max-width: 40rem) { body { padding: 1rem .75rem 3rem; } section { padding-left: .6rem; } table { min-width: 0; }
-  th, td { padding: .3rem .4rem; } thead th { white-space: normal; } .text { min-width: 9rem; } tbody th { min-width: 4rem; } }
+  th, td { padding: .3rem .4rem; } thead th { white-space: normal; } .text { min-width: 9rem; } tbody th { min-width: 4rem; }
+  .short { white-space: normal; } }
 @media print { :root { --text: #000; --soft: #333; --back: #fff; --line: #999; --head: #eee; --good: #14662f;
   --good-back: #fff; --part: #744a00; --part-back: #fff; --bad: #a3201a; --bad-back: #fff; }
   body { padding: 0; max-width: none; font-size: 10pt; } .wide { overflow: visible; }

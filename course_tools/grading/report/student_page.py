@@ -56,7 +56,7 @@ def feedback(result: Result, results: Results) -> str:
     ]
     of = results.max_points_of(*counting)
     total = f"{result.points:g} of {of:g} points" if counting else "no notebook was graded"
-    named = f"Lecture {' and '.join(sorted(result.by_lecture))}: " if result.by_lecture else ""
+    named = f"Lecture {' and '.join(counting)}: " if counting else ""
     body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="feedback">{named}{total}</p>']
     body += [f"<p>{html(note)}</p>" for note in result.notes]
     if result.failures:
@@ -98,7 +98,7 @@ def section(item: Exercise, mark: Mark) -> Html:
         parts.append(
             table(
                 f"{item.id}: what your function must do, and whether it does.",
-                ("what", "result", "points", "law"),
+                ("what it must do", "result", "points"),
                 map(_row, mark.findings),
                 [2],
             )
@@ -109,9 +109,10 @@ def section(item: Exercise, mark: Mark) -> Html:
 def _row(finding: Finding) -> tuple[object, ...]:
     earned = finding.points if finding.status == "holds" else 0
     detail = fit(finding.detail) if finding.status == "fails" else ""
-    law = cell(f"{finding.law} {detail}".strip(), "text")
+    law = html(f"{finding.law} {detail}".strip())
+    what = Html(f'<strong>{html(finding.name)}</strong><span class="law">{law}</span>')
     symbol = cell(_SYMBOLS[finding.status], _KINDS[finding.status])
-    return finding.name, symbol, f"{earned}/{finding.points}" if finding.points else "", law
+    return what, symbol, f"{earned}/{finding.points}" if finding.points else ""
 
 
 def fit(detail: str) -> str:
