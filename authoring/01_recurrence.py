@@ -29,9 +29,9 @@ from torch import Tensor, nn
 
 from course_lib.datasets import recall
 from course_lib.primitives import RNN, hoisted_rnn
-from course_lib.training import batches, train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
+from course_tools.notebook.sequence_classifier import accuracy, one_hot
 
 SEEDS = (0, 1, 2)
 
@@ -64,57 +64,13 @@ recall_sets = {
 }
 
 
-class Reader(nn.Module):
-    """Read inputs (B, T, d) with a recurrent layer, and classify by its last state."""
-
-    def __init__(self, cell, n_classes):
-        super().__init__()
-        self.cell, self.read_out = cell, nn.Linear(cell.d_hidden, n_classes)
-
-    def forward(self, x):
-        return self.read_out(self.cell(x)[0][:, -1])
-
-
-def one_hot(tokens):
-    """Symbols (B, T), eight that may come first and eight that distract, as vectors (B,
-    T, 16)."""
-    return F.one_hot(tokens, 16).float()
-
-
-def accuracy(make_cell, known, new, seed, steps=N_STEPS, lr=LR):
-    """Train a Reader on the pairs `known` = (inputs, labels), and give its accuracy on
-    `new`."""
-    (x, y), (x_new, y_new) = (
-        [part.to(device()) for part in pair] for pair in (known, new)
-    )
-    torch.manual_seed(seed)
-    model = Reader(make_cell(), int(y.max()) + 1).to(device())
-    run = train(
-        model,
-        batches(x, y, batch_size=32, seed=seed),
-        classify,
-        steps=steps,
-        lr=lr,
-        warmup=steps // 10,
-    )
-    for _ in progress(run, f"seed {seed}", total=steps):
-        pass
-    with torch.no_grad():
-        return (model(x_new).argmax(-1) == y_new).float().mean().item()
-
-
-def classify(model, batch):
-    """The cross-entropy of a batch (inputs, labels)."""
-    return F.cross_entropy(model(batch[0]), batch[1])
-
-
 def recalls(make_cell, T, seed, lr=LR):
     """Train on 4,000 sequences of length T; give the accuracy on 1,000 others."""
     known, new = (
         (one_hot(part.tokens), part.labels)
         for part in (recall_sets[T, seed].train, recall_sets[T, seed].test)
     )
-    return accuracy(make_cell, known, new, seed, lr=lr)
+    return accuracy(make_cell, known, new, seed, N_STEPS, lr)
 
 
 # %% tags=["nbval-check-output"]
@@ -465,6 +421,9 @@ clip_gradients = check("01.3", clip_gradients)
 
 
 # %%
+from course_lib.training import batches
+
+
 def steep_start(seed, n=32):
     """W, U, b and V of a plain network with a readout; U has radius 1.5."""
     generator = torch.Generator().manual_seed(seed)
@@ -1189,6 +1148,8 @@ train_lstm = check("01.6", train_lstm)
 
 # %% tags=["nbval-check-output"]
 from course_lib import primitives
+from course_lib.training import train
+from course_tools.notebook.fitting import classify
 
 
 def conforms(left, right):

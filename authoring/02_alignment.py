@@ -27,9 +27,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.datasets import Vocabulary, dates, joined
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
+from course_tools.notebook.translation import date_sentences
 
 SEEDS = (0, 1, 2)
 
@@ -59,84 +59,29 @@ SEEDS = (0, 1, 2)
 # It has, but for two dates it must encode twice as much.</details>
 
 # %%
-days = dates(4_000, 300, 500, formats=("medium",), seed=0)
-known = joined(days.train, 1, 3_000, seed=1) + joined(days.train, 2, 6_000, seed=2)
-new = {n: joined(days.test, n, 300, seed=9) for n in (1, 2, 3)}
-letters, characters = (
-    Vocabulary.of(pair.source for pair in known),
-    Vocabulary.of(pair.target for pair in known),
-)
+known, new, words = date_sentences()
+known, (letters, characters) = known[1] + known[2], words
 d = at_scale(cpu=64, gpu=128)
 print(known[0], known[-1], sep="\n")
 
 
 # %%
-from statistics import mean
-
-from course_lib import losses
-from course_lib.datasets import PADDING
-from course_lib.generation import greedy_translation
 from course_lib.models import Encoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
 from course_lib.primitives import fused_gru
-from course_lib.training import batches, train
+from course_tools.notebook.translation import exact_matches, fit_pairs
 
 
-def fit(
-    decoder,
-    seed,
-    pairs=known,
-    words=(letters, characters),
-    loss=losses.teacher_forced_loss,
-    steps=400,
-    lr=8e-3,
-):
-    """Train an encoder with this decoder on pairs of texts, by teacher forcing; the
-    seed decides weights and batches."""
+def fit(decoder, seed, pairs=known, words=words, steps=400, lr=8e-3, **how):
+    """Train an encoder with this decoder; the seed decides weights and batches."""
     torch.manual_seed(seed)
-    model = Seq2Seq(
-        Encoder(len(words[0]), d // 2, d // 2, stacked_bidirectional_gru), decoder()
-    ).to(device())
-    source, lengths = words[0].batch([pair.source for pair in pairs])
-    target, _ = words[1].batch([pair.target for pair in pairs], begin=True, end=True)
-
-    def of(model, batch):
-        return loss(
-            model(batch[0][:, : batch[1].max()], batch[1], batch[2]).logits,
-            batch[2],
-            PADDING,
-        )
-
-    stream = batches(
-        source.to(device()),
-        lengths.to(device()),
-        target.to(device()),
-        batch_size=32,
-        seed=seed,
-    )
-    for _ in progress(
-        train(model, stream, of, steps=steps, lr=lr, warmup=steps // 10),
-        f"seed {seed}",
-        steps,
-    ):
-        pass
-    return model.eval()
+    encoder = Encoder(len(words[0]), d // 2, d // 2, stacked_bidirectional_gru)
+    model, how = Seq2Seq(encoder, decoder()), how | {"steps": steps, "lr": lr}
+    return fit_pairs(model, pairs, words, seed=seed, **how)
 
 
-@torch.no_grad()
-def translate(model, texts, words=(letters, characters), most=36):
-    """Translate texts by greedy decoding; give the answers and the attention weights
-    (or None)."""
-    source, lengths = words[0].batch(texts)
-    output = greedy_translation(model, source.to(device()), lengths.to(device()), most)
-    return [words[1].decode(row) for row in output.tokens.tolist()], output.weights
-
-
-def exact_match(model, pairs, words=(letters, characters)):
+def exact_match(model, pairs, words=words):
     """The fraction of answers that are exactly right."""
-    answers, _ = translate(model, [pair.source for pair in pairs], words)
-    return mean(
-        answer == pair.target for answer, pair in zip(answers, pairs, strict=True)
-    )
+    return exact_matches(model, pairs, words)
 
 
 # %%
@@ -556,6 +501,17 @@ claim(
 
 # %%
 from course_lib.datasets import number_words, spelled
+from course_lib.generation import greedy_translation
+
+
+@torch.no_grad()
+def translate(model, texts, words=words, most=36):
+    """Translate texts by greedy decoding; give the answers and the attention weights
+    (or None)."""
+    source, lengths = words[0].batch(texts)
+    output = greedy_translation(model, source.to(device()), lengths.to(device()), most)
+    return [words[1].decode(row) for row in output.tokens.tolist()], output.weights
+
 
 shown = new[2][0]
 (answer,), weights = translate(trained, [shown.source])
@@ -575,6 +531,9 @@ show(
 
 
 # %% tags=["nbval-check-output"]
+from statistics import mean
+
+
 def in_its_own_date(model, pairs):
     """The weight that lies in the source's first date while the first is written, and
     in the second for the second."""
@@ -627,6 +586,8 @@ explore(draw_alignment, sentence=(0, 20))
 # spelled in both languages by `num2words`.
 
 # %% tags=["nbval-check-output"]
+from course_lib.datasets import Vocabulary
+
 numbers = number_words(2_500, 10, 400, seed=0, target="de")
 english, german = (
     Vocabulary.of((p.source for p in numbers.train), " "),

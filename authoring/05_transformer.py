@@ -27,9 +27,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import Sizes
-from course_lib.datasets import Vocabulary, dates, joined
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show
+from course_tools.notebook.translation import date_sentences
 
 SEEDS = (0, 1, 2)
 
@@ -57,85 +57,27 @@ SEEDS = (0, 1, 2)
 # From a bag it can infer what the letters *must* spell, such as a month. Digits can be in any order.</details>
 
 # %%
-days = dates(4_000, 300, 500, formats=("medium",), seed=0)
-known = {
-    1: joined(days.train, 1, 3_000, seed=1),
-    2: joined(days.train, 2, 6_000, seed=2),
-}
-new = {n: joined(days.test, n, 300, seed=9) for n in (1, 2)}
-letters = Vocabulary.of(pair.source for pair in known[1] + known[2])
-characters = Vocabulary.of(pair.target for pair in known[1] + known[2])
+known, new, words = date_sentences()
+letters, characters = words
 sizes = at_scale(cpu=Sizes(64, 4, 128, 1), gpu=Sizes(128, 8, 256, 2))
 print(known[1][0], known[2][0], sep="\n")
 
 
 # %%
-from statistics import mean
+from functools import partial
 
-from course_lib.datasets import BEGIN, END, PADDING
-from course_lib.generation import greedy
-from course_lib.losses import teacher_forced_loss
 from course_lib.models import Transformer
-from course_lib.training import batches, train
+from course_tools.notebook.translation import exact_matches, fit_pairs, translations
 
-
-def logits_of(model, source, lengths, target):
-    """The logits of each next character, of a Transformer or of a recurrent model with
-    attention."""
-    given = model(source, lengths, target)
-    return given if isinstance(given, Tensor) else given.logits
+translate = partial(translations, words=words, most=24)
+exact_match = partial(exact_matches, words=words, most=24)
 
 
 def fit(make, pairs, seed, steps=400, lr=5e-3):
-    """Train a new model on pairs of texts by teacher forcing; the seed decides its
-    weights and the order of the batches."""
+    """Train a new model on pairs of texts; the seed decides weights and batches."""
     torch.manual_seed(seed)
-    model = make().to(device())
-    source, lengths = letters.batch([pair.source for pair in pairs])
-    target, _ = characters.batch([pair.target for pair in pairs], begin=True, end=True)
-
-    def loss(model, batch):
-        return teacher_forced_loss(
-            logits_of(model, batch[0][:, : batch[1].max()], *batch[1:]),
-            batch[2],
-            PADDING,
-        )
-
-    stream = batches(
-        source.to(device()),
-        lengths.to(device()),
-        target.to(device()),
-        batch_size=32,
-        seed=seed,
-    )
-    for _ in progress(
-        train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10),
-        f"seed {seed}",
-        steps,
-    ):
-        pass
-    return model.eval()
-
-
-@torch.no_grad()
-def translate(model, texts, most=24):
-    """Translate texts by greedy decoding."""
-    source, lengths = (t.to(device()) for t in letters.batch(texts))
-    first = torch.full_like(lengths, BEGIN)
-    return [
-        characters.decode(row)
-        for row in greedy(
-            model.step, model.start(source, lengths), first, END, PADDING, most
-        ).tolist()
-    ]
-
-
-def exact_match(model, pairs):
-    """The fraction of answers that are exactly right."""
-    answers = translate(model, [pair.source for pair in pairs])
-    return mean(
-        answer == pair.target for answer, pair in zip(answers, pairs, strict=True)
-    )
+    words = letters, characters
+    return fit_pairs(make(), pairs, words, seed=seed, steps=steps, lr=lr)
 
 
 def no_positions(T, d_model, device=None):
@@ -428,6 +370,9 @@ mended = check("05.5", mended)
 
 
 # %%
+from statistics import mean
+
+
 def last_gradient(residual, depth, seed):
     """The norm of the gradient of the last block's W₂ in an untrained stack, its
     matrices initialised as in the Transformer."""
@@ -878,6 +823,10 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
+from course_lib.datasets import BEGIN, END, PADDING
+from course_tools.notebook.translation import logits_of
+
+
 def searched(model, pairs, width):
     """The best sentence of a beam for each source, and its log p."""
     source, lengths = (

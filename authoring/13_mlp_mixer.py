@@ -31,11 +31,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import MixerSizes, lean_token_mixing
-from course_lib.datasets import mnist, split
 from course_lib.models import Mixer
-from course_lib.training import batches, train
+from course_lib.training import batches
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, progress, show, weight_maps
+from course_tools.notebook.digit_split import digit_split
+from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
 SEEDS = (0, 1, 2)
 
@@ -64,15 +65,7 @@ SEEDS = (0, 1, 2)
 # For a network that sees the whole picture. This one sees patches without their order.</details>
 
 # %%
-images, labels = mnist()
-images, labels = images.to(device()), labels.to(device())
-parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in SEEDS}
-learn = {
-    seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()
-}
-unseen = {
-    seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()
-}
+images, labels, learn, unseen = digit_split(SEEDS)
 P, STEPS, MIXER = (
     4,
     at_scale(cpu=260, gpu=400),
@@ -81,36 +74,18 @@ P, STEPS, MIXER = (
 seconds = {}
 
 
-def loss(model, batch):
-    """Cross-entropy of a batch (pictures, labels)."""
-    return F.cross_entropy(model(batch[0]), batch[1])
-
-
-@torch.no_grad()
 def right(model, pictures, seed):
     """The accuracy on unseen digits."""
-    return (
-        (model.eval()(pictures[unseen[seed]]).argmax(-1) == labels[unseen[seed]])
-        .float()
-        .mean()
-        .item()
-    )
+    return accuracy_of(model, pictures[unseen[seed]], labels[unseen[seed]])
 
 
 def fit(name, make, seed, pictures=images, lr=4e-3):
-    """Make a model and train it on batches of 32 digits, the same for all with this
-    seed; give it and its accuracy."""
+    """Make and train a model; give it and its accuracy on unseen digits."""
     torch.manual_seed(seed)
     model, start = make().to(device()), time.process_time()
-    stream = batches(
-        pictures[learn[seed]], labels[learn[seed]], batch_size=32, seed=seed
-    )
-    for _ in progress(
-        train(model, stream, loss, steps=STEPS, lr=lr, warmup=STEPS // 10),
-        f"{name}, seed {seed}",
-        total=STEPS,
-    ):
-        pass
+    known = pictures[learn[seed]], labels[learn[seed]]
+    stream, label = batches(*known, batch_size=32, seed=seed), f"{name}, seed {seed}"
+    fitted(model, stream, classify, steps=STEPS, lr=lr, label=label)
     seconds[name] = time.process_time() - start
     return model, right(model, pictures, seed)
 
@@ -532,6 +507,8 @@ show(
 )
 
 # %%
+from course_lib.training import train
+
 steps, losses = 40, {}
 torch.manual_seed(SEEDS[0])
 fresh = mixer().to(device()).double()
@@ -546,7 +523,8 @@ for name, model, pictures in (
         seed=SEEDS[0],
     )
     losses[name] = [
-        step.loss for step in train(model, stream, loss, steps=steps, lr=4e-3, warmup=4)
+        step.loss
+        for step in train(model, stream, classify, steps=steps, lr=4e-3, warmup=4)
     ]
 in_order, same_seed = trained["Mixer", SEEDS[0]][0], unseen[SEEDS[0]]
 with torch.no_grad():

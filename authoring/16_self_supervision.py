@@ -31,10 +31,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
-from course_lib.datasets import Augmentation, few_of_each, mnist, split
+from course_lib.datasets import Augmentation, few_of_each
 from course_lib.training import batches, train
 from course_tools.notebook import check, claim, clouds, device, explore, ledger
 from course_tools.notebook import peak_memory, plots, predict, progress, recorded, show
+from course_tools.notebook.digit_split import digit_split
+from course_tools.notebook.fitting import accuracy_of, fitted
 
 SEEDS = (0, 1, 2)
 
@@ -61,15 +63,8 @@ SEEDS = (0, 1, 2)
 # With thousands of labels they are. With a single 4 to learn from, an open 4 and a closed 4 look like different classes.</details>
 
 # %%
-pictures, labels = mnist()
-images, labels = F.avg_pool2d(pictures, 2).to(device()), labels.to(device())
-parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in SEEDS}
-learn = {
-    seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()
-}
-unseen = {
-    seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()
-}
+images, labels, learn, unseen = digit_split(SEEDS)
+images = F.avg_pool2d(images, 2)
 RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
 
 
@@ -97,15 +92,8 @@ def supervised(seed, n_each, draw, steps=150):
     def loss(model, batch):
         return F.cross_entropy(model(RANGES(batch[0], generator)), batch[1])
 
-    for _ in progress(
-        train(model, stream, loss, steps=steps, lr=3e-3, warmup=15),
-        f"{n_each} of each",
-        total=steps,
-    ):
-        pass
-    with torch.no_grad():
-        predicted = model.eval()(images[unseen[seed]]).argmax(-1)
-    return (predicted == labels[unseen[seed]]).float().mean().item()
+    fitted(model, stream, loss, steps=steps, lr=3e-3, label=f"{n_each} of each")
+    return accuracy_of(model, images[unseen[seed]], labels[unseen[seed]])
 
 
 # %% tags=["nbval-check-output"]
