@@ -25,7 +25,6 @@
 
 # %%
 from functools import partial
-from itertools import repeat
 from statistics import mean
 
 import torch
@@ -33,9 +32,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.datasets import karate_club
-from course_lib.training import train
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger
 from course_tools.notebook import network, peak_memory, plots, predict, progress, show
+from course_tools.notebook.node_classifier import Alone, accuracy, fit, here
 
 SEEDS = (0, 1, 2)
 
@@ -62,58 +61,6 @@ SEEDS = (0, 1, 2)
 # <details><summary>C. None: it always names the side that is larger.</summary>
 #
 # The sides are equal, 17 and 17, and it does not know that either.</details>
-
-
-# %%
-def here(graph):
-    """A graph with its tensors on the device of this notebook."""
-    return graph._replace(
-        edges=graph.edges.to(device()),
-        features=graph.features.to(device()),
-        labels=graph.labels.to(device()),
-    )
-
-
-def fit(make, graph, learn, seed, steps=60, lr=1e-2):
-    """Train a new network on the labels of some nodes; the seed decides its first
-    weights."""
-    torch.manual_seed(seed)
-    model = make().to(device())
-
-    def loss(model, _):
-        return F.cross_entropy(
-            model(graph.features, graph.edges)[learn], graph.labels[learn]
-        )
-
-    for _ in progress(
-        train(model, repeat(None), loss, steps=steps, lr=lr, warmup=steps // 6),
-        f"seed {seed}",
-        total=steps,
-    ):
-        pass
-    return model.eval()
-
-
-@torch.no_grad()
-def accuracy(model, graph, asked):
-    """The accuracy on the given nodes."""
-    return (
-        (model(graph.features, graph.edges)[asked].argmax(-1) == graph.labels[asked])
-        .float()
-        .mean()
-        .item()
-    )
-
-
-class Alone(nn.Module):
-    """Two layers applied to each node separately; the edges are not used."""
-
-    def __init__(self, d_in, d, n_out):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(d_in, d), nn.ReLU(), nn.Linear(d, n_out))
-
-    def forward(self, x, edges):
-        return self.layers(x)
 
 
 # %% tags=["nbval-check-output"]

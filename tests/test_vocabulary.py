@@ -31,7 +31,7 @@ REFUSED = {
 PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = [*sorted((ROOT / "course_lib").rglob("*.py")), *sorted((ROOT / "course_tools").rglob("*.py")), ROOT / "course.py"]
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”|«[^»]*»|https?://\S+")
-GENERATED = {"claims.md", "companion.md"}
+GENERATED = {"claims.md", "companion.md", "lectures.md"}
 """Their words come from the lectures and from the slides."""
 
 

@@ -1,4 +1,4 @@
-"""`course build`: authoring → lectures and solutions, docs/companion.md, docs/claims.md and the numbers of the README.
+"""`course build`: authoring → lectures and solutions, the generated pages of docs/ and the numbers of the README.
 
 Building twice changes nothing. A solution is executed only where its code differs from the committed one; else its outputs
 stay.
@@ -16,6 +16,7 @@ from course_tools.publishing.claims_table import claims_page
 from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
 from course_tools.publishing.lecture_cells import draft, student_version
+from course_tools.publishing.lectures_table import lectures_table
 from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
 from course_tools.publishing.papers import papers_page
 from course_tools.publishing.prediction_cells import FILE, predictions_json
@@ -142,6 +143,7 @@ def _documents(root: Path) -> dict[Path, str]:
         **({papers: papers_page(root)} if (papers := root / "docs" / "papers.md").exists() else {}),
         **({page: teaching(root)} if (page := root / TEACHING).exists() else {}),
         root / "docs" / "companion.md": companion(root),
+        root / "docs" / "lectures.md": lectures_table(root),
         root / "docs" / "claims.md": claims_page(claims_of),
         root / "README.md": readme_with(lectures(root), claims_of, root),
     }

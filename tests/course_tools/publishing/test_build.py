@@ -42,6 +42,7 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
         "solutions/04_tiny.ipynb",
         "course_tools/notebook/predictions.json",
         "docs/companion.md",
+        "docs/lectures.md",
         "docs/claims.md",
         "README.md",
     ]
@@ -51,6 +52,7 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
         "course_tools/notebook/predictions.json",
         "docs/claims.md",
         "docs/companion.md",
+        "docs/lectures.md",
         "lectures/04_tiny.ipynb",
         "solutions/04_tiny.ipynb",
     ]

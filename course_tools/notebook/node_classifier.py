@@ -1,0 +1,51 @@
+"""Train a network on the labels of some nodes of a graph, and measure its accuracy on others: the experiment of lecture 15."""
+
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_tools.notebook.device import device
+from course_tools.notebook.fitting import fitted
+
+Graph = TypeVar("Graph", bound=tuple)
+"""A named tuple with `edges` (2, E), `features` (N, d) and `labels` (N,)."""
+
+
+def here(graph: Graph) -> Graph:
+    """Give a graph with its tensors on the device of the notebook."""
+    parts = {name: getattr(graph, name).to(device()) for name in ("edges", "features", "labels")}
+    return graph._replace(**parts)
+
+
+def fit(make: Callable[[], nn.Module], graph: Any, learn: Tensor, seed: int, steps: int = 60, lr: float = 1e-2) -> nn.Module:
+    """Train a new network `(features, edges)` → logits (N, n_classes) on the nodes `learn`; the seed decides its weights."""
+    torch.manual_seed(seed)
+
+    def loss(model: nn.Module, _: None) -> Tensor:
+        return F.cross_entropy(model(graph.features, graph.edges)[learn], graph.labels[learn])
+
+    model = make().to(device())
+    return fitted(model, repeat(None), loss, steps=steps, lr=lr, label=f"seed {seed}", warmup=steps // 6)
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, graph: Any, asked: Tensor) -> float:
+    """Measure the accuracy on the nodes `asked`."""
+    return (model(graph.features, graph.edges)[asked].argmax(-1) == graph.labels[asked]).float().mean().item()
+
+
+class Alone(nn.Module):
+    """Two layers applied to each node separately; the edges are not used."""
+
+    def __init__(self, d_in: int, d: int, n_out: int) -> None:
+        """Set up for d_in features of a node, d hidden units and n_out classes."""
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(d_in, d), nn.ReLU(), nn.Linear(d, n_out))
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        """Give logits (N, n_out) of x (N, d_in)."""
+        return self.layers(x)
