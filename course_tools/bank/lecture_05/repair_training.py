@@ -102,7 +102,7 @@ def repair_training(text: Tensor, n_tokens: int, n_steps: int) -> nn.Module:
 @wrong
 def three_faults(text, n_tokens, n_steps):
     """Two faults are measured. Logits change when later tokens change: a mask is missing, or the softmax does not run over the
-    keys. And the gradients of earlier updates are still there at the next one. A third may hide behind them: repair these two,
+    keys. And the gradients of earlier updates are still there at the next one. A third may be hidden by them: repair these two,
     and run the check again."""
 
     class Layer(nn.Module):
