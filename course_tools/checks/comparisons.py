@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from course_tools.checks import time_limit
-from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.outcome import NotAFunction, Outcome, is_close
+from course_tools.checks.time_limit import TimedOut
 
 
 class Failure(NamedTuple):

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from course_tools.checks.comparisons import Comparison, Failure, runs
 from course_tools.checks.exercise import Call, Draw, Evidence, Property, Truth
-from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.outcome import Outcome
+from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.training_record import Measured
 
 Judge = Callable[[Measured, Truth], str | None]

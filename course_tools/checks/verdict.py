@@ -14,10 +14,10 @@ from inspect import signature
 from typing import Literal, NamedTuple
 
 from course_tools.checks.exercise import Answer, Exercise, Property
-from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut, guarded
 from course_tools.checks.input_dependence import Probe, ignored_inputs, probes
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
+from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut, guarded
 from course_tools.checks.training_record import Measured, measure
 
 Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from course_tools.checks.exercise import Exercise, Property
-from course_tools.checks.time_limit import guarded
 from course_tools.checks.outcome import Call
+from course_tools.checks.time_limit import guarded
 from course_tools.checks.verdict import Examination
 from course_tools.exams.printed_code import Answer, Footnote, Unprintable, footnotes, printed
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from types import TracebackType
 
 from course_tools.checks import Exercise, Finding, time_limit
-from course_tools.checks.time_limit import SWITCHED_OFF
 from course_tools.checks.outcome import Outcome
+from course_tools.checks.time_limit import SWITCHED_OFF
 from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from course_tools.checks import time_limit
-from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.outcome import Outcome
+from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Program
 from course_tools.grading.sandbox import response_validation, wire_protocol

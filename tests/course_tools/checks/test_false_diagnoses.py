@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from course_tools.checks import Exercise
-from course_tools.checks.time_limit import guarded
 from course_tools.checks.outcome import watch
+from course_tools.checks.time_limit import guarded
 from course_tools.checks.verdict import Examination
 
 
