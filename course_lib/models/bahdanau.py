@@ -73,7 +73,7 @@ def hoisted_bahdanau_steps(
     mask = encoded.mask[:, 0]
     blind = ~mask.any(-1, keepdim=True)
     barred = torch.zeros_like(mask, dtype=s.dtype).masked_fill(~mask & ~blind, -torch.inf)
-    seen = (~blind).to(s.dtype) if blind.any() else None
+    seen = (~blind).to(s.dtype) if torch.compiler.is_compiling() or blind.any() else None
     states, rows = [], []
     for a in gates_of_words.unbind(1):
         from_s, q = torch.addmm(b, s, U).tensor_split([3 * n], dim=-1)

@@ -305,6 +305,8 @@ def _require_sizes(
         return
     if lengths.is_floating_point():
         raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
+    if torch.compiler.is_compiling():  # values are not known
+        return
     if lengths.shape != (B,) or any(not 0 <= length <= T for length in lengths.tolist()):
         raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {lengths.tolist()}.")
 
