@@ -52,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="execute the solved lectures and print one table of their claims")
     run.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     run.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    gpu = commands.add_parser("gpu-check", help="run on a GPU what only a GPU can show, and write a report (docs/gpu.md)")
+    gpu.add_argument("--out", type=Path, metavar="FILE", help="where the report goes (default: docs/gpu_report.md)")
     commands.add_parser("test", help="run the whole test suite; further arguments go to pytest", add_help=False)
     build = commands.add_parser("build", help="build lectures and solutions from authoring/")
     build.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
@@ -133,6 +135,13 @@ def _test(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.test_suite import run_tests
 
     return run_tests(project_root(), rest)
+
+
+def _gpu_check(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.gpu_check import gpu_check
+
+    root = project_root()
+    return gpu_check(root, options.out or root / "docs" / "gpu_report.md")
 
 
 def _build(options: argparse.Namespace, rest: list[str]) -> int:
@@ -221,6 +230,7 @@ _COMMANDS = {
     "test-me": _test_me,
     "run": _run,
     "test": _test,
+    "gpu-check": _gpu_check,
     "build": _build,
     "exercises": _exercises,
     "progress": _progress,

@@ -8,12 +8,9 @@ T = TypeVar("T")
 
 
 def device() -> torch.device:
-    """Pick the best device at hand: CUDA, then Apple's MPS, then the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
+    """Pick the accelerator that torch finds, such as CUDA or Apple's MPS, else the CPU."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return torch.device("cpu") if found is None else found
 
 
 def at_scale(*, cpu: T, gpu: T) -> T:

@@ -1,0 +1,78 @@
+"""`course gpu-check`: runs on a GPU what only a GPU can show, and writes a report (docs/gpu.md)."""
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from course_tools.publishing.project import PublishingFailed
+
+PARTS: Mapping[str, Sequence[str]] = {
+    "Tests marked gpu": ("pytest", "-q", "-m", "gpu", "tests"),
+    "Lectures, a few training steps each": ("pytest", "-q", "--quick", "lectures"),
+    "Speed and memory": ("benchmarks.gpu",),
+}
+"""What is run, each as a module of this Python with its arguments."""
+
+KEPT_LINES = 40
+"""How many of the last lines of a part the report quotes."""
+
+
+def gpu_in_words() -> str | None:
+    """Describe the CUDA GPU that torch finds, in one line; None where it finds none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    found = torch.cuda.get_device_properties(0)
+    cudnn = torch.backends.cudnn.version()
+    return (
+        f"{found.name}, {found.total_memory / 2**30:.0f} GiB, compute capability {found.major}.{found.minor}; "
+        f"torch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {cudnn}; Python {platform.python_version()}"
+    )
+
+
+def gpu_check(
+    root: Path,
+    report: Path,
+    parts: Mapping[str, Sequence[str]] = PARTS,
+    describe: Callable[[], str | None] = gpu_in_words,
+) -> int:
+    """Run all parts, one after the other, and write what came of them as Markdown.
+
+    Args:
+        root: the folder of the course.
+        report: the file to write; what it held is lost.
+        parts: by title, a module and its arguments.
+        describe: describes the GPU; None = there is none.
+
+    Returns:
+        the exit status: 0, or 1 where a part failed.
+
+    Raises:
+        PublishingFailed: there is no GPU, or no folder for the report.
+    """
+    machine = describe()
+    if machine is None:
+        raise PublishingFailed("gpu-check needs a CUDA GPU, and torch finds none on this machine: nothing was run.")
+    if not report.absolute().parent.is_dir():
+        raise PublishingFailed(f"there is no folder {report.parent} to write {report.name} into")
+    written = [f"# GPU check\n\n{machine}  \n{datetime.now(UTC):%Y-%m-%d}, written by `course gpu-check`\n"]
+    failed = []
+    for title, arguments in parts.items():
+        print(f"{title} …", flush=True)
+        started = time.monotonic()
+        done = subprocess.run([sys.executable, "-m", *arguments], cwd=root, capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            failed.append(title)
+        outcome = f"failed with status {done.returncode}" if done.returncode else "passed"
+        said = "\n".join((done.stdout + done.stderr).rstrip().splitlines()[-KEPT_LINES:])
+        command = " ".join(("python -m", *arguments))
+        seconds = time.monotonic() - started
+        written.append(f"## {title}: {outcome}\n\n`{command}`, {seconds:.0f} s\n\n```\n{said}\n```\n")
+        report.write_text("\n".join(written), encoding="utf-8")
+    print(f"wrote {report}" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0

@@ -1,0 +1,74 @@
+"""The device of every test of this folder, and what they share: moving things there and comparing with the CPU."""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.pretend_gpu import device as pretend
+
+
+def moved(x: object, device: torch.device) -> object:
+    """Move tensors, modules, and what tuples, lists, dicts and partial functions hold of them; a module is copied."""
+    if isinstance(x, Tensor):
+        return x.detach().to(device).requires_grad_(x.requires_grad)
+    if isinstance(x, nn.Module):
+        return copy.deepcopy(x).to(device)
+    if isinstance(x, partial):
+        return partial(moved(x.func, device), *moved(x.args, device), **moved(x.keywords, device))
+    if isinstance(x, dict):
+        return {key: moved(value, device) for key, value in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(moved(part, device) for part in x))
+    return type(x)(moved(part, device) for part in x) if isinstance(x, tuple | list) else x
+
+
+def tensors(x: object) -> list[Tensor]:
+    """All tensors in a result."""
+    if isinstance(x, Tensor):
+        return [x]
+    return [each for part in x for each in tensors(part)] if isinstance(x, tuple | list) else []
+
+
+@pytest.fixture(scope="session")
+def device() -> torch.device:
+    """The pretend accelerator."""
+    return pretend.register()
+
+
+@pytest.fixture(autouse=True)
+def _every_test_has_it(device: torch.device) -> None:
+    """What asks `torch.accelerator` finds it."""
+    assert torch.accelerator.current_accelerator(check_available=True) == device
+
+
+@pytest.fixture
+def same_there(device: torch.device) -> Callable[..., None]:
+    """Give `same_there(form, *inputs)`: on the device, tensors and gradients lie there, and are those of the CPU."""
+
+    def compare(form: Callable[..., object], *inputs: object) -> None:
+        results = []
+        for where in (torch.device("cpu"), device):
+            given = moved(inputs, where)
+            result = moved(form, where)(*given)
+            found = tensors(result)
+            if not found:
+                results.append(result)
+                continue
+            assert all(each.device.type == where.type for each in found), [each.device for each in found]
+            leaves = [x for x in tensors(given) if x.requires_grad]
+            smooth = [each.square().sum() for each in found if each.requires_grad and each.numel()]
+            gradients = torch.autograd.grad(sum(smooth), leaves, allow_unused=True) if smooth and leaves else ()
+            results.append([x.detach().cpu() for x in (*found, *(g for g in gradients if g is not None))])
+        here, there = results
+        if not isinstance(here, list):
+            assert here == there
+            return
+        assert len(here) == len(there)
+        for one, other in zip(here, there, strict=True):
+            torch.testing.assert_close(other, one, atol=1e-4, rtol=1e-4, equal_nan=True)
+
+    return compare

@@ -1,0 +1,95 @@
+"""Every loss, every metric that reads tensors, and what is done to batches before: pairs, masks, augmentation, matching."""
+
+import pytest
+import torch
+
+from course_lib import losses as L
+from course_lib.datasets import colour_matrix, recolour, warp
+from course_lib.training import batches, train
+
+B, T, N, M, C, d = 3, 5, 7, 2, 4, 6
+GENERATOR = torch.Generator().manual_seed(0)
+WORDS = torch.randint(3, N, (B, T), generator=GENERATOR)
+CHOSEN = torch.rand(B, T, generator=GENERATOR) < 0.6
+LABELS = torch.randint(C, (B,), generator=GENERATOR)
+CLASSES = torch.tensor([[0, 1], [2, -1], [-1, -1]])
+BOXES = 0.2 + 0.3 * torch.rand(B, M, 4, generator=GENERATOR)
+
+
+def real(*shape):
+    return torch.randn(*shape, generator=GENERATOR).requires_grad_()
+
+
+def predicted(*shape):
+    return (0.2 + 0.3 * torch.rand(*shape, 4, generator=GENERATOR)).requires_grad_()
+
+
+LOSSES = {
+    "NT-Xent": (lambda a, b: L.nt_xent(a, b, 0.5), real(B, d), real(B, d)),
+    "lean NT-Xent": (lambda a, b: L.lean_nt_xent(a, b, 0.5), real(B, d), real(B, d)),
+    "BYOL": (L.byol_loss, real(B, d), real(B, d).detach()),
+    "teacher forcing": (lambda x, y: L.teacher_forced_loss(x, y, 0), real(B, T, N), WORDS),
+    "next token": (L.next_token_loss, real(B, T, N), WORDS),
+    "next token, some": (L.next_token_loss, real(B, T, N), WORDS, CHOSEN),
+    "previous token": (L.previous_token_loss, real(B, T, N), WORDS),
+    "masked words": (L.mlm_loss, real(B, T, N), WORDS, CHOSEN),
+    "distillation": (lambda s, t, y: L.distillation_loss(s, t, y, 2.0, 0.5), real(B, C), real(B, C).detach(), LABELS),
+    "hard distillation": (L.hard_distillation_loss, real(B, C), real(B, C), real(B, C).detach(), LABELS),
+    "hard attention": (
+        lambda p, w, y: L.hard_attention_loss(p, w.softmax(-1), y, 0.5, 0.1),
+        real(B),
+        real(B, T, N),
+        WORDS,
+    ),
+    "set": (
+        lambda x, b, c, t: L.set_loss(x, b, c, t, L.match_in_order(x.new_zeros(B, N, M), c)),
+        real(B, N, C),
+        predicted(B, N),
+        CLASSES,
+        BOXES,
+    ),
+    "deep set": (L.deep_set_loss, real(2, B, N, C), predicted(2, B, N), CLASSES, BOXES),
+    "deep set, greedy": (
+        lambda *x: L.deep_set_loss(*x, matching=L.match_greedily),
+        real(2, B, N, C),
+        predicted(2, B, N),
+        CLASSES,
+        BOXES,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss(name, same_there):
+    form, *inputs = LOSSES[name]
+    same_there(form, *inputs)
+
+
+def test_masked_words_are_the_same_on_every_device(same_there):
+    """They are drawn on the CPU, whatever holds the words."""
+    same_there(lambda x, may: L.mask_tokens(x, may, 1, N, torch.Generator().manual_seed(2)), WORDS, CHOSEN)
+
+
+def test_inputs_of_bert(same_there):
+    same_there(lambda a, b: L.segment_input(a, b, 1, 2), WORDS[0], WORDS[1])
+    document = torch.tensor([0, 0, 0, 1, 1])
+    same_there(L.nsp_pairs, document, torch.tensor([0.2, 0.8, 0.4]), torch.tensor([0.1, 0.5, 0.9]))
+
+
+def test_pictures_are_augmented(same_there):
+    images, A = torch.rand(B, 3, 5, 7), torch.eye(2).repeat(B, 1, 1) * 0.8
+    same_there(warp, images, A, torch.full((B, 2), 0.1))
+    same_there(lambda x, a, b, c: recolour(x, colour_matrix(a, b, c)), images, *torch.rand(3, B))
+
+
+def test_a_model_is_trained_from_batches(device):
+    """With the fused Adam, clipping and a shuffled stream of the device's tensors."""
+    model = torch.nn.Linear(d, C).to(device)
+    x, y = real(20, d).detach().to(device), torch.arange(20, device=device) % C
+
+    def loss(model, batch):
+        return torch.nn.functional.cross_entropy(model(batch[0]), batch[1]), {"rows": len(batch[0])}
+
+    steps = list(train(model, batches(x, y, batch_size=8, seed=0), loss, steps=6, lr=0.1, warmup=2))
+    assert steps[-1].loss < steps[0].loss
+    assert model.weight.device.type == device.type

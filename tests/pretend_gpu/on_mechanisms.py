@@ -1,0 +1,74 @@
+"""Every mechanism in every form, and the modules around them."""
+
+import pytest
+import torch
+
+from course_lib import attention as A
+from tests.course_lib.attention.test_transforms import FORMS, SIDES, drawn
+
+T, d = 5, 6
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form(name, same_there):
+    form, shapes = FORMS[name]
+    same_there(form, *(x[0].requires_grad_() for x in drawn(*shapes)))
+
+
+IMAGES = {
+    "attention over pixels": lambda: A.AttentionLayer2d(2, 3, 4),
+    "local": lambda: A.LocalAttention(2, 4, 2, 3),
+    "local, tiled": lambda: A.LocalAttention(2, 4, 2, 3, 1, A.tiled_local_attention),
+    "local, sliced": lambda: A.LocalAttention(2, 4, 2, 3, 2, A.sliced_local_attention),
+    "non-local": lambda: A.NonLocal(2),
+    "non-local, pooled": lambda: A.NonLocal(2, pool=torch.nn.MaxPool2d(2)),
+    "non-local block": lambda: A.NonLocalBlock(2, A.NonLocal(2)).eval(),
+    "co-occurrent": lambda: A.CoOccurrent(2, 4, 3),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_over_images(name, same_there):
+    torch.manual_seed(0)
+    same_there(IMAGES[name](), torch.randn(2, 2, *SIDES, requires_grad=True))
+
+
+HEADS = {
+    "scaled": A.scaled_dot_product_attention,
+    "fused": A.fused_scaled_dot_product_attention,
+    "causal": A.causal_attention,
+    "fused causal": A.fused_causal_attention,
+    "linear": A.LinearAttention(),
+    "causal linear": A.LinearAttention(mix=A.chunked_linear_attention),
+    "performer": A.PerformerAttention(2, 7, generator=torch.Generator().manual_seed(0)),
+    "general": A.GeneralAttention(2, 2),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_in_several_heads_under_a_mask(name, masked, same_there):
+    torch.manual_seed(0)
+    heads = A.MultiHead(d, 3, HEADS[name])
+    x = torch.randn(2, T, d, requires_grad=True)
+    mask = (torch.arange(T) < torch.tensor([5, 3])[:, None])[:, None] if masked else None
+    same_there(lambda heads, x, mask: heads(x, x, x, mask).context, heads, x, mask)
+
+
+@pytest.mark.parametrize("make", [A.GraphAttention, A.DynamicGraphAttention])
+@pytest.mark.parametrize("form", [A.attend_edges, A.csr_attend_edges, A.dense_attend_edges])
+def test_over_the_edges_of_a_graph(make, form, same_there):
+    """`csr_attend_edges` has sparse products in both passes."""
+    torch.manual_seed(0)
+    edges = torch.tensor([[0, 0, 1, 3, 3, 2, 4], [1, 2, 0, 0, 1, 2, 3]])
+    same_there(make(3, d, form), torch.randn(2, 3, T, d, requires_grad=True), edges)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("form", [A.linear_attention, A.chunked_linear_attention, A.causal_linear_attention])
+def test_sums_are_float32_under_autocast(form, dtype, device):
+    """Each form leaves the autocast of its own device, not of the CPU or of CUDA."""
+    phi_q, phi_k, v = (200 * torch.rand(1, 300, 17, device=device) for _ in range(3))
+    with torch.autocast(device.type, dtype):
+        context = form(phi_q, phi_k, v)
+    torch.testing.assert_close(context.cpu(), form(phi_q, phi_k, v).cpu())

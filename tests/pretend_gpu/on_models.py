@@ -1,0 +1,126 @@
+"""Every model, forwards and backwards, and everything that generates."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.generation import CachedGPT, beam_search, generate, greedy, greedy_translation, sample
+from course_lib.models import (
+    GPT,
+    BahdanauDecoder,
+    Encoder,
+    LinearTransformer,
+    PlainDecoder,
+    Seq2Seq,
+    ShowAndTell,
+    ShowAttendAndTell,
+    Transformer,
+    bidirectional_gru,
+    fused_bidirectional_gru,
+    stacked_bidirectional_gru,
+)
+from course_lib.primitives import GRU, LSTM, RNN, fused_gru, fused_lstm, hoisted_rnn
+from tests.course_lib.models.compiled import LENGTHS, MODELS, SIZES, VARIANTS, WORDS, B, N
+
+LONG = 9
+
+
+@pytest.mark.parametrize("name", [*MODELS, *VARIANTS])
+def test_forwards_and_backwards(name, same_there):
+    make, inputs = (MODELS | VARIANTS)[name]
+    torch.manual_seed(0)
+    model = make().eval()
+
+    def outputs_and_gradients(model: nn.Module, *inputs: object) -> list[torch.Tensor]:
+        outputs = flat(model(*inputs))
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        total = sum(each.square().sum() for each in outputs if each.requires_grad)
+        gradients = torch.autograd.grad(total, parameters, allow_unused=True)
+        return [x.detach() for x in (*outputs, *(g for g in gradients if g is not None))]
+
+    same_there(outputs_and_gradients, model, *inputs)
+
+
+def flat(x: object) -> list[torch.Tensor]:
+    if isinstance(x, torch.Tensor):
+        return [x]
+    return [each for part in x for each in flat(part)] if isinstance(x, tuple) else []
+
+
+GENERATES = {
+    "GPT": lambda: GPT(N, LONG, SIZES),
+    "cached GPT": lambda: GPT(N, LONG, SIZES),
+    "linear transformer": lambda: LinearTransformer(N, SIZES),
+}
+
+
+@pytest.mark.parametrize("name", GENERATES)
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_continues_a_prompt(name, lengths, same_there):
+    if name == "linear transformer" and lengths is not None:
+        pytest.skip("its prompts all have one length")
+    torch.manual_seed(0)
+
+    def write(model: nn.Module, prompt: torch.Tensor, lengths: torch.Tensor | None) -> torch.Tensor:
+        writer = CachedGPT(model) if name == "cached GPT" else model
+        return generate(writer, prompt, 4, lambda logits: logits.argmax(-1), lengths)
+
+    same_there(write, GENERATES[name](), WORDS, lengths)
+
+
+def test_samples_with_a_generator_of_the_device(device):
+    logits = torch.randn(B, N, generator=torch.Generator().manual_seed(0)).to(device)
+    drawn = [sample(logits, k=5, p=0.9, generator=torch.Generator(device).manual_seed(1)) for _ in range(2)]
+    assert torch.equal(drawn[0].cpu(), drawn[1].cpu())
+    assert drawn[0].device.type == device.type
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_beams(width, same_there):
+    torch.manual_seed(0)
+    model = Transformer(N, N, SIZES)
+
+    def translate(model: Transformer, source: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        state, first = model.start(source, lengths), torch.full_like(lengths, 1)
+        beam = beam_search(model.step, state, first, end=2, padding=0, max_length=4, width=width, penalty=0.6)
+        return (*beam, greedy(model.step, state, first, 2, 0, 4))
+
+    same_there(translate, model, WORDS, LENGTHS)
+
+
+@pytest.mark.parametrize("decoder", [lambda: PlainDecoder(N, 3, 7, 10), lambda: BahdanauDecoder(N, 3, 7, 10, 11)])
+@pytest.mark.parametrize("run", [bidirectional_gru, stacked_bidirectional_gru, fused_bidirectional_gru])
+def test_translates(decoder, run, same_there):
+    torch.manual_seed(0)
+    model = Seq2Seq(Encoder(N, 3, 5, run), decoder())
+    same_there(lambda model, x, n: [t for t in greedy_translation(model, x, n, 4) if t is not None], model, WORDS, LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("make", "picture"), [(lambda: ShowAndTell(N, 7, 2, 3), (B, 7)), (lambda: ShowAttendAndTell(N, 7, 2, 3, 11), (B, 4, 7))]
+)
+def test_captions(make, picture, same_there):
+    torch.manual_seed(0)
+
+    def describe(model: nn.Module, picture: torch.Tensor) -> torch.Tensor:
+        first = torch.ones(len(picture), dtype=torch.long, device=picture.device)
+        return greedy(model.step, model.start(picture), first, 2, 0, 4)
+
+    same_there(describe, make(), torch.randn(picture))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RNN(3, 5),
+        lambda: RNN(3, 5, hoisted_rnn),
+        lambda: LSTM(3, 5),
+        lambda: LSTM(3, 5, fused_lstm),
+        lambda: GRU(3, 5),
+        lambda: GRU(3, 5, fused_gru),
+    ],
+)
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_recurrent_layers(make, lengths, same_there):
+    torch.manual_seed(0)
+    same_there(lambda cell, x, n: cell(x, lengths=n), make(), torch.randn(*WORDS.shape, 3, requires_grad=True), lengths)
