@@ -76,7 +76,7 @@ def gaussian_projection(m: int, d: int, generator: torch.Generator | None = None
 
 
 def orthogonal_projection(m: int, d: int, generator: torch.Generator | None = None) -> Projection:
-    """Draw m directions (m, d), each from N(0, I), but orthogonal within each block of d rows."""
+    """Draw m directions (m, d) by `generator`, each from N(0, I), but orthogonal within each block of d rows."""
     return orthogonalised(gaussian_projection(m, d, generator))
 
 
