@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from course_tools.bank import exercise, exercises, verdict
-from course_tools.checks.guard import guarded
+from course_tools.checks.time_limit import guarded
 from course_tools.notebook import at_scale
 from course_tools.notebook import device as chosen
 
