@@ -132,7 +132,7 @@ def test_right_answers_that_import_late_pass_beside_a_busy_process(code):
     }[code]
     program = (
         "import torch\nfrom course_lib.primitives import rnn_step\nfrom course_tools.bank import verdict\n"
-        "from course_tools.checks import time_limit\nguard.WALL_LIMIT = 3600.0\n"
+        "from course_tools.checks import time_limit\ntime_limit.WALL_LIMIT = 3600.0\n"
         f"found = verdict('01.1', {answer})\nassert found.passed, found.message\n"
     )
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
