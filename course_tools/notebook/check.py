@@ -43,7 +43,7 @@ def check(id: str, fn: object) -> Callable[..., object]:
         verdict = Verdict(False, 0, asked.points, None, f"{asked.id} {asked.title}: 0 of {asked.points} points. {problem}")
         return _show(asked, verdict, answer, problem)
     if (verdict := getattr(answer, "_verdict_of_the_answer", None)) is not None:
-        return _show(asked, verdict, answer, _REPEATED)
+        return _show(asked, verdict, answer, answer._note_when_repeated)
     _under_check.add(id)
     try:
         verdict = judge(asked, answer)
@@ -89,11 +89,14 @@ def _next_hint(asked: Exercise, verdict: Verdict) -> Hint | None:
 def _show(asked: Exercise, verdict: Verdict, answer: object, note: str = "", hint: Hint | None = None) -> Callable[..., object]:
     _latest[asked.id] = verdict
     show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint))
-    return answer if verdict.passed else _stand_in(asked, verdict)
+    return answer if verdict.passed else _stand_in(asked, verdict, note or _REPEATED)
 
 
-def _stand_in(asked: Exercise, verdict: Verdict) -> Callable[..., object]:
-    """Wrap the library's function, with the verdict on the student's; it refuses to take part in an answer to its exercise."""
+def _stand_in(asked: Exercise, verdict: Verdict, note: str) -> Callable[..., object]:
+    """Wrap the library's function, with the verdict on the student's and a note on it.
+
+    It refuses to take part in an answer to its exercise.
+    """
 
     @wraps(asked.reference)
     def stand_in(*args: object, **kwargs: object) -> object:
@@ -102,4 +105,5 @@ def _stand_in(asked: Exercise, verdict: Verdict) -> Callable[..., object]:
         return asked.reference(*args, **kwargs)
 
     stand_in._verdict_of_the_answer = verdict
+    stand_in._note_when_repeated = note
     return stand_in

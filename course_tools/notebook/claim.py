@@ -81,7 +81,7 @@ def ledger() -> None:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
     left = ' style="text-align: left"'
     cells = "".join("<tr>" + "".join(f"<td{left}>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    titles = "".join(f"<th{left}>{title}</th>" for title in head)
+    titles = "".join(f"<th{left}>{title}</th>" if title else "<td></td>" for title in head)
     table = f"<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
     publish({"text/html": table, "text/plain": "\n".join(lines)})
 

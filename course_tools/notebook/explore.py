@@ -3,10 +3,21 @@
 import inspect
 from collections.abc import Callable
 
-from course_tools.notebook.show import in_notebook
+from course_tools.notebook.show import in_notebook, publish
 
 Control = bool | tuple[float, float] | tuple[float, float, float] | list[str]
 """What a control is made of; whole numbers are floats here, too."""
+
+_NAME_SLIDERS = """
+const area = element.closest(".jp-OutputArea") ?? document.body;
+const name = () => area.querySelectorAll(".widget-slider [role=slider]:not([aria-label])").forEach((handle) => {
+    const label = handle.closest(".widget-slider").querySelector(".widget-label");
+    handle.setAttribute("aria-label", label.textContent);
+});
+new MutationObserver(name).observe(area, { childList: true, subtree: true });
+name();
+"""
+"""ipywidgets writes the name of a slider beside it, but does not tell a screen reader: this does, as soon as it is there."""
 
 
 def explore(draw: Callable[..., None], **controls: Control) -> None:
@@ -29,6 +40,7 @@ def explore(draw: Callable[..., None], **controls: Control) -> None:
     from ipywidgets import interact
 
     interact(draw, **{name: _widget(name, control, start[name]) for name, control in controls.items()})
+    publish({"application/javascript": _NAME_SLIDERS, "text/plain": ""})
 
 
 def _start(draw: Callable[..., None], name: str, control: Control) -> object:
