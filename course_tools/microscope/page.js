@@ -238,14 +238,15 @@ function drawSwitches(run) {
   byId("reset").disabled = !off.length;
 }
 
-/** Where a head puts most of its weight, among the named patterns, on average over the queries that have such a key. */
-function habit(weights) {
-  const input = view().read(), n = view().nQueries(input);
+/** Where a head puts more of its weight than even weights would, among the named patterns: [name, share, even share]. */
+function habit({ scores, weights }) {
+  const input = view().read(), n = view().nQueries(input), open = scores.map((row) => row.filter((score) => score > -Infinity).length);
   const found = Object.entries(view().patterns(input)).map(([name, keys]) => {
     const asked = range(n).filter((i) => keys(i).length);
-    return [name, asked.length ? mean(asked.map((i) => sum(keys(i).map((j) => weights[i][j])))) : 0];
+    if (!asked.length) return [name, 0, 0];
+    return [name, mean(asked.map((i) => sum(keys(i).map((j) => weights[i][j])))), mean(asked.map((i) => keys(i).length / open[i]))];
   });
-  return found.reduce((a, b) => (b[1] > a[1] ? b : a));
+  return found.reduce((a, b) => (b[1] - b[2] > a[1] - a[2] ? b : a));
 }
 
 /** A picture of weights, one pixel each, stronger for larger ones. */
@@ -261,16 +262,16 @@ function thumbnail(rows) {
 function drawHeads(run) {
   const pixels = state.name === "digit", n = view().nQueries(view().read());
   byId("heads-note").textContent = (pixels ? "Each map shows the weights of the query over the image, the largest as the strongest."
-    : "Each map has a row for every query and a column for every key.") + " Below it: where the head puts most of its weight, on average over the queries.";
-  byId("heads").replaceChildren(...run.layers.flatMap((heads, l) => heads.map(({ weights }, h) => {
-    const row = weights[state.query], most = Math.max(...row);
+    : "Each map has a row for every query and a column for every key.") + " Below it: where the head, on average over the queries, puts more weight than if it were spread evenly.";
+  byId("heads").replaceChildren(...run.layers.flatMap((heads, l) => heads.map((head, h) => {
+    const { weights } = head, row = weights[state.query], most = Math.max(...row);
     const rows = pixels ? range(8).map((y) => range(8).map((x) => row[1 + 8 * y + x] / most)) : weights.slice(0, n);
-    const chosen = l === state.layer && h === state.head, [name, share] = habit(weights), id = `${l}.${h}`;
+    const chosen = l === state.layer && h === state.head, [name, share, even] = habit(head), id = `${l}.${h}`;
     const off = make("input", { type: "checkbox", id: `head-${id}`, change: (event) => { state.switches.off[event.target.checked ? "delete" : "add"](id); show(); byId(`head-${id}`).focus(); } });
     off.checked = !state.switches.off.has(id);
     const button = make("button", { id: `show-${id}`, "aria-pressed": String(chosen), "aria-label": `Show layer ${l + 1}, head ${h + 1}`,
       click: () => { Object.assign(state, { layer: l, head: h }); show(); byId(`show-${id}`).focus(); } }, thumbnail(rows));
-    return make("div", { class: "head" }, button, make("label", {}, off, ` layer ${l + 1}, head ${h + 1}`), make("div", {}, `${name}: ${round(share)}`));
+    return make("div", { class: "head" }, button, make("label", {}, off, ` layer ${l + 1}, head ${h + 1}`), make("div", {}, `${name}: ${round(share)}, evenly ${round(even)}`));
   })));
 }
 
@@ -334,8 +335,8 @@ function choose(query) { state.query = Math.min(query, view().nQueries(view().re
 
 /** The layer and head of the last layer whose habit is the most pronounced. */
 function mostTelling({ layers }) {
-  const shares = layers.at(-1).map(({ weights }) => habit(weights)[1]);
-  return [layers.length - 1, largest(shares)];
+  const excess = layers.at(-1).map((head) => { const [, share, even] = habit(head); return share - even; });
+  return [layers.length - 1, largest(excess)];
 }
 
 function open(name) {

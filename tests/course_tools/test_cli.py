@@ -90,3 +90,22 @@ def test_a_wrong_command_line_is_explained(arguments, capsys):
 def test_the_command_starts_without_torch():
     code = "import sys, course_tools.cli, course_tools.publishing; print('torch' in sys.modules or 'IPython' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+def test_the_microscope_is_written_as_one_page(tmp_path, capsys):
+    assert command.main(["microscope", "--out", str(tmp_path / "new" / "page.html")]) == 0
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'new' / 'page.html'}\n"
+    assert "<title>Attention microscope</title>" in (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
+
+
+def test_an_exam_gets_what_was_asked_for_and_a_refusal_is_one_line(tmp_path, monkeypatch, capsys):
+    import course_tools.exams as exams
+
+    asked = []
+    monkeypatch.setattr(exams, "write_exam", lambda *given: asked.append(given) or [tmp_path / "form_A.html"])
+    assert command.main(["exam", "--lectures", "2,04", "--forms", "4", "--seed", "9", "--out", str(tmp_path)]) == 0
+    assert asked == [(tmp_path, ["02", "04"], 4, 40, 9)]
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'form_A.html'}\n"
+    monkeypatch.undo()
+    assert command.main(["exam", "--lectures", "99", "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "course: there is no lecture 99; there are 01 to 16.\n"
