@@ -23,6 +23,8 @@
 
 
 # %%
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -60,16 +62,8 @@ SEEDS = (0, 1, 2)
 # %%
 T_k = at_scale(cpu=8, gpu=32)
 n_keys, n_values = 2 * T_k, 8
-lookups = lookup(
-    at_scale(cpu=4_000, gpu=20_000),
-    10,
-    500,
-    T_q=4,
-    T_k=T_k,
-    n_keys=n_keys,
-    n_values=n_values,
-    seed=0,
-)
+texts = {"T_q": 4, "T_k": T_k, "n_keys": n_keys, "n_values": n_values}
+lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, **texts, seed=0)
 
 
 def as_tokens(part):
@@ -92,88 +86,13 @@ print(
 )
 
 
-# %%
-import math
+# %% tags=["nbval-check-output"]
 from functools import partial
 from statistics import mean
 
 from course_lib.primitives import GRU, fused_gru
-from course_lib.training import batches, train
+from course_tools.notebook.token_reader import accuracy, fit, loss_of
 
-
-class Reader(nn.Module):
-    """Add the embeddings of each token, mix the tokens by a layer, and read out an
-    answer at each position."""
-
-    def __init__(self, mixer, sizes, n_answers, d_model=64, std=None):
-        super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(size, d_model) for size in sizes)
-        for table in self.tables:
-            nn.init.normal_(table.weight, std=d_model**-0.5 if std is None else std)
-        self.mixer = mixer
-        self.read_out = nn.Linear(d_model, n_answers)
-
-    def forward(self, *known):
-        x = sum(table(index) for table, index in zip(self.tables, known, strict=True))
-        return self.read_out(self.mixer(x)[0])
-
-
-def loss_of(model, batch):
-    """Cross-entropy of the answers at the last positions, for targets (B, T) or, of
-    several answers each, (B, T, n)."""
-    *known, targets = batch
-    answers = model(*known)[:, -targets.shape[1] :].unflatten(
-        -1, (*targets.shape[2:], -1)
-    )
-    return F.cross_entropy(answers.flatten(0, -2), targets.flatten())
-
-
-def fit(
-    make_mixer,
-    known,
-    targets,
-    seed,
-    steps,
-    d_model=64,
-    std=None,
-    lr=5e-3,
-    batch_size=64,
-):
-    """Train a Reader around a new mixer; the seed decides its first weights and the
-    order of the batches."""
-    torch.manual_seed(seed)
-    sizes, n_answers = (
-        [int(index.max()) + 1 for index in known],
-        (int(targets.max()) + 1) * math.prod(targets.shape[2:]),
-    )
-    model = Reader(make_mixer(), sizes, n_answers, d_model, std).to(device())
-    stream = batches(*known, targets.to(device()), batch_size=batch_size, seed=seed)
-    for _ in progress(
-        train(model, stream, loss_of, steps=steps, lr=lr, warmup=steps // 10),
-        f"seed {seed}",
-        total=steps,
-    ):
-        pass
-    return model.eval()
-
-
-@torch.no_grad()
-def accuracy(model, known, targets):
-    """The fraction of positions whose answers are all correct."""
-    answers = (
-        model(*known)[:, -targets.shape[1] :]
-        .unflatten(-1, (*targets.shape[2:], -1))
-        .argmax(-1)
-    )
-    right = answers == targets.to(device())
-    return (
-        right.flatten(2).all(-1).float().mean().item()
-        if right.dim() > 2
-        else right.float().mean().item()
-    )
-
-
-# %% tags=["nbval-check-output"]
 steps = at_scale(cpu=300, gpu=1_500)
 gru_on_lookup = [
     accuracy(
