@@ -19,7 +19,7 @@ def disable(functions: Iterable[Callable[..., object]], refuse: Callable[[str], 
     """Make functions unusable for the rest of this process.
 
     Args:
-        functions: of torch, in Python or C++.
+        functions: in Python, classes among them, or operators of torch in C++.
         refuse: is called with the name of the function instead of it, and raises.
 
     Raises:
@@ -27,7 +27,9 @@ def disable(functions: Iterable[Callable[..., object]], refuse: Callable[[str], 
     """
     for function in functions:
         name = function.__name__
-        if hasattr(unwrap(function), "__code__"):
+        if isinstance(function, type):
+            function.__init__ = _refusal(name, refuse)
+        elif hasattr(unwrap(function), "__code__"):
             _replace_code(unwrap(function), name, refuse)
         else:
             _replace_operator(name, refuse)
@@ -44,26 +46,26 @@ def _replace_code(function: Callable[..., object], name: str, refuse: Callable[[
     function.__defaults__, function.__kwdefaults__ = None, {"_refuse": refuse, "_name": name}
 
 
-def _replace_operator(name: str, refuse: Callable[[str], None]) -> None:
+def _refusal(name: str, refuse: Callable[[str], None]) -> Callable[..., None]:
     def refused(*inputs: object, **options: object) -> None:
         refuse(name)
 
+    return refused
+
+
+def _replace_operator(name: str, refuse: Callable[[str], None]) -> None:
     registration = torch._C._dispatch_library("IMPL", "aten", "", __file__, 1)
     for overload in getattr(torch.ops.aten, name).overloads():
         full = name if overload == "default" else f"{name}.{overload}"
         composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{full}", COMPOSITE)
         for key in (COMPOSITE,) if composite else ("CPU", "Meta"):
-            registration.impl(full, key, refused)
+            registration.impl(full, key, _refusal(name, refuse))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(registration))  # it holds as long as the process, and nothing refers to it
 
 
 def _replace_method(kind: type, method: str, name: str, refuse: Callable[[str], None]) -> None:
     """Replace a method in the class that defines it; that of a class in C cannot be assigned."""
-
-    def refused(*inputs: object, **options: object) -> None:
-        refuse(name)
-
     (owner,) = (base for base in kind.__mro__ if method in vars(base))
     (methods,) = gc.get_referents(vars(owner))
-    methods[method] = refused
+    methods[method] = _refusal(name, refuse)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
