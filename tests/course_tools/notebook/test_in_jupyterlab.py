@@ -1,0 +1,87 @@
+"""What a student meets in JupyterLab, in a real browser: checks, figures with alternative text, sliders with names."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.course_tools.jupyterlab_page import Notebook, browser, jupyterlab, small_course, violations
+
+SET_UP = """from matplotlib.figure import Figure
+import torch
+from course_tools.notebook import check, claim, explore, ledger, my_progress, predict, show"""
+RIGHT = "def rnn_step(x, h, W, U, b):\n    return torch.tanh(x @ W.mT + h @ U.mT + b)"
+WRONG = RIGHT.replace(" + b)", ")")
+BROKEN = RIGHT.replace("b):", "b)")
+CHECK = 'rnn_step = check("01.1", rnn_step)'
+ALT = 'A line from 0 to 1; it is < 2 & "straight".'
+FIGURE = f"figure = Figure(figsize=(3, 2))\nfigure.subplots().plot([0, 1])\nshow(figure, alt={ALT!r})"
+EXPLORE = """def draw(number_of_steps=3, share=0.5, gated=True, kind="LSTM"):
+    print("drawn", number_of_steps, share, gated, kind)
+
+explore(draw, number_of_steps=(1, 9), share=(0.0, 1.0), gated=True, kind=["LSTM", "GRU"])"""
+THE_REST = 'claim("01.a", "one is one", 1, equals=1)\nledger()\npredict("01.p1")\nmy_progress("01")'
+CELLS = (SET_UP, WRONG, CHECK, FIGURE, EXPLORE, THE_REST)
+DEFINED, CHECKED, DRAWN, EXPLORED = 1, 2, 3, 4
+OF_LECTURES = (".jp-OutputArea-output", ".jp-MarkdownOutput")
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory) -> Iterator[Notebook]:
+    """One notebook in one browser, for all tests of this file."""
+    root = small_course(tmp_path_factory.mktemp("course"), *CELLS)
+    with browser() as chromium, jupyterlab(root) as address:
+        opened = Notebook(chromium.new_page(viewport={"width": 1280, "height": 1600}, bypass_csp=True), address)
+        opened.run(0)
+        yield opened
+
+
+def test_a_wrong_answer_stays_wrong_until_a_right_one_is_run(notebook):
+    def checked(source=None):
+        if source is not None:
+            notebook.write(DEFINED, source)
+            notebook.run(DEFINED)
+        return notebook.run(CHECKED)
+
+    first = checked(WRONG)
+    again = checked()
+    assert "✗ bias" in first
+    assert "✗ bias" in again
+    assert "run its cell again" in again
+    assert "The cell of rnn_step ended with an error" in checked(BROKEN)
+    assert "The cell of rnn_step ended with an error" in checked()
+    notebook.restart()
+    notebook.run(0)
+    assert "rnn_step is not defined: run the cell above" in checked()
+    assert "Right. The lecture goes on with your function." in checked(RIGHT)
+    assert "Right. The lecture goes on with your function." in checked()
+    assert "✗ bias" in checked(WRONG)
+
+
+def test_the_image_of_a_figure_has_its_alternative_text(notebook):
+    notebook.run(DRAWN)
+    image = notebook.output(DRAWN).locator("img")
+    assert image.get_attribute("alt") == ALT
+    assert notebook.output(DRAWN).locator("figcaption").text_content() == ALT
+
+
+def test_every_control_has_a_name_and_obeys_the_keyboard(notebook):
+    notebook.run(EXPLORED)
+    output = notebook.output(EXPLORED)
+    slider = output.get_by_role("slider", name="number of steps")
+    slider.press("ArrowRight")
+    output.get_by_text("drawn 4 0.5 True LSTM").wait_for()
+    output.get_by_role("checkbox", name="gated").press("Space")
+    output.get_by_text("drawn 4 0.5 False LSTM").wait_for()
+    output.get_by_role("button", name="GRU").press("Enter")
+    output.get_by_text("drawn 4 0.5 False GRU").wait_for()
+    assert output.get_by_role("slider").count() == output.get_by_role("slider", name="share").count() + 1 == 2
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_axe_finds_no_violation_in_what_a_lecture_shows(notebook, theme):
+    notebook.write(DEFINED, WRONG)
+    for cell in range(1, len(CELLS)):
+        notebook.run(cell)
+    notebook.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+    notebook.page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    assert violations(notebook.page, include=OF_LECTURES) == []
