@@ -7,6 +7,7 @@ one scale for each row and 6 bits for each number, so that a character of base64
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -46,18 +47,17 @@ class WordReverser(nn.Module):
         return self.read_out(self.stack(self.tokens(words) + self.positions(words.shape[1]), mask))
 
 
-def new_models() -> dict[str, nn.Module]:
-    """Make the three models with new weights: "reverse" a word, "continue" a text, "digit" from its pixels."""
-    return {
-        "reverse": WordReverser(Sizes(d_model=24, n_heads=2, d_ff=24, n_layers=1)),
-        "continue": GPT(len(LETTERS), T_TEXT, Sizes(d_model=32, n_heads=2, d_ff=32, n_layers=2)),
-        "digit": ViT(10, (1, SIDE, SIDE), 1, Sizes(d_model=24, n_heads=2, d_ff=48, n_layers=2)),
-    }
+MAKE: dict[str, Callable[[], nn.Module]] = {
+    "reverse": lambda: WordReverser(Sizes(d_model=24, n_heads=2, d_ff=24, n_layers=1)),
+    "continue": lambda: GPT(len(LETTERS), T_TEXT, Sizes(d_model=32, n_heads=4, d_ff=32, n_layers=2)),
+    "digit": lambda: ViT(10, (1, SIDE, SIDE), 1, Sizes(d_model=24, n_heads=2, d_ff=48, n_layers=2)),
+}
+"""What makes each model anew: one reverses a word, one continues a text, one reads a digit from its pixels."""
 
 
 def trained_models() -> dict[str, nn.Module]:
     """Read the models with the weights that `train.py` gave them, which are those of the page."""
-    stored, models = json.loads(WEIGHTS.read_text(encoding="utf-8")), new_models()
+    stored, models = json.loads(WEIGHTS.read_text(encoding="utf-8")), {name: make() for name, make in MAKE.items()}
     for name, model in models.items():
         model.load_state_dict({key: unpacked(part) for key, part in stored[name]["weights"].items()})
         model.eval()

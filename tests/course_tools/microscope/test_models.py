@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from course_tools.microscope import train
-from course_tools.microscope.models import WEIGHTS, new_models, packed, settings, trained_models, unpacked
+from course_tools.microscope.models import MAKE, WEIGHTS, packed, settings, trained_models, unpacked
 
 STORED = json.loads(WEIGHTS.read_text(encoding="utf-8"))
 
@@ -22,7 +22,7 @@ def test_a_tensor_is_stored_to_half_a_step_of_its_row(shape):
 
 @pytest.mark.parametrize("name", STORED)
 def test_what_is_stored_is_the_architecture_that_is_trained(name):
-    model = new_models()[name]
+    model = MAKE[name]()
     shapes = {key: list(part.shape) for key, part in model.state_dict().items()}
     assert {key: part["shape"] for key, part in STORED[name]["weights"].items()} == shapes
     assert {key: STORED[name][key] for key in ("n_heads", "eps")} == settings(model)
