@@ -38,7 +38,7 @@ def multi_head() -> Diagram:
         "scaled dot products, with weights (B, h, T_q, T_k) of its own. The heads' contexts are concatenated, and W_o "
         "mixes them.",
     )
-    f = "MultiHead.forward"
+    f, inner = "MultiHead.forward", "MultiHead.attend_projected"
     inputs = [
         d.tensor("queries", "B T_q d_model", 85, 40, f"{f}: queries"),
         d.tensor("keys", "B T_k d_model", 240, 40, f"{f}: keys"),
@@ -48,14 +48,14 @@ def multi_head() -> Diagram:
         d.op(f"W_{name}\nsplit into h heads", x, 118, "learned", w=140) for name, x in (("q", 85), ("k", 240), ("v", 395))
     ]
     heads = [
-        d.tensor("q", "B h T_q d_k", 85, 196, f"{f}: q"),
-        d.tensor("k", "B h T_k d_k", 240, 196, f"{f}: k"),
-        d.tensor("v", "B h T_k d_v", 395, 196, f"{f}: v"),
+        d.tensor("q", "B h T_q d_k", 85, 196, f"{inner}: q"),
+        d.tensor("k", "B h T_k d_k", 240, 196, f"{inner}: projected.keys"),
+        d.tensor("v", "B h T_k d_v", 395, 196, f"{inner}: projected.values"),
     ]
     d.frame("h heads in parallel", (14, 466), (232, 420))
     attend = d.op("scaled dot-product attention\nsoftmax(q kᵀ / √d_k) v, in each head", 240, 292, "softmax", w=400)
-    weights = d.tensor("weights", "B h T_q T_k", 110, 378, f"{f}: attended.weights")
-    context = d.tensor("contexts of the heads", "B h T_q d_v", 330, 378, f"{f}: attended.context")
+    weights = d.tensor("weights", "B h T_q T_k", 110, 378, f"{inner}: attended.weights")
+    context = d.tensor("contexts of the heads", "B h T_q d_v", 330, 378, f"{inner}: attended.context")
     join = d.op("concatenate the heads, then W_o", 330, 452, "learned", w=272)
     out = d.tensor("context", "B T_q d_model", 330, 522, f"{f}: result.context")
     for given, layer, head in zip(inputs, layers, heads, strict=True):

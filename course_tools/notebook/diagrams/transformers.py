@@ -58,7 +58,7 @@ def universal_transformer() -> Diagram:
     halt = d.op("halting unit\nh_t = σ(w · x_t + b)", 112, 508, "learned")
     h = d.tensor("h of all steps", "B T n_steps", 112, 576, "mix_states: h")
     shares = d.op("probability of halting at t\nh_t until Σ h ≥ 1 − ε, then the rest", 150, 654, "softmax", w=264)
-    p = d.tensor("p, sums to 1", "B T n_steps", 150, 732, "mix_states: shares")
+    p = d.tensor("p, sums to 1", "B T n_steps", 150, 732, "mix_states: weights")
     states = d.tensor("states of all steps", "B T n_steps d_model", 370, 576, "mix_states: states", w=190)
     mix = d.op("mix: Σ_t p_t · x_t", 370, 732, "mix", w=170)
     out = d.tensor("output", "B T d_model", 370, 802, "AdaptiveSteps.forward: result.states")

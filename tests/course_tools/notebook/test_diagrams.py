@@ -320,7 +320,7 @@ def test_a_label_with_two_axes_exchanged_is_found():
     i = next(i for i, tensor in enumerate(wrong.tensors) if tensor.axes == ("B", "h", "T_q", "d_k"))
     wrong.tensors[i] = wrong.tensors[i]._replace(axes=("B", "T_q", "h", "d_k"))
     (found,) = mismatches(wrong, run(sizes), sizes)
-    assert found.startswith("MultiHead.forward: q is (2, 2, 3, 7)")
+    assert found.startswith("MultiHead.attend_projected: q is (2, 2, 3, 7)")
 
 
 def test_a_point_that_the_library_does_not_reach_is_found():
