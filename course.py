@@ -6,9 +6,12 @@
     python3 course.py run [NN ...] [--json FILE]       run the solved lectures; one table of what was measured
     python3 course.py test [pytest arguments]          the whole test suite
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
+    python3 course.py site [NN ...] [--out DIR]        the course as web pages that need no server and no network
+    python3 course.py slides NN [--pdf]                the slides of a lecture, for whoever teaches it
     python3 course.py exercises [--json]               the list of exercises
     python3 course.py grade DIR_OR_ZIP [options]       grade what students handed in (docs/grading.md; --help)
     python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in our sandbox
+    python3 course.py setup [EXTRA ...]                the set-up alone; with the names of extras of pyproject.toml, those too
 
 The first call makes the folder .venv beside this file (about two minutes and 2 GB); later calls start at once.
 A Python that already has every package of pyproject.toml (a conda environment, a GPU image) is used as it is.
@@ -45,6 +48,8 @@ from importlib import metadata
 from pathlib import Path
 
 FREE_GB = 3.0
+EXTRAS = {"test": ["test", "site"], "site": ["site"], "slides": ["site"]}
+"""What a command needs besides the extras `data` and `course`."""
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -63,8 +68,9 @@ def main(arguments: list[str]) -> int:
         print(__doc__.strip())
         return 0
     try:
-        extras = ["data", "course", *(["test"] if command[0] == "test" else [])]
-        return start(environment(extras, cpu="--cpu" in arguments), command)
+        asked = command[1:] if command[0] == "setup" else EXTRAS.get(command[0], [])
+        python = environment(["data", "course", *asked], cpu="--cpu" in arguments)
+        return 0 if command[0] == "setup" else start(python, command)
     except (Stop, OSError) as problem:
         say(f"\n{advice(problem) if isinstance(problem, OSError) else problem}")
         return 1
@@ -102,6 +108,9 @@ def environment(extras: list[str], cpu: bool = False) -> str:
     """The Python that has the packages: the running one, or that of .venv, which is first made, completed or mended."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = pyproject["project"]
+    unknown = sorted({*extras} - {*project["optional-dependencies"]})
+    if unknown:
+        raise Stop(f"pyproject.toml has no extra {', '.join(unknown)}; it has {', '.join(project['optional-dependencies'])}.")
     wanted = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
     if Path(sys.prefix).resolve() != VENV.resolve() and complete(wanted):
         return sys.executable

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_tools.publishing import NotACourse, PublishingFailed, UnknownLecture, lectures_root, project_root
+from course_tools.publishing import NotACourse, PublishingFailed, UnknownLecture, lectures, lectures_root, project_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +60,13 @@ def _parser() -> argparse.ArgumentParser:
     how = build.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="say what is stale, change nothing")
     how.add_argument("--force", action="store_true", help="execute the solutions even where their code did not change")
+    site = commands.add_parser("site", help="write the course as web pages, from stored outputs (extra [site])")
+    site.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
+    site.add_argument("--out", type=Path, metavar="DIR", help="where the pages go (default: build/site)")
+    slides = commands.add_parser("slides", help="write the slides of a lecture, for whoever teaches it (extra [site])")
+    slides.add_argument("lectures", nargs="+", metavar="NN", help="numbers of lectures, such as 04")
+    slides.add_argument("--out", type=Path, metavar="DIR", help="where the slides go (default: build/slides)")
+    slides.add_argument("--pdf", action="store_true", help="also print them as PDF, with Chromium or Chrome")
     exercises = commands.add_parser("exercises", help="list every exercise")
     exercises.add_argument("--json", action="store_true", help="as JSON")
     progress = commands.add_parser("progress", help="show what you solved and predicted, and write it as a page")
@@ -156,6 +163,28 @@ def _build(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _site(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.site.website import build_site
+
+    root = project_root()
+    out = options.out or root / "build" / "site"
+    warnings = build_site(root, out, options.lectures)
+    print("\n".join([*warnings, f"wrote {out / 'index.html'}"]))
+    return 0
+
+
+def _slides(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.slides.deck_page import write_pdf, write_slides
+
+    root = project_root()
+    for lecture in lectures(root, options.lectures):
+        page = write_slides(lecture, options.out or root / "build" / "slides")
+        print(f"wrote {page}")
+        if options.pdf:
+            print(f"wrote {write_pdf(page)}")
+    return 0
+
+
 def _exercises(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.exercise_list import listing
 
@@ -232,6 +261,8 @@ _COMMANDS = {
     "test": _test,
     "gpu-check": _gpu_check,
     "build": _build,
+    "site": _site,
+    "slides": _slides,
     "exercises": _exercises,
     "progress": _progress,
     "grade": _grade,

@@ -20,7 +20,8 @@ def record(module: nn.Module) -> Iterator[dict[str, list[Attended | ContextOnly]
         a dict from the name of a sub-module, as `named_modules` gives it ("" = the module itself), to its results in the
         order of its calls, detached from the graph. Modules that return something else do not appear.
 
-    Example:
+    Example::
+
         with record(model) as seen:
             model(x)
         weights = seen["decoder.attention"][0].weights

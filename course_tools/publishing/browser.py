@@ -41,12 +41,13 @@ def chromium() -> str | None:
     return next((path for path in found if path), None)
 
 
-def print_pdf(page: Path, pdf: Path) -> bool:
+def print_pdf(page: Path, pdf: Path, query: str = "") -> bool:
     """Print an HTML file as PDF.
 
     Args:
         page: the file, with everything that it shows inside.
         pdf: where it goes.
+        query: what follows the `?` of its address.
 
     Returns:
         whether there is a browser and it wrote the file.
@@ -61,6 +62,8 @@ def print_pdf(page: Path, pdf: Path) -> bool:
             f"--user-data-dir={profile}",
             "--no-pdf-header-footer",
             f"--print-to-pdf={pdf.resolve()}",
+            "--virtual-time-budget=60000",  # time for scripts to typeset formulas
         ]
-        done = subprocess.run([*command, page.resolve().as_uri()], capture_output=True, timeout=_TIME_LIMIT, check=False)
+        address = page.resolve().as_uri() + (f"?{query}" if query else "")
+        done = subprocess.run([*command, address], capture_output=True, timeout=_TIME_LIMIT, check=False)
     return done.returncode == 0 and pdf.exists()

@@ -60,14 +60,14 @@ def companion(root: Path) -> str:
     Raises:
         PublishingFailed: a lecture names a deck or a section that docs/decks.toml does not list.
     """
-    decks, placed = _decks(root), _placed(root)
+    placed = placed_rows(root)
     lines = [
         "# Companion to the decks",
         "",
         "Where each section of the five decks is treated: the lecture and its section, and the code in the library.",
         "`course build` writes this file from the companion tables of the lectures and from docs/decks.toml.",
     ]
-    for deck in decks:
+    for deck in decks(root):
         lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]
         for section in deck["sections"]:
             lines += _lines(section, placed.get((deck["key"], section["title"]), []))
@@ -76,10 +76,10 @@ def companion(root: Path) -> str:
 
 def unplaced(root: Path) -> list[str]:
     """Name the sections whose lecture exists, and that no lecture's companion table places."""
-    placed, here = _placed(root), {lecture.number for lecture in lectures(root)}
+    placed, here = placed_rows(root), {lecture.number for lecture in lectures(root)}
     return [
         f"{deck['key']}: {section['title']} (lecture {section['lecture']})"
-        for deck in _decks(root)
+        for deck in decks(root)
         for section in deck["sections"]
         if section.get("lecture") in here and (deck["key"], section["title"]) not in placed
     ]
@@ -105,12 +105,18 @@ def resolve(symbol: str) -> object:
     raise LookupError(f"{symbol}: there is no such module")
 
 
-def _decks(root: Path) -> list[dict]:
+def decks(root: Path) -> list[dict]:
+    """Give the decks of docs/decks.toml, each with its sections."""
     return tomllib.loads((root / "docs" / "decks.toml").read_text(encoding="utf-8"))["deck"]
 
 
-def _placed(root: Path) -> dict[tuple[str, str], list[Row]]:
-    known = {(deck["key"], section["title"]) for deck in _decks(root) for section in deck["sections"]}
+def placed_rows(root: Path) -> dict[tuple[str, str], list[Row]]:
+    """Give the rows of all companion tables by deck and section.
+
+    Raises:
+        PublishingFailed: a lecture names a section that docs/decks.toml does not list.
+    """
+    known = {(deck["key"], section["title"]) for deck in decks(root) for section in deck["sections"]}
     placed: dict[tuple[str, str], list[Row]] = {}
     for lecture in lectures(root):
         for row in rows(lecture):

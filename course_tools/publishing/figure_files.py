@@ -1,0 +1,22 @@
+"""Figures of a notebook as files of their own, which a browser fetches when they come into view."""
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+_DATA_URI = re.compile(r'<img src="data:image/(png|svg\+xml|jpeg);base64,([^"]+)"')
+_ENDINGS = {"png": "png", "svg+xml": "svg", "jpeg": "jpg"}
+
+
+def with_files(html: str, folder: Path, address: str) -> str:
+    """Write each image of an output into a folder, named by its content; give the HTML that loads them from `address`."""
+
+    def written(match: re.Match[str]) -> str:
+        content = base64.b64decode(match[2])
+        name = f"{hashlib.sha256(content).hexdigest()[:16]}.{_ENDINGS[match[1]]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+        return f'<img loading="lazy" src="{address}/{name}"'
+
+    return _DATA_URI.sub(written, html)

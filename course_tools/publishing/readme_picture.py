@@ -1,0 +1,110 @@
+"""Draw the picture of README and site: a wrong answer, its named misconception, the line corrected, right.
+
+    python -m course_tools.publishing.readme_picture [DIR]
+
+The verdicts are those of the bank. Needs the extra `[site]` and Chromium; writes `check.webp`, which plays four times, and
+`check.png`, the frame with the misconception, for readers who prefer no motion.
+"""
+
+import inspect
+import io
+import sys
+from pathlib import Path
+
+from course_tools.bank import exercise, verdict
+from course_tools.checks.verdict_display import VerdictDisplay
+from course_tools.publishing.browser import chromium
+from course_tools.publishing.project import PublishingFailed, project_root
+
+EXERCISE, WRONG = "04.1", "forgets_the_scale"
+WIDTH, HEIGHT = 860, 310
+ALT = (
+    "A student's answer to exercise 04.1 lacks the division by √d_k, and the check names that misconception. With the line "
+    "corrected, the check says: Right."
+)
+_WRONG_LINE = "return attend(q @ k.mT, v, mask)"
+_RIGHT_LINE = "return attend(q @ k.mT / math.sqrt(k.shape[-1]), v, mask)"
+_CALL = f'scaled_dot_product_attention = check("{EXERCISE}", scaled_dot_product_attention)'
+
+_PAGE = """<!doctype html><meta charset="utf-8"><style>
+body {{ margin: 0; padding: 22px 26px; width: {width}px; height: {height}px; box-sizing: border-box; background: #fff;
+  color: #1c2230;  font: 17px/1.5 system-ui, "DejaVu Sans", sans-serif; }}
+.cell {{ display: flex; gap: 12px; margin-bottom: 14px; }}
+.cell b {{ flex: none; width: 34px; color: #5a6478; font: 15px/1.6 "DejaVu Sans Mono", monospace; }}
+pre {{ flex: 1; margin: 0; padding: 10px 14px; background: #f4f6f9; border: 1px solid #d4d9e2; border-radius: 4px;
+  font: 15px/1.6 "DejaVu Sans Mono", monospace; white-space: pre; }}
+mark {{ background: #fff3b0; }}
+.verdict {{ margin-left: 46px; }}
+</style>
+<div class="cell"><b>[1]</b><pre>{code}</pre></div>
+<div class="cell"><b>[2]</b><pre>{call}</pre></div>
+<div class="verdict">{verdict}</div>"""
+
+
+def frames() -> list[tuple[str, int]]:
+    """Write the frames as HTML, each with the milliseconds it stands for."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    def code(text: str) -> str:
+        return highlight(text, PythonLexer(), HtmlFormatter(nowrap=True, noclasses=True, style="xcode")).rstrip()
+
+    def frame(line: str, shown: str, marked: bool = False) -> str:
+        head = "def scaled_dot_product_attention(q, k, v, mask=None):\n    "
+        body = f"<mark>{code(line)}</mark>" if marked else code(line)
+        return _PAGE.format(
+            width=WIDTH, height=HEIGHT, code=code(head.rstrip()) + "\n    " + body, call=code(_CALL), verdict=shown
+        )
+
+    asked = exercise(EXERCISE)
+    wrong = next(answer for answer in asked.wrong if answer.__name__ == WRONG)
+    if _WRONG_LINE not in inspect.getsource(wrong):
+        raise PublishingFailed(f"{WRONG} of exercise {EXERCISE} is no longer written as the picture shows it.")
+    named, right = (_verdict(answer) for answer in (wrong, asked.reference))
+    return [
+        (frame(_WRONG_LINE, ""), 1_200),
+        (frame(_WRONG_LINE, named), 5_000),
+        (frame(_RIGHT_LINE, "", marked=True), 1_800),
+        (frame(_RIGHT_LINE, right), 3_500),
+    ]
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw the frames in Chromium and write both files.
+
+    Raises:
+        PublishingFailed: Chromium is not installed.
+    """
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
+
+    browser = chromium()
+    if browser is None:
+        raise PublishingFailed("the picture is drawn by Chromium, which is not installed.")
+    with sync_playwright() as running:
+        started = running.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        page = started.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=2)
+        pictures, durations = [], []
+        for html, milliseconds in frames():
+            page.set_content(html)
+            pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+            durations.append(milliseconds)
+        started.close()
+    folder.mkdir(parents=True, exist_ok=True)
+    moving, still = folder / "check.webp", folder / "check.png"
+    pictures[0].save(moving, save_all=True, append_images=pictures[1:], duration=durations, loop=4, lossless=True, method=6)
+    pictures[1].quantize(64).save(still, optimize=True)
+    return [moving, still]
+
+
+def _verdict(answer: object) -> str:
+    """The verdict as a student sees it, without the list of properties."""
+    asked = exercise(EXERCISE)
+    shown = VerdictDisplay(asked.id, asked.title, verdict(EXERCISE, answer))._repr_html_()
+    return shown.partition("<table")[0]
+
+
+if __name__ == "__main__":
+    for path in draw(Path(sys.argv[1]) if len(sys.argv) > 1 else project_root() / "docs" / "pictures"):
+        print(f"wrote {path.name}, {path.stat().st_size / 1000:.0f} kB")

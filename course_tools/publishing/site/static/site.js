@@ -1,0 +1,48 @@
+// Make what scrolls sideways reachable by keyboard, and mark it. No request leaves this page.
+(function () {
+  "use strict";
+
+  function mark(node, label) {
+    const wide = node.scrollWidth > node.clientWidth + 1;
+    node.classList.toggle("wide", wide);
+    if (wide) {
+      node.setAttribute("tabindex", "0");
+      node.setAttribute("role", "region");
+      node.setAttribute("aria-label", label);
+    } else if (node.getAttribute("aria-label") === label) {
+      ["tabindex", "role", "aria-label"].forEach((name) => node.removeAttribute(name));
+    }
+  }
+
+  function markAll() {
+    document.querySelectorAll("div.math").forEach((node, i) => mark(node, "Equation " + (i + 1) + ", scrolls sideways"));
+    document.querySelectorAll(".table-scrolls").forEach((node, i) => mark(node, "Table " + (i + 1) + ", scrolls sideways"));
+    document.querySelectorAll(".bd-article pre").forEach((node, i) => mark(node, "Code " + (i + 1) + ", scrolls sideways"));
+  }
+
+  function wrapTables() {
+    document.querySelectorAll(".bd-article table").forEach((table) => {
+      if (table.closest(".table-scrolls, .highlighttable")) return;
+      const frame = document.createElement("div");
+      frame.className = "table-scrolls";
+      table.replaceWith(frame);
+      frame.append(table);
+    });
+  }
+
+  function whenTypeset(then) {
+    const ready = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
+    if (ready) ready.then(then);
+    else then();
+  }
+
+  window.addEventListener("load", function () {
+    wrapTables();
+    whenTypeset(function () {
+      markAll();
+      document.documentElement.dataset.ready = "true";
+    });
+    window.addEventListener("resize", markAll);
+    document.addEventListener("toggle", markAll, true);
+  });
+})();

@@ -1,0 +1,367 @@
+"""The pages of the site that are written from the course: landing page, lectures, companion, studies, API reference."""
+
+import html
+import json
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from posixpath import normpath, relpath
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_tools.publishing.claims_table import cell, number_in_words
+from course_tools.publishing.companion import decks, placed_rows, resolve
+from course_tools.publishing.outputs import claims
+from course_tools.publishing.project import Lecture
+from course_tools.publishing.readme_picture import ALT
+
+DOCUMENTS = {
+    "Evidence": ("claims", "rivals", "studies"),
+    "For teachers": ("teaching", "companion", "grading"),
+    "The library": ("notation", "papers", "data", "architecture", "adding_a_mechanism", "several_devices"),
+}
+"""The pages of docs/ by the door that leads to them; a page that the course does not have is left out."""
+_LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the landing page counts."""
+
+    lectures: int
+    exercises: int
+    wrong_answers: int
+    claims: int
+
+
+def relinked(text: str, page: str, pages: set[str]) -> str:
+    """Mend the links of a Markdown page: to a source file go to its reference; to what the site lacks stay words.
+
+    Args:
+        text: Markdown.
+        page: where the page stands, from the root of the course, such as `docs/papers.md`.
+        pages: what the site has, by the same names.
+    """
+
+    def mended(match: re.Match[str]) -> str:
+        words, target = match[1], match[2].strip("<>")
+        address, _, anchor = target.partition("#")
+        if not address or re.match(r"[a-z][a-z+]*:", target):
+            return match[0]
+        path = normpath((PurePosixPath(page).parent / address).as_posix())
+        if path in pages:
+            return f"[{words}]({_from(page, path)}{'#' + anchor if anchor else ''})"
+        reference = api_address(path)
+        if reference and reference.partition("#")[0] in pages:
+            return f"[{words}]({_from(page, reference)})"
+        return words
+
+    return _LINK.sub(mended, text)
+
+
+def api_address(path: str) -> str | None:
+    """Give the page and anchor of the reference for a file such as `course_lib/attention/core.py`; None for other files."""
+    parts = PurePosixPath(path).with_suffix("").parts
+    if not path.startswith("course_lib/") or not path.endswith(".py"):
+        return None
+    package, *module = [part for part in parts[1:] if part != "__init__"] or ["index"]
+    return f"api/{package}.md" + "".join(f"#{name}" for name in module)
+
+
+def symbol_address(symbol: str) -> str | None:
+    """Give the page and anchor of a dotted name such as `course_lib.attention.attend`; None where the reference lacks it."""
+    if not symbol.startswith("course_lib."):
+        return None
+    found = resolve(symbol)
+    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    if module is None or name is None or not module.startswith("course_lib."):
+        return None
+    return f"api/{module.split('.')[1]}#{module}.{name}"
+
+
+def landing(figures: Figures, lectures: Sequence[Lecture], picture: bool, sections: Mapping[str, list[str]]) -> str:
+    """Write the landing page: what the course is, three doors, the lectures.
+
+    Args:
+        figures: the line of numbers.
+        lectures: those on the site.
+        picture: whether the site has `_static/pictures`.
+        sections: caption -> pages of the menu, from the root of the site.
+    """
+    numbers = "".join(
+        f"<li><b>{count:,}</b> {words}</li>"
+        for count, words in (
+            (figures.lectures, "lectures"),
+            (figures.exercises, "exercises"),
+            (figures.wrong_answers, "wrong answers tested"),
+            (figures.claims, "claims measured"),
+            (0, "downloads needed"),
+        )
+    )
+    head = f"""# Attention, from the ground up
+
+Build recurrent networks, attention, transformers, linear transformers, attention on graphs and self-supervision in PyTorch,
+with checks that name your mistake and claims that are measured in front of you.
+
+```{{raw}} html
+<ul class="numbers">{numbers}</ul>
+```
+"""
+    sample = _picture() if picture else _VERDICT
+    start = f"lectures/{lectures[0].stem}"
+    doors = _DOORS.format(
+        start=start,
+        solved=f"solutions/{lectures[0].stem}",
+        teacher=_doors_link(sections, "For teachers", "docs/grading"),
+    )
+    return "\n".join([head, sample, _MICROSCOPE, doors, "## Lectures\n", _lecture_table(lectures), _menu(sections)])
+
+
+def _lecture_table(lectures: Sequence[Lecture]) -> str:
+    """Each lecture as it is handed out, solved, and as slides."""
+    rows = ["| | Lecture | | | |", "| --- | --- | --- | --- | --- |"]
+    for lecture in lectures:
+        row = f"| {lecture.number} | **{cell(lecture.title)}** | [exercises](lectures/{lecture.stem}.ipynb) "
+        row += f'| [solved](solutions/{lecture.stem}.ipynb) | <a href="slides/{lecture.stem}.html">slides</a> |'
+        rows.append(row)
+    return "\n".join(rows) + "\n"
+
+
+def companion_page(root: Path, lectures: Sequence[Lecture], pages: Container[str]) -> str:
+    """Write deck → section → lecture → claims: what the course says to each section of a deck, with the numbers.
+
+    Args:
+        root: the folder of the course.
+        lectures: those on the site.
+        pages: what the site has; a symbol whose page it lacks gets no link.
+    """
+    here = {lecture.number: lecture for lecture in lectures}
+    by_section = {number: claims_by_section(nbformat.read(each.solution, as_version=4)) for number, each in here.items()}
+    slugs = {number: _slugs(nbformat.read(each.solution, as_version=4)) for number, each in here.items()}
+    placed = placed_rows(root)
+    lines = [
+        "# Companion to the decks",
+        "",
+        "Each section of the five decks: the section of a lecture that treats it, what was measured there, and the code.",
+    ]
+    for deck in decks(root):
+        lines += [
+            "",
+            f"## {deck['key']} · {deck['title']}",
+            "",
+            "| Section | Lecture | Measured | Library |",
+            "| --- | --- | --- | --- |",
+        ]
+        for section in deck["sections"]:
+            rows = placed.get((deck["key"], section["title"]), [])
+            rows = [row for row in rows if row.lecture.number in here]
+            if not rows:
+                lines.append(f"| {cell(section['title'])} | {cell(section.get('note', 'not on this site'))} | | |")
+            for i, row in enumerate(rows):
+                number = row.lecture.number
+                slug = slugs[number].get(row.here, "")
+                words = f"{number} · {cell(row.here)}"
+                link = f"[{words}](../solutions/{row.lecture.stem}.ipynb{'#' + slug if slug else ''})"
+                measured = "<br>".join(_measured(claim) for claim in by_section[number].get(row.here, []))
+                symbols = ", ".join(_symbol(symbol, pages) for symbol in row.symbols)
+                lines.append(f"| {cell(section['title']) if i == 0 else ''} | {link} | {measured} | {symbols} |")
+    return "\n".join(lines) + "\n"
+
+
+def claims_by_section(notebook: NotebookNode) -> dict[str, list[dict]]:
+    """Give the claims of an executed lecture by the heading of the section that measures them."""
+    found: dict[str, list[dict]] = {}
+    heading = ""
+    for each in notebook.cells:
+        if each.cell_type == "markdown":
+            heading = next((words for _, words in reversed(_headings(each.source))), heading)
+        else:
+            made = claims(nbformat.v4.new_notebook(cells=[each]))
+            found.setdefault(heading, []).extend(made)
+    return found
+
+
+def studies_page(root: Path) -> str | None:
+    """Write the recorded studies: what each asks, its settings, its scores by run with their spread; None without any."""
+    sections = []
+    for source in sorted((root / "authoring" / "studies").glob("*.py")):
+        results = [root / "course_tools" / "notebook" / "studies", source.parent]
+        result = next((path for folder in results if (path := folder / f"{source.stem}.json").exists()), None)
+        if result:
+            sections.append(_study(source, json.loads(result.read_text(encoding="utf-8"))))
+    if not sections:
+        return None
+    return "\n".join(
+        ["# Studies", "", "Experiments that take longer than a lecture has time for, recorded with every seed.", "", *sections]
+    )
+
+
+def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
+    """Write the reference: a page for each package of the library (none given = all), a section for each of its modules."""
+    library, pages, rows = root / "course_lib", {}, []
+    for path in sorted(library.iterdir()):
+        if path.name.startswith("_") or not (path.suffix == ".py" or (path / "__init__.py").exists()):
+            continue
+        name = path.stem
+        if packages and name not in packages:
+            continue
+        modules = sorted(p.stem for p in path.glob("*.py") if p.stem[0] != "_") if path.is_dir() else []
+        first = (import_module(f"course_lib.{name}").__doc__ or "").strip().partition("\n")[0]
+        lines = [f"# course_lib.{name}", "", _automodule(f"course_lib.{name}", members=not modules)]
+        for module in modules:
+            lines += [f"## {module}", "", _automodule(f"course_lib.{name}.{module}", members=True)]
+        pages[f"api/{name}.md"] = "\n".join(lines)
+        rows.append(f"| [{name}]({name}.md) | {cell(first)} |")
+    head = "# API reference\n\n`course_lib`, the library of the mechanisms. Import from a package what it exports.\n"
+    table = "\n".join(["| Package | |", "| --- | --- |", *rows])
+    menu = "\n".join(
+        ["```{toctree}", ":hidden:", "", *(name.removeprefix("api/").removesuffix(".md") for name in pages), "```"]
+    )
+    return {"api/index.md": "\n".join([head, table, "", menu, ""]), **pages}
+
+
+def banner(lecture: Lecture, solved: bool) -> str:
+    """Write what stands under the title of a lecture: the other view, the notebook itself, the slides."""
+    other, words = ("lectures", "as it is handed out") if solved else ("solutions", "solved, with all figures and numbers")
+    here = (
+        "Solved and executed; answers stay folded until you open them." if solved else "As it is handed out, without outputs."
+    )
+    folder = "solutions" if solved else "lectures"
+    download = f'<a href="../notebooks/{folder}/{lecture.stem}.ipynb" download>notebook</a>'
+    deck = f'<a href="../slides/{lecture.stem}.html">slides</a>'
+    return f"*{here}* [{words.capitalize()}](../{other}/{lecture.stem}.ipynb) · {download} · {deck}\n"
+
+
+def _picture() -> str:
+    return (
+        '```{raw} html\n<picture><source srcset="_static/pictures/check.png" media="(prefers-reduced-motion: reduce)">'
+        f'<img src="_static/pictures/check.webp" alt="{html.escape(ALT)}" width="860"></picture>\n```\n'
+    )
+
+
+_VERDICT = """```{raw} html
+<div class="verdict"><p><b>✗ 04.1 Scaled dot-product attention</b> · 9 of 14 points</p>
+<p>Your scores are not divided by √d_k: dot products grow with the size of the vectors, so with long ones your softmax puts
+nearly all its weight on a single key and passes hardly any gradient.</p></div>
+```
+"""
+
+_MICROSCOPE = """```{raw} html
+<p><a class="sd-btn sd-btn-primary" href="microscope.html">Open the attention microscope</a>
+Edit tokens and watch queries, keys, scores, weights and output change; nothing to install.</p>
+```
+"""
+
+_DOORS = """## Three doors
+
+::::{{grid}} 1 1 3 3
+:gutter: 3
+
+:::{{grid-item-card}} Learn
+Sixty to ninety minutes a lecture: predict, write the mechanism, see it measured, break it.
+
+[Begin with recurrence]({start}.ipynb), or read it [solved]({solved}.ipynb).
+:::
+
+:::{{grid-item-card}} Teach
+A companion to five slide decks, and automatic grading that names misconceptions. Slides of each lecture
+stand in the table below.
+
+[For teachers]({teacher}.md)
+:::
+
+:::{{grid-item-card}} Build
+`course_lib`: a typed library of the mechanisms, one paper a file, that needs torch, numpy, einops and jaxtyping alone.
+
+[API reference](api/index.md)
+:::
+::::
+"""
+
+
+def _doors_link(sections: Mapping[str, list[str]], caption: str, otherwise: str) -> str:
+    return next(iter(sections.get(caption, [])), otherwise)
+
+
+def _menu(sections: Mapping[str, list[str]]) -> str:
+    blocks = []
+    for caption, pages in sections.items():
+        blocks.append("\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]))
+    return "\n".join(blocks)
+
+
+def _from(page: str, path: str) -> str:
+    address, _, anchor = path.partition("#")
+    return relpath(address, PurePosixPath(page).parent.as_posix() or ".") + (f"#{anchor}" if anchor else "")
+
+
+def _headings(source: str) -> list[tuple[int, str]]:
+    found = re.findall(r"^(#{1,3}) (.+)$", re.sub(r"```.*?```", "", source, flags=re.DOTALL), flags=re.MULTILINE)
+    return [(len(marks), words.strip()) for marks, words in found]
+
+
+def _slugs(notebook: NotebookNode) -> dict[str, str]:
+    """The anchor of each heading of a notebook, as MyST makes them."""
+    words = [heading for each in notebook.cells if each.cell_type == "markdown" for _, heading in _headings(each.source)]
+    return {heading: _github_slug(re.sub(r"[*`$\\]", "", heading)) for heading in words}
+
+
+def _github_slug(title: str) -> str:
+    return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", title.strip().lower()).replace(" ", "-")
+
+
+def _measured(claim: dict) -> str:
+    return f"{cell(claim['text'])}: **{cell(number_in_words(claim['value']))}** ({cell(claim['threshold'])})"
+
+
+def _symbol(symbol: str, pages: Container[str]) -> str:
+    page, _, anchor = (symbol_address(symbol) or "").partition("#")
+    return f'<a href="../{page}.html#{anchor}"><code>{symbol}</code></a>' if f"{page}.md" in pages else f"`{symbol}`"
+
+
+def _automodule(name: str, members: bool) -> str:
+    option = "\n   :members:" if members else "\n   :no-members:"
+    return f"```{{eval-rst}}\n.. automodule:: {name}{option}\n```\n"
+
+
+def _study(source: Path, result: dict) -> str:
+    import ast
+
+    doc = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or source.stem
+    first, _, rest = doc.partition("\n")
+    settings = ", ".join(f"{name} {number_in_words(value)}" for name, value in result.get("settings", {}).items())
+    seconds = result.get("seconds") or sum(run.get("seconds", 0) for run in result["runs"])
+    cost = f"{len(result['runs'])} runs, {max(1, round(seconds / 60))} minutes of one core, torch {result.get('torch', '?')}"
+    rest = re.sub(r"(?m)^(    .+)$", "", rest).strip()
+    lines = [f"## {source.stem}", "", f"**{first}** {rest}", "", f"*{settings}. {cost}.*", ""]
+    return "\n".join([*lines, _scores(result["runs"]), ""])
+
+
+def _scores(runs: list[dict]) -> str:
+    """One row for each kind of run: each score as its mean, with the smallest and the largest over the seeds."""
+    grouped: dict[str, list[dict[str, float]]] = {}
+    for run in runs:
+        kind = run.get("name") or ", ".join(
+            f"{key} {run[key]}" for key in run if key not in ("seed", "seconds") and not isinstance(run[key], dict | list)
+        )
+        numbers = run.get("scores") or {
+            f"{key} {sub}": value for key in run if isinstance(run[key], dict) for sub, value in run[key].items()
+        }
+        grouped.setdefault(kind, []).append({key: value for key, value in numbers.items() if isinstance(value, int | float)})
+    columns = list(dict.fromkeys(key for rows in grouped.values() for row in rows for key in row))
+    lines = [f"| run | seeds | {' | '.join(map(cell, columns))} |", "| --- " * (len(columns) + 2) + "|"]
+    for kind, rows in grouped.items():
+        lines.append(
+            f"| {cell(kind)} | {len(rows)} | {' | '.join(_spread([row[c] for row in rows if c in row]) for c in columns)} |"
+        )
+    return "\n".join(lines)
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    mean = sum(values) / len(values)
+    return f"{mean:.3g}" if min(values) == max(values) else f"{mean:.3g} ({min(values):.3g} to {max(values):.3g})"

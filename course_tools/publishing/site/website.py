@@ -1,0 +1,141 @@
+"""Build the site: write its pages as Markdown and notebooks, run Sphinx on them, add what pages load."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import nbformat
+
+from course_tools import microscope
+from course_tools.bank import exercises
+from course_tools.publishing.outputs import claims
+from course_tools.publishing.project import Lecture, PublishingFailed, lectures
+from course_tools.publishing.site import web_notebooks, web_pages
+from course_tools.publishing.slides.deck_page import write_deck
+from course_tools.publishing.web_assets import copy_mathjax, require_site_extra
+
+_HERE = Path(__file__).parent
+
+
+def build_site(root: Path, out: Path, numbers: Sequence[str] = (), packages: Sequence[str] = ()) -> list[str]:
+    """Write the site of the course into a folder. Nothing is executed: figures and numbers are those stored in solutions/.
+
+    Args:
+        root: the folder of the course.
+        out: the folder to write to; it is replaced, if it holds an earlier site.
+        numbers: the lectures, such as "04"; none = all.
+        packages: those of the library that the reference describes, such as "attention"; none = all.
+
+    Returns:
+        the warnings of Sphinx; none, where all is well.
+
+    Raises:
+        PublishingFailed: the extra `[site]` is missing, the folder holds something else, or Sphinx failed.
+    """
+    require_site_extra()
+    if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
+        raise PublishingFailed(f"{out} holds something that is no site: give another folder by --out.")
+    chosen = lectures(root, numbers)
+    with tempfile.TemporaryDirectory() as folder:
+        source, built = Path(folder, "source"), Path(folder, "site")
+        _write_pages(root, source, built, chosen, packages)
+        warnings = _run_sphinx(source, built, Path(folder, "doctrees"))
+        copy_mathjax(built / "_static" / "mathjax")
+        for leftover in (*built.rglob("*.map"), *built.rglob("*webpack-macros.html"), built / ".buildinfo"):
+            leftover.unlink(missing_ok=True)
+        for folder_left in (built / "_sources", out):
+            shutil.rmtree(folder_left, ignore_errors=True)
+        shutil.copytree(built, out)
+    return warnings
+
+
+def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], packages: Sequence[str]) -> None:
+    """Write the source of every page, with the folders of the course, so that its relative links stay what they are."""
+    documents = {path.stem: f"docs/{path.name}" for path in sorted((root / "docs").glob("*.md"))}
+    written = web_pages.api_pages(root, packages)
+    written["docs/companion.md"] = web_pages.companion_page(root, chosen, written)
+    if studies := web_pages.studies_page(root):
+        written["docs/studies.md"] = studies
+        documents["studies"] = "docs/studies.md"
+    notebooks = {f"{folder}/{each.stem}.ipynb" for each in chosen for folder in ("lectures", "solutions")}
+    pages = {*notebooks, *documents.values(), *written}
+    for name in documents.values():
+        text = written.get(name) or (root / name).read_text(encoding="utf-8")
+        written[name] = web_pages.relinked(text, name, pages)
+    sections = _sections(chosen, documents)
+    pictures = root / "docs" / "pictures"
+    written["index.md"] = web_pages.landing(_figures(chosen), chosen, pictures.is_dir(), sections)
+    for name, text in written.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text, encoding="utf-8")
+    for each in chosen:
+        for path in (each.unsolved, each.solution):
+            _write_notebook(each, path, source, built, partial(web_pages.relinked, page=each.name(path), pages=pages))
+        write_deck(each, built / "slides" / f"{each.stem}.html", built / "_static", "../_static")
+    if pictures.is_dir():
+        shutil.copytree(pictures, built / "_static" / "pictures")
+    microscope.write(built / "microscope.html")
+
+
+def _write_notebook(lecture: Lecture, path: Path, source: Path, built: Path, relink) -> None:
+    solved, name = path == lecture.solution, lecture.name(path)
+    for folder in (source / name, built / "notebooks" / name):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, built / "notebooks" / name)
+    notebook = nbformat.read(path, as_version=4)
+    page = web_notebooks.page_of(notebook, web_pages.banner(lecture, solved), built / web_notebooks.FIGURES, relink)
+    if solved:
+        page.cells[0].source = re.sub(r"^(# .+)", r"\1, solved", page.cells[0].source, count=1)
+    nbformat.write(page, source / name)
+
+
+def _sections(chosen: list[Lecture], documents: dict[str, str]) -> dict[str, list[str]]:
+    """The menu: caption -> pages."""
+    listed = {name for names in web_pages.DOCUMENTS.values() for name in names}
+    sections = {
+        "Lectures": [f"lectures/{each.stem}" for each in chosen],
+        "Solved lectures": [f"solutions/{each.stem}" for each in chosen],
+    }
+    for caption, names in web_pages.DOCUMENTS.items():
+        sections[caption] = [documents[name].removesuffix(".md") for name in names if name in documents]
+    sections["The library"] = ["api/index", *sections["The library"]]
+    sections["The library"] += [name.removesuffix(".md") for stem, name in documents.items() if stem not in listed]
+    return sections
+
+
+def _figures(chosen: list[Lecture]) -> web_pages.Figures:
+    numbers = {each.number for each in chosen}
+    asked = [item for item in exercises() if item.lecture in numbers]
+    made = [claim for each in chosen for claim in claims(nbformat.read(each.solution, as_version=4))]
+    return web_pages.Figures(len(chosen), len(asked), sum(len(item.wrong) for item in asked), len(made))
+
+
+def _run_sphinx(source: Path, built: Path, doctrees: Path) -> list[str]:
+    """Run Sphinx in a process of its own; give its warnings."""
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-b",
+        "html",
+        "-c",
+        str(_HERE),
+        "-d",
+        str(doctrees),
+        str(source),
+        str(built),
+    ]
+    path = os.pathsep.join(filter(None, [str(_HERE.parents[2]), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", "NO_COLOR": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
+    if done.returncode:
+        raise PublishingFailed(f"Sphinx could not build the site:\n{done.stderr.strip()[-3000:]}")
+    lines = [line.replace(str(source) + os.sep, "") for line in done.stderr.splitlines()]
+    return [line for line in lines if "WARNING" in line or "ERROR" in line]

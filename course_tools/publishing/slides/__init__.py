@@ -1,0 +1,1 @@
+"""`course slides`: a lecture as slides for whoever teaches it, written from the solved notebook."""

@@ -1,0 +1,239 @@
+"""From the cells of a solved lecture to slides: headings, predictions to vote on, what was measured, exercises, claims.
+
+A heading gives its first sentence with its equation or table, or its first two sentences; a prediction gives a slide to vote
+on and one with the right option beside the measured figure; each claim gives one slide. Other prose goes to the notes.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from html import escape
+
+from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from nbformat import NotebookNode
+
+from course_tools.notebook.predictions import UnknownPrediction, prediction
+from course_tools.publishing.claims_table import number_in_words
+from course_tools.publishing.outputs import tags
+
+MOST_LINES = 12
+"""Lines of code on one slide."""
+_EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
+_TABLE = re.compile(r"(?:^\|.*\|\n?){3,}", re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z*`$\"'([])")
+_QUESTION = re.compile(r"\*\*Question (\d+)\.\*\*(.*?)(?=\*\*Question \d+\.\*\*|\Z)", re.DOTALL)
+_FOLDED = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</details>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Slide:
+    """One slide: `kind` is its style, `body` and `notes` are HTML."""
+
+    kind: str
+    title: str
+    body: str
+    notes: str = ""
+
+
+def slides(notebook: NotebookNode) -> list[Slide]:
+    """Make the slides of a solved and executed lecture, in its order."""
+    deck: list[Slide] = []
+    for cell in notebook.cells:
+        if {"progress", "ledger", "hints"} & set(tags(cell)):
+            continue
+        if cell.cell_type == "code" and "predict" in tags(cell):
+            _ask(deck, cell)
+        else:
+            deck += _of_prose(cell) if cell.cell_type == "markdown" else _of_code(cell)
+    return _with_evidence(deck)
+
+
+def _with_evidence(deck: list[Slide]) -> list[Slide]:
+    """Put beside each answer the figure that follows before the next question or heading, or the claim where none does."""
+    deck = list(deck)
+    for i, slide in enumerate(deck):
+        if slide.kind != "answer":
+            continue
+        end = next((j for j in range(i + 1, len(deck)) if deck[j].kind in ("vote", "section", "bug")), len(deck))
+        following = [j for kind in ("figure", "measurement") for j in range(i + 1, end) if deck[j].kind == kind]
+        if following:
+            shown = deck[following[0]]
+            title = "Measured" if shown.kind == "figure" else f"Measured: {shown.title.lower()}"
+            deck[i] = replace(
+                slide, title=title, body=f'<div class="beside {shown.kind}">{slide.body}<div>{shown.body}</div></div>'
+            )
+            deck[following[0]] = Slide("none", "", "")
+    return [slide for slide in deck if slide.kind != "none"]
+
+
+def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
+    if "header" in tags(cell):
+        title, _, rest = cell.source.partition("\n")
+        yield Slide("title", _inline(title.lstrip("# ")), _markdown(_first_sentences(rest, 1)), _markdown(rest))
+        return
+    if "quiz" in tags(cell) and _QUESTION.search(cell.source):
+        yield from _quiz(cell.source)
+        return
+    sections = list(_sections(cell.source))
+    for heading, text in sections:
+        if "predict" in tags(cell) and (heading, text) == sections[-1]:
+            asked = text.partition("\n- **A.**")[0]
+            asked = re.sub(r"^\*\*Predict\.\*\*\s*", "", asked.strip())
+            yield Slide("vote", _inline(heading) or "Predict", f'<div class="question">{_markdown(asked)}</div>')
+        elif heading:
+            shown = _shown(text)
+            parts = [_markdown(_first_sentences(text, 1 if shown else 2)), *map(_markdown, shown)]
+            yield Slide("section", _inline(heading), "".join(parts), _markdown(text))
+        elif shown := _shown(text):
+            yield Slide("section", "", _markdown(_first_sentences(text, 1)) + "".join(map(_markdown, shown)), _markdown(text))
+        elif text.strip():
+            yield Slide("notes", "", "", _markdown(text))
+
+
+def _of_code(cell: NotebookNode) -> Iterator[Slide]:
+    if "exercise" in cell.metadata:
+        yield _exercise(cell)
+    for output in cell.get("outputs", []):
+        claim = output.get("metadata", {}).get("course_claim")
+        html = "".join(output.get("data", {}).get("text/html", ""))
+        if claim:
+            yield _claim(claim)
+        elif "<figure" in html:
+            yield Slide("figure", "", html)
+
+
+def _quiz(source: str) -> Iterator[Slide]:
+    """One slide to vote on for each question; what is right goes to the notes."""
+    for number, text in _QUESTION.findall(source):
+        options = [(letter, _inline(words)) for letter, words, _ in _FOLDED.findall(text)]
+        answers = "".join(
+            f"<p><b>{letter}</b> {_inline(words)}: {_markdown(why)}</p>" for letter, words, why in _FOLDED.findall(text)
+        )
+        asked = f'<div class="question">{_markdown(_FOLDED.sub("", text).strip())}</div>'
+        yield Slide("vote", f"Question {number}", asked + _options(options), answers)
+
+
+def _exercise(cell: NotebookNode) -> Slide:
+    """What is to be written: signature and first line of the docstring; of a bug hunt the code, where it is short."""
+    head, _, code = cell.source.partition("\n")
+    number, name, *facts = head.lstrip("# ").split(" · ")
+    title = f"{escape(number)} · {_inline(name)}"
+    if "bug" in cell.metadata:
+        return Slide("bug", f"{title}: something is wrong here", _code(code) or "<p>The code stands in the lecture.</p>")
+    function = next((node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)), None)
+    if function is None:
+        return Slide("exercise", title, "<p>The task stands in the lecture.</p>")
+    documented = ast.get_docstring(function) or ""
+    body = f'<p class="facts">{escape(" · ".join(facts))}</p><p>{_inline(documented.partition(chr(10))[0])}</p>'
+    return Slide("exercise", title, body + _code(_signature(function)), f"<pre>{escape(documented)}</pre>")
+
+
+def _signature(function: ast.FunctionDef) -> str:
+    """The signature on one line, or with a line for each argument where that is too long for a slide."""
+    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    short = f"def {function.name}({ast.unparse(function.args)}){returns}:"
+    if len(short) <= 62:
+        return short
+    arguments = re.split(r", (?=\w+: |\*)", ast.unparse(function.args))
+    return "\n".join([f"def {function.name}(", *(f"    {argument}," for argument in arguments), f"){returns}:"])
+
+
+def _claim(claim: dict) -> Slide:
+    sign = "✓" if claim["holds"] else "✗"
+    value = escape(number_in_words(claim["value"]))
+    body = (
+        f'<p class="claim">{escape(claim["text"])}</p><p class="measured{" long" if len(value) > 12 else ""}">{value}</p>'
+        f'<p class="threshold">{sign} {escape(str(claim["threshold"]))}</p>'
+    )
+    return Slide("measurement", f"Claim {escape(claim['id'])}", body)
+
+
+def _ask(deck: list[Slide], cell: NotebookNode) -> None:
+    """Put the options under the question, the last slide to vote on, and after it the right one, explanations in the notes."""
+    try:
+        asked = prediction(re.search(r'predict\("([^"]+)"\)', cell.source)[1])
+    except UnknownPrediction:
+        return
+    last = next((i for i in range(len(deck) - 1, -1, -1) if deck[i].kind == "vote"), None)
+    if last is not None:
+        options = _options([(option.letter, option.text) for option in asked.options])
+        deck[last] = replace(deck[last], body=deck[last].body + options)
+    right = next(option for option in asked.options if option.letter == asked.right)
+    notes = "".join(f"<p><b>{option.letter}</b> {option.text}: {option.explanation}</p>" for option in asked.options)
+    body = f'<div class="answer"><p><b class="letter">{right.letter}</b> {right.text}</p></div>'
+    deck.append(Slide("answer", "Answer", body, notes))
+
+
+def _options(options: list[tuple[str, str]]) -> str:
+    rows = "".join(f'<li><b class="letter">{letter}</b><span>{text}</span></li>' for letter, text in options)
+    return f'<ul class="options">{rows}</ul>'
+
+
+def _sections(source: str) -> Iterator[tuple[str, str]]:
+    """Split Markdown at its headings: pairs of a heading, empty before the first, and the text below it."""
+    before, *rest = re.split(r"^(#{1,4} .+)$", source, flags=re.MULTILINE)
+    if before.strip():
+        yield "", before
+    for heading, text in zip(rest[::2], rest[1::2], strict=True):
+        yield heading.lstrip("# ").strip(), text
+
+
+def _first_sentences(text: str, most: int) -> str:
+    """The first sentences of a Markdown text, at most so many and of its first paragraph; formulas are kept whole."""
+    paragraphs = [part.strip() for part in text.strip().split("\n\n")]
+    prose = next((part for part in paragraphs if part and not part.startswith(("|", "$$", "<", "- ", "```", "!["))), "")
+    sentences: list[str] = [""]
+    for part in _SENTENCE_END.split(" ".join(prose.split())):
+        sentences[-1] = f"{sentences[-1]} {part}".strip()
+        whole = all(sentences[-1].count(mark) % 2 == 0 for mark in ("$", "**", "`"))
+        if whole and len(sentences[-1]) > 25:
+            sentences.append("")
+    return re.sub(r":$", ".", " ".join(sentence for sentence in sentences[:most] if sentence))
+
+
+def _shown(text: str) -> list[str]:
+    """What a slide shows of a section besides its first sentence: an equation, else a short table."""
+    if equation := _EQUATION.search(text):
+        return [f"$${part}$$" for part in _side_by_side(equation[0].strip("$"))]
+    table = _TABLE.search(text)
+    return [table[0]] if table and table[0].count("\n") <= 8 else []
+
+
+def _side_by_side(formula: str) -> list[str]:
+    r"""The formulas that a lecture sets beside each other with `\qquad`: a slide gives each a line of its own."""
+    parts = [""]
+    for piece in re.split(r"(\\q?quad)", formula):
+        outside = parts[-1].count("{") == parts[-1].count("}") and parts[-1].count(r"\left") == parts[-1].count(r"\right")
+        if piece == r"\qquad" and outside and r"\begin" not in formula:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _code(code: str) -> str:
+    lines = code.strip("\n").splitlines()
+    return f"<pre><code>{escape(chr(10).join(lines))}</code></pre>" if 0 < len(lines) <= MOST_LINES else ""
+
+
+def _converter() -> MarkdownIt:
+    converter = MarkdownIt("commonmark", {"html": True}).enable("table").use(dollarmath_plugin)
+    for kind, marks in (
+        ("math_inline", ("\\(", "\\)")),
+        ("math_inline_double", ("\\[", "\\]")),
+        ("math_block", ("\\[", "\\]")),
+    ):
+        converter.add_render_rule(
+            kind, lambda _, tokens, i, *rest, m=marks: m[0] + escape(tokens[i].content, quote=False) + m[1]
+        )
+    return converter
+
+
+def _markdown(text: str) -> str:
+    return _converter().render(text.strip())
+
+
+def _inline(text: str) -> str:
+    return _converter().renderInline(" ".join(text.split()))

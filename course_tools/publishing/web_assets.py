@@ -1,0 +1,64 @@
+"""MathJax and reveal.js for pages that work offline: their files lie in Python packages of the extra `[site]`."""
+
+import shutil
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from course_tools.publishing.project import PublishingFailed
+
+MATHJAX = "tex-svg-full.js"
+"""One file with every TeX extension and the font as SVG: nothing else is ever loaded."""
+_SITE = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_copybutton")
+
+
+def require_site_extra() -> None:
+    """Check that the packages of the extra `[site]` are installed.
+
+    Raises:
+        PublishingFailed: one of them is missing; the text says which and how to install them.
+    """
+    missing = [name for name in _SITE if find_spec(name) is None]
+    missing += [name for name in ("sphinx-mathjax-offline", "sphinx-revealjs") if not _installed(name)]
+    if missing:
+        raise PublishingFailed(
+            f"the packages of the extra [site] are missing ({', '.join(missing)}): "
+            'install them with `pip install -e ".[site]"`, or let `python3 course.py site` do it.'
+        )
+
+
+def copy_mathjax(folder: Path) -> Path:
+    """Copy MathJax 3 into a folder, 2.3 MB; give the file."""
+    return _copied(_file("sphinx-mathjax-offline", f"mathjax/{MATHJAX}"), folder / MATHJAX)
+
+
+def copy_reveal(folder: Path) -> None:
+    """Copy what slides need of reveal.js into a folder: reveal.js, its style sheet, and the window for speaker notes."""
+    for name in ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js"):
+        _copied(_file("sphinx-revealjs", f"revealjs/{name}"), folder / name.rpartition("/")[2])
+
+
+def axe() -> str:
+    """Give the source of axe-core, which looks for what keeps people with disabilities from using a page."""
+    return _file("axe-playwright-python", "axe.min.js").read_text(encoding="utf-8")
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        return bool(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _file(distribution: str, ending: str) -> Path:
+    """Find the file of an installed package whose path ends so."""
+    found = [path for path in metadata.files(distribution) or () if path.as_posix().endswith(f"/{ending}")]
+    if not found:
+        raise PublishingFailed(f'the package {distribution} holds no {ending}; reinstall it: pip install -e ".[site]"')
+    return Path(str(found[0].locate()))
+
+
+def _copied(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    return target

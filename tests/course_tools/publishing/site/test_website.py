@@ -1,0 +1,186 @@
+"""The site as a reader meets it: from the file system, in a browser without network, on a phone and on a desk."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+from course_tools.publishing import PublishingFailed
+from course_tools.publishing.project import project_root
+from course_tools.publishing.site.web_pages import api_address, relinked
+from course_tools.publishing.site.website import build_site
+from course_tools.publishing.web_assets import axe, require_site_extra
+from tests.course_tools.browser import Visit, chromium
+
+PAGES = (
+    "index.html",
+    "lectures/04_self_attention.html",
+    "solutions/04_self_attention.html",
+    "docs/companion.html",
+    "docs/notation.html",
+)
+PHONE, DESK = 390, 1280
+NOT_OURS = [[".headerlink"], [".copybtn"], [".highlight"], ["mjx-container"]]
+"""Parts of the article that the theme, Pygments and MathJax draw."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A site of one lecture and one package. The whole one: `course site`."""
+    try:
+        require_site_extra()
+    except PublishingFailed as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("site") / "out"
+    assert build_site(project_root(), folder, ["04"], ["metrics"]) == []
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+class Addresses(HTMLParser):
+    """What a page links to and loads, and the names that can be linked to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.to: list[str] = []
+        self.names: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name in ("href", "src") and value is not None:
+                self.to.append(value)
+            if name in ("id", "name") and value:
+                self.names.add(value)
+
+
+def test_every_link_and_anchor_resolves(site):
+    pages = {path: Addresses(path) for path in site.rglob("*.html")}
+    broken = []
+    for path, page in pages.items():
+        for address in page.to:
+            target, anchor = urldefrag(address)
+            if re.match(r"(https?|mailto|data|javascript):", address):
+                continue
+            file = (path.parent / unquote(target.partition("?")[0])).resolve() if target else path
+            known = pages.get(file)
+            if not file.is_file() or (anchor and known and unquote(anchor) not in known.names):
+                broken.append(f"{path.relative_to(site)}: {address}")
+    assert len(pages) > 15
+    assert broken == []
+
+
+def test_the_site_holds_no_address_that_a_page_would_load_from_elsewhere(site):
+    loaded = re.compile(r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="(?:https?:)?//', re.IGNORECASE)
+    assert [str(path) for path in site.rglob("*.html") if loaded.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_nothing_that_readers_never_load_is_in_it(site):
+    assert [*site.rglob("*.map"), *site.rglob("_sources"), *site.rglob("*.ipynb_checkpoints")] == []
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 20e6
+
+
+def test_answers_are_folded_in_the_solved_view_and_absent_in_the_other(site):
+    solved = (site / "solutions/04_self_attention.html").read_text(encoding="utf-8")
+    handed_out = (site / "lectures/04_self_attention.html").read_text(encoding="utf-8")
+    exercises = re.findall(r'<div class="([^"]*)"[^>]*>(?:(?!<div class="cell ).)*?Exercise 04\.\d', solved, flags=re.DOTALL)
+    assert len(exercises) >= 6
+    assert all("tag_hide-input" in re.split(r"\bcell\b", words)[-1] or "hide-input" in words for words in exercises)
+    assert "NotImplementedError" in handed_out
+    assert 'class="course-caption"' in solved
+    assert 'class="course-caption"' not in handed_out
+
+
+def test_every_image_has_a_text(site):
+    images = re.findall(r"<img\b[^>]*>", (site / "solutions/04_self_attention.html").read_text(encoding="utf-8"))
+    assert len(images) > 5
+    assert [image for image in images if not re.search(r'alt="[^"]{10,}"', image)] == []
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def visit(site, browser, request):
+    with Visit(browser, site / request.param, PHONE) as opened:
+        yield opened
+
+
+@pytest.mark.browser
+def test_a_page_fits_its_screen_and_requests_nothing_from_elsewhere(visit):
+    for width in (DESK, PHONE):
+        visit.page.set_viewport_size({"width": width, "height": 844})
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert visit.left == []
+    assert visit.errors == []
+
+
+@pytest.mark.browser
+def test_every_formula_is_typeset_and_a_wide_one_can_be_scrolled_by_keyboard(visit):
+    formulas, typeset, wrong = visit.page.evaluate(
+        "[document.querySelectorAll('.math').length, document.querySelectorAll('mjx-container').length,"
+        " document.querySelectorAll('[data-mjx-error], mjx-merror').length]"
+    )
+    assert typeset >= formulas
+    assert wrong == 0
+    left_over = visit.page.evaluate(
+        "[...document.querySelectorAll('.bd-article .output_area, .bd-article .math')]"
+        ".filter(node => /\\$[^$\\n]+\\$|\\\\[a-z]+\\{/.test(node.innerText)).map(node => node.innerText.slice(0, 80))"
+    )
+    assert left_over == []
+    wide = visit.page.evaluate(
+        "[...document.querySelectorAll('div.math')].filter(node => node.scrollWidth > node.clientWidth + 1)"
+        ".map(node => [node.tabIndex, node.className.includes('wide')])"
+    )
+    assert all(entry == [0, True] for entry in wide)
+
+
+@pytest.mark.browser
+def test_axe_finds_nothing_wrong_in_what_is_ours(visit):
+    visit.page.add_script_tag(content=axe())
+    settings = "{resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']}"
+    context = "{include: [['article.bd-article']], exclude: excluded}"
+    result = visit.page.evaluate(f"excluded => axe.run({context}, {settings})", NOT_OURS)
+    wrong = {each["id"]: [node["html"][:150] for node in each["nodes"]][:3] for each in result["violations"]}
+    assert wrong == {}
+    assert len(result["passes"]) > 5
+
+
+@pytest.mark.browser
+def test_the_search_finds_the_padding_mask(site, browser):
+    with Visit(browser, (site / "search.html").as_uri() + "?q=padding+mask", DESK, ready="") as visit:
+        visit.page.wait_for_selector("#search-results li a", timeout=30_000)
+        found = visit.page.eval_on_selector_all("#search-results li a", "nodes => nodes.map(node => node.getAttribute('href'))")
+        assert any("solutions/04_self_attention" in address for address in found)
+        assert visit.left == []
+
+
+def test_a_folder_with_something_else_is_not_replaced(tmp_path):
+    pytest.importorskip("myst_nb", reason="needs the extra [site]")
+    (tmp_path / "thesis.txt").write_text("three years", encoding="utf-8")
+    with pytest.raises(PublishingFailed, match="holds something that is no site"):
+        build_site(project_root(), tmp_path, ["04"])
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_links_to_sources_lead_to_the_reference():
+    pages = {"api/attention.md", "docs/papers.md", "lectures/04_self_attention.ipynb"}
+    text = (
+        "[core](../course_lib/attention/core.py), [04](../lectures/04_self_attention.ipynb#x), [tests](../tests/test_docs.py)"
+    )
+    mended = "[core](../api/attention.md#core), [04](../lectures/04_self_attention.ipynb#x), tests"
+    assert relinked(text, "docs/papers.md", pages) == mended
+    assert relinked("[a](https://a.org) [b](#b)", "docs/papers.md", pages) == "[a](https://a.org) [b](#b)"
+    assert api_address("course_lib/training.py") == "api/training.md"
+    assert api_address("tests/test_docs.py") is None
+
+
+def test_without_the_extra_a_sentence_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr("course_tools.publishing.web_assets.find_spec", lambda name: None)
+    with pytest.raises(PublishingFailed, match=r"myst_nb.*pip install -e \"\.\[site\]\"") as raised:
+        require_site_extra()
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,166 @@
+"""Slides of a lecture: what becomes a slide, and that in a browser nothing leaves its 1280 × 720 or is too small to read."""
+
+import re
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_tools.notebook import predictions
+from course_tools.publishing import PublishingFailed
+from course_tools.publishing.project import lectures, project_root
+from course_tools.publishing.slides.deck_page import write_pdf, write_slides
+from course_tools.publishing.slides.slide_deck import MOST_LINES, slides
+from course_tools.publishing.web_assets import require_site_extra
+from tests.course_tools.browser import CHROMIUM, Visit, chromium
+
+FIGURE = (
+    '<figure><img src="data:image/png;base64,aGVsbG8=" alt="a rising curve"><figcaption>a rising curve</figcaption></figure>'
+)
+CLAIM = {"id": "04.a", "text": "accuracy of the layer", "value": 0.97, "threshold": "at least 0.9", "holds": True}
+
+
+def claimed(**changes):
+    return new_output("display_data", {"text/plain": "✓"}, metadata={"course_claim": CLAIM | changes})
+
+
+def asked(monkeypatch):
+    option = predictions.Option
+    three = (option("A", "None", "No."), option("B", "A few", "Yes, these."), option("C", "Most", "No."))
+    monkeypatch.setattr(predictions, "predictions", lambda: {"04.p1": predictions.Prediction("04.p1", three, "B")})
+    question = "**Predict.** How many?\n\n- **A.** None\n- **B.** A few\n- **C.** Most"
+    tagged = {"metadata": {"tags": ["predict"]}}
+    return [new_markdown_cell(question, **tagged), new_code_cell('predict("04.p1")', **tagged)]
+
+
+def kinds(cells):
+    return [slide.kind for slide in slides(new_notebook(cells=cells))]
+
+
+def test_a_heading_shows_its_first_sentence_and_equation_and_the_rest_goes_to_the_notes():
+    text = "## 2 Keys\n\nA score compares $q$ with a key. It is scaled.\n\n$$s = q k^\\top$$\n\nMore prose."
+    (slide,) = slides(new_notebook(cells=[new_markdown_cell(text)]))
+    assert (slide.kind, slide.title) == ("section", "2 Keys")
+    assert "A score compares \\(q\\) with a key." in slide.body
+    assert "\\[s = q k^\\top\\]" in slide.body
+    assert "It is scaled" not in slide.body
+    assert "More prose" in slide.notes
+
+
+def test_a_prediction_is_a_slide_to_vote_on_followed_by_the_right_option_beside_the_figure(monkeypatch):
+    cells = [
+        *asked(monkeypatch),
+        new_code_cell("draw()", outputs=[claimed(), new_output("display_data", {"text/html": FIGURE})]),
+    ]
+    vote, answer, claim = slides(new_notebook(cells=cells))
+    assert [vote.kind, answer.kind, claim.kind] == ["vote", "answer", "measurement"]
+    assert vote.body.count("<li>") == 3
+    assert "A few" not in vote.body.partition('<ul class="options">')[0]
+    assert ">B</b> A few" in answer.body
+    assert "a rising curve" in answer.body
+    assert "Yes, these." in answer.notes
+    assert "Yes" not in vote.body + vote.notes
+
+
+def test_without_a_figure_the_claim_stands_beside_the_answer(monkeypatch):
+    cells = [*asked(monkeypatch), new_code_cell("claim()", outputs=[claimed()]), new_markdown_cell("## 3 Next\n\nA new thing.")]
+    vote, answer, section = slides(new_notebook(cells=cells))
+    assert "0.97" in answer.body
+    assert "0.97" not in vote.body + section.body
+
+
+def test_a_figure_below_the_next_heading_does_not_belong_to_the_answer(monkeypatch):
+    figure = new_code_cell("draw()", outputs=[new_output("display_data", {"text/html": FIGURE})])
+    assert kinds([*asked(monkeypatch), new_markdown_cell("## 3 Next\n\nA new thing."), figure]) == [
+        "vote",
+        "answer",
+        "section",
+        "figure",
+    ]
+
+
+def test_each_claim_is_a_slide_with_its_value_and_threshold():
+    cell = new_code_cell("", outputs=[claimed(), claimed(id="04.b", value=[1, 2], holds=False)])
+    first, second = slides(new_notebook(cells=[cell]))
+    assert (first.title, second.title) == ("Claim 04.a", "Claim 04.b")
+    assert "0.97" in first.body
+    assert "✓ at least 0.9" in first.body
+    assert "✗" in second.body
+
+
+def test_a_long_signature_gets_a_line_for_each_argument():
+    code = "# Exercise 04.5 · Heads · ●●●\n"
+    code += "def multi(x: Float[Tensor, '*batch T d'], W_q: Weight, mask: Mask | None = None) -> Attended:\n"
+    cell = new_code_cell(f'{code}    """Mix heads."""\n    return x\n', metadata={"exercise": "04.5"})
+    (slide,) = slides(new_notebook(cells=[cell]))
+    assert slide.title == "Exercise 04.5 · Heads"
+    assert "    W_q: Weight,\n" in slide.body
+    assert "return x" not in slide.body + slide.notes
+
+
+@pytest.mark.parametrize("lecture", lectures(project_root()), ids=lambda lecture: lecture.number)
+def test_no_slide_of_a_lecture_has_more_than_twelve_lines_of_code(lecture):
+    deck = slides(nbformat.read(lecture.solution, as_version=4))
+    longest = max(
+        len(code.splitlines()) for slide in deck for code in re.findall(r"<pre><code>(.*?)</code>", slide.body, re.DOTALL)
+    )
+    assert 1 < longest <= MOST_LINES
+    questions = sum('class="options"' in slide.body for slide in deck)
+    assert questions == sum(slide.kind == "vote" for slide in deck)
+    assert questions > 3
+
+
+@pytest.fixture(scope="module")
+def deck(tmp_path_factory):
+    try:
+        require_site_extra()
+    except PublishingFailed as error:
+        pytest.skip(str(error))
+    (lecture,) = lectures(project_root(), ["04"])
+    return write_slides(lecture, tmp_path_factory.mktemp("slides"))
+
+
+OUTSIDE = """
+[...document.querySelectorAll('.slides > section')].map((section, i) => {
+  document.querySelectorAll('.slides > section').forEach(other => other.style.setProperty('display', 'none', 'important'));
+  section.style.setProperty('display', 'flex', 'important');
+  section.removeAttribute('hidden');
+  const frame = section.getBoundingClientRect(), reach = frame.width / 1280;
+  const parts = [...section.querySelectorAll('h1, h2, p, li, pre, td, th, img, figcaption, mjx-container > svg, .measured')];
+  const beyond = parts.filter(part => !part.closest('aside')).filter(part => {
+    const box = part.getBoundingClientRect();
+    const right = frame.right - 8 * reach, bottom = frame.bottom - 8 * reach;
+    return box.width > 0 && (box.right > right || box.bottom > bottom || box.left < frame.left);
+  });
+  return [i, section.dataset.fit, beyond.slice(0, 2).map(part => part.tagName + ': ' + part.textContent.slice(0, 60))];
+}).filter(([i, fit, beyond]) => beyond.length || fit < 0.5)
+"""
+
+
+@pytest.mark.browser
+def test_nothing_leaves_a_slide_or_is_too_small_and_every_formula_is_typeset(deck):
+    with chromium() as browser, Visit(browser, deck, 1280, 720) as visit:
+        assert visit.left == []
+        assert visit.errors == []
+        assert visit.page.evaluate("document.querySelectorAll('.slides > section').length") > 40
+        assert visit.page.evaluate("document.querySelectorAll('mjx-container').length") > 10
+        assert visit.page.evaluate("document.querySelectorAll('[data-mjx-error], mjx-merror').length") == 0
+        shown = visit.page.evaluate("[...document.querySelectorAll('.slides .body')].map(body => body.textContent).join(' ')")
+        assert not re.search(r"\\\(|\\\[|\$\\?[a-z]", shown)
+        assert visit.page.evaluate("[...document.images].filter(image => !image.naturalWidth || !image.alt).length") == 0
+        assert visit.page.evaluate(OUTSIDE) == []
+
+
+@pytest.mark.browser
+def test_the_pdf_has_a_sheet_for_each_slide(deck):
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    n_slides = deck.read_text(encoding="utf-8").count("<section ")
+    content = write_pdf(deck).read_bytes()
+    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", content)) == n_slides
+
+
+def test_a_pdf_without_a_browser_is_refused_in_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(PublishingFailed, match="needs Chromium or Chrome"):
+        write_pdf(tmp_path / "04.html")
