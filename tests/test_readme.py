@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from course_lib.attention import attend
-from course_tools.bank import exercises, verdict
+from course_tools.bank import exercises
+from course_tools.publishing.readme_picture import alternative_text
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,16 +35,10 @@ def test_no_lecture_downloads_anything():
     } == set()
 
 
-def test_a_wrong_answer_shows_what_the_readme_shows():
-    """The example at the top is what the check of 04.1 prints for an answer without the scale."""
-
-    def without_scale(q, k, v, mask=None):
-        return attend(q @ k.mT, v, mask)
-
-    found = verdict("04.1", without_scale)
-    head, *misconception = README.partition("```\n")[2].partition("```")[0].splitlines()
-    assert head == f"✗ 04.1 Scaled dot-product attention · {found.points} of {found.max_points} points"
-    assert " ".join(misconception) == found.misconception
+def test_the_picture_is_described_by_what_the_check_says_today():
+    """Where this fails, draw the picture again: `python -m course_tools.publishing.readme_picture`."""
+    assert f'alt="{alternative_text()}"' in README
+    assert all((ROOT / picture).exists() for picture in re.findall(r'src(?:set)?="([^"]+)"', README))
 
 
 def test_each_file_that_a_link_names_exists():

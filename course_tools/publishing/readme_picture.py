@@ -18,10 +18,6 @@ from course_tools.publishing.project import PublishingFailed, project_root
 
 EXERCISE, WRONG = "04.1", "forgets_the_scale"
 WIDTH, HEIGHT = 860, 310
-ALT = (
-    "A student's answer to exercise 04.1 lacks the division by √d_k, and the check names that misconception. With the line "
-    "corrected, the check says: Right."
-)
 _WRONG_LINE = "return attend(q @ k.mT, v, mask)"
 _RIGHT_LINE = "return attend(q @ k.mT / math.sqrt(k.shape[-1]), v, mask)"
 _CALL = f'scaled_dot_product_attention = check("{EXERCISE}", scaled_dot_product_attention)'
@@ -68,6 +64,16 @@ def frames() -> list[tuple[str, int]]:
         (frame(_RIGHT_LINE, "", marked=True), 1_800),
         (frame(_RIGHT_LINE, right), 3_500),
     ]
+
+
+def alternative_text() -> str:
+    """Say what the picture shows, for whoever does not see it."""
+    asked = exercise(EXERCISE)
+    found = verdict(EXERCISE, next(answer for answer in asked.wrong if answer.__name__ == WRONG))
+    return (
+        f"An answer to exercise {EXERCISE} lacks the division by √d_k. The check says: {found.points} of {found.max_points} "
+        f"points. {found.misconception} With the line corrected, it says: Right."
+    )
 
 
 def draw(folder: Path) -> list[Path]:

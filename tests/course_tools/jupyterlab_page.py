@@ -22,7 +22,7 @@ ARGUMENTS = (
 PATIENCE = 120_000
 """Milliseconds; a kernel on a busy machine takes its time, and nothing here is about speed."""
 
-WITH_A_BROWSER = "needs a browser: install Chromium, and `pip install -e .[browser]`"
+WITH_A_BROWSER = "needs a browser: install Chromium, and run `python3 course.py setup site`"
 
 
 @contextlib.contextmanager

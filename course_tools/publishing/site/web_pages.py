@@ -16,7 +16,7 @@ from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.companion import decks, placed_rows, resolve
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture
-from course_tools.publishing.readme_picture import ALT
+from course_tools.publishing.readme_picture import alternative_text
 
 DOCUMENTS = {
     "Evidence": ("claims", "rivals", "studies"),
@@ -238,7 +238,7 @@ def banner(lecture: Lecture, solved: bool) -> str:
 def _picture() -> str:
     return (
         '```{raw} html\n<picture><source srcset="_static/pictures/check.png" media="(prefers-reduced-motion: reduce)">'
-        f'<img src="_static/pictures/check.webp" alt="{html.escape(ALT)}" width="860"></picture>\n```\n'
+        f'<img src="_static/pictures/check.webp" alt="{html.escape(alternative_text())}" width="860"></picture>\n```\n'
     )
 
 
