@@ -17,9 +17,10 @@
 #
 # ![](diagram:universal_transformer)
 #
-# You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train on sums of ten binary digits and test on twenty. Two causes are
-# kept apart. What lets a model generalise to longer sums is the **local mask**: with it, eight separate layers without halting generalise as well. What adaptive
-# computation time adds here is **trainability**: it learns at a learning rate at which a fixed number of steps fails, with the weights of a single block.
+# You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train on sums of ten binary digits and test on twenty. The
+# lecture separates two causes. What lets a model generalise to longer sums is the **local mask**: with it, eight separate layers without halting generalise as
+# well. What adaptive computation time adds here is **trainability**: with the weights of a single block, the model learns at a learning rate at which a fixed
+# number of steps fails.
 # **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 80 minutes. {measured}
 
 
@@ -37,29 +38,30 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 One layer is not enough
 #
-# Add two binary numbers on paper: column by column, from the lowest, write the digit and pass on the carry. Most carries stop soon: the column 1 + 1 always
-# generates a carry and 0 + 0 always absorbs one. But 1 + 0 passes on what it receives, and through a row of such columns a carry can travel far.
+# Add two binary numbers on paper: column by column, starting with the lowest, write the digit and pass on the carry. Most carries stop soon: a column 1 + 1
+# always generates a carry, and a column 0 + 0 always absorbs one. But a column 1 + 0 propagates the carry that it receives, so a carry can travel far through a
+# run of such columns.
 #
-# The input is the columns, lowest first: each of the four pairs of digits is a token, and the output is a digit for every token. The model trains on numbers
-# of ten digits at a random offset among 21 columns; the test has numbers of twenty. `walks` gives for each column the distance that a carry arriving there may have travelled: 1 if
-# the column before it decides the carry alone, 3 if two columns pass on what they receive.
+# The input is the sequence of columns, lowest first: each of the four possible pairs of digits is a token, and the output is one digit for each token. The model
+# trains on ten-digit numbers at a random offset among 21 columns and is tested on twenty-digit numbers. For each column, `walks` gives the distance that a carry
+# arriving there may have travelled: 1 if the preceding column alone decides the carry, 3 if the two preceding columns pass on what they receive.
 #
 # Models with a fixed number of steps are trained for 400 updates; adaptive models, which take more time, for 320.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** One layer of self-attention in which each column may attend to all others, trained on short sums. How many new sums of ten digits are right in every
-# digit?
+# **Predict.** One layer of self-attention in which each column may attend to all others, trained on short sums. What fraction of new ten-digit sums does it get
+# right in every digit?
 #
 # <details><summary>A. Nearly all: it can attend to every column.</summary>
 #
-# It can, once. To know whether a carry arrives it must find the *nearest* lower column that is not 1 + 0 and read that one alone: a sharp choice by content and
-# position at once.</details>
+# It can, but only once. To know whether a carry arrives, it must find the *nearest* lower column that is not 1 + 0 and attend to that column alone, which
+# requires a sharp selection by content and position at the same time.</details>
 # <details><summary>B. Some: those in which no carry travels far.</summary>
 #
-# Yes. The neighbour decides most columns, and a sum is right if that was enough in every column.</details>
+# Yes. In most columns, the preceding column alone decides the carry; a sum is right if that is enough in every column.</details>
 # <details><summary>C. None: addition needs a loop.</summary>
 #
-# For a carry over one column, one layer is enough.</details>
+# One layer is enough for a carry that travels a single column.</details>
 
 # %%
 T, TRAINING = 21, at_scale(cpu=400, gpu=2_000)
@@ -139,8 +141,8 @@ print(f"the same on twenty digits: {max(far_of_one):.2f}")
 # %% [markdown]
 # ## 2 Position and step encoding
 #
-# So apply more layers. The **Universal Transformer** applies the same block repeatedly: recurrent in *depth*, where an RNN is recurrent along the
-# sequence. The block must know the step, so each step $t$ is encoded together with each position $i$ (eqs. 6 and 7):
+# One layer is not enough, so we apply several. The **Universal Transformer** applies the same block repeatedly: it is recurrent in *depth*, whereas an RNN is
+# recurrent along the sequence. The block must know which step it computes, so each step $t$ is encoded together with each position $i$ (eqs. 6 and 7):
 #
 # $$P^t_{i,\,2j} = \sin\!\left(i / 10000^{2j/d}\right) + \sin\!\left(t / 10000^{2j/d}\right) \qquad P^t_{i,\,2j+1} = \cos\!\left(i / 10000^{2j/d}\right) + \cos\!\left(t / 10000^{2j/d}\right)$$
 #
@@ -175,13 +177,13 @@ claim(
 )
 
 # %% [markdown]
-# The symmetry does no harm: all positions take step $t$ at the same time, so within one step the encoding differs by position alone.
+# This symmetry between position and step does no harm: all positions take step $t$ at the same time, so within one step the encodings differ by position alone.
 #
 # ## 3 When to halt
 #
-# How many steps? A fixed number is too many for easy columns and too few for hard ones. In **adaptive computation time**, each position computes after
-# each step $n$ a halting probability $h_n$. It halts at the first step $N$ at which these sum to $1 - \varepsilon$, at the latest at the last step allowed. The steps then have
-# weights in the result, and the last one taken gets the remainder (Graves, eqs. 6 to 8):
+# How many steps should a position take? A fixed number is too many for easy columns and too few for hard ones. In **adaptive computation time**, each position
+# computes a halting probability $h_n$ after each step $n$. It halts at the first step $N$ at which these probabilities sum to $1 - \varepsilon$ or more, and at
+# the last step allowed if they never do. The result is a weighted sum over the steps, in which the last step taken gets the remainder $R$ (Graves, eqs. 6 to 8):
 #
 # $$p_n = \begin{cases} h_n & n < N \\ R = 1 - \sum_{m<N} h_m & n = N \\ 0 & n > N \end{cases}$$
 #
@@ -190,7 +192,7 @@ claim(
 # | `h`, result | (…, n_steps) |
 # | `epsilon` | a number, 0.01 |
 #
-# Why $\varepsilon$? A sigmoid never reaches 1; without it no position could halt after a single step.
+# Why $\varepsilon$? A sigmoid never reaches 1, so without $\varepsilon$ no position could halt after a single step.
 
 # %% exercise="06.2" difficulty="●●○" minutes=15
 from course_lib.primitives import halting_distribution
@@ -201,21 +203,23 @@ halting_distribution = check("06.2", halting_distribution)
 # %% [markdown]
 # ## 4 Ponder cost
 #
-# Steps must cost something, or no position has a reason to halt early. The **ponder cost** of a position is $\rho = N + R$; its mean, times a price $\tau$, is added to the loss.
+# Steps must cost something; otherwise nothing in the loss rewards halting early for its own sake. The **ponder cost** of a position is $\rho = N + R$. Its mean
+# over the positions, multiplied by a price $\tau$ (Graves calls it the time penalty), is added to the loss.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** $N$ is a count: it does not change when $h$ changes a little. What gradient has $\rho = N + R$ with respect to an $h_n$ before the halt?
+# **Predict.** $N$ is a count: it does not change when $h$ changes a little. What is the gradient of $\rho = N + R$ with respect to an $h_n$ before the last step
+# taken, $n < N$?
 #
 # <details><summary>A. None: a count has no gradient.</summary>
 #
-# $N$ has none. $R$ has.</details>
+# $N$ has no gradient, but $R$ has one.</details>
 # <details><summary>B. −1: a larger h_n leaves less for the last step.</summary>
 #
-# Yes, for every n < N, and 0 from N on. Descent raises the early h until their sum reaches the threshold one step sooner; then N falls by 1, a jump that the gradient does not
-# contain.</details>
+# Yes, for every n < N, and 0 from N on. Gradient descent raises the early h until their sum reaches the threshold one step sooner. Then N falls by 1, a jump
+# that the gradient does not capture.</details>
 # <details><summary>C. +1: a larger h makes the position take more steps.</summary>
 #
-# The opposite: it halts sooner.</details>
+# The opposite is true: the position halts sooner.</details>
 
 # %% exercise="06.3" difficulty="●●○" minutes=10
 from course_lib.primitives import ponder_cost
@@ -243,7 +247,8 @@ claim(
 # %% [markdown]
 # ## 5 One block, applied repeatedly
 #
-# First with a fixed number of steps: one block, the same weights each time, and before each application the encoding of this step (eqs. 4 and 5):
+# We begin with a fixed number of steps: one block is applied with the same weights each time, and before each application the encoding of the step is added to
+# the states (eqs. 4 and 5):
 #
 # $$H^t = \mathrm{Block}\!\left(H^{t-1} + P^t\right)$$
 #
@@ -269,18 +274,18 @@ from course_lib.models import shared_encoder
 shared_encoder = check("06.4", shared_encoder)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Four steps of one block, no mask, instead of one step. The number of weights is unchanged. Trained on ten digits: what is the accuracy on ten, and on
-# twenty?
+# **Predict.** We apply one block four times instead of once, without a mask. The number of weights is unchanged. After training on ten digits, how does the
+# accuracy change on ten, and on twenty?
 #
-# <details><summary>A. Better on both, and on twenty as good as on ten.</summary>
+# <details><summary>A. It is better on both, and as good on twenty as on ten.</summary>
 #
-# It learns to compare positions within ten columns; twenty need comparisons over longer distances.</details>
-# <details><summary>B. Much better on ten; on twenty much of it is lost.</summary>
+# It learns to compare positions within ten columns; sums of twenty digits need comparisons over longer distances.</details>
+# <details><summary>B. It is much better on ten; on twenty, much of that accuracy is lost.</summary>
 #
 # Yes: the figure in section 7 shows how much is left. The paper reports large gains on longer sums, with far larger models and more training.</details>
-# <details><summary>C. No better: the same weights can do no more than before.</summary>
+# <details><summary>C. It is no better: the same weights can do no more than before.</summary>
 #
-# They are applied four times. What one step writes into the states, the next one reads.</details>
+# The weights are applied four times, and each step reads what the previous one wrote into the states.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -363,7 +368,8 @@ show(
 )
 
 # %% [markdown]
-# More steps than in training do harm. One way to understand it: the four steps are like a *program of four lines*, each identified by its step encoding; a fifth line was never
+# Taking more steps than in training reduces the accuracy. One way to understand this: the four steps are like a *program of four lines*, each identified by its
+# step encoding; a fifth line was never
 # trained. We want a step that is correct whenever it is applied, and a model that knows when it is done.
 #
 # ## 6 The adaptive step
@@ -390,7 +396,8 @@ adaptive_step = check("06.5", adaptive_step)
 # %% [markdown]
 # ### Bug hunt
 #
-# It runs, its shapes are right, and it resembles yours. Which property breaks? Decide before you run the check; then correct the one line.
+# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run the check; then correct the one
+# faulty line.
 
 # %% exercise="06.5" bug="halts_the_whole_sentence"
 from course_tools.bank.lecture_06.adaptive_step import (
@@ -407,8 +414,8 @@ from course_lib.primitives import adaptive_step as mended
 mended = check("06.5", mended)
 
 # %% [markdown]
-# The output is the weighted sum of the states of all steps (Graves, eq. 9): $y = \sum_n p_n s_n$. It is a mixture, not the last state alone, so that the loss has a
-# gradient with respect to $h$.
+# The output is the weighted sum of the states of all steps (Graves, eq. 9): $y = \sum_n p_n s_n$. Because the output is a mixture and not the last state alone,
+# the loss has a gradient with respect to $h$.
 #
 # | name | shape |
 # | --- | --- |
@@ -459,23 +466,24 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
 #
-# Two changes. A **local mask**: each column attends to **itself and its right neighbour** only, so a carry moves one column a step. And **halting**: each column decides how
-# many of eight steps it takes. Training is as before, the last third with a price on steps.
+# We make two changes. The first is a **local mask**: each column attends only to **itself and its right neighbour**, so a carry moves one column per step. The
+# second is **halting**: each column decides how many of the eight steps it takes. Training is as before, with a price on steps in its last third.
 #
-# Which of the two changes matters? The rival has the first alone: eight *separate* layers with the same mask, no shared weights, no halting (nearly eight times the
-# weights), at its better learning rate of 2e-3. And eight *fixed shared* steps at 5e-3, the learning rate of the adaptive model.
+# Which of the two changes matters? Two baselines have only the mask. The first is a stack of eight *separate* layers, without shared weights and without halting
+# (nearly eight times the weights), trained at the better of two learning rates, 2e-3. The second takes eight *fixed shared* steps and is trained at 5e-3, the
+# learning rate of the adaptive model.
 #
 # **Predict.** How many steps will a column of the adaptive model take?
 #
-# <details><summary>A. All the same: they share their weights.</summary>
+# <details><summary>A. All columns take the same number: they share their weights.</summary>
 #
 # The halting unit is shared as well, but it reads the state, which differs from column to column.</details>
-# <details><summary>B. The more, the further the carry travels that it waits for.</summary>
+# <details><summary>B. The further the carry that it waits for travels, the more steps it takes.</summary>
 #
-# Yes. As long as the carry is unknown the state is provisional, and the mixture must give little weight to such states.</details>
-# <details><summary>C. The more, the higher the column: high columns wait for all below.</summary>
+# Yes. As long as the carry is unknown, the state is provisional, and the mixture must give little weight to such states.</details>
+# <details><summary>C. The higher the column, the more steps it takes: it waits for all lower columns.</summary>
 #
-# A human on paper works like this. But 1 + 1 and 0 + 0 decide their carry at once, wherever they are, and all columns are computed in parallel.</details>
+# A human adds like this on paper. But the columns 1 + 1 and 0 + 0 decide their carry at once, wherever they are, and all columns are computed in parallel.</details>
 
 # %%
 N_STEPS, PRICE = 8, 0.03
@@ -597,12 +605,14 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# The number of steps follows the distance of the carry. No label says how far a carry has travelled; the model learned when to halt from wrong digits and from the price.
+# The number of steps increases with the distance that the carry travels. No label gives this distance: the model learned when to halt from the loss on the
+# digits and from the price on steps.
 #
-# **What the rivals show.** Eight separate layers with the same mask also add most numbers of twenty digits: generalisation comes from the local mask, not from sharing or halting.
+# **What the baselines show.** Eight separate layers with the same mask also add most twenty-digit numbers correctly: generalisation comes from the local mask,
+# not from weight sharing or halting.
 # At a learning rate of 5e-3, eight fixed shared steps learn nothing in 400 updates (one seed), while the adaptive model learns on every seed. A possible reason, not tested here: the mixture gives the loss a short path to
-# the first steps. So at this scale adaptive computation time buys trainability, an eighth of the weights, and a readable number of steps. Recorded runs (400 updates, half a minute to four minutes each on a busy CPU thread,
-# `authoring/studies/06_fixed_steps.py`), exact on twenty digits:
+# the first steps. So at this scale adaptive computation time buys trainability, an eighth of the weights, and a readable number of steps. The table shows the
+# exact match on twenty digits in recorded runs (400 updates, half a minute to four minutes each on a busy CPU thread, `authoring/studies/06_fixed_steps.py`):
 #
 # | | lr 2e-3, seeds 0, 1, 2 | lr 5e-3, seed 0 |
 # | --- | --- | --- |
@@ -610,18 +620,18 @@ claim(
 # | eight separate layers | 0.91, 0.88, 0.56 | 0.00 |
 # | adaptive, no price, seed 0 | 0.98 | see the figure (with a price) |
 #
-# **Predict.** A carry that travels further than the steps allow never arrives, so eight steps are a limit. Allow twelve after training: what happens to sums of
-# twenty digits?
+# **Predict.** A carry that has to travel further than the number of steps allows never arrives, so eight steps set a limit. We allow twelve steps after
+# training. What happens to sums of twenty digits?
 #
 # <details><summary>A. All become right: a waiting column can wait longer.</summary>
 #
-# Some may. But nothing in training determined what to do at step nine: a column that came so far was forced to halt.</details>
+# Some may. But training never determined what happens at step nine: a column that reached step eight was forced to halt.</details>
 # <details><summary>B. Accuracy collapses, as in section 5.</summary>
 #
-# There every position was taken through untrained steps. Here only those continue that have not halted, and they are few.</details>
+# There, every position went through untrained steps. Here, only the positions that have not halted continue, and they are few.</details>
 # <details><summary>C. Neither: the mean over the seeds changes by less than 0.15.</summary>
 #
-# Yes (06.p). A model that halts is not harmed by further steps; it does not learn to use them from short sums.</details>
+# Yes (06.p). Further steps change little for a model that halts, and it does not learn from short sums to use them.</details>
 
 # %% tags=["nbval-check-output"]
 lifted = [exact(with_steps(model, 12), long.test, "neighbour") for model in priced]
@@ -712,18 +722,18 @@ explore(draw_steps, ones=(1, 10, 1))
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: the price of a step
 #
-# **Predict.** Two other prices: zero, and so high (1 a step) that the digits hardly matter.
+# **Predict.** We try two other prices: zero, and one so high (1 per step) that the digits hardly matter. What happens?
 #
-# <details><summary>A. At price 0 it takes all eight steps; at price 1 it halts at once and adds badly.</summary>
+# <details><summary>A. At price 0 the model takes all eight steps; at price 1 it halts at once and adds badly.</summary>
 #
-# The second half is right. At price 0 it does not take all steps: halting early also helps the answer, since the mixture must not contain states from before the carry
-# was known.</details>
-# <details><summary>B. At price 0 it takes a few steps more; at price 1 it halts almost at once and adds badly.</summary>
+# The second half is right. At price 0 the model does not take all steps: halting early also helps the answer, since the mixture must not contain states from
+# before the carry was known.</details>
+# <details><summary>B. At price 0 the model takes a few more steps; at price 1 it halts almost at once and adds badly.</summary>
 #
 # Yes.</details>
-# <details><summary>C. The price changes only how fast it learns.</summary>
+# <details><summary>C. The price changes only how fast the model learns.</summary>
 #
-# It is part of the loss.</details>
+# The price is part of the loss, so it also changes what the model learns.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -756,7 +766,7 @@ claim(
 #
 # <details><summary>A. Time.</summary>
 #
-# Six applications are six applications, unless halted positions are removed from the batch.</details>
+# Six applications of one block cost as much time as six blocks, unless halted positions are removed from the batch.</details>
 # <details><summary>B. Weights.</summary>
 #
 # Right: it has a sixth of the weights in the blocks.</details>
@@ -768,29 +778,29 @@ claim(
 #
 # <details><summary>A. Other positions may still need to attend to it.</summary>
 #
-# Right: a column that has decided its carry is what its left neighbour waits for.</details>
+# Right: the left neighbour of a column waits for the carry that this column has decided.</details>
 # <details><summary>B. To save time.</summary>
 #
 # Here it saves none: the block computes all positions, and `torch.where` discards some results.</details>
 # <details><summary>C. Because its gradient would be lost.</summary>
 #
-# Its states up to the halt are in the mixture already.</details>
+# Its states up to the step at which it halts are already in the mixture.</details>
 #
-# **Question 3.** The gradient of the ponder cost is that of $R$ alone. What does descent on it do to a position that takes four steps?
+# **Question 3.** The gradient of the ponder cost is that of $R$ alone. What does gradient descent on the ponder cost do to a position that takes four steps?
 #
 # <details><summary>A. It raises h₁, h₂ and h₃, until three steps are enough.</summary>
 #
 # Right, and R jumps up when N falls: the cost is not continuous.</details>
 # <details><summary>B. It raises h₄.</summary>
 #
-# h₄ has no part in R, which is what is left *before* it.</details>
+# R does not depend on h₄: it is what the steps *before* the fourth leave over.</details>
 # <details><summary>C. It lowers all h.</summary>
 #
 # Then R would grow.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *Your colleague says: "With adaptive computation time the model spends more steps on harder words." Write what you would
-# measure before you believe it of her model, and what result would speak against it.*
+# measure before you believe this of her model, and which result would be evidence against it.*
 #
 # | points | what earns them |
 # | --- | --- |
@@ -805,12 +815,14 @@ claim(
 #
 # **Remarks on the deck and the paper.**
 #
-# - *EE*, "the number of steps is modulated per position dynamically": confirmed here (06.o). What difficulty it follows depends on the task and the mask.
+# - *EE*, "the number of steps is modulated per position dynamically": confirmed here (06.o). Which kind of difficulty the number of steps follows depends on the
+#   task and the mask.
 # - *EE* writes both exponents as $2j/d$ here, as the paper does; in its own section on positional encoding the cosine has $(2i+1)/d$ (06.EE, and lecture 05).
 # - *Dehghani et al.* state that a halted position is copied to the next step, and cite Graves. Their published code (tensor2tensor, the "basic" kind) keeps transforming
 #   it, and mixes as it goes, $y \leftarrow p_n s_n + (1 - p_n)\, y$: each later step shrinks the weights of the earlier ones (06.UT).
 #
-# **Limits of this lecture.** One task, in which the needed computation is local, a model of width 32 and two learning rates. Whether a fixed number of steps can be
+# **Limits of this lecture.** The experiments use one task, in which the necessary computation is local, one model width (32) and two learning rates. Whether a
+# fixed number of steps can be
 # trained at 5e-3 with more updates, a longer warm-up or another initialisation was not tried.
 #
 # ## 12 Papers and decks

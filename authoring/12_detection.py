@@ -13,12 +13,12 @@
 # %% [markdown] tags=["header"]
 # # 12 · Detection with DETR
 #
-# DETR detects objects with a transformer that predicts a *set*: a fixed number of object queries each predict a class and a box, and the loss
-# first matches predictions with objects.
+# DETR detects objects with a transformer that predicts a *set*: each of a fixed number of object queries predicts a class and a box, and the loss first matches
+# predictions to objects.
 #
 # ![](diagram:detr)
 #
-# You will write the boxes, the matching, the loss and the metric, train a small DETR on scenes of digits, and compare its matching with four
+# You will write the box operations, the matching, the loss and the metric, train a small DETR on scenes of digits, and compare its matching with four
 # other ways to assign objects to queries.
 #
 # **Prerequisites:** lecture 05 (encoder, decoder, cross-attention). **Time:** about 85 minutes. {measured}
@@ -38,11 +38,11 @@ SEED = 0
 # %% [markdown]
 # ## 1 A set of objects has no order
 #
-# A classifier gives one answer for a picture. A detector must find every object in it, and the number of objects is not known in advance. Our
-# scenes hold one to three handwritten digits; each has a class and a bounding box.
+# A classifier gives one answer for a picture. A detector must find every object in the picture, and the number of objects is not known in advance. Our scenes
+# contain one to three handwritten digits, each with a class and a bounding box.
 #
 # We use a network with six **object queries**, each predicting a class (or "no object") and a box. The training data store the objects of a scene as a *list*,
-# in arbitrary order. The most direct training: query 1 is trained on the first object of the list, query 2 on the second, and so on.
+# in arbitrary order. The most direct way to train is to assign the first object of the list to query 1, the second to query 2, and so on.
 
 # %% tags=["try-it"]
 drawn, named = digits()
@@ -97,15 +97,16 @@ show(
 # It is also told which *query* must predict which object, and that cannot be inferred from the picture.</details>
 # <details><summary>B. It learns very little.</summary>
 #
-# Yes. With two digits, either may come first in the list. Query 1 is trained on one of them in this scene and on the other in the next; its best prediction is a
-# box between the two and an even distribution over both classes.</details>
+# Yes. With two digits, either may come first in the list, and the picture does not show which. The loss of query 1 is lowest if it hedges: a box between the two
+# digits, and an even distribution over both classes.</details>
 # <details><summary>C. It learns scenes with one digit and fails on the others.</summary>
 #
-# For a single digit there is only one list, so this is plausible. But the queries are trained on all scenes at once, and two thirds hold several.</details>
+# For a single digit there is only one possible list, so this is plausible. But the queries are trained on all scenes at once, and two thirds of the scenes
+# contain several digits.</details>
 
 # %% [markdown]
-# The model is a small DETR; sections 2 to 7 explain its parts. Its convolutional backbone is **pre-trained**, as in the paper: there on ImageNet, here on
-# classifying single digits.
+# The model is a small DETR; sections 2 to 7 explain its parts. As in the paper, its convolutional backbone is **pre-trained**: in the paper on ImageNet, here on
+# the classification of single digits.
 
 
 # %%
@@ -241,13 +242,13 @@ print(
 )
 
 # %% [markdown]
-# The network needs a rule for *which query predicts which object*, and the rule must not depend on an arbitrary order. DETR lets the predictions decide: an object goes to
-# the query that already predicts it best. For that we must compare boxes.
+# The network needs a rule for *which query predicts which object*, and the rule must not depend on an arbitrary order. DETR lets the predictions decide:
+# roughly, an object is assigned to the query that already predicts it best. To do this we must compare boxes.
 #
 # ## 2 Bounding boxes
 #
-# DETR predicts a box by its centre and size, relative to the picture: $(x, y, w, h)$, each between 0 and 1 after a sigmoid, independent of the picture's resolution.
-# To compare boxes we need their corners: $(x_1, y_1, x_2, y_2)$, with $x$ to the right and $y$ *downwards*.
+# DETR predicts a box as its centre and size relative to the picture: $(x, y, w, h)$, each between 0 and 1 after a sigmoid, independent of the picture's
+# resolution. To compare boxes, we need their corners: $(x_1, y_1, x_2, y_2)$, with $x$ to the right and $y$ *downwards*.
 #
 # $$x_{1,2} = x \mp w/2 \qquad y_{1,2} = y \mp h/2$$
 #
@@ -269,8 +270,8 @@ from course_lib.primitives import to_corners
 to_corners = check("12.1", to_corners)
 
 # %% [markdown]
-# The **intersection** of two boxes is a box or empty: it begins at the larger of the two left edges and ends at the smaller of the two right edges, and likewise
-# from top to bottom. The area of their **union** is the sum of their areas minus that of the intersection.
+# The **intersection** of two boxes is either a box or empty: it extends from the larger of the two left edges to the smaller of the two right edges, and
+# likewise from top to bottom. The area of their **union** is the sum of their areas minus that of the intersection.
 #
 # $$|A \cap B| = \prod_{\text{x, y}} \max\!\big(0,\ \min(a_2, b_2) - \max(a_1, b_1)\big) \qquad |A \cup B| = |A| + |B| - |A \cap B|$$
 #
@@ -290,18 +291,18 @@ overlap = check("12.2", overlap)
 # %% [markdown]
 # ## 3 IoU and GIoU
 #
-# $\mathrm{IoU} = |A \cap B| / |A \cup B|$ is 1 for identical boxes. For disjoint boxes it is 0 at any distance, so its gradient is 0 too and does not say in which direction to move.
-# **GIoU** subtracts the part of the smallest enclosing box $C$ that neither box covers:
+# $\mathrm{IoU} = |A \cap B| / |A \cup B|$ is 1 for identical boxes. For disjoint boxes it is 0 at any distance, so its gradient is 0 too and does not indicate
+# in which direction to move. **GIoU** subtracts the fraction of the smallest enclosing box $C$ that neither box covers:
 #
 # $$\mathrm{GIoU} = \mathrm{IoU} - \frac{|C| - |A \cup B|}{|C|}$$
 #
 # | name | shape |
 # | --- | --- |
 # | a, b: corners | (…, n, 4), (…, m, 4) |
-# | result, above -1 and up to 1 | (…, n, m); a ratio 0/0 counts 0 |
+# | result, above -1 and up to 1 | (…, n, m); a ratio 0/0 counts as 0 |
 #
-# **Bug hunt.** This implementation subtracts the part of $C$ outside the *intersection*. It gives 1 for identical boxes, and a larger overlap scores
-# higher. Decide what goes wrong *before* you run the check.
+# **Bug hunt.** This implementation subtracts the fraction of $C$ that lies outside the *intersection*. It returns 1 for identical boxes, and a larger overlap
+# gets a higher score. Decide what goes wrong *before* you run the check.
 
 # %%
 from jaxtyping import Float
@@ -313,14 +314,14 @@ from course_lib.primitives.boxes import _ratio_type
 from course_tools.bank.lecture_12.giou import takes_the_shared_part_off as suspect
 
 # %% [markdown] tags=["predict"]
-# **For which boxes does it matter most?**
+# **For which boxes does this error matter most?**
 #
 # <details><summary>A. For disjoint boxes.</summary>
 #
-# Yes. Their intersection is empty, so *all* of C is subtracted: -1 at any distance. The zero gradient that GIoU was meant to remove is back.</details>
+# Yes. Their intersection is empty, so *all* of C is subtracted: -1 at any distance. This brings back the zero gradient that GIoU was meant to remove.</details>
 # <details><summary>B. For boxes that nearly coincide.</summary>
 #
-# There intersection and union are nearly equal, and so are the two formulas.</details>
+# For such boxes the intersection and the union are nearly equal, and so are the two formulas.</details>
 # <details><summary>C. For large boxes.</summary>
 #
 # Both formulas consist of ratios of areas, so they do not depend on scale.</details>
@@ -369,7 +370,7 @@ claim(
 
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** A box slides past another. Change its width, and move it vertically. Where is IoU constant but GIoU not? Can GIoU have its maximum at a
+# **Explore.** One box slides past another. Change its width, and move it vertically. Where is IoU constant while GIoU is not? Can GIoU reach its maximum at a
 # position where the centres do *not* coincide?
 
 
@@ -412,7 +413,7 @@ explore(draw_slide, width=(0.05, 0.9, 0.05), vertical_offset=(0.0, 0.6, 0.05))
 # ## 4 Matching queries with objects
 #
 # Every query makes a prediction. The **matching cost** of query $n$ and object $m$ is low if the query assigns a high probability to the object's class and its box is close
-# (Carion et al., section 3.1; the 1 of $1 - \mathrm{GIoU}$ is the same for all pairs and left out):
+# (Carion et al., section 3.1; the constant 1 in $1 - \mathrm{GIoU}$ is the same for all pairs and is omitted):
 #
 # $$K_{nm} = -\,\hat p_n(c_m) + 5\,\lVert b_m - \hat b_n \rVert_1 - 2\,\mathrm{GIoU}(b_m, \hat b_n)$$
 #
@@ -439,23 +440,23 @@ from course_lib.losses import matching_cost
 matching_cost = check("12.4", matching_cost)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Two objects, two queries. Query 1 costs 0.1 for the first object and 0.4 for the second; query 2 costs 1 and 6. A greedy matching gives each object in turn the
-# cheapest free query. What is its total cost, and what is the minimum?
+# **Predict.** There are two objects and two queries. Query 1 costs 0.1 for the first object and 0.4 for the second; query 2 costs 1 and 6. Greedy matching
+# assigns to each object in turn the cheapest query that is still free. What is its total cost, and what is the minimum?
 #
 # <details><summary>A. 0.5: both objects take query 1.</summary>
 #
 # A query predicts *one* class and *one* box, so it can be matched once.</details>
 # <details><summary>B. 6.1; the minimum is 1.4.</summary>
 #
-# Yes. The first object saves 0.9 and costs the second 5.6.</details>
+# Yes. Taking query 1 saves 0.9 for the first object, but it costs the second object 5.6.</details>
 # <details><summary>C. 1.4 in both cases: the cheapest choice at each step gives the minimum.</summary>
 #
 # Not when two objects prefer the same query.</details>
 
 # %% [markdown]
-# The **minimum-cost one-to-one matching** $\hat\sigma = \arg\min_\sigma \sum_m K_{\sigma(m)\,m}$ considers all objects together. There are $N!/(N-M)!$ matchings; the Hungarian
-# method and its successors find the best in time $O(N^3)$. SciPy's `linear_sum_assignment(matrix)` uses a modified Jonker–Volgenant algorithm and returns the rows and columns of
-# the pairs. Padding takes no query.
+# The **minimum-cost one-to-one matching** $\hat\sigma = \arg\min_\sigma \sum_m K_{\sigma(m)\,m}$ considers all objects together. There are $N!/(N-M)!$ possible
+# matchings; the Hungarian method and its successors find the best one in $O(N^3)$ time. SciPy's `linear_sum_assignment(matrix)` uses a modified Jonker–Volgenant
+# algorithm and returns the row and column indices of the matched pairs. Padding is not matched to any query.
 #
 # | name | shape |
 # | --- | --- |
@@ -510,8 +511,8 @@ claim(
 # %% [markdown]
 # ## 5 The set-prediction loss
 #
-# Once objects are matched, the loss is a classification loss and a box loss. Every query is trained on a class, those without an object on "no object", $\varnothing$;
-# only matched queries are trained on a box (eq. 2):
+# Once the objects are matched, the loss is the sum of a classification loss and a box loss. Every query is trained on a class, and the target of an unmatched
+# query is "no object", $\varnothing$. Only matched queries are trained on a box (eq. 2):
 #
 # $$L = \frac{\sum_n w_n \cdot -\log \hat p_n(c_n)}{\sum_n w_n} + \frac1{\#}\sum_m \Big[5\,\lVert b_m - \hat b_{\hat\sigma(m)} \rVert_1 + 2\,(1 - \mathrm{GIoU})\Big]$$
 #
@@ -533,7 +534,8 @@ from course_lib.losses import set_loss
 set_loss = check("12.6", set_loss)
 
 # %% [markdown]
-# Is this the loss of a *set*? If so, permuting the objects or the queries does not change it. With the objects in list order it does.
+# Is this a loss on *sets*? If so, permuting the objects or the queries does not change it. When the objects are assigned in list order, a permutation does
+# change the loss.
 
 
 # %% tags=["nbval-check-output"]
@@ -579,20 +581,21 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Why does the paper set `no_object` to 0.1? Consider a model that ignores the picture: each query always predicts the same probability of $\varnothing$,
-# and divides the rest equally among the classes. Our scenes hold two objects on average for six queries; the paper's hold seven for a hundred. Which
+# **Predict.** Why does the paper set `no_object` to 0.1? Consider a model that ignores the picture: each query always predicts the same probability of
+# $\varnothing$ and divides the rest equally among the classes. Our scenes contain two objects on average, for six queries; the paper's pictures contain seven,
+# for a hundred queries. Which
 # probability of $\varnothing$ minimises the classification loss?
 #
 # <details><summary>A. Two thirds and 93 %: the fraction of queries without an object.</summary>
 #
-# That holds for a weight of 1. Such a model starts by predicting "no object" almost everywhere, and the classes receive little gradient.</details>
+# That holds for a weight of 1. With this weight, a model starts by predicting "no object" almost everywhere, and the classes receive little gradient.</details>
 # <details><summary>B. With a weight of 0.1: about 17 %, and 57 %.</summary>
 #
-# Yes: $w n_\varnothing / (w n_\varnothing + n_{\text{objects}})$. The value 0.1 was chosen for a hundred queries. With six, it makes the model predict an object too often;
-# section 9 tries 0.4.</details>
+# Yes: $w n_\varnothing / (w n_\varnothing + n_{\text{objects}})$. The value 0.1 was chosen for a hundred queries. With six queries, it makes the model predict
+# an object too often; section 9 tries 0.4.</details>
 # <details><summary>C. The weight has no effect: it is the same loss.</summary>
 #
-# It changes the optimal prediction under uncertainty, and an untrained model is uncertain everywhere.</details>
+# The weight changes the optimal prediction under uncertainty, and an untrained model is uncertain everywhere.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -636,7 +639,7 @@ claim(
 # | --- | --- |
 # | scores, hits (true positives) | (n,), (n,) bool, in any order |
 # | n_objects | an int |
-# | result | a number; a recall that is never reached counts 0 |
+# | result | a number; the precision at a recall that is never reached counts as 0 |
 
 # %%
 from jaxtyping import Bool
@@ -675,23 +678,25 @@ claim(
 # | decoder: queries attend to queries, then to cells | (B, 6, 64) |
 # | classes and boxes, all in parallel | (B, 6, 11), (B, 6, 4) |
 #
-# The decoder has no causal mask, since the objects are not predicted one after another. Queries differ only in a learned vector $q_n$. In DETR it is a free parameter; ours is computed from a learned **reference point**
-# (sinusoids through a linear layer), and the box is predicted relative to that point (Zhu et al.). At first the linear layer is the identity and cells and queries share one matrix, so that each query attends to the cells around its point (Liu et al.).
-# These make a short training possible; their effect is not measured here.
+# The decoder has no causal mask, since the objects are not predicted one after another. Queries differ only in a learned vector $q_n$. In DETR this vector is a
+# free parameter; ours is computed from a learned **reference point** (sinusoids followed by a linear layer), and the box is predicted relative to that point
+# (Zhu et al.). At initialisation the linear layer is the identity, and cells and queries share one matrix, so each query attends to the cells around its point
+# (Liu et al.). These choices are meant to make a short training possible; their effect is not measured here.
 #
-# The loss below consists of your functions. One rival needs no matching: **sort** the objects by the x-coordinate of their centres and assign the leftmost to query 1, the next to query 2, and so on.
+# The loss below is built from your functions. One alternative needs no matching: **sort** the objects by the x-coordinate of their centres and assign the
+# leftmost to query 1, the next to query 2, and so on.
 #
-# **Predict.** All runs take as many steps as the one in list order. How does the left-to-right assignment do?
+# **Predict.** All runs take as many steps as the run with list order. How well does the left-to-right assignment work?
 #
-# <details><summary>A. As badly as list order: without matching DETR cannot learn.</summary>
+# <details><summary>A. As badly as list order: without matching, DETR cannot learn.</summary>
 #
-# The problem of list order was not the missing matching. It was that the order could not be *inferred from the picture*.</details>
-# <details><summary>B. Far better than list order, and worse than matching.</summary>
+# The problem with list order was not that matching was missing, but that the order could not be *inferred from the picture*.</details>
+# <details><summary>B. Far better than list order, but worse than matching.</summary>
 #
 # Yes. The order is visible, so query 1 can learn "leftmost". But adding one digit at the left edge moves every other object to another query, and what a query must predict depends on all objects.</details>
 # <details><summary>C. As well as matching: the assignment is unambiguous.</summary>
 #
-# It is. But it makes every query depend on the number and position of all other objects; matching does not.</details>
+# It is unambiguous. But the target of every query then depends on the number and position of all other objects; with matching it does not.</details>
 
 
 # %%
@@ -727,17 +732,18 @@ detector = fit("matched", matched)
 fit("left to right", in_list_order, data=left_to_right(known))
 
 # %% [markdown] tags=["predict"]
-# **Predict.** We also train with a randomly initialised backbone. What suffers more in as many steps: finding digits (class-agnostic AP) or classifying them?
+# **Predict.** We also train with a randomly initialised backbone, for the same number of steps. Which suffers more: finding digits (class-agnostic AP) or
+# classifying them?
 #
 # <details><summary>A. Finding: the features carry no information yet.</summary>
 #
-# Ink against paper is an easy feature. Compare the right-hand points of the pairs in the figure below.</details>
+# Ink on paper is easy to detect. Compare the right-hand points of the pairs in the figure below.</details>
 # <details><summary>B. Classifying.</summary>
 #
 # Yes. The box loss has a useful gradient from the first step. A class is one of ten, and it can be learned only once the query attends to the right position.</details>
 # <details><summary>C. Both equally.</summary>
 #
-# The figure shows how much of what is found is also classified correctly, with either backbone.</details>
+# The figure shows, for either backbone, how many of the digits that are found are also classified correctly.</details>
 
 # %%
 torch.manual_seed(SEED)
@@ -818,7 +824,7 @@ claim(
 # Yes. The queries have specialised, and few objects prefer the same one. Crowded scenes may differ; ours hold at most three objects.</details>
 # <details><summary>C. It cannot be determined without training with greedy matching.</summary>
 #
-# A matching is a function of the costs, so both can be computed for the same model.</details>
+# A matching is a function of the costs, so both matchings can be computed for the same model.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -923,17 +929,18 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Below are the centres of all predictions of each query with a confidence above 0.5, over 300 scenes. How is the work divided among the queries?
+# **Predict.** The figure below shows, for each query, the centres of all its predictions with a confidence above 0.5 over 300 scenes. How do the queries divide the work?
 #
 # <details><summary>A. By class: each query predicts a few digits.</summary>
 #
-# Nothing ties a query to a class, and there are ten classes for six queries.</details>
+# Nothing associates a query with a class, and there are ten classes for six queries.</details>
 # <details><summary>B. By position: each query covers a region, and neighbouring regions overlap.</summary>
 #
-# Yes. A query starts near its point, is matched with objects near it, and so learns to detect there. Where regions overlap, duplicates can occur.</details>
+# Yes. A query starts at its reference point, is matched with objects near that point, and so learns to detect objects there. Where regions overlap, duplicates
+# can occur.</details>
 # <details><summary>C. Not at all: any query may predict any object.</summary>
 #
-# It may. Matching makes them specialise, because the closest query is chosen at every step.</details>
+# Any query may do so. But matching makes the queries specialise, because at every step it favours the query whose prediction is closest.</details>
 
 # %%
 p, corners = (part.cpu() for part in detect(detector, new.images))
@@ -965,7 +972,7 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Four digits on a larger canvas: one more than in any training scene. The model accepts both. Change the threshold: which detections
+# **Try it.** We place four digits, one more than in any training scene, on a larger canvas. The model accepts both changes. Change the threshold: which detections
 # appear when you lower it, and which disappear first when you raise it?
 
 # %% tags=["try-it"]
@@ -988,14 +995,14 @@ print(
 #
 # <details><summary>A. Both change little: there are only six queries.</summary>
 #
-# Six queries on a small canvas overlap, so several attend to the same digit and must coordinate.</details>
+# On a small canvas the regions of six queries overlap, so several queries attend to the same digit and must coordinate.</details>
 # <details><summary>B. (a) raises AP50, (b) reduces it to less than half.</summary>
 #
 # Yes, here: after this short training, and with a weight for "no object" that was chosen for a hundred queries, our model still produces duplicates. And the layers after the self-attention have never seen inputs without it.
-# (A detector *trained* without it would be another experiment.)</details>
+# (Training a detector *without* self-attention would be another experiment.)</details>
 # <details><summary>C. (a) hurts: it removes correct detections of neighbouring objects.</summary>
 #
-# It would if objects overlapped. Ours never do.</details>
+# It would if objects overlapped. The objects in our scenes never do.</details>
 
 
 # %%
@@ -1053,8 +1060,8 @@ claim(
 )
 
 # %% [markdown]
-# With `no_object` = 0.1, chosen for a hundred queries, our model of six queries detects too much. We train once more with 0.4: fewer detections, but learning is slower,
-# because the queries are first trained to predict "no object" (section 5). Compare AP50 after as many steps.
+# With `no_object` = 0.1, chosen for a hundred queries, our model with six queries predicts too many objects. We train once more with 0.4: the model then makes
+# fewer detections but learns more slowly, because the queries first learn to predict "no object" (section 5). Compare AP50 after the same number of steps.
 
 
 # %% tags=["nbval-check-output"]
@@ -1090,12 +1097,12 @@ claim(
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
 #
-# **Question 1.** Someone uses ten queries and assigns every object to the query of its class: a 3 to query 3. Does this train without matching?
+# **Question 1.** Someone uses ten queries and assigns every object to the query of its class, for example a 3 to query 3. Can this model be trained without matching?
 #
 # <details><summary>A. No: without matching, DETR cannot learn.</summary>
 #
-# A fixed assignment can be learned if it can be inferred from the picture; left to right could.</details>
-# <details><summary>B. Yes, as long as no scene holds two objects of a class.</summary>
+# A fixed assignment can be learned if it can be inferred from the picture, as the left-to-right assignment can.</details>
+# <details><summary>B. Yes, as long as no scene contains two objects of the same class.</summary>
 #
 # Right. The class is visible, so each query becomes a detector of one class. Two 3s would compete for query 3, and one of them could not be assigned.</details>
 # <details><summary>C. Yes, and it is the same as matching.</summary>
@@ -1106,13 +1113,13 @@ claim(
 #
 # <details><summary>A. 0.5: half of the detections are wrong.</summary>
 #
-# They all rank last, where recall is already 1.</details>
+# The duplicates all rank last, where the recall is already 1.</details>
 # <details><summary>B. 1.</summary>
 #
-# Right: at each recall the best precision is 1, reached before the first duplicate. AP depends on the ranking, not on a threshold.</details>
+# Right: at each recall the highest precision is 1, and it is reached before the first duplicate. AP depends on the ranking, not on a threshold.</details>
 # <details><summary>C. 0: an object may be matched only once.</summary>
 #
-# It is matched once, by the higher-ranked detection, which is a true positive.</details>
+# Each object is matched once, by the higher-ranked detection, which is a true positive.</details>
 #
 # **Question 3.** Why does no gradient flow through the matching?
 #
@@ -1121,31 +1128,34 @@ claim(
 # Right. The loss of the matched pairs has a gradient; where the matching changes, the loss has a kink.</details>
 # <details><summary>B. Because SciPy has no gradients; it is a software limitation.</summary>
 #
-# An implementation in PyTorch would have none either: indices are integers.</details>
+# An implementation in PyTorch would have no gradients either: indices are integers.</details>
 # <details><summary>C. It does flow, through the cost.</summary>
 #
 # The cost only selects the pairs. The loss of these pairs is minimised.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague's DETR on drone pictures predicts "no object" everywhere after a day of training. The classification loss is
-# low. What do you measure, and in which order do you change things? Use three numbers of this lecture.*
+# low. What do you measure, and in which order do you change things? Use three numbers from this lecture.*
 #
 # | points | criterion |
 # | --- | --- |
 # | 1 | computes the constant probability of "no object" with the lowest loss from queries, objects and weight |
-# | 1 | looks at the box loss or at class-agnostic AP, apart from the classes |
-# | 1 | asks how the backbone was initialised, and shows that classification is what a random one lacks |
-# | 1 | asks how the queries are told apart, and whether training was long enough |
+# | 1 | inspects the box loss or class-agnostic AP separately from the classification |
+# | 1 | asks how the backbone was initialised, and shows that with a random backbone classification suffers most |
+# | 1 | asks what distinguishes the queries from each other, and whether training was long enough |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 11 Summary and sources
 #
-# **What this lecture does not show.** The comparisons hold for this number of steps: the loss in list order is still falling at the end. One seed for each run. `authoring/studies/12_matching.py` repeats them with three seeds, greedy matching and other weights of "no object". The scenes are composed: digits on an empty background, without overlap,
-# with at most three objects. Small, crowded and overlapping objects are where detectors differ. The effect of the reference points is not measured. The paper trains for 300 to 500 epochs on COCO.
+# **What this lecture does not show.** The comparisons hold for this number of steps: the loss with list order is still falling at the end. Each run uses one
+# seed. `authoring/studies/12_matching.py` repeats them with three seeds, greedy matching and other weights of "no object". The scenes are synthetic: digits on
+# an empty background, without overlap, with at most three objects. Small, crowded and overlapping objects are where detectors differ. The effect of the
+# reference points is not measured. The paper trains for 300 to 500 epochs on COCO.
 #
-# **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails (12.t), so the loss is as essential as the architecture; but one-to-one
-# *matching* is not the only assignment that trains: a fixed, visible order does too, less well (12.s). The *paper* needs no NMS; section 9 prints what it adds here.
+# **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails (12.t), so the loss is as
+# essential as the architecture. But one-to-one *matching* is not the only assignment with which the network trains: a fixed, visible order also works, though
+# less well (12.s). The *paper* needs no NMS; section 9 prints what NMS adds here.
 #
 # **Papers.** Carion et al. 2020, *DETR*, eqs. 1 and 2, section 3 (https://arxiv.org/abs/2005.12872) · Rezatofighi et al. 2019, *Generalized
 # Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630) · Zhu et al. 2021, *Deformable DETR*, section 4.1, for reference points
