@@ -8,6 +8,10 @@
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
     python3 course.py site [NN ...] [--out DIR]        the course as web pages that need no server and no network
     python3 course.py slides NN [--pdf]                the slides of a lecture, for whoever teaches it
+    python3 course.py exam [--lectures NN,NN ...]      an exam in several equal forms, with its key, from the bank
+    python3 course.py microscope [--out FILE]          the attention microscope: one page, no server
+    python3 course.py progress                         what you solved and predicted, as text and as a page
+    python3 course.py gpu-check                        on a GPU: what only a GPU can show, as a report (docs/gpu.md)
     python3 course.py exercises [--json]               the list of exercises
     python3 course.py grade DIR_OR_ZIP [options]       grade what students handed in (docs/grading.md; --help)
     python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in our sandbox
