@@ -17,8 +17,8 @@
 #
 # ![](diagram:non_local)
 #
-# You will write its forms and the block, and test it on a question about two distant digits, against networks that obtain the same
-# reach by other means.
+# You will write the forms of the non-local operation and the block, and test the block on a question about two distant digits, against networks that obtain the
+# same receptive field by other means.
 #
 # **Prerequisites:** lecture 04 (dot-product attention, attention over an image) and the basics of convolutional networks.
 # **Time:** about 75 minutes. {measured}
@@ -37,23 +37,21 @@ SEEDS = (0,)
 # %% [markdown]
 # ## 1 Two digits, far apart
 #
-# Two digits, each a 0, a 1 or a 2, are placed at opposite borders of a canvas: left and right, or top and bottom. Do they belong to the same
-# class? They are always two different drawings, so comparing pixels does not help. Neither digit alone is informative: a 2 is paired with
-# another 2 half of the time.
+# Two digits, each a 0, a 1 or a 2, are placed at opposite borders of a canvas: left and right, or top and bottom. Do they belong to the same class? They are
+# always two different images, so comparing pixels does not help. Neither digit alone is informative: a 2 is paired with another 2 half of the time.
 #
-# The network: three convolutions produce a map of 11 × 11 positions with 32 features each. Global average pooling and a linear
-# layer give the answer.
+# In our network, three convolutions produce a feature map of 11 × 11 positions with 32 features each. Global average pooling and a linear layer then give the answer.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The two answers are equally frequent. What is the accuracy on pairs of unseen digits?
+# **Predict.** The two answers are equally frequent. What accuracy does this network reach on pairs of unseen digits?
 #
 # <details><summary>A. Nearly 100 %: digits are easy.</summary>
 #
-# *Classifying* them is easy. Here the mean of the map must tell whether two classes are equal.</details>
+# *Classifying* digits is easy. Here, however, the mean of the feature map must tell whether two classes are equal.</details>
 # <details><summary>B. About 50 %.</summary>
 #
-# Yes. The receptive field of each feature is 15 × 15 pixels, so it covers one digit. Its mean is the contribution of one digit plus that of
-# the other: a *sum*, followed by a linear layer. "Equal" is not a function of such a sum with one threshold, just as XOR is not.</details>
+# Yes. The receptive field of each feature is 15 × 15 pixels, so it covers one digit. The mean of the map is the contribution of one digit plus that of the
+# other: a *sum*, followed by a linear layer. A threshold on a linear function of such a sum cannot express "equal", just as it cannot express XOR.</details>
 # <details><summary>C. About 75 %: one digit allows a good guess.</summary>
 #
 # One digit alone carries no information about the answer.</details>
@@ -137,13 +135,13 @@ print(
 # %% [markdown]
 # ## 2 The non-local operation
 #
-# So let the positions exchange information *before* averaging. With $x_i$ the features at position $i$, the paper writes all
-# forms as one:
+# We therefore let the positions exchange information *before* averaging. With $x_i$ the features at position $i$, the paper writes all forms of the operation as
+# one equation:
 #
 # $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
 #
 # The **embedded Gaussian** takes $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and
-# $\mathcal C = \sum_j f$ (the normalisation; plain C is the number of features). This is the softmax attention of lecture 04
+# $\mathcal C = \sum_j f$ ($\mathcal C$ is the normalisation; C without the script is the number of features). This is the softmax attention of lecture 04
 # without $1/\sqrt{d_k}$.
 #
 # | name | shape |
@@ -197,7 +195,7 @@ claim(
 #
 # $$y = \frac{(\theta \phi^\top)\, g}{N} = \theta\, \frac{\phi^\top g}{N}$$
 #
-# The left form needs a matrix of $N_q \times N$, the right one of $d_k \times d$. With a softmax this would not be possible.
+# The left form needs a matrix of size $N_q \times N$, the right one a matrix of size $d_k \times d$. With a softmax, this reordering is not possible.
 #
 # | name | shape |
 # | --- | --- |
@@ -217,14 +215,14 @@ from course_lib.attention import associative_dot_product
 associative_dot_product = check("09.2", associative_dot_product)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A map of 44 × 44 positions, $d_k = d = 16$. By what factor does the peak memory fall?
+# **Predict.** We take a map of 44 × 44 positions and $d_k = d = 16$. By what factor does the right form reduce the peak memory?
 #
 # <details><summary>A. By 1: it is the same product.</summary>
 #
-# The result is the same. The intermediate results are not.</details>
+# The result is the same, but the intermediate results are not.</details>
 # <details><summary>B. By about 2.</summary>
 #
-# The N × N matrix has 1,936 numbers for each position; the other tensors have 16 each.</details>
+# The N × N matrix has 1,936 numbers for each position; each of the other tensors has 16.</details>
 # <details><summary>C. By more than 20.</summary>
 #
 # Yes, and the factor grows with the number of positions.</details>
@@ -271,7 +269,7 @@ non_local_concatenation = check("09.3", non_local_concatenation)
 
 # %% [markdown]
 # **All four forms** on one photograph, for one query pixel. The features of a pixel are its three standardised colour values; the
-# matrices are random, so nothing is learned here. The Gaussian form has none and compares the colours directly.
+# matrices are random, so nothing is learned here. The Gaussian form has no matrices and compares the colours directly.
 
 # %%
 H, W = 30, 45
@@ -323,13 +321,13 @@ show(
 )
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Move the query pixel from the flower to the leaves, and increase the sharpness (the scale of the scores). Which maps change their
-# shape, and which only their magnitude?
+# **Explore.** Move the query pixel from the flower to the leaves, and increase the sharpness (the scale of the scores). Which maps change in shape, and which
+# only in magnitude?
 #
 # <details><summary>Answer</summary>
 #
-# The two Gaussian forms change: an exponential of larger scores concentrates the weight on fewer pixels. The dot product and the ReLU are
-# homogeneous: their maps keep their shape.</details>
+# The maps of the two Gaussian forms change in shape: with larger scores, the softmax concentrates the weight on fewer pixels. The dot product and the ReLU are
+# homogeneous, so the maps of the other two forms change only in magnitude.</details>
 
 # %% tags=["interactive"]
 
@@ -354,10 +352,10 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # ## 4 The non-local block in space and time
 #
 # The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a trained
-# network without changing its output; the library achieves this by a normalisation whose gain starts at 0. Inside, $d$ is smaller than C,
+# network without changing its output; the library achieves this with a normalisation whose gain is initialised to 0. Inside the block, $d$ is smaller than C,
 # commonly half of it: a **bottleneck**.
 #
-# Videos need nothing new: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
+# Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
 #
 # | name | shape |
 # | --- | --- |
@@ -365,8 +363,8 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # | W_θ, W_φ, W_g, W_z | (d_k, C), (d_k, C), (d, C), (C, d) |
 # | result | the shape of x |
 #
-# **Bug hunt.** This block was written for pictures and then extended to videos. It runs, and every shape is right. Which positions can a pixel of the
-# first frame never attend to? Decide, then run the check.
+# **Bug hunt.** This block was written for pictures and then extended to videos. It runs, and every shape is right. Which positions can a pixel of the first
+# frame never attend to? Decide before you run the check.
 
 # %%
 from course_lib.attention.non_local import Map
@@ -387,8 +385,8 @@ from course_lib.attention import non_local_block
 non_local_block = check("09.4", non_local_block)
 
 # %% [markdown]
-# A video to test it: a digit moves behind a wall and comes out on the other side, or a different digit does. No single
-# frame contains the answer. Does the output for the first frame depend on the last frame? We compute the gradient.
+# We test the block on a video: a digit moves behind a wall, and either the same digit or a different one comes out on the other side. No single frame shows
+# which of the two happened. Does the output for the first frame depend on the last frame? We compute the gradient.
 
 # %% tags=["nbval-check-output"]
 video = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEEDS[0]).train[0][:1]
@@ -433,9 +431,9 @@ claim(
 # ## 5 One block, or more convolutions?
 #
 # We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`.
-# Two rivals replace the block by **two more convolutions** of 3 × 3. They have the same parameters and differ in one stride:
+# Two baselines replace the block by **two more convolutions** of 3 × 3. The two have the same number of parameters and differ only in one stride:
 #
-# | network | strides | receptive field | last map |
+# | network | strides | receptive field | last feature map |
 # | --- | --- | --- | --- |
 # | three convolutions, block | 2 2 1 | the whole canvas | 11 × 11 |
 # | five convolutions | 2 2 1 1 1 | 31 × 31 pixels | 11 × 11 |
@@ -446,14 +444,15 @@ claim(
 #
 # <details><summary>A. All three: deeper is better.</summary>
 #
-# With strides 2 2 1 1 1, no position sees more than about half of each digit.</details>
+# With strides 2 2 1 1 1, the receptive field of a position covers at most about half of each digit.</details>
 # <details><summary>B. Only the block: it multiplies features at two positions.</summary>
 #
-# It does, in one layer and at any distance. But a stack of convolutions with nonlinearities can compare two digits too, once both lie in its receptive field.</details>
+# The block does this in one layer and at any distance. But a stack of convolutions with nonlinearities can compare two digits too, once both lie in its
+# receptive field.</details>
 # <details><summary>C. The block, and the convolutions with one more stride.</summary>
 #
-# Yes. What the first rival lacks is *receptive field*, not attention: one more stride provides it, with the same parameters. The block provides it without
-# reducing the resolution of the map.</details>
+# Yes. What the first baseline lacks is a large enough *receptive field*, not attention: one more stride provides it, with the same number of parameters. The
+# block provides it without reducing the resolution of the feature map.</details>
 
 # %%
 from course_lib.attention import NonLocal, NonLocalBlock
@@ -526,8 +525,8 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Longer, and other seeds.** The study `authoring/studies/09_reach.py` trains these networks, and one more, for twice as many steps. Its result is recorded.
-# **Try it** live with `side=32`, where the digits are closer: does plain depth learn it then?
+# **Longer training and other seeds.** The study `authoring/studies/09_reach.py` trains these networks, and one more, for twice as many steps; the figure shows
+# its recorded result. **Try it** live with `side=32`, where the digits are closer together: do more convolutions alone learn the task then?
 
 # %%
 study = recorded("09_reach")
@@ -561,15 +560,15 @@ for name in recorded_names:
 # %% [markdown]
 # ## 6 The strongest weights as arrows
 #
-# The paper's figure 3 draws, for one position, arrows to the positions with the largest weights. `topk` gives flat indices; to draw them we
-# need frame, row and column. Positions are numbered frame by frame, row by row: index = (time · H + row) · W + column. (Your `associative_dot_product`
+# The paper's figure 3 draws, for one position, arrows to the positions with the largest weights. `topk` gives flat indices; to draw arrows we need the frame,
+# row and column of each position. Positions are numbered frame by frame, row by row: index = (time · H + row) · W + column. (Your `associative_dot_product`
 # has no weights to draw, so we give the trained block the form with explicit weights, which is the same function: 09.c.)
 #
 # | name | shape |
 # | --- | --- |
 # | weights | (…, N_q, N), N = T · H · W |
 # | ends | (…, N_q, n, 3), whole numbers: time, row, column |
-# | their weights | (…, N_q, n), falling |
+# | their weights | (…, N_q, n), in descending order |
 
 # %%
 from statistics import mean
@@ -630,20 +629,20 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Arrows to the other digit look like a comparison. How often do arrows end on ink of the other
-# digit, relative to the fraction of such positions? And for a block *before* training?
+# **Predict.** Arrows from one digit to the other look as if the block compared the two. Do arrows end on ink of the other digit more often than expected from
+# the fraction of such positions? And what about the arrows of a block *before* training?
 #
 # <details><summary>A. Only the trained block hits the other digit more often than chance.</summary>
 #
-# That would be a good story, but the numbers contradict it.</details>
+# That would be a convincing explanation, but the numbers contradict it.</details>
 # <details><summary>B. Both do.</summary>
 #
 # Yes, on average. A likely cause: features are large where there is ink, and products of large features are large, learned or
-# not. That the block distinguishes *classes* is shown by its accuracy, not by arrows.</details>
+# not. The accuracy of the block, not its arrows, shows that it distinguishes *classes*.</details>
 # <details><summary>C. Neither does: most of the canvas is empty.</summary>
 #
-# Some arrows do end on empty positions, mostly next to a digit, whose ink lies in their receptive field. But ink is hit more
-# often than its fraction.</details>
+# Some arrows do end on empty positions, mostly next to a digit, whose ink lies in their receptive field. But arrows end on ink more often than its fraction of
+# the positions suggests.</details>
 
 
 # %%
@@ -698,18 +697,18 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 Max pooling instead of attention
 #
-# **Predict.** Back to the plain network without a block. Replace global *average* pooling by global *max* pooling. What happens?
+# **Predict.** We return to the network of section 1, without a block, and replace global *average* pooling by global *max* pooling. What happens?
 #
-# <details><summary>A. Chance again: no position sees both digits.</summary>
+# <details><summary>A. It stays at chance: no receptive field covers both digits.</summary>
 #
-# No position does, but the pooling does.</details>
-# <details><summary>B. It learns.</summary>
+# No receptive field does, but the pooling combines all of them.</details>
+# <details><summary>B. It learns the task.</summary>
 #
-# Yes. The maximum is not linear: a feature "stroke of a 2" has the same maximum for two 2s as for one. So the number of active
-# features tells whether there are one or two classes, and a linear layer can count.</details>
-# <details><summary>C. It depends on the distance.</summary>
+# Yes. The maximum is not linear: a feature that detects "stroke of a 2" has the same maximum for two 2s as for one. So the number of active features tells
+# whether there are one or two classes, and a linear layer can count them.</details>
+# <details><summary>C. It depends on the distance between the digits.</summary>
 #
-# Not for global pooling.</details>
+# Global pooling gives the same result at any distance.</details>
 
 # %% tags=["nbval-check-output"]
 _, by_max = fit(
@@ -725,16 +724,17 @@ claim(
 )
 
 # %% [markdown]
-# What does the block provide? **A global receptive field and a product of features at two positions, at full resolution**, with few parameters. That matters where features must
-# keep their positions, as in videos and in segmentation. For this task alone, attention is not necessary: one more stride or another pooling suffices.
+# What does the block provide? **A global receptive field and a product of features at two positions, at full resolution**, with few parameters. That matters
+# where features must keep their positions, as in videos and in segmentation. For this task alone, attention is not necessary: one more stride or a different
+# pooling suffices.
 # When you add a block to a network, compare it with a network whose receptive field is as large.
 
 # %% [markdown]
 # ## 8 Co-occurrent features
 #
-# To classify each *pixel*, context helps: a blurred region next to a sail is probably water. **Co-occurrent features**
-# model for each position $i$ the probability that $j$ occurs with it. The logits of one softmax have rank at most
-# $d_k$; to overcome this, several softmaxes are **mixed**, each from a part of the features, with mixture weights $\pi$ that depend on the picture. Here $z$
+# Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features**
+# model, for each position $i$, the probability that position $j$ co-occurs with it. The logits of a single softmax have rank at most $d_k$. To overcome this
+# limit, several softmaxes are **mixed**: each is computed from a part of the features, and the mixture weights $\pi$ depend on the picture. Here $z$
 # is an embedding, not the output of a block:
 #
 # $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
@@ -756,18 +756,19 @@ from course_lib.attention import co_occurrent_features
 co_occurrent_features = check("09.6", co_occurrent_features)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Sixty positions, $d_k = 4$. What is the rank of the matrix of log-weights, for one softmax and for a mixture of two?
+# **Predict.** There are sixty positions, and $d_k = 4$. What is the rank of the matrix of log-weights for a single softmax, and for a mixture of two?
 #
 # <details><summary>A. 60 both times.</summary>
 #
-# For one softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: rank 5 at most.</details>
+# For a single softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: the rank is at most 5.</details>
 # <details><summary>B. 5, and far more.</summary>
 #
-# Yes. The logarithm of a *sum* of exponentials is not linear in anything. This is the "softmax bottleneck".</details>
+# Yes. The logarithm of a *sum* of exponentials is not linear in the scores, so the mixture is not limited to rank 5. The limit of a single softmax is called the
+# "softmax bottleneck".</details>
 # <details><summary>C. 5 and 10.</summary>
 #
-# If the logarithms were added, it would be 5 again: two parts of two features each, and one constant for each row. But the
-# probabilities are added.</details>
+# If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each row. But it is the probabilities
+# that are added.</details>
 
 # %% tags=["nbval-check-output"]
 x = torch.randn(60, 5, dtype=torch.float64, generator=generator)
@@ -787,64 +788,64 @@ claim(
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
 #
-# **Question 1.** You put a non-local block into a trained network, with $W_z = 0$. What is the first gradient of $W_\theta$?
+# **Question 1.** You insert a non-local block with $W_z = 0$ into a trained network. What is the gradient with respect to $W_\theta$ in the first step?
 #
 # <details><summary>A. Zero, and it stays so.</summary>
 #
-# It is zero at first. But $W_z$ itself has a gradient, and once it is nonzero the others have one too.</details>
-# <details><summary>B. Zero at first, then not.</summary>
+# It is zero at first. But $W_z$ itself has a gradient, and once $W_z$ is nonzero, the gradients of the other matrices are nonzero too.</details>
+# <details><summary>B. Zero at first, nonzero later.</summary>
 #
 # Right: the gradient reaches $W_\theta$ through $W_z$.</details>
 # <details><summary>C. Large: the block is new.</summary>
 #
-# Its effect on the loss goes through $W_z$, which is 0.</details>
+# The effect of $W_\theta$ on the loss goes through $W_z$, which is 0.</details>
 #
-# **Question 2.** Videos of twice the length, width and height. How much more memory do softmax weights need?
+# **Question 2.** The videos have twice the length, width and height. How much more memory do the softmax weights need?
 #
 # <details><summary>A. 8 times.</summary>
 #
-# There are 8 times as many positions; the number of weights is quadratic in it.</details>
+# There are 8 times as many positions, but the number of weights is quadratic in the number of positions.</details>
 # <details><summary>B. 64 times.</summary>
 #
-# Right. Pooling the keys, as the paper does, or the form without a softmax, brings it down.</details>
+# Right. Pooling the keys, as the paper does, or using the form without a softmax reduces it.</details>
 # <details><summary>C. As much as before.</summary>
 #
 # The number of *parameters* is unchanged.</details>
 #
-# **Question 3.** A paper inserts five non-local blocks and gains one point. Which control is missing most?
+# **Question 3.** A paper inserts five non-local blocks and gains one point. Which control do you miss most?
 #
 # <details><summary>A. Another seed.</summary>
 #
-# Always welcome. But it does not show where the gain comes from.</details>
+# More seeds are always welcome, but they do not show where the gain comes from.</details>
 # <details><summary>B. The same network with five more convolutional blocks and as large a receptive field.</summary>
 #
 # Right: otherwise depth, parameters or receptive field may explain the gain.</details>
 # <details><summary>C. A map of the weights.</summary>
 #
-# It would exist whether the block helped or not.</details>
+# Such a map exists whether or not the block helps.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them."
-# What do these arrows show, what do they not, and which two experiments of this lecture would you add?*
+# What do these arrows show, what do they not show, and which two experiments of this lecture would you add?*
 #
 # | points | criterion |
 # | --- | --- |
 # | 1 | says that a weight belongs to the mixing of one layer, and may be negative in the dot-product form |
-# | 1 | uses section 5: depth with a small receptive field fails at this distance, with a large one it does not |
+# | 1 | uses section 5: more convolutions with a small receptive field fail at this distance; with a large one they do not |
 # | 1 | uses section 7: the task can be solved without any attention |
-# | 1 | says that an untrained block draws such arrows too |
+# | 1 | says that an untrained block gives such arrows too |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 10 Summary and sources
 #
 # **Remarks on the deck.** *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which
-# the positions are rows of $g(x)$. With a column of x for each position it reads $W_g x\, \mathrm{softmax}(\dots)^\top$ (09.EE-meant). *EE*, figure 2: "the dot-product version can be done by
+# the positions are rows of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$ (09.EE-meant). *EE*, figure
+# 2: "the dot-product version can be done by
 # replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are linear layers at each position (09.EE).
 #
-# **What this lecture does not show.** One seed is trained live, on three classes of digits. No
-# network is trained on videos: the space-time block is tested by its gradient. That co-occurrent features improve segmentation is
-# the paper's result, not ours.
+# **What this lecture does not show.** Live, each network is trained with one seed, on three classes of digits. No network is trained on videos: the space-time
+# block is tested by its gradient. The result that co-occurrent features improve segmentation is the paper's, not ours.
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3

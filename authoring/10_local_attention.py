@@ -17,8 +17,8 @@
 #
 # ![](diagram:local_window)
 #
-# You will write windows, mask, relative positions and the attention itself, count what it costs, and train it against convolutions
-# of the same width.
+# You will write the windows, the mask, the relative positions and the attention itself, count its parameters and multiply-adds, and compare it in training with
+# convolutions of the same width.
 #
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** about 75 minutes. {measured}
 
@@ -35,8 +35,8 @@ SEEDS = (0,)
 # %% [markdown]
 # ## 1 Global attention has too many weights
 #
-# In lecture 09 each pixel attended to every other. How many weights is that on a map of 56 × 56 pixels, as in a ResNet
-# after its first layers, and how many if each pixel attends only to the 7 × 7 window around it?
+# In lecture 09 each pixel attended to every other. How many attention weights does this take on a feature map of 56 × 56 pixels, as in a ResNet after its first
+# layers, and how many if each pixel attends only to the 7 × 7 window around it?
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A convolution has a window too. We replace each convolution by local attention with the same window, 3 × 3, and the same width,
@@ -44,13 +44,13 @@ SEEDS = (0,)
 #
 # <details><summary>A. It grows: queries, keys and values need a matrix each.</summary>
 #
-# Three matrices, yes. A convolution has one for *each position* of its window: nine.</details>
+# Attention needs three matrices, but a convolution has one for *each position* of its window: nine.</details>
 # <details><summary>B. It falls to about a third.</summary>
 #
-# Yes: three matrices instead of nine, and a few vectors for the relative positions. With larger windows it hardly grows.</details>
-# <details><summary>C. It stays: the window is the same.</summary>
+# Yes: three matrices instead of nine, and a few vectors for the relative positions. With larger windows the number hardly grows.</details>
+# <details><summary>C. It stays the same: the window is the same.</summary>
 #
-# The window is, but attention *computes* its weights from the picture; a convolution stores them.</details>
+# The window is the same, but attention *computes* its weights from the picture, whereas a convolution stores them.</details>
 
 # %% tags=["nbval-check-output"]
 n_pixels = 56 * 56
@@ -68,15 +68,15 @@ claim(
 # %% [markdown]
 # ## 2 Windows
 #
-# A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that there is a centre. They are numbered
-# row by row: index = a · size + b. At the border a window extends beyond the picture; there it contains zeros, for now.
+# A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that the window has a centre. The positions are numbered row by
+# row: index = a · size + b, where a and b count rows and columns within the window. At the border a window extends beyond the picture; for now, it contains zeros there.
 #
 # With a *stride*, only every stride-th pixel has a window, starting at (0, 0), so $H_q = \lceil H / \mathrm{stride} \rceil$.
 #
 # | name | shape |
 # | --- | --- |
 # | x | (…, H, W, d): features last |
-# | windows | (…, H_q, W_q, size², d), the centre has index size² // 2 |
+# | windows | (…, H_q, W_q, size², d); the centre has index size² // 2 |
 
 # %%
 from einops import rearrange
@@ -92,7 +92,7 @@ from course_lib.primitives import local_windows
 local_windows = check("10.1", local_windows)
 
 # %% [markdown]
-# With windows, a convolution is one line: the flattened windows times a matrix. The deck, like the paper, writes
+# With windows, a convolution takes one line of code: the flattened windows times a matrix. The deck, like the paper, writes
 # $y_{ij} = \sum_{a,b} W_{i-a,\,j-b}\, x_{ab}$, the mathematical convolution with a flipped kernel. `F.conv2d` computes the cross-correlation, without the flip.
 
 # %% tags=["nbval-check-output"]
@@ -116,8 +116,8 @@ print(
 # %% [markdown]
 # ## 3 Masking beyond the border
 #
-# For a convolution, zeros outside the picture are harmless: they add nothing. For attention they are *keys* with a score of 0,
-# which receive a part of the weight. So a mask must exclude them.
+# For a convolution, zeros outside the picture are harmless: they add nothing. For attention they are *keys* with a score of 0, which receive some of the weight.
+# A mask must therefore exclude them.
 #
 # | name | shape |
 # | --- | --- |
@@ -144,13 +144,13 @@ claim(
 # %% [markdown]
 # ## 4 Relative positions
 #
-# Attention over a window treats the neighbours as a *set*: it cannot distinguish left from right. So each offset has a learned vector $r$,
-# and its product with the query is added to the score. One half of $r$ encodes the row offset, the other the column offset:
+# Attention over a window treats the neighbours as a *set*: it cannot distinguish left from right. Therefore each offset has a learned vector $r$, and the dot
+# product of $r$ with the query is added to the score. One half of $r$ encodes the row offset, the other the column offset:
 #
 # $$r_{a-i,\,b-j} = [\,\mathrm{row}_{a-i}\,;\,\mathrm{column}_{b-j}\,] \qquad
 # q^\top r = q_{[:d_{row}]}^\top\, \mathrm{row}_{a-i} + q_{[d_{row}:]}^\top\, \mathrm{column}_{b-j}$$
 #
-# so 2 · size products suffice for size² positions. In code, index 0 is the top row and the leftmost column of the window.
+# so 2 · size dot products per query suffice for size² positions. In code, index 0 is the top row and the leftmost column of the window.
 #
 # | name | shape |
 # | --- | --- |
@@ -170,12 +170,12 @@ relative_logits = check("10.3", relative_logits)
 # %% [markdown]
 # ## 5 Local attention
 #
-# Local attention combines these parts: score by content and relative position, mask what lies outside, softmax, weighted sum:
+# Local attention combines these parts: it scores by content and relative position, masks positions outside the picture, and applies a softmax and a weighted sum:
 #
 # $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{a-i,\,b-j}\big)\, v_{ab}$$
 #
-# There is no $1/\sqrt d$ in this paper. **Bug hunt.** This implementation was in use for weeks; only the borders of
-# the maps looked slightly darker than expected. Decide what is wrong *before* you run the check.
+# The paper uses no factor $1/\sqrt d$. **Bug hunt.** Imagine that this implementation was in use for weeks, and only the borders of the feature maps looked
+# slightly darker than expected. Decide what is wrong *before* you run the check.
 
 # %%
 from course_lib.attention import Attended, attend, sliced_local_attention
@@ -203,15 +203,14 @@ from course_lib.attention import local_attention
 local_attention = check("10.4", local_attention)
 
 # %% [markdown] tags=["predict"]
-# **Ablation: no mask.** All scores are equal and every pixel has the value 1. Windows are 3 × 3. What
-# is the output at a corner without the mask?
+# **Ablation: no mask.** All scores are equal, every pixel has the value 1, and the windows are 3 × 3. What is the output at a corner without the mask?
 #
 # <details><summary>A. 1: a mean of ones is 1.</summary>
 #
-# With the mask it is. Without it, five of the nine values are zeros.</details>
+# With the mask, the output is 1. Without it, five of the nine values in the mean are zeros.</details>
 # <details><summary>B. 4/9.</summary>
 #
-# Yes. This darkens the border in every layer, and reveals to the network where the picture ends.</details>
+# Yes. This darkens the border in every layer and reveals to the network where the picture ends.</details>
 # <details><summary>C. 0: the corner sees only padding.</summary>
 #
 # Its window contains the corner itself and three neighbours.</details>
@@ -236,7 +235,8 @@ claim(
 )
 
 # %% [markdown]
-# Two identities. With a window that covers the whole picture, local attention is global attention. And with offset vectors of 0, the output is invariant to permutations of
+# Two identities hold. With a window that covers the whole picture, local attention is global attention. With all offset vectors equal to 0, the output is
+# invariant to permutations of
 # the neighbours: below, the pixels of a 5 × 7 picture are *shuffled*, with windows that cover all of them.
 
 # %% [markdown] tags=["predict"]
@@ -244,7 +244,7 @@ claim(
 #
 # <details><summary>A. No: the keys and values are the same.</summary>
 #
-# They are, at other positions; and each position adds a logit of its own.</details>
+# They are the same, but at other positions, and each relative position adds its own logit.</details>
 # <details><summary>B. Yes.</summary>
 #
 # Right: the weight of a key now depends on its relative position.</details>
@@ -298,7 +298,7 @@ claim(
 
 # %% [markdown]
 # Windows copy each key size² times. The library has two faster forms with the same signature: one works offset by offset on
-# shifted views, the other tile by tile. The experiment below uses the first; here we compare both with yours.
+# shifted views, the other tile by tile. The experiment below uses the first form; here we compare both forms with your function.
 
 # %% tags=["nbval-check-output"]
 rows, columns = rows[:5], columns[:5]
@@ -323,8 +323,8 @@ claim(
 # | --- | --- | --- |
 # | convolution | $\mathrm{size}^2 d_{in} d_{out}$ | $n\,\mathrm{size}^2 d_{in} d_{out}$ |
 # | W_q, W_k, W_v | $3\, d_{in} d_{out}$ | queries at $n$ pixels, keys and values at all |
-# | rows, columns | size vectors of $d_{out}/2$ each | a product of each query with each vector |
-# | scores and weighted sum | none | two products of size² · d_out for each query |
+# | rows, columns | size vectors of $d_{out}/2$ each | a dot product of each query with each vector |
+# | scores and weighted sum | none | two products, of size² · d_out each, for each query |
 
 # %%
 from course_lib.attention import LocalAttention
@@ -388,7 +388,7 @@ claim(
 )
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Change width and stride. For which windows is the convolution cheaper?
+# **Explore.** Change the width and the stride. For which window sizes is the convolution cheaper?
 
 # %% tags=["interactive"]
 
@@ -430,22 +430,22 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 # %% [markdown] tags=["predict"]
 # ## 7 Training: local attention against convolution
 #
-# Digits, averaged to 7 × 7 pixels. A stem computes features of *each pixel separately*, so all information about shape must come
-# from windows of 3 × 3, in two residual layers: convolution, local attention with heads of four features, or the same attention
-# without relative positions. All three train on the same batches at the same learning rate (lower for wider networks), first for a few steps only.
+# The data are digits, downsampled to 7 × 7 pixels by averaging. A stem computes features of *each pixel separately*, so all information about shape must come
+# from two residual layers with 3 × 3 windows. These are convolutions, local attention with heads of four features, or the same attention without relative
+# positions. All three networks train on the same batches at the same learning rate (lower for wider networks), at first for a few steps only.
 #
 # **Predict.** Which network has the highest accuracy after this short training, at equal width?
 #
 # <details><summary>A. Local attention, as in the deck's figure.</summary>
 #
-# That figure is for ImageNet, a ResNet-50 and long training. It does not tell what happens after few steps.</details>
+# That figure is for ImageNet, a ResNet-50 and long training. It does not show what happens after a few steps.</details>
 # <details><summary>B. The convolution; attention without positions comes last.</summary>
 #
 # Yes. A convolution can *subtract* neighbours from the first step on; attention weights are positive and sum to 1, and it
 # must first learn where to attend.</details>
-# <details><summary>C. Both attentions are equal: only the content matters.</summary>
+# <details><summary>C. Both forms of attention are equal: only the content matters.</summary>
 #
-# Content alone is well above chance. But without relative positions the accuracy falls (10.p).</details>
+# With content alone, the accuracy is well above chance. But without relative positions it is lower (10.p).</details>
 
 # %%
 from statistics import mean
@@ -635,18 +635,18 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# After this short training, the convolution leads at every width. That is a statement about a short training, not about the two layers. We train
+# After this short training, the convolution leads at every width. That is a statement about a short training, not about the two kinds of layers. We now train
 # the networks of width 16 about nine times as long.
 #
 # **Predict.** What happens to the gap?
 #
-# <details><summary>A. It stays: the convolution is the better layer.</summary>
+# <details><summary>A. It stays the same: the convolution is the better layer.</summary>
 #
 # Compare the curves at the first and at the last step.</details>
 # <details><summary>B. It shrinks: local attention learns more slowly and gains more.</summary>
 #
 # Yes (10.v, 10.w). A short training shows which network learns *faster*.</details>
-# <details><summary>C. It grows: the convolution profits more from training.</summary>
+# <details><summary>C. It grows: the convolution gains more from training.</summary>
 #
 # The convolution is close to its final accuracy much earlier.</details>
 
@@ -695,10 +695,11 @@ claim(
 )
 
 # %% [markdown]
-# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our 7 × 7 pictures can neither confirm nor contradict that: with
-# one grey value a pixel, queries carry little information in the first layer. The paper too finds attention weaker than a convolution in the stem (section 3.2).
+# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our 7 × 7 pictures can neither confirm nor
+# contradict that: with one grey value per pixel, the queries carry little information in the first layer. The paper, too, finds attention weaker than a
+# convolution in the stem (section 3.2).
 #
-# Without relative positions, the network has an exact limitation. It cannot distinguish a digit from its mirror image, nor from itself rotated by 180°:
+# Without relative positions, the network has an exact limitation. It cannot distinguish a digit from its mirror image or from the same digit rotated by 180°:
 # the windows contain the same sets of neighbours.
 
 # %% [markdown] tags=["predict"]
@@ -706,10 +707,10 @@ claim(
 #
 # <details><summary>A. A lot: it was never trained on rotated digits.</summary>
 #
-# To this network, both are the same sets of neighbours.</details>
+# For this network, both pictures contain the same sets of neighbours.</details>
 # <details><summary>B. By rounding errors only.</summary>
 #
-# Yes. Rotated windows are the same sets, and global max pooling discards the position.</details>
+# Yes. A rotated window contains the same set of neighbours, and global max pooling discards the position.</details>
 
 # %% tags=["nbval-check-output"]
 with torch.no_grad():
@@ -740,8 +741,8 @@ claim(
 # %% [markdown]
 # ## 8 The attention weights of each head
 #
-# The mean weights of each head in the first layer, over all inked pixels of a hundred digits. The centre of each
-# map is the query pixel. The weights depend on relative position *and* content; each head prefers certain neighbours.
+# The figure shows the mean weights of each head in the first layer, averaged over all ink pixels of a hundred digits. The centre of each map is the query pixel.
+# The weights depend on relative position *and* content; each head prefers certain neighbours.
 
 # %%
 with torch.no_grad():
@@ -775,7 +776,7 @@ show(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Choose a pixel of a digit and a head, and see what it attends to.
+# **Try it.** Choose a head and a pixel of a digit, and see what the pixel attends to.
 
 # %% tags=["interactive"]
 
@@ -807,12 +808,12 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 #
 # **Question 1.** You widen the window from 3 to 7. What happens to the parameters of a layer with 64 features in and out?
 #
-# <details><summary>A. Convolution and attention both grow by 49 / 9.</summary>
+# <details><summary>A. Those of convolution and attention both grow by a factor of 49 / 9.</summary>
 #
-# The convolution's do. Attention only needs four more row vectors and four more column vectors.</details>
-# <details><summary>B. The convolution's grow by 49 / 9, attention's by about two per cent.</summary>
+# The parameters of the convolution do. Attention needs only four more row vectors and four more column vectors.</details>
+# <details><summary>B. Those of the convolution grow by a factor of 49 / 9, those of attention by about two per cent.</summary>
 #
-# Right: 4 · 64 more, beside 3 · 64² + 3 · 64.</details>
+# Right: attention gets 4 · 64 more parameters, in addition to 3 · 64² + 3 · 64.</details>
 # <details><summary>C. Neither grows.</summary>
 #
 # A convolution has a matrix for each position of the window.</details>
@@ -824,45 +825,46 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # Right. It takes weight from positions inside the picture.</details>
 # <details><summary>B. Zeros would make the softmax divide by 0.</summary>
 #
-# They would not: the denominator only grows.</details>
-# <details><summary>C. It is only faster.</summary>
+# They would not: they only make the denominator larger.</details>
+# <details><summary>C. Masking is only faster.</summary>
 #
-# It changes the result: 10.d.</details>
+# The mask changes the result (10.d).</details>
 #
-# **Question 3.** The network of section 7 without relative positions, all offset vectors 0. Which pictures can it distinguish?
+# **Question 3.** In the network of section 7 without relative positions, all offset vectors are 0. Which pictures can it distinguish?
 #
 # <details><summary>A. A 6 and the same 6 upside down.</summary>
 #
-# No: 10.q. All windows contain the same sets, and max pooling discards the position.</details>
+# No (10.q). All windows contain the same sets of neighbours, and max pooling discards the position.</details>
 # <details><summary>B. A thick stroke and a thin one.</summary>
 #
 # Right: their windows contain different values.</details>
 # <details><summary>C. A stroke to the left and one to the right of a pixel.</summary>
 #
-# That is exactly what it cannot distinguish.</details>
+# That is exactly what this network cannot distinguish.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save
-# parameters and get better". What do you answer? Use two measurements of this lecture.*
+# parameters and get better". What do you answer? Use two measurements from this lecture.*
 #
 # | points | criterion |
 # | --- | --- |
 # | 1 | says what is saved, and that it depends on width and window |
-# | 1 | says how far the accuracies differed here, with which data and after how many steps |
+# | 1 | says by how much the accuracies differed here, on which data and after how many steps |
 # | 1 | says why the first layer is the hardest for attention |
-# | 1 | asks for a control: relative positions, equal parameters instead of equal width, or a longer training |
+# | 1 | asks for a control: relative positions, equal numbers of parameters instead of equal width, or longer training |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 10 Summary and sources
 #
 # **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the paper's eq. 2 without
-# relative positions; section 7 shows what that form cannot distinguish. Its $W_{i-a,\,j-b}$ is the paper's eq. 1; for learned kernels the flip makes no difference.
+# relative positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the deck is the paper's eq. 1; for learned kernels the
+# flip makes no difference.
 # *EE* quotes "fewer parameters and FLOPS while improving upon the accuracy", a result on ImageNet. The first half holds here too (10.m, 10.n); the second is not tested
 # by 7 × 7 digits.
 #
-# **What this lecture does not show.** One seed, three widths, 7 × 7 pixels; the figures over parameters and multiply-adds show short trainings. And fewer
-# multiply-adds do not mean less time: convolutions have highly optimised kernels.
+# **What this lecture does not show.** The experiments use one seed, three widths and 7 × 7 pixels; the figures that plot accuracy against parameters and
+# multiply-adds show short training runs. Fewer multiply-adds do not mean less time: convolutions have highly optimised kernels.
 #
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
 # 1-3, section 3.1 and figure 5 (https://arxiv.org/abs/1906.05909).
