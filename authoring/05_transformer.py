@@ -13,12 +13,12 @@
 # %% [markdown] tags=["header"]
 # # 05 · The Transformer
 #
-# A Transformer translates with attention alone: no recurrence, and in training every position in parallel.
+# A Transformer translates with attention alone: it has no recurrence, and in training it processes all positions in parallel.
 #
 # ![](diagram:transformer)
 #
-# You will write its blocks, train it to convert dates to ISO 8601, and find out what happens without positions. **Prerequisites:** lectures 02 (alignment) and 04
-# (self-attention). **Time:** about 90 minutes. {measured}
+# You will write its blocks, train it to convert dates to ISO 8601, and find out what happens without positional encoding. **Prerequisites:** lectures 02
+# (alignment) and 04 (self-attention). **Time:** about 90 minutes. {measured}
 
 
 # %%
@@ -36,22 +36,23 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Without positions
 #
-# Self-attention does not know the order of its tokens (lecture 04). The recurrent encoder of lecture 02 read from left to right and so knew it. A Transformer has
-# neither recurrence nor windows. What is left of a date such as *12.03.1987* if only the set of its characters counts?
+# Self-attention has no information about the order of its tokens (lecture 04). The recurrent encoder of lecture 02 read from left to right and so knew the order. A
+# Transformer has neither recurrence nor windows. What is left of a date such as *12.03.1987* if only the bag of its characters counts?
 #
-# The library's `Transformer` is an encoder and a decoder of attention. Here all position vectors are set to zero, and it is trained on dates as in lecture 02.
+# The library's `Transformer` consists of an encoder and a decoder built from attention. Here all position vectors are set to zero, and the model is trained on
+# dates as in lecture 02.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The encoder sees the source as a bag of characters, and so does the decoder the part of the answer that it has written. How many of the new dates are
-# converted exactly?
+# **Predict.** The encoder sees the source as a bag of characters, and the decoder sees the part of the output that it has already written as a bag, too. What
+# fraction of new dates is converted exactly?
 #
 # <details><summary>A. None at all.</summary>
 #
-# Some bags have one reading only: in *Mar 3, 2003* the characters leave little choice. And the number of characters written so far tells the decoder its
+# Some bags can be read in only one way: in *Mar 3, 2003* the characters leave little choice. And the number of characters written so far tells the decoder its
 # position.</details>
 # <details><summary>B. A few: those whose characters leave no choice.</summary>
 #
-# Yes. The name of a month can be read off a bag; days and years cannot, since *12* and *21* are the same bag.</details>
+# Yes. The name of a month can be inferred from a bag of characters; days and years cannot, since *12* and *21* are the same bag.</details>
 # <details><summary>C. Most: the model can infer the order from the words.</summary>
 #
 # From a bag it can infer what the letters *must* spell, such as a month. Digits can be in any order.</details>
@@ -121,12 +122,12 @@ claim(
 # %% [markdown]
 # ## 2 Positional encoding
 #
-# Give every position $t$ a vector of its own and **add** it to the embedding, which is first multiplied by $\sqrt d$. The vector may be learned, one for each position
-# that occurs in training, or computed for any position (Vaswani et al., section 3.5):
+# Positional encoding gives every position $t$ its own vector and **adds** it to the token embedding, which is first multiplied by $\sqrt d$. The vectors may be
+# learned, one for each position that occurs in training, or computed for any position (Vaswani et al., section 3.5):
 #
 # $$PE_{t,\,2i} = \sin\!\left(t / 10000^{2i/d}\right) \qquad PE_{t,\,2i+1} = \cos\!\left(t / 10000^{2i/d}\right)$$
 #
-# A sine and a cosine of **one** frequency are the two coordinates of a rotating unit vector; the frequency falls from the first features to the last.
+# The sine and the cosine of **one** frequency are the two coordinates of a rotating unit vector; the frequency decreases from the first features to the last.
 #
 # | name | shape |
 # | --- | --- |
@@ -157,18 +158,18 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A head may need to attend three positions to the left of any query. What is the dot product of $PE_t$ with $PE_{t+3}$?
+# **Predict.** A head may need to attend to the position three to the left of the query, whatever the query's position. What is the dot product of $PE_t$ with $PE_{t+3}$?
 #
 # <details><summary>A. It depends on t, and a head must learn each position separately.</summary>
 #
-# That holds for *learned* vectors: nothing ties position 5 to position 6.</details>
+# That holds for *learned* vectors: nothing relates the vector of position 5 to that of position 6.</details>
 # <details><summary>B. It depends on the distance 3 alone.</summary>
 #
-# Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the frequencies. More is true: one fixed rotation maps every $PE_t$ to $PE_{t+3}$, so one matrix in a
-# head can express "three to the left" for all positions.</details>
+# Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the frequencies. An even stronger statement is true: one fixed rotation maps every $PE_t$ to
+# $PE_{t+3}$, so one matrix in a head can express "three to the left" for all positions.</details>
 # <details><summary>C. It is 0: different positions are orthogonal.</summary>
 #
-# Neighbouring positions are similar, as the map above shows.</details>
+# The vectors of neighbouring positions are similar, as the map above shows.</details>
 
 # %% tags=["nbval-check-output"]
 pe = sinusoidal_positions(200, 32).double()
@@ -194,12 +195,12 @@ claim(
 # %% [markdown]
 # ## 3 Layer normalisation
 #
-# In a deep stack the norm of the vectors must stay bounded. **Layer normalisation** acts on each position separately: it subtracts the mean of the $d$ features,
-# divides by their standard deviation, and applies a learned gain $g$ and bias $b$ for each feature:
+# In a deep stack of layers, the norm of the vectors must stay bounded. **Layer normalisation** acts on each position separately: it subtracts the mean of the
+# $d$ features, divides by their standard deviation, and applies a learned gain $g$ and bias $b$ for each feature:
 #
 # $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot g + b \qquad \mu = \tfrac1d \sum_i x_i \quad \sigma^2 = \tfrac1d \sum_i (x_i - \mu)^2$$
 #
-# Batch normalisation takes $\mu$ and $\sigma$ of each feature over all positions of the batch.
+# Batch normalisation instead computes $\mu$ and $\sigma$ for each feature, over all positions of the batch.
 #
 # | name | shape |
 # | --- | --- |
@@ -258,7 +259,8 @@ claim(
 #
 # $$\mathrm{FFN}(x) = \mathrm{ReLU}(x W_1 + b_1)\, W_2 + b_2$$
 #
-# It expands to $d_{ff}$ features, four times $d_{model}$ in the paper, and projects back. It has twice as many weights as the attention before it.
+# The network expands each token to $d_{ff}$ features, four times $d_{model}$ in the paper, and projects back to $d_{model}$. With this $d_{ff}$ it has twice as
+# many weights as the attention sublayer before it.
 #
 # | name | shape, as `torch.nn.Linear` stores it |
 # | --- | --- |
@@ -298,7 +300,7 @@ claim(
 # %% [markdown]
 # ## 5 The encoder block
 #
-# **Add & norm.** Around each sublayer, the input is added to the output and the sum is normalised; the paper calls this a residual connection followed by
+# **Add & norm.** After each sublayer, the input of the sublayer is added to its output and the sum is normalised; the paper calls this a residual connection followed by
 # layer normalisation (section 3.1):
 #
 # $$h = \mathrm{LN}(x + \mathrm{MHA}(x, x, x)) \qquad y = \mathrm{LN}(h + \mathrm{FFN}(h))$$
@@ -307,7 +309,7 @@ claim(
 # | --- | --- |
 # | `attention` | `(W_q, W_k, W_v, W_o)`, for `multi_head_attention(q, k, v, *attention, n_heads, mask)` |
 # | `network` | `(W_1, b_1, W_2, b_2)` |
-# | `norms` | `((gain, bias), (gain, bias))`, in the order of their use |
+# | `norms` | `((gain, bias), (gain, bias))`, in the order in which they are applied |
 
 # %%
 from course_lib.attention import multi_head_attention
@@ -322,11 +324,12 @@ from course_lib.blocks import encoder_block
 encoder_block = check("05.4", encoder_block)
 
 # %% [markdown]
-# Most models since GPT-2 normalise *before* each sublayer and leave the sum unnormalised; one more norm follows the whole stack:
+# Most models since GPT-2 normalise *before* each sublayer (pre-norm, in contrast to the post-norm above) and leave the sum unnormalised; one more normalisation
+# follows the whole stack:
 #
 # $$n = \mathrm{LN}(x) \quad h = x + \mathrm{MHA}(n, n, n) \qquad y = h + \mathrm{FFN}(\mathrm{LN}(h))$$
 #
-# The residual stream is then a plain sum from the first layer to the last, and the gradient has an identity path back.
+# The residual stream is then a plain sum from the first layer to the last, and the gradient can flow back through an identity path.
 
 # %% exercise="05.5" difficulty="●○○" minutes=5
 from course_lib.blocks import pre_norm_encoder_block
@@ -337,7 +340,8 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # %% [markdown]
 # ### Bug hunt
 #
-# It runs, its shapes are right, and it resembles yours. Which property breaks? Decide before you run the check; then correct the one line.
+# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run the check; then correct the one
+# faulty line.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
 from course_tools.bank.lecture_05.pre_norm_encoder_block import (
@@ -354,19 +358,20 @@ from course_lib.blocks import pre_norm_encoder_block as mended
 mended = check("05.5", mended)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Stacks of 2, 8 and 32 untrained blocks. How does the gradient at the *last* block change with the depth of the stack?
+# **Predict.** We build stacks of 2, 8 and 32 untrained blocks. How does the gradient at the *last* block change with the depth of the stack?
 #
-# <details><summary>A. Not at all in either form: the last block is next to the loss, whatever is below.</summary>
+# <details><summary>A. Not at all in either form: the last block is next to the loss, however many blocks precede it.</summary>
 #
-# For post-norm this is true: its input always has the same norm, and it always gets the full gradient. That is the problem: a deep stack changes as much at its end
-# as a shallow one, before the layers below give useful features. Xiong et al. see in this the reason why post-norm needs a warm-up.</details>
-# <details><summary>B. Not at all for post-norm; for pre-norm it falls with the depth.</summary>
+# For post-norm this is true: the input of the last block always has the same norm, and the block always gets the full gradient. That is the problem: the last
+# block of a deep stack changes as much as that of a shallow one, before the earlier layers provide useful features. According to Xiong et al., this is the
+# reason why post-norm needs a warm-up.</details>
+# <details><summary>B. Not at all for post-norm; for pre-norm it decreases with depth.</summary>
 #
-# Yes, like $1/\sqrt{\text{depth}}$ (Xiong et al., theorem 1): the sum grows with every block, and the norm at the end divides each block's contribution by the
-# norm of the sum.</details>
-# <details><summary>C. It grows with the depth in both.</summary>
+# Yes, like $1/\sqrt{\text{depth}}$ (Xiong et al., theorem 1): the sum grows with every block, and the final normalisation divides each block's contribution by
+# the norm of the sum.</details>
+# <details><summary>C. It grows with depth in both forms.</summary>
 #
-# More blocks add more to the sum, but a norm follows it.</details>
+# More blocks add more to the sum, but the sum is then normalised.</details>
 
 
 # %%
@@ -450,7 +455,7 @@ claim(
 # ## 6 The decoder block
 #
 # The decoder generates token by token. Each of its blocks has *three* sublayers: causal self-attention over the target, attention over the encoder's **memory**, and
-# the feed-forward network. In the second, **queries come from the decoder, keys and values from the memory**:
+# the feed-forward network. In the second sublayer, **queries come from the decoder, keys and values from the memory**:
 #
 # $$h = \mathrm{LN}(x + \mathrm{MHA}(x, x, x;\ \text{causal})) \quad m = \mathrm{LN}(h + \mathrm{MHA}(h, \text{memory}, \text{memory})) \quad y = \mathrm{LN}(m + \mathrm{FFN}(m))$$
 #
@@ -521,15 +526,15 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
 #
-# **Predict.** A Transformer with one encoder block, one decoder block and your positions; otherwise the training of section 1. How many of the new single dates are
-# converted exactly?
+# **Predict.** We train a Transformer with one encoder block, one decoder block and your positional encoding, otherwise as in section 1. What fraction of new
+# single dates is converted exactly?
 #
 # <details><summary>A. Few: without recurrence it cannot know when to stop.</summary>
 #
-# The end is a token like any other, and the decoder's positions tell how many characters it has written.</details>
+# The decoder predicts the end of the output like any other token, and its positions tell it how many characters it has written.</details>
 # <details><summary>B. About half: one block is too shallow.</summary>
 #
-# For one date one layer is enough: attend to the character that the next output needs, and copy or translate it.</details>
+# For a single date one layer is enough: it must attend to the character that the next output depends on, and copy or translate it.</details>
 # <details><summary>C. Nearly all.</summary>
 #
 # Yes, on every seed. Only the positions were missing.</details>
@@ -569,18 +574,19 @@ claim(
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** And sentences of **two** dates, compared with the recurrent decoder with attention of lecture 02, at equal width and steps?
+# **Predict.** How well does the same Transformer convert sentences of **two** dates, compared with the recurrent model with attention of lecture 02 of the same
+# width, trained for as many steps?
 #
-# <details><summary>A. The Transformer leads, as in the paper.</summary>
+# <details><summary>A. The Transformer does better, as in the paper.</summary>
 #
-# So it was in the paper, with many more layers, data and steps. Here the ranking is another.</details>
-# <details><summary>B. It trails the recurrent model.</summary>
+# It did in the paper, with many more layers, more data and more steps. Here the ranking is different.</details>
+# <details><summary>B. It does worse than the recurrent model.</summary>
 #
-# Yes, at this size and number of steps. The recurrent encoder gets adjacency from its recurrence; this one must learn from the sinusoids which positions are
-# adjacent, and one layer of width 64 learns it slowly.</details>
+# Yes, at this size and number of steps. The recurrent encoder knows from its recurrence which positions are adjacent; the Transformer must learn this from the
+# sinusoids, and one layer of width 64 learns it slowly.</details>
 # <details><summary>C. Equal: both attend to the whole source.</summary>
 #
-# Both do. What differs is how a position knows its neighbours.</details>
+# Both do, but they differ in how a position identifies its neighbours.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -638,14 +644,14 @@ show(
 )
 
 # %% [markdown]
-# **What the small scale does not show:** the paper's gain in quality and in training cost. It needs depth, data, and hardware on which sequential computation is
-# expensive. With CUDA, this notebook trains a larger model: two blocks of width 128, three times the steps. That setting was run once by hand, one seed, on
-# one CPU thread: the Transformer converted 0.99 of the pairs exactly, recurrent attention all. So the gap of 05.p closes with size and steps; that the Transformer
-# overtakes is not shown by dates.
+# **What this small scale does not show** is the paper's gain in quality and in training cost. That gain requires depth, data, and hardware on which sequential
+# computation is expensive. With CUDA, this notebook trains a larger model: two blocks of width 128, for three times as many steps. That setting was run once by
+# hand, with one seed, on one CPU thread: the Transformer converted 0.99 of the pairs exactly, the recurrent model with attention all of them. So the gap of 05.p
+# closes with size and steps; our dates do not show that the Transformer overtakes the recurrent model.
 #
 # ## 8 Attention maps
 #
-# Where does each character of the answer attend? The weights of the decoder's cross-attention, averaged over the heads.
+# Which source characters does each character of the output attend to? The map shows the weights of the decoder's cross-attention, averaged over the heads.
 
 
 # %%
@@ -682,10 +688,10 @@ for text in ("14 juil. 1989", "5 mars 1987", "5 mars 1987; 3 Apr 2004"):
 # %% [markdown]
 # ### "It"
 #
-# *The animal didn't cross the street because it was too tired* — or *too wide*. The decks show a trained model whose "it" attends to the animal, or to the
-# street. Our model of dates has no such example, so here is the mechanism with hand-set weights: two features, "can be tired" and "can be wide", and masks of
-# our own choice (first only the adjective, then only the nouns); nothing is learned. **One attention layer is not enough:** in the first the adjective's
-# features reach "it", in the second "it" finds the noun.
+# *The animal didn't cross the street because it was too tired* — or *too wide*. The decks show a trained model in which "it" attends to the animal or to the
+# street. Dates contain no such example, so we show the mechanism with hand-set weights: there are two features, "can be tired" and "can be wide", and we choose
+# the masks ourselves (first only the adjective, then only the nouns); nothing is learned. **One attention layer is not enough:** in the first layer the
+# adjective's features reach "it", and in the second "it" finds the noun.
 
 
 # %% tags=["nbval-check-output"]
@@ -752,9 +758,9 @@ explore(draw_it, tired=(0.0, 1.0, 0.05))
 # %% [markdown]
 # ## 9 Beam search
 #
-# Greedy decoding takes the likeliest *next* token and cannot revise it. A **beam** keeps the $k$ best prefixes. One step: extend every prefix by every token, add
-# the $\log p$, and keep the best $k$ of all. A finished sequence stays as it is. Longer sequences sum more negative terms, so the *ranking* may divide by a length
-# penalty (Wu et al., eq. 14):
+# Greedy decoding takes the most likely *next* token and cannot revise it. **Beam search** keeps the $k$ best prefixes (the beam). In each step it extends every
+# prefix by every token, adds the token's $\log p$ to that of the prefix, and keeps the best $k$ of all extended prefixes. A finished sequence stays as it is.
+# Longer sequences sum more negative terms, so the *ranking* may divide $\log p$ by a length penalty (Wu et al., eq. 14):
 #
 # $$\text{score} = \log p \,/\, \left(\tfrac{5 + \text{length}}{6}\right)^{\alpha}$$
 #
@@ -776,18 +782,18 @@ from course_lib.generation import extend_beam
 extend_beam = check("05.7", extend_beam)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A language with sentences of two words. First *A* (60 %) or *B* (40 %); after *A* four words, equally likely; after *B* one word with 90 %. What does
-# greedy decoding output, and what a beam of two?
+# **Predict.** In a language, every sentence has two words. The first is *A* (60 %) or *B* (40 %). After *A*, four words are equally likely; after *B*, one word
+# has a probability of 90 %. What does greedy decoding output, and what does beam search with a beam of two output?
 #
-# <details><summary>A. Both start with A: it is the likelier word.</summary>
+# <details><summary>A. Both start with A: it is the more likely word.</summary>
 #
-# The likelier *first* word. A beam of two keeps B as well, and decides one step later.</details>
+# It is the more likely *first* word. A beam of two keeps B as well and decides one step later.</details>
 # <details><summary>B. Greedy starts with A, the beam with B.</summary>
 #
 # Yes: 0.4 · 0.9 is larger than 0.6 · ¼.</details>
-# <details><summary>C. Greedy is right by definition: it multiplies the largest probabilities.</summary>
+# <details><summary>C. Greedy decoding is right by definition: it multiplies the largest probabilities.</summary>
 #
-# It takes the largest at each step; the product need not be the largest.</details>
+# It takes the largest probability at each step, but the product of these need not be the largest.</details>
 
 # %% tags=["nbval-check-output"]
 first = torch.tensor([0.6, 0.4, 1e-9, 1e-9]).log()
@@ -898,18 +904,18 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 10 Ablation: large embeddings
 #
-# **Predict.** Our embeddings are initialised with a standard deviation of $1/\sqrt d$, so that, multiplied by $\sqrt d$, a token's vector is about as large as its
-# position's. `torch.nn.Embedding` is initialised with a standard deviation of 1. Keep that, and train as before.
+# **Predict.** Our embeddings are initialised with a standard deviation of $1/\sqrt d$, so that after multiplication by $\sqrt d$ a token's vector is about as
+# large as that of its position. By default, `torch.nn.Embedding` is initialised with a standard deviation of 1. We keep this default and train as before. What happens?
 #
-# <details><summary>A. Nothing changes: the norm after the first sum removes the scale.</summary>
+# <details><summary>A. Nothing changes: the normalisation after the first sum removes the scale.</summary>
 #
-# It normalises the *sum*. In the sum, the embeddings are many times as large as the positions.</details>
+# It normalises the *sum*. In this sum, the embeddings are many times as large as the position vectors.</details>
 # <details><summary>B. It learns a little more slowly.</summary>
 #
-# Adam moves each weight by a small step at a time; to shrink the embeddings to the size of the positions takes more steps than there are.</details>
-# <details><summary>C. In these steps it fails about as if it had no positions.</summary>
+# Adam moves each weight only a little in each step; shrinking the embeddings to the size of the position vectors takes more steps than this training has.</details>
+# <details><summary>C. Within these steps it fails, about as badly as without positions.</summary>
 #
-# Yes, or worse. This is a common reason why a home-made Transformer "does not train".</details>
+# Yes, or even worse. This is a common reason why a Transformer written from scratch "does not train".</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -937,9 +943,9 @@ claim(
 # %% [markdown]
 # ## 11 Build it: repair a run
 #
-# **Build task (25 minutes, 12 points).** The run below trains a decoder-only Transformer to predict the next character. It runs to its end, and the model
-# is useless. Three faults are planted in it, of the kinds that cost most time in practice: none raises an error. Measure before you read. The check names what it can
-# prove, one fault after the other.
+# **Build task (25 minutes, 12 points).** The code below trains a decoder-only Transformer to predict the next character. It runs to the end, but the trained
+# model is useless. We planted three faults of the kinds that cost the most time in practice: none of them raises an error. Measure before you read the code. The
+# check names the faults that it can prove, one after the other.
 
 # %% exercise="05.8" bug="three_faults"
 from course_tools.bank.lecture_05.repair_training import three_faults as suspect
@@ -948,21 +954,21 @@ from course_tools.bank.lecture_05.repair_training import three_faults as suspect
 suspect = check("05.8", suspect)
 
 # %% [markdown]
-# Write the run anew, repaired; take from it what is sound. The check calls `repair_training(text, n_tokens, n_steps)` once, with 100,000 characters of Python's language
-# reference (27 tokens: the small letters and the space) and `n_steps=400`, and asks the model that it returns about held-out text. It has at most 60 seconds of
-# processor time.
+# Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_training(text, n_tokens, n_steps)` once, with 100,000
+# characters of Python's language reference (27 tokens: the lower-case letters and the space) and `n_steps=400`, and evaluates the returned model on held-out
+# text. The function has at most 60 seconds of processor time.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses its own gradients alone, and every weight has one |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |
-# | 1 | the logits of a window do not depend on the other windows of the batch |
+# | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 2 | loss on held-out text: 0.2 nats below that of the characters' frequencies |
-# | 2 | loss on held-out text: below that of a table of which character follows which (about 2.3 nats) |
+# | 2 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="05.8" difficulty="●●○" minutes=25
 from course_tools.bank.lecture_05.repair_training import repair_training
@@ -973,45 +979,45 @@ repair_training = check("05.8", repair_training)
 # %% [markdown] tags=["quiz"]
 # ## 12 Exit quiz
 #
-# **Question 1.** You remove the positions from the *decoder* only. What does its causal mask still tell it?
+# **Question 1.** You remove the positional encoding from the *decoder* only. What does the causal mask still tell the decoder?
 #
 # <details><summary>A. Nothing: it is permutation equivariant like the encoder.</summary>
 #
-# It would be without the mask. With it, token 3 attends to three tokens and token 4 to four.</details>
+# Without the mask it would be. With the mask, token 3 attends to three tokens and token 4 to four.</details>
 # <details><summary>B. How many tokens there are so far.</summary>
 #
-# Right, in principle: the number of keys in the average changes with the position. It does not tell *which* of them came first.</details>
+# Right, in principle: the number of keys in the average changes with the position. This number does not tell *which* of them came first.</details>
 # <details><summary>C. The exact order of all tokens.</summary>
 #
-# A single layer sees its past as a bag. Several layers can do more, because each token has another past.</details>
+# A single layer sees the preceding tokens as a bag. Several layers can do more, because each token has different preceding tokens.</details>
 #
 # **Question 2.** Where are most weights of a base Transformer's encoder block ($d_{ff} = 4\, d_{model}$)?
 #
 # <details><summary>A. In the attention: four matrices.</summary>
 #
-# Four of size d × d.</details>
+# The attention has four matrices of size d × d, together four d².</details>
 # <details><summary>B. In the feed-forward network: two matrices.</summary>
 #
-# Right: two of size 4d × d are eight d², against four d².</details>
+# Right: two matrices of size 4d × d have eight d² weights, compared with four d² in the attention.</details>
 # <details><summary>C. In the normalisation.</summary>
 #
-# Two vectors each, hardly anything.</details>
+# Each normalisation has two vectors, which are hardly any weights.</details>
 #
 # **Question 3.** Why can the whole target be trained in one pass, although it is generated token by token?
 #
 # <details><summary>A. The causal mask hides from each token what follows it.</summary>
 #
-# Right: with the true tokens as input, all positions are separate predictions, made at once.</details>
-# <details><summary>B. The positions tell the tokens apart.</summary>
+# Right: with the true tokens as input, the predictions at all positions are separate and can be computed at once.</details>
+# <details><summary>B. The positional encoding distinguishes the tokens.</summary>
 #
-# They do, but they do not hide the future.</details>
+# It does, but it does not hide later tokens.</details>
 # <details><summary>C. It cannot: that is the error called exposure bias.</summary>
 #
-# Exposure bias is real: in training the model never sees its own mistakes. It does not forbid the single pass.</details>
+# Exposure bias is real: in training the model never sees its own mistakes. It does not rule out training in a single pass.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague's Transformer reaches the loss of a bag of words and stays there. Write the list of checks that you would
-# make, in order, each with the measurement that decides.*
+# make, in order, each with the measurement that decides it.*
 #
 # | points | what earns them |
 # | --- | --- |
@@ -1026,12 +1032,12 @@ repair_training = check("05.8", repair_training)
 #
 # **Errata of the decks**, each with a number in the next cell:
 #
-# - *EE* writes the cosine with the exponent $(2i+1)/d$. The paper has $2i/d$ for both. With EE's, sine and cosine have different frequencies, and the product of
-#   two positions depends on the positions, not on their distance alone.
-# - *CS* calls the input a *concatenation* of embedding and position. It is a sum; a concatenation would have twice the features.
+# - *EE* writes the cosine with the exponent $(2i+1)/d$. The paper has $2i/d$ for both. With the exponents of *EE*, sine and cosine have different frequencies,
+#   and the dot product of two position vectors depends on the positions, not on their distance alone.
+# - *CS* calls the input a *concatenation* of embedding and position. It is a sum; a concatenation would have twice as many features.
 # - *CS* gives Vaswani's model as 12 blocks, $d = 512$, 6 heads. 512 is not divisible by 6; the paper has 6 + 6 layers and 8 heads.
-# - *IT*: "decoder takes Q and K from encoder, and V from candidate embedding." Then there would be one result for each *source* token, and the weights would
-#   not match the number of values. Queries come from the decoder, as RK says.
+# - *IT*: "decoder takes Q and K from encoder, and V from candidate embedding." Then there would be one result for each *source* token, and the number of weights
+#   would not match the number of values. Queries come from the decoder, as *RK* states.
 #
 # **Limits of this lecture.** Section 8 shows by hand how "it" *can* find its noun in two layers; it does not measure how often a trained model resolves coreference.
 #

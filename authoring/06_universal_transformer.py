@@ -20,8 +20,7 @@
 # You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train on sums of ten binary digits and test on twenty. The
 # lecture separates two causes. What lets a model generalise to longer sums is the **local mask**: with it, eight separate layers without halting generalise as
 # well. What adaptive computation time adds here is **trainability**: with the weights of a single block, the model learns at a learning rate at which a fixed
-# number of steps fails.
-# **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 80 minutes. {measured}
+# number of steps fails. **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 80 minutes. {measured}
 
 
 # %%
@@ -369,8 +368,7 @@ show(
 
 # %% [markdown]
 # Taking more steps than in training reduces the accuracy. One way to understand this: the four steps are like a *program of four lines*, each identified by its
-# step encoding; a fifth line was never
-# trained. We want a step that is correct whenever it is applied, and a model that knows when it is done.
+# step encoding; a fifth line was never trained. We want a step that is correct whenever it is applied, and a model that knows when it is done.
 #
 # ## 6 The adaptive step
 #
@@ -609,10 +607,10 @@ claim(
 # digits and from the price on steps.
 #
 # **What the baselines show.** Eight separate layers with the same mask also add most twenty-digit numbers correctly: generalisation comes from the local mask,
-# not from weight sharing or halting.
-# At a learning rate of 5e-3, eight fixed shared steps learn nothing in 400 updates (one seed), while the adaptive model learns on every seed. A possible reason, not tested here: the mixture gives the loss a short path to
-# the first steps. So at this scale adaptive computation time buys trainability, an eighth of the weights, and a readable number of steps. The table shows the
-# exact match on twenty digits in recorded runs (400 updates, half a minute to four minutes each on a busy CPU thread, `authoring/studies/06_fixed_steps.py`):
+# not from weight sharing or halting. At a learning rate of 5e-3, eight fixed shared steps learn nothing in 400 updates (one seed), while the adaptive model
+# learns on every seed. A possible reason, not tested here: the mixture gives the loss a short path to the first steps. So at this scale adaptive computation
+# time buys trainability, an eighth of the weights, and a readable number of steps. The table shows the exact match on twenty digits in recorded runs (400
+# updates, half a minute to four minutes each on a busy CPU thread, `authoring/studies/06_fixed_steps.py`):
 #
 # | | lr 2e-3, seeds 0, 1, 2 | lr 5e-3, seed 0 |
 # | --- | --- | --- |
@@ -822,8 +820,7 @@ claim(
 #   it, and mixes as it goes, $y \leftarrow p_n s_n + (1 - p_n)\, y$: each later step shrinks the weights of the earlier ones (06.UT).
 #
 # **Limits of this lecture.** The experiments use one task, in which the necessary computation is local, one model width (32) and two learning rates. Whether a
-# fixed number of steps can be
-# trained at 5e-3 with more updates, a longer warm-up or another initialisation was not tried.
+# fixed number of steps can be trained at 5e-3 with more updates, a longer warm-up or another initialisation was not tried.
 #
 # ## 12 Papers and decks
 #

@@ -13,13 +13,15 @@
 # %% [markdown] tags=["header"]
 # # 08 · Bidirectional pre-training: ELMo, BERT
 #
-# BERT learns from unlabelled text by restoring masked tokens, with both sides of each token in view; a few labels then suffice.
+# BERT learns from unlabelled text by predicting masked tokens from the context on both sides; a few labels then suffice.
 #
 # ![](diagram:bert_heads)
 #
-# You will write ELMo's mixture, BERT's masking, its input, its loss, the pairs of the second task, a classification head and head statistics. A small BERT is pre-trained on two thousand
-# names without labels and fine-tuned to recognise eight languages from five labels each. The control shows where its gain comes from: pre-training passages are cut from documents of *one* language; with names
-# of mixed languages in a passage most of the gain is gone, and a naive Bayes classifier that knows the documents does as well. **Prerequisites:** lectures 04, 05 and 07. **Time:** about 90 minutes. {measured}
+# You will write ELMo's mixture, BERT's masking, its input, its loss, the sentence pairs of its second pre-training task, a classification head and statistics of
+# attention heads. A small BERT is pre-trained on two thousand names without labels and fine-tuned to recognise eight languages from five labels each. A control
+# shows where the gain comes from: pre-training passages are cut from documents of *one* language. If each passage mixes names of several languages, most of the
+# gain is gone, and a naive Bayes classifier that knows the documents does as well as BERT. **Prerequisites:** lectures 04, 05 and 07. **Time:** about 90
+# minutes. {measured}
 
 
 # %%
@@ -37,23 +39,25 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Both sides of a gap
 #
-# Programs show names of places and time zones in every language: *heure normale d'Europe centrale*, *keskinen normaaliaika*. Take such a name and hide
-# one letter. GPT reads from left to right and can use only what comes **before** it. A reader would use both sides.
+# Computer programs show the names of places and time zones in many languages: *heure normale d'Europe centrale*, *keskinen normaaliaika*. Take such a name and
+# hide one letter. GPT reads from left to right and can use only what comes **before** the letter. A human reader would use both sides.
 #
-# The tables of lecture 07 measure the difference. Both have a context of four letters: one the four before the gap, one two before and two after.
+# Two count tables, as in lecture 07, measure the difference. Both have a context of four letters: one uses the four letters before the gap, the other two
+# letters before and two after.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The number of context letters is the same. How many bits does the missing letter cost, with two letters on either side compared with four before it?
+# **Predict.** The number of context letters is the same. How many bits does it cost to predict the missing letter from two letters on either side, compared with
+# the four letters before it?
 #
 # <details><summary>A. About as many: four letters are four letters.</summary>
 #
-# A letter depends on its direct neighbours most. The third and fourth before it add little; the first after it adds much.</details>
+# A letter depends most on its direct neighbours. The third and fourth letters before it add little information; the first letter after it adds much.</details>
 # <details><summary>B. Clearly fewer.</summary>
 #
 # Yes. What follows a letter constrains it as much as what precedes it.</details>
 # <details><summary>C. More: languages are written from left to right.</summary>
 #
-# Written, yes. The statistics of neighbours do not depend on the direction of writing.</details>
+# They are written in that direction, but the statistics of neighbouring letters do not depend on it.</details>
 
 # %%
 names = display_names(5, 60, seed=SEEDS[0])
@@ -101,9 +105,9 @@ claim(
 # %% [markdown]
 # ## 2 ELMo: two language models
 #
-# Why not train a language model with both sides in view? Because it would see its target: from the second layer on, the neighbours of a word contain the
-# word. **ELMo** therefore trains *two* language models, LSTMs that read in opposite directions, and concatenates their states for each word. A task then uses
-# all layers, mixed by learned weights (eq. 1):
+# Why not train a language model that uses both sides? Because it would see its target: from the second layer on, the states of the neighbours of a word contain
+# information about the word itself. **ELMo** therefore trains *two* language models, LSTMs that read in opposite directions, and concatenates their states for
+# each word. A task then uses all layers, mixed by learned weights (eq. 1):
 #
 # $$\mathrm{ELMo}_k = \gamma \sum_{j} s_j\, h_{k,j} \qquad s = \mathrm{softmax}(w) \qquad h_{k,j} = [\overrightarrow{h}_{k,j};\ \overleftarrow{h}_{k,j}]$$
 #
@@ -155,22 +159,22 @@ claim(
 )
 
 # %% [markdown]
-# Each direction is deep, but they are combined only at the output: half of the features depend on one side, half on the other, and no layer combines a word on the left with one
-# on the right.
+# Each direction is a deep network, but the two are combined only at the output: half of the features depend on one side, half on the other, and no layer
+# combines a word on the left with one on the right.
 #
 # ## 3 Masked language modelling
 #
-# **BERT** uses both sides in every layer and hides the target by *removing* it. Of the tokens (subword pieces), 15 % are **chosen**; the model predicts
-# these alone. A chosen token becomes
+# **BERT** uses both sides in every layer and hides the target by *removing* it from the input. Of the tokens (subword pieces), 15 % are **chosen**, and the
+# model predicts only these. The table shows what replaces a chosen token:
 #
-# | share of the chosen | becomes | fate |
+# | fraction of the chosen tokens | becomes | `fate` |
 # | --- | --- | --- |
 # | 80 % | [MASK] | < 0.8 |
 # | 10 % | a random token | 0.8 … 0.9 |
 # | 10 % | itself, unchanged | ≥ 0.9 |
 #
-# All randomness is passed in as tensors of numbers in 0…1: a token is chosen where `choice` is below the `rate`, and `fate` decides what it becomes. [CLS], [SEP] and padding
-# are not `eligible`.
+# All randomness is passed in as tensors of numbers between 0 and 1: a token is chosen where `choice` is below `rate`, and `fate` decides what it becomes. [CLS],
+# [SEP] and padding are not `eligible`.
 
 # %%
 from jaxtyping import Bool
@@ -186,17 +190,17 @@ from course_lib.losses import corrupt
 corrupt = check("08.2", corrupt)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** EE writes: "[15 % of] words which have been replaced with a MASK token." How many tokens of a text *are* [MASK] after all this?
+# **Predict.** EE writes: "[15 % of] words which have been replaced with a MASK token." What percentage of the tokens of a text *are* [MASK] after this procedure?
 #
 # <details><summary>A. 15 %.</summary>
 #
-# That many are chosen.</details>
+# This is the percentage of tokens that are chosen.</details>
 # <details><summary>B. 12 %.</summary>
 #
-# Yes, 80 % of 15 %. And about 13.5 % differ from the text: a random token may happen to be the right one.</details>
+# Yes, 80 % of 15 %. In total, about 13.5 % differ from the original text; it can be slightly less, since a random token may happen to be the right one.</details>
 # <details><summary>C. 80 %.</summary>
 #
-# That is the share among the chosen.</details>
+# That is the percentage among the chosen tokens.</details>
 
 # %% tags=["nbval-check-output"]
 pieces = BytePairs.learn(texts, 600)
@@ -238,13 +242,13 @@ claim(
 )
 
 # %% [markdown]
-# The loss is the cross-entropy of the *true* tokens, averaged over the chosen positions of the whole batch, unchanged ones included:
+# The loss is the cross-entropy of the *true* tokens, averaged over all chosen positions of the batch, including those left unchanged:
 #
 # $$L = -\frac{1}{|C|} \sum_{(b,t) \in C} \log p(x_{b,t} \mid \text{corrupted text})$$
 #
 # | name | shape |
 # | --- | --- |
-# | `logits` | (B, T, n_tokens); those at t predict the token *at* t |
+# | `logits` | (B, T, n_tokens); the logits at t predict the token *at* t |
 # | `tokens` | (B, T): the true tokens |
 # | `chosen` | (B, T) bool |
 
@@ -257,13 +261,13 @@ mlm_loss = check("08.3", mlm_loss)
 # %% [markdown]
 # ## 4 Sentence pairs
 #
-# Many tasks have *two* texts: a question and a passage, a claim and its evidence. BERT reads them as one sequence, `[CLS] first [SEP] second [SEP]`, and adds to every token
-# an embedding of the segment it belongs to (figure 2):
+# Many tasks have *two* input texts: a question and a passage, or a claim and its evidence. BERT reads them as one sequence, `[CLS] first [SEP] second [SEP]`,
+# and adds to every token an embedding of the segment it belongs to (figure 2):
 #
 # $$h_0 = \mathrm{Norm}(E_{\text{token}} + S_{\text{segment}} + P_{\text{position}})$$
 #
-# `begin` is the index of [CLS], `separate` that of [SEP]. The result is `Segmented(tokens, segments)`, integers (T,) each: the segments are 0 up to and including the [SEP] after the first
-# sentence, then 1. A second sentence may be missing (None), or be empty.
+# `begin` is the index of [CLS], `separate` that of [SEP]. The result is `Segmented(tokens, segments)`, integer tensors of shape (T,): the segments are 0 up to
+# and including the [SEP] after the first sentence, and 1 after it. The second sentence may be missing (None) or empty.
 #
 # ![](diagram:bert_input)
 
@@ -284,8 +288,8 @@ segment_input = check("08.4", segment_input)
 # %% [markdown]
 # ### Bug hunt
 #
-# It finds the boundary between the sentences by itself, and on ordinary texts its result is right. Which property breaks, and which text would show it? Decide before you run the
-# check; then correct it.
+# The function below finds the boundary between the sentences by itself, and on ordinary texts its result is right. Which property does it violate, and which
+# text would show this? Decide before you run the check; then correct the function.
 
 # %% exercise="08.4" bug="looks_for_the_separator"
 from course_tools.bank.lecture_08.segment_input import (
@@ -302,8 +306,9 @@ from course_lib.losses import segment_input as mended
 mended = check("08.4", mended)
 
 # %% [markdown]
-# BERT has a second task, **next-sentence prediction**: half of the pairs are consecutive, half have a random second sentence. Each sentence $i$ that is followed by another of its document makes
-# a pair. If its coin is below ½, it keeps sentence $i+1$; otherwise its pick chooses number $\lfloor \text{pick} \cdot M \rfloor$ of the $M$ sentences of all *other* documents (the last where pick is 1).
+# BERT has a second task, **next-sentence prediction**: half of the pairs are consecutive sentences, and half have a random second sentence. Each sentence $i$
+# that is followed by another one in its document is the first of a pair. If the coin of the pair is below ½, the second is sentence $i+1$; otherwise it is
+# number $\lfloor \text{pick} \cdot M \rfloor$ of the $M$ sentences of all *other* documents (the last one if pick is 1).
 #
 # | name | shape |
 # | --- | --- |
@@ -311,7 +316,7 @@ mended = check("08.4", mended)
 # | `coins`, `picks` | (n_pairs,) in 0…1 |
 # | result | `SentencePairs(first, second, follows)`, (n_pairs,) each |
 #
-# You may assume that there are as many coins and picks as pairs, and a second document: the errors that the docstring names are not tested.
+# You may assume that there are as many coins and picks as pairs and that there are at least two documents: the errors named in the docstring are not tested.
 
 # %% exercise="08.5" difficulty="●●●" minutes=20
 from course_lib.losses import nsp_pairs
@@ -376,21 +381,21 @@ for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True
 # %% [markdown]
 # ## 5 Pre-training
 #
-# Three kinds of pre-training on the same names, without labels: masked tokens alone; masked tokens and next sentence (section 7); and masked tokens where every chosen one becomes [MASK] (section 10).
-# In the first and the last, every second passage is the true next one. The output layer is
-# applied at the chosen positions only, which saves a fifth of the time. The rate is 40 %, not 15 %: with a few hundred steps each must have more targets, and even large models gain from it
-# (Wettig et al.).
+# We compare three kinds of pre-training on the same names, without labels: masked tokens alone; masked tokens and next-sentence prediction (section 7); and
+# masked tokens where every chosen token becomes [MASK] (section 10). In the first and the third, the second passage is always the true next one. The output layer is
+# applied at the chosen positions only, which saves a fifth of the time. The masking rate is 40 %, not 15 %: with only a few hundred steps, each step must have
+# more targets, and even large models gain from a higher rate (Wettig et al.).
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A masked piece is one of some six hundred, so the first steps cost about $\ln 600 = 6.4$ nats. And after all steps?
+# **Predict.** A masked piece is one of about six hundred, so in the first steps the loss is about $\ln 600 = 6.4$ nats. What is it at the end of training?
 #
-# <details><summary>A. Below 1: with both sides in view, a missing piece is nearly certain.</summary>
+# <details><summary>A. Below 1: with context on both sides, a missing piece is nearly certain.</summary>
 #
-# In a long English sentence it often is. In a list of names of places, the next place is hardly determined.</details>
-# <details><summary>B. Between 4 and 5.5: it learns which pieces are likely in this language, hardly more.</summary>
+# In a long English sentence it often is. In a list of place names, the context hardly determines the next place.</details>
+# <details><summary>B. Between 4 and 5.5: the model learns which pieces are likely in the language of the passage, and hardly more.</summary>
 #
-# Yes. One of eight languages has far fewer pieces to choose from than all of them. That is little, and it is what section 6 needs.</details>
-# <details><summary>C. As before: there is nothing to learn in names.</summary>
+# Yes. A single language has far fewer pieces to choose from than all eight together. That is little knowledge, but it is what section 6 needs.</details>
+# <details><summary>C. The same as at the start: there is nothing to learn in names.</summary>
 #
 # There is: *▁heure* nearby makes *▁de* likely and *-zeit* unlikely.</details>
 
@@ -504,7 +509,8 @@ print(
 # %% [markdown]
 # ## 6 Fine-tuning on five labels per language
 #
-# Now the task: which language is a name in? **Fine-tuning** adds a small head on [CLS], which represents the whole text, and trains *all* weights on the few labels (section 3.2):
+# The task is to recognise the language of a name. **Fine-tuning** adds a small head on [CLS], whose state represents the whole text, and trains *all* weights on
+# the few labels (section 3.2):
 #
 # $$\text{logits} = W \tanh(W_p\, h_{[\mathrm{CLS}]} + b_p) + b$$
 #
@@ -528,18 +534,19 @@ from course_lib.models import classification_head
 classification_head = check("08.6", classification_head)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Forty labelled names, five in each of eight languages; chance is one in eight. Rank from the worst: a BERT from scratch, TF-IDF of letter n-grams (a linear model), a pre-trained BERT.
-# From scratch it is trained for 150 steps, pre-trained for 60.
+# **Predict.** There are forty labelled names, five in each of eight languages; chance is one in eight. Rank these models from worst to best: a BERT trained from
+# scratch, a linear model on TF-IDF of letter n-grams, and a pre-trained BERT. BERT is trained for 150 steps from scratch, and fine-tuned for 60 steps after pre-training.
 #
 # <details><summary>A. The two BERTs, then TF-IDF: forty labels are too few for a network.</summary>
 #
-# For an untrained network, they are.</details>
-# <details><summary>B. Scratch, TF-IDF, pre-trained.</summary>
+# For a network without pre-training, they are.</details>
+# <details><summary>B. BERT from scratch, TF-IDF, pre-trained BERT.</summary>
 #
-# Yes. But the fair rivals also get the unlabelled names: the next cell adds TF-IDF followed by an SVD of the passages, and a naive Bayes classifier that knows which names share a document.</details>
-# <details><summary>C. TF-IDF ahead of both by far: languages are told apart by their letters.</summary>
+# Yes. But a fair comparison gives the baselines the unlabelled names too: the next cell adds TF-IDF followed by an SVD of the passages, and a naive Bayes
+# classifier that knows which names share a document.</details>
+# <details><summary>C. TF-IDF is far ahead of both: languages are recognised by their letters.</summary>
 #
-# They are, but forty names contain few of these letter groups.</details>
+# They are, but forty names contain only a few of the letter groups that distinguish them.</details>
 
 
 # %%
@@ -775,23 +782,25 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **What is the cause of the gain?** Pre-training reads passages cut from documents of one language, so it can learn which pieces occur *together*, that is, the languages. Mix the names over the
-# documents before pre-training, and most of the gain disappears (08.w). The document boundaries are the information: a naive Bayes classifier that labels whole documents first uses them too, and does as well as BERT (08.x).
-# So the experiment shows *that* masked pre-training extracts this structure from unlabelled text, not that it extracts more than simpler methods do.
+# **What is the cause of the gain?** Pre-training reads passages cut from documents of one language, so it can learn which pieces occur *together*, that is, the
+# languages. If the names are shuffled across documents before pre-training, most of the gain disappears (08.w). The information lies in the document boundaries:
+# a naive Bayes classifier that first labels whole documents also uses them, and does as well as BERT (08.x). So the experiment shows *that* masked pre-training
+# extracts this structure from unlabelled text, not that it extracts more than simpler methods do.
 #
-# ELMo uses the pre-trained model differently: its weights stay fixed, its layers become *features* (here their mean over the pieces), and only your mixture and a linear map are trained.
+# ELMo uses a pre-trained model differently: the weights of the model stay fixed, the states of its layers become *features* (here their mean over the pieces),
+# and only your mixture and a linear map are trained.
 #
-# **Predict.** Which layer gets the smallest weight in the mixture: the embedding, the middle, the top?
+# **Predict.** Which layer gets the smallest weight in the mixture: the embedding, the middle layer or the top layer?
 #
-# <details><summary>A. The top: it is specialised on masked tokens.</summary>
+# <details><summary>A. The top layer: it is specialised in predicting masked tokens.</summary>
 #
-# So it often is in deep models, whose middle layers serve other tasks better. Ours has two.</details>
+# This is often the case in deep models, whose middle layers serve other tasks better. Our model has only two layers.</details>
 # <details><summary>B. The embedding.</summary>
 #
-# Yes. It knows which piece it is, but not its context.</details>
+# Yes. The embedding identifies the piece but contains nothing about its context.</details>
 # <details><summary>C. All weights are equal.</summary>
 #
-# They are at the start.</details>
+# They are equal only at the start.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -869,21 +878,22 @@ print(
 # %% [markdown]
 # ## 7 Next-sentence prediction
 #
-# Now with next-sentence prediction in addition to the masked tokens: a head on [CLS] predicts whether the second passage follows the first.
+# We now pre-train with next-sentence prediction in addition to the masked tokens: a head on [CLS] predicts whether the second passage follows the first.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A random second passage comes from another document, nearly always of another *language*. So the second task needs just what section 6 needs. What does it do to the
-# accuracy of section 6?
+# **Predict.** A random second passage comes from another document, nearly always of another *language*. So the second task requires the same knowledge as
+# section 6. How does it change the accuracy of section 6?
 #
 # <details><summary>A. It helps a lot: [CLS] learns to represent the language.</summary>
 #
 # It learns whether *two* passages go together. For that [CLS] need not represent which language it is.</details>
 # <details><summary>B. It helps a little: more training signal.</summary>
 #
-# The signal has a price. Half of the passages now have a random neighbour, which helps less to predict the masked tokens.</details>
+# The additional signal has a price. Half of the passages now have a random neighbour, which is less useful for predicting the masked tokens.</details>
 # <details><summary>C. It does not help here.</summary>
 #
-# Yes: there is no gain, rather a small loss on average, and a single seed may go either way. The published BERT kept the task; RoBERTa measured it again, on full-length text, and dropped it (Liu et al., table 2).</details>
+# Yes: there is no gain but a small loss on average, and a single seed may go either way. The published BERT kept the task; the authors of RoBERTa tested it
+# again, on full-length text, and dropped it (Liu et al., table 2).</details>
 
 # %%
 with_next = {seed: pretrain(seed, next_sentence=True)[0] for seed in SEEDS[:2]}
@@ -938,27 +948,29 @@ claim(
 # %% [markdown]
 # ## 8 A head for each task
 #
-# The encoder stays, the head changes (figure 4). A **sentence** head and a **pair** head you have seen. A **tag** head classifies every token (CoNLL: is this word part of a name?), a **span** head predicts where an answer starts and where
-# it ends (SQuAD), with two vectors that are compared with each token:
+# The encoder stays the same and the head changes with the task (figure 4). You have already seen a **sentence** head and a **pair** head. A **tag** head
+# classifies every token (CoNLL: is this word part of a name?). A **span** head predicts where an answer starts and where it ends (SQuAD), with two learned
+# vectors $S$ and $E$ whose dot products with each token's final state $T_i$ give the scores:
 #
 # $$p(\text{tag of } i) = \mathrm{softmax}(W T_i + b) \qquad p(\text{start} = i) = \mathrm{softmax}_i(S \cdot T_i) \quad p(\text{end} = i) = \mathrm{softmax}_i(E \cdot T_i)$$
 #
-# The texts for both are two names in two languages, one after the other. Tags: the language of *each* piece. Span: the question is the code of a language, such as `fi`, and the answer is the name in
-# *that* language. The tags must be learned from the forty labelled names; for the spans, all names of the training part may be used with their languages. A pre-trained encoder is compared with an untrained one at equal
-# steps.
+# For both tasks, the text consists of two names in two languages, one after the other. In the tag task, the label of *each* piece is its language. In the span
+# task, the question is the code of a language, such as `fi`, and the answer is the name in *that* language. The tags must be learned from the forty labelled
+# names; for the spans, all names of the training set may be used with their languages. We compare a pre-trained encoder with an untrained one after the same
+# number of steps.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Which of the two tasks gains from pre-training?
 #
-# <details><summary>A. The spans alone: for the tags, every piece of a text has a label.</summary>
+# <details><summary>A. Only the span task: in the tag task, every piece of a text has a label.</summary>
 #
-# It has, but the pieces of forty names are few, and an untrained encoder knows nothing of all others.</details>
+# Every piece has a label, but forty names contain few pieces, and an untrained encoder has no information about all the others.</details>
 # <details><summary>B. Both.</summary>
 #
 # Yes. A pre-trained encoder knows which pieces occur together in a language, and both tasks need that.</details>
 # <details><summary>C. Neither: the heads are untrained in both cases.</summary>
 #
-# The heads are the smallest part.</details>
+# The heads are only a small part of the model.</details>
 
 
 # %%
@@ -1104,15 +1116,16 @@ claim(
 #
 # ## 9 What heads attend to
 #
-# Clark et al. analysed all 144 heads of BERT-base and summarised each by a few numbers. With $\alpha_{ij}$ the weight that token $i$ gives to token $j$, averaged over the real tokens of a batch:
+# Clark et al. analysed all 144 heads of BERT-base and summarised each by a few numbers. Let $\alpha_{ij}$ be the weight with which token $i$ attends to token
+# $j$, and $D$ the set of delimiters, such as [SEP]. Each statistic is averaged over the real tokens of a batch:
 #
 # $$\text{previous } \alpha_{i,i-1} \quad \text{current } \alpha_{i,i} \quad \text{following } \alpha_{i,i+1} \quad \text{delimiters } \sum_{j \in D} \alpha_{ij} \quad \text{entropy } -\sum_j \alpha_{ij} \log \alpha_{ij}$$
 #
 # | name | shape |
 # | --- | --- |
-# | `weights` | (B, h, T, T); rows of padding hold anything and do not count |
+# | `weights` | (B, h, T, T); rows of padding may contain anything and do not count |
 # | `delimiters`, `lengths` | (B, T) bool, (B,) |
-# | result | `HeadStatistics` of five tensors (h,); previous and following over the tokens that have one |
+# | result | `HeadStatistics` of five tensors (h,); previous and following are averaged over the tokens that have such a neighbour |
 
 # %%
 from pathlib import Path
@@ -1130,8 +1143,8 @@ from course_lib.analysis import head_statistics
 head_statistics = check("08.7", head_statistics)
 
 # %% [markdown]
-# If you have a published BERT, put the path of its folder here (`bert-base-uncased`: config.json, model.safetensors, vocab.txt). It is read without running any code of its own, and the figures below
-# then show it. Otherwise they show our small model.
+# If you have the weights of a published BERT, put the path of its folder here (`bert-base-uncased`: config.json, model.safetensors, vocab.txt). The files are
+# read without running any code from them, and the figures below then show that model. Otherwise they show our small model.
 
 
 # %%
@@ -1277,8 +1290,9 @@ explore(
 )
 
 # %% [markdown]
-# Clark et al. found heads in BERT-base that put at least half of their weight on the previous token, on the next token, and, in the middle layers, on [SEP]. Our small model has none: its heads attend broadly, as
-# those of BERT's lowest layer do. A few hundred steps on names teach which pieces occur together in a language; they do not teach a grammar, for which the neighbour would matter.
+# Clark et al. found heads in BERT-base that put at least half of their weight on the previous token, on the next token, and, in the middle layers, on [SEP]. Our
+# small model has no such heads: its heads attend broadly, as those of BERT's lowest layer do. In a few hundred steps on names, a model learns which pieces occur
+# together in a language; it does not learn a grammar, for which neighbouring tokens would matter.
 
 # %%
 closest = max(numbers["previous"].max().item(), numbers["following"].max().item())
@@ -1291,18 +1305,20 @@ print(
 # %% [markdown] tags=["predict"]
 # ## 10 Always [MASK]
 #
-# **Predict.** A model for which *every* chosen token became [MASK] restores masked tokens as well. What does it predict at a token that it can *see*?
+# **Predict.** A model trained with *every* chosen token replaced by [MASK] also learns to predict masked tokens. What does it predict at a token that it can *see*?
 #
-# <details><summary>A. That token: it sees it, after all.</summary>
+# <details><summary>A. That token: after all, the model sees it.</summary>
 #
-# It sees it, and was never trained to predict it. Nothing ties the last state of a visible token to that token.</details>
-# <details><summary>B. Another token, with the true one hardly likely.</summary>
+# The model sees the token but was never trained to predict it there. Nothing in the loss relates the last state at a visible token to that token.</details>
+# <details><summary>B. Another token, with little probability for the true one.</summary>
 #
-# Yes. Its states are trained at [MASK] alone. The unchanged and the random tokens of the 80/10/10 rule make the model predict everywhere. A task's texts contain no [MASK], but fine-tuning trains
-# the states anew: what is lost there is another question, which one model of each kind does not answer.</details>
+# Yes. The loss is computed at [MASK] alone. The unchanged and the random tokens of the 80/10/10 rule force the model to predict at visible tokens too. The texts
+# of a task contain no [MASK], but fine-tuning adapts the states: how much accuracy is lost there is another question, which one model of each kind does not
+# answer.</details>
 # <details><summary>C. Nothing useful anywhere: it does not train.</summary>
 #
-# It trains well: where a token is hidden, it gives the true one nearly as much probability as the other model does, as the figure shows. The difference is where the loss has no targets.</details>
+# It trains well: where a token is hidden, it gives the true token nearly as much probability as the other model does, as the figure shows. The two models differ
+# where the loss has no targets.</details>
 
 
 # %%
@@ -1367,7 +1383,7 @@ claim(
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
 #
-# **Question 1.** Why can a GPT not simply be trained without its causal mask, to use both sides?
+# **Question 1.** Why can one not simply train a GPT without its causal mask, so that it uses both sides?
 #
 # <details><summary>A. It would be too slow.</summary>
 #
@@ -1375,43 +1391,45 @@ claim(
 # <details><summary>B. Each position would see the very token that it must predict.</summary>
 #
 # Right. The target must be hidden: by a causal mask, or by [MASK].</details>
-# <details><summary>C. Its positions would no longer make sense.</summary>
+# <details><summary>C. Its positional encodings would no longer make sense.</summary>
 #
-# They would mean what they mean in BERT.</details>
+# They would have the same meaning as in BERT.</details>
 #
-# **Question 2.** In each step, GPT learns from every token and BERT from 15 %. What does BERT get in return?
+# **Question 2.** In each step, GPT learns from every token and BERT from 15 % of the tokens. What does BERT get in return?
 #
 # <details><summary>A. A model that generates better text.</summary>
 #
 # It is not trained to generate from left to right: it expects tokens on both sides.</details>
 # <details><summary>B. States that depend on both sides of each token, in every layer.</summary>
 #
-# Right. Tasks about a given text need that; the price is more steps.</details>
+# Right. Tasks on a given text need such states; the price is more training steps.</details>
 # <details><summary>C. Fewer parameters.</summary>
 #
-# The block is the same.</details>
+# The blocks have the same parameters.</details>
 #
-# **Question 3.** Your fine-tuned BERT is at chance with shuffled labels. What does that tell you?
+# **Question 3.** With shuffled labels, the accuracy of your fine-tuned BERT is at chance. What does that tell you?
 #
-# <details><summary>A. That its accuracy with the right labels came from these labels.</summary>
+# <details><summary>A. That its accuracy with the right labels comes from these labels.</summary>
 #
-# Right: same network, same texts, same steps, and nothing is left. It does not show that no test name is among the labelled ones: shuffled, those would be learned wrongly too.</details>
+# Right: with the same network, texts and steps, but without the right labels, only chance accuracy is left. The control does not show that no test name is among
+# the labelled names: with shuffled labels, such names would be learned wrongly too.</details>
 # <details><summary>B. That pre-training was useless.</summary>
 #
 # No network can learn what the labels do not contain.</details>
 # <details><summary>C. That forty labels are too few.</summary>
 #
-# With the right ones it did well.</details>
+# With the right labels it did well.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague pre-trains BERT on the support mails of your company and fine-tunes it to classify them; it is no better than TF-IDF. Write what you would measure, in order, to find out why.*
+# **In your own words** (half a page). *A colleague pre-trains BERT on the support emails of your company and fine-tunes it to classify them; it is no better
+# than TF-IDF. Write what you would measure, in order, to find out why.*
 #
 # | points | what earns them |
 # | --- | --- |
-# | 1 | looks at the loss of masked tokens on *held-out* mails: has pre-training learned anything, is it still falling? |
-# | 1 | compares with the same network from scratch, and over several draws of labels, before believing a difference |
-# | 1 | varies the number of labels: pre-training pays where they are few |
-# | 1 | asks whether single words decide the task, so that a bag of words has all it needs, and which simple method could use the unlabelled mails |
+# | 1 | inspects the masked-token loss on *held-out* emails: has the model learned anything in pre-training, and is the loss still falling? |
+# | 1 | compares with the same network trained from scratch, over several random choices of the labelled examples, before believing a difference |
+# | 1 | varies the number of labels: pre-training pays off where labels are few |
+# | 1 | asks whether single words decide the task, so that a bag of words suffices, and which simple method could use the unlabelled emails |
 # | 1 | checks the pipeline (pieces, [CLS], segments, learning rate), and is clear and short |
 
 # %% [markdown] tags=["companion"]
@@ -1419,17 +1437,22 @@ claim(
 #
 # **Errata of the decks:**
 #
-# - *RK*: QQP asks "if two questions are semantically *different*". It asks whether they are the *same*: class 1 is a duplicate (Devlin et al., appendix B.1, "semantically equivalent"). It matters for F1, which counts one class alone.
+# - *RK*: QQP asks "if two questions are semantically *different*". It asks whether they are the *same*: class 1 is a duplicate (Devlin et al., appendix B.1,
+#   "semantically equivalent"). The difference matters for F1, which counts one class alone.
 # - *RK* and the figure in *EE*: the two models of ELMo "are trained independently". They share the embedding and the output matrix and are trained on the sum of both losses; only their layers are independent.
 # - *CS*: ELMo "concatenates the final layer output". It mixes all layers by a softmax (eq. 1); the concatenation is that of the two directions.
-# - *EE*: 15 % of the words "have been replaced with a MASK token": 12 % have (08.e). *GA* has the shares right.
-# - *IT*: BERT masks "random words (N-grams/sentences)": it masks subword pieces, each independently (08.IT). Whole words and spans came later, and whole sentences in other models (PEGASUS).
+# - *EE*: 15 % of the words "have been replaced with a MASK token". In fact 12 % have (08.e). *GA* states the percentages correctly.
+# - *IT*: BERT masks "random words (N-grams/sentences)". In fact it masks subword pieces, each independently (08.IT). Whole words and spans came later, and whole
+#   sentences in other models (PEGASUS).
 # - *CS* cites BERT as EMNLP 2018. It appeared at NAACL 2019.
 #
-# **Remark.** *RK*: "a random sentence from the corpus": drawn from *all* sentences, some are of the same document (08.RK-NSP), now and then the true one. The published code draws from another document, as yours does.
+# **Remark.** *RK*: "a random sentence from the corpus": if sentences are drawn from *all* documents, some come from the same document (08.RK-NSP), and now and
+# then one is the true next sentence. The published code draws from another document, as your function does.
 #
-# **Limits of this lecture.** Two thousand names are not a corpus, and the heads show nothing of what Clark et al. found. The gain of pre-training comes from documents of one language, and a simpler method with the same information does as well.
-# That next-sentence prediction does not help is measured for *these* passages, where random ones are in another language. Neither tags nor spans are solved: both heads are shown after few steps.
+# **Limits of this lecture.** Two thousand names are not a corpus, and the heads show none of the patterns that Clark et al. found. The gain from pre-training
+# comes from documents of one language, and a simpler method with the same information does as well. The result that next-sentence prediction does not help is
+# measured for *these* passages, where a random passage is nearly always in another language. Neither the tag task nor the span task is solved: both heads are
+# shown after a few steps of training.
 #
 # ## 13 Papers and decks
 #

@@ -140,9 +140,8 @@ print(
 #
 # $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
 #
-# The **embedded Gaussian** takes $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and
-# $\mathcal C = \sum_j f$ ($\mathcal C$ is the normalisation; C without the script is the number of features). This is the softmax attention of lecture 04
-# without $1/\sqrt{d_k}$.
+# The **embedded Gaussian** takes $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and $\mathcal C = \sum_j f$ ($\mathcal C$ is the
+# normalisation; C without the script is the number of features). This is the softmax attention of lecture 04 without $1/\sqrt{d_k}$.
 #
 # | name | shape |
 # | --- | --- |
@@ -268,8 +267,8 @@ from course_lib.attention import non_local_concatenation
 non_local_concatenation = check("09.3", non_local_concatenation)
 
 # %% [markdown]
-# **All four forms** on one photograph, for one query pixel. The features of a pixel are its three standardised colour values; the
-# matrices are random, so nothing is learned here. The Gaussian form has no matrices and compares the colours directly.
+# **All four forms** on one photograph, for one query pixel. The features of a pixel are its three standardised colour values; the matrices are random, so
+# nothing is learned here. The Gaussian form has no matrices and compares the colours directly.
 
 # %%
 H, W = 30, 45
@@ -351,9 +350,9 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # %% [markdown]
 # ## 4 The non-local block in space and time
 #
-# The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a trained
-# network without changing its output; the library achieves this with a normalisation whose gain is initialised to 0. Inside the block, $d$ is smaller than C,
-# commonly half of it: a **bottleneck**.
+# The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a trained network without changing
+# its output; the library achieves this with a normalisation whose gain is initialised to 0. Inside the block, $d$ is smaller than C, commonly half of it: a
+# **bottleneck**.
 #
 # Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
 #
@@ -430,8 +429,8 @@ claim(
 # %% [markdown]
 # ## 5 One block, or more convolutions?
 #
-# We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`.
-# Two baselines replace the block by **two more convolutions** of 3 × 3. The two have the same number of parameters and differ only in one stride:
+# We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`. Two baselines replace the block by **two more
+# convolutions** of 3 × 3. The two have the same number of parameters and differ only in one stride:
 #
 # | network | strides | receptive field | last feature map |
 # | --- | --- | --- | --- |
@@ -637,8 +636,8 @@ show(
 # That would be a convincing explanation, but the numbers contradict it.</details>
 # <details><summary>B. Both do.</summary>
 #
-# Yes, on average. A likely cause: features are large where there is ink, and products of large features are large, learned or
-# not. The accuracy of the block, not its arrows, shows that it distinguishes *classes*.</details>
+# Yes, on average. A likely cause: features are large where there is ink, and products of large features are large, learned or not. The accuracy of the block,
+# not its arrows, shows that it distinguishes *classes*.</details>
 # <details><summary>C. Neither does: most of the canvas is empty.</summary>
 #
 # Some arrows do end on empty positions, mostly next to a digit, whose ink lies in their receptive field. But arrows end on ink more often than its fraction of
@@ -726,16 +725,15 @@ claim(
 # %% [markdown]
 # What does the block provide? **A global receptive field and a product of features at two positions, at full resolution**, with few parameters. That matters
 # where features must keep their positions, as in videos and in segmentation. For this task alone, attention is not necessary: one more stride or a different
-# pooling suffices.
-# When you add a block to a network, compare it with a network whose receptive field is as large.
+# pooling suffices. When you add a block to a network, compare it with a network whose receptive field is as large.
 
 # %% [markdown]
 # ## 8 Co-occurrent features
 #
-# Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features**
-# model, for each position $i$, the probability that position $j$ co-occurs with it. The logits of a single softmax have rank at most $d_k$. To overcome this
-# limit, several softmaxes are **mixed**: each is computed from a part of the features, and the mixture weights $\pi$ depend on the picture. Here $z$
-# is an embedding, not the output of a block:
+# Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features** model, for each position $i$, the
+# probability that position $j$ co-occurs with it. The logits of a single softmax have rank at most $d_k$. To overcome this limit, several softmaxes are
+# **mixed**: each is computed from a part of the features, and the mixture weights $\pi$ depend on the picture. Here $z$ is an embedding, not the output of a
+# block:
 #
 # $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
 # \pi = \mathrm{softmax}_m(W_\pi \bar z) \qquad z = W_k x$$
@@ -825,8 +823,8 @@ claim(
 # Such a map exists whether or not the block helps.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them."
-# What do these arrows show, what do they not show, and which two experiments of this lecture would you add?*
+# **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them." What do these arrows show, what
+# do they not show, and which two experiments of this lecture would you add?*
 #
 # | points | criterion |
 # | --- | --- |
@@ -839,10 +837,10 @@ claim(
 # %% [markdown] tags=["companion"]
 # ## 10 Summary and sources
 #
-# **Remarks on the deck.** *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which
-# the positions are rows of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$ (09.EE-meant). *EE*, figure
-# 2: "the dot-product version can be done by
-# replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are linear layers at each position (09.EE).
+# **Remarks on the deck.** *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which the positions are rows
+# of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$ (09.EE-meant). *EE*, figure 2: "the dot-product
+# version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are
+# linear layers at each position (09.EE).
 #
 # **What this lecture does not show.** Live, each network is trained with one seed, on three classes of digits. No network is trained on videos: the space-time
 # block is tested by its gradient. The result that co-occurrent features improve segmentation is the paper's, not ours.

@@ -92,8 +92,8 @@ from course_lib.primitives import local_windows
 local_windows = check("10.1", local_windows)
 
 # %% [markdown]
-# With windows, a convolution takes one line of code: the flattened windows times a matrix. The deck, like the paper, writes
-# $y_{ij} = \sum_{a,b} W_{i-a,\,j-b}\, x_{ab}$, the mathematical convolution with a flipped kernel. `F.conv2d` computes the cross-correlation, without the flip.
+# With windows, a convolution takes one line of code: the flattened windows times a matrix. The deck, like the paper, writes $y_{ij} = \sum_{a,b} W_{i-a,\,j-b}\, x_{ab}$,
+# the mathematical convolution with a flipped kernel. `F.conv2d` computes the cross-correlation, without the flip.
 
 # %% tags=["nbval-check-output"]
 photo = photographs((27, 40))[0].permute(1, 2, 0)
@@ -236,8 +236,7 @@ claim(
 
 # %% [markdown]
 # Two identities hold. With a window that covers the whole picture, local attention is global attention. With all offset vectors equal to 0, the output is
-# invariant to permutations of
-# the neighbours: below, the pixels of a 5 × 7 picture are *shuffled*, with windows that cover all of them.
+# invariant to permutations of the neighbours: below, the pixels of a 5 × 7 picture are *shuffled*, with windows that cover all of them.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The same shuffling, but with random offset vectors. Does the context change?
@@ -297,8 +296,8 @@ claim(
 )
 
 # %% [markdown]
-# Windows copy each key size² times. The library has two faster forms with the same signature: one works offset by offset on
-# shifted views, the other tile by tile. The experiment below uses the first form; here we compare both forms with your function.
+# Windows copy each key size² times. The library has two faster forms with the same signature: one works offset by offset on shifted views, the other tile by
+# tile. The experiment below uses the first form; here we compare both forms with your function.
 
 # %% tags=["nbval-check-output"]
 rows, columns = rows[:5], columns[:5]
@@ -843,8 +842,8 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # That is exactly what this network cannot distinguish.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save
-# parameters and get better". What do you answer? Use two measurements from this lecture.*
+# **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save parameters and get better". What
+# do you answer? Use two measurements from this lecture.*
 #
 # | points | criterion |
 # | --- | --- |
@@ -857,11 +856,10 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # %% [markdown] tags=["companion"]
 # ## 10 Summary and sources
 #
-# **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the paper's eq. 2 without
-# relative positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the deck is the paper's eq. 1; for learned kernels the
-# flip makes no difference.
-# *EE* quotes "fewer parameters and FLOPS while improving upon the accuracy", a result on ImageNet. The first half holds here too (10.m, 10.n); the second is not tested
-# by 7 × 7 digits.
+# **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the paper's eq. 2 without relative
+# positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the deck is the paper's eq. 1; for learned kernels the flip makes
+# no difference. *EE* quotes "fewer parameters and FLOPS while improving upon the accuracy", a result on ImageNet. The first half holds here too (10.m, 10.n);
+# the second is not tested by 7 × 7 digits.
 #
 # **What this lecture does not show.** The experiments use one seed, three widths and 7 × 7 pixels; the figures that plot accuracy against parameters and
 # multiply-adds show short training runs. Fewer multiply-adds do not mean less time: convolutions have highly optimised kernels.

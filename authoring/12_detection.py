@@ -583,8 +583,7 @@ claim(
 # %% [markdown] tags=["predict"]
 # **Predict.** Why does the paper set `no_object` to 0.1? Consider a model that ignores the picture: each query always predicts the same probability of
 # $\varnothing$ and divides the rest equally among the classes. Our scenes contain two objects on average, for six queries; the paper's pictures contain seven,
-# for a hundred queries. Which
-# probability of $\varnothing$ minimises the classification loss?
+# for a hundred queries. Which probability of $\varnothing$ minimises the classification loss?
 #
 # <details><summary>A. Two thirds and 93 %: the fraction of queries without an object.</summary>
 #
