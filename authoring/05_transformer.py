@@ -167,7 +167,7 @@ show(
 #
 # Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the frequencies. An even stronger statement is true: one fixed rotation maps every $PE_t$ to
 # $PE_{t+3}$, so one matrix in a head can express "three to the left" for all positions.</details>
-# <details><summary>C. It is 0: different positions are orthogonal.</summary>
+# <details><summary>C. It is 0: the vectors of different positions are orthogonal.</summary>
 #
 # The vectors of neighbouring positions are similar, as the map above shows.</details>
 
@@ -537,7 +537,7 @@ claim(
 # For a single date one layer is enough: it must attend to the character that the next output depends on, and copy or translate it.</details>
 # <details><summary>C. Nearly all.</summary>
 #
-# Yes, on every seed. Only the positions were missing.</details>
+# Yes, on every seed. Only the positional encoding was missing.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -1016,7 +1016,7 @@ repair_training = check("05.8", repair_training)
 # Exposure bias is real: in training the model never sees its own mistakes. It does not rule out training in a single pass.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague's Transformer reaches the loss of a bag of words and stays there. Write the list of checks that you would
+# **In your own words** (half a page). *A colleague's Transformer reaches the loss of a bag-of-words model and stays there. Write the list of checks that you would
 # make, in order, each with the measurement that decides it.*
 #
 # | points | what earns them |

@@ -276,13 +276,13 @@ shared_encoder = check("06.4", shared_encoder)
 # **Predict.** We apply one block four times instead of once, without a mask. The number of weights is unchanged. After training on ten digits, how does the
 # accuracy change on ten, and on twenty?
 #
-# <details><summary>A. It is better on both, and as good on twenty as on ten.</summary>
+# <details><summary>A. It rises on both, and is as high on twenty as on ten.</summary>
 #
-# It learns to compare positions within ten columns; sums of twenty digits need comparisons over longer distances.</details>
-# <details><summary>B. It is much better on ten; on twenty, much of that accuracy is lost.</summary>
+# The model learns to compare positions within ten columns; sums of twenty digits need comparisons over longer distances.</details>
+# <details><summary>B. It rises a lot on ten; on twenty, much of that accuracy is lost.</summary>
 #
 # Yes: the figure in section 7 shows how much is left. The paper reports large gains on longer sums, with far larger models and more training.</details>
-# <details><summary>C. It is no better: the same weights can do no more than before.</summary>
+# <details><summary>C. It does not rise: the same weights can do no more than before.</summary>
 #
 # The weights are applied four times, and each step reads what the previous one wrote into the states.</details>
 
@@ -621,7 +621,7 @@ claim(
 # **Predict.** A carry that has to travel further than the number of steps allows never arrives, so eight steps set a limit. We allow twelve steps after
 # training. What happens to sums of twenty digits?
 #
-# <details><summary>A. All become right: a waiting column can wait longer.</summary>
+# <details><summary>A. All become correct: a waiting column can wait longer.</summary>
 #
 # Some may. But training never determined what happens at step nine: a column that reached step eight was forced to halt.</details>
 # <details><summary>B. Accuracy collapses, as in section 5.</summary>
@@ -760,7 +760,7 @@ claim(
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
 #
-# **Question 1.** A Universal Transformer of one block takes six steps. Compared with an ordinary one of six blocks of the same width, what does it save?
+# **Question 1.** A Universal Transformer of one block takes six steps. Compared with an ordinary Transformer of six blocks of the same width, what does it save?
 #
 # <details><summary>A. Time.</summary>
 #
@@ -768,7 +768,7 @@ claim(
 # <details><summary>B. Weights.</summary>
 #
 # Right: it has a sixth of the weights in the blocks.</details>
-# <details><summary>C. The memory of training.</summary>
+# <details><summary>C. Memory in training.</summary>
 #
 # The states of all six steps are kept for the backward pass, as in any recurrence.</details>
 #
@@ -791,7 +791,7 @@ claim(
 # Right, and R jumps up when N falls: the cost is not continuous.</details>
 # <details><summary>B. It raises h₄.</summary>
 #
-# R does not depend on h₄: it is what the steps *before* the fourth leave over.</details>
+# R does not depend on h₄: it is the remainder after the steps *before* the fourth.</details>
 # <details><summary>C. It lowers all h.</summary>
 #
 # Then R would grow.</details>
@@ -816,8 +816,8 @@ claim(
 # - *EE*, "the number of steps is modulated per position dynamically": confirmed here (06.o). Which kind of difficulty the number of steps follows depends on the
 #   task and the mask.
 # - *EE* writes both exponents as $2j/d$ here, as the paper does; in its own section on positional encoding the cosine has $(2i+1)/d$ (06.EE, and lecture 05).
-# - *Dehghani et al.* state that a halted position is copied to the next step, and cite Graves. Their published code (tensor2tensor, the "basic" kind) keeps transforming
-#   it, and mixes as it goes, $y \leftarrow p_n s_n + (1 - p_n)\, y$: each later step shrinks the weights of the earlier ones (06.UT).
+# - *Dehghani et al.* state that a halted position is copied to the next step, and cite Graves. Their published code (tensor2tensor, the "basic" variant) keeps
+#   transforming it and updates the mixture at each step, $y \leftarrow p_n s_n + (1 - p_n)\, y$: each later step shrinks the weights of the earlier ones (06.UT).
 #
 # **Limits of this lecture.** The experiments use one task, in which the necessary computation is local, one model width (32) and two learning rates. Whether a
 # fixed number of steps can be trained at 5e-3 with more updates, a longer warm-up or another initialisation was not tried.

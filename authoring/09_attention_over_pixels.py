@@ -17,8 +17,8 @@
 #
 # ![](diagram:non_local)
 #
-# You will write the forms of the non-local operation and the block, and test the block on a question about two distant digits, against networks that obtain the
-# same receptive field by other means.
+# You will write the forms of the non-local operation and the block, and test the block on a question about two distant digits, against networks that obtain a
+# large receptive field by other means.
 #
 # **Prerequisites:** lecture 04 (dot-product attention, attention over an image) and the basics of convolutional networks.
 # **Time:** about 75 minutes. {measured}
@@ -141,7 +141,7 @@ print(
 # $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
 #
 # The **embedded Gaussian** takes $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and $\mathcal C = \sum_j f$ ($\mathcal C$ is the
-# normalisation; C without the script is the number of features). This is the softmax attention of lecture 04 without $1/\sqrt{d_k}$.
+# normalisation; the plain letter C is the number of features). This is the softmax attention of lecture 04 without $1/\sqrt{d_k}$.
 #
 # | name | shape |
 # | --- | --- |
@@ -788,7 +788,7 @@ claim(
 #
 # **Question 1.** You insert a non-local block with $W_z = 0$ into a trained network. What is the gradient with respect to $W_\theta$ in the first step?
 #
-# <details><summary>A. Zero, and it stays so.</summary>
+# <details><summary>A. Zero, and it stays zero.</summary>
 #
 # It is zero at first. But $W_z$ itself has a gradient, and once $W_z$ is nonzero, the gradients of the other matrices are nonzero too.</details>
 # <details><summary>B. Zero at first, nonzero later.</summary>
@@ -810,7 +810,7 @@ claim(
 #
 # The number of *parameters* is unchanged.</details>
 #
-# **Question 3.** A paper inserts five non-local blocks and gains one point. Which control do you miss most?
+# **Question 3.** A paper inserts five non-local blocks and gains one point. Which missing control matters most?
 #
 # <details><summary>A. Another seed.</summary>
 #

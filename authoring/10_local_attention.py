@@ -239,7 +239,7 @@ claim(
 # invariant to permutations of the neighbours: below, the pixels of a 5 × 7 picture are *shuffled*, with windows that cover all of them.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The same shuffling, but with random offset vectors. Does the context change?
+# **Predict.** We shuffle the pixels in the same way, but with random offset vectors. Does the context change?
 #
 # <details><summary>A. No: the keys and values are the same.</summary>
 #

@@ -820,7 +820,7 @@ claim(
 # The costs of a trained model are not random: few queries fit an object, and few objects prefer the same query.</details>
 # <details><summary>B. In very few.</summary>
 #
-# Yes. The queries have specialised, and few objects prefer the same one. Crowded scenes may differ; ours hold at most three objects.</details>
+# Yes. The queries have specialised, and few objects prefer the same one. Crowded scenes may differ; ours contain at most three objects.</details>
 # <details><summary>C. It cannot be determined without training with greedy matching.</summary>
 #
 # A matching is a function of the costs, so both matchings can be computed for the same model.</details>
@@ -990,7 +990,7 @@ print(
 # **non-maximum suppression** (NMS). The paper reports that DETR does not need it: matching assigns one query to each object, and self-attention lets the queries
 # coordinate.
 #
-# **Predict.** With our trained model: (a) apply NMS; (b) remove the self-attention among the queries, without retraining.
+# **Predict.** With our trained model, we (a) apply NMS, and (b) remove the self-attention among the queries, without retraining. What happens?
 #
 # <details><summary>A. Both change little: there are only six queries.</summary>
 #
