@@ -13,12 +13,13 @@
 # %% [markdown] tags=["header"]
 # # 14 · Linear transformers
 #
-# Linear attention replaces the exponential by a product of features, so that its cost grows linearly with the length of a text.
+# Linear attention replaces the exponential with a dot product of features, so that its cost grows linearly with the length of a
+# text.
 #
 # ![](diagram:linear_recurrence)
 #
-# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, and measure the price: recall
-# of one item among many.
+# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, and measure what it
+# costs: the recall of one item among many.
 #
 # **Prerequisites:** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 90 minutes.
 # {measured}
@@ -38,22 +39,24 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 The quadratic cost of attention
 #
-# In lecture 04 each token attends to every other: $L$ tokens have $L^2$ weights. A text of a thousand tokens has a million of
-# them in each head and layer, a book of a hundred thousand tokens has ten billion. How much memory is that?
+# In lecture 04 each token attends to every other: $L$ tokens need $L^2$ weights. In each head and layer, that is a million
+# weights for a text of a thousand tokens, and ten billion for a book of a hundred thousand tokens. How much memory do they
+# take?
 
 # %% [markdown] tags=["predict"]
-# **Predict.** One head with features of size 64 reads 4,096 tokens. Queries, keys and values are 1 MiB each. How much more
-# memory does attention hold at its highest?
+# **Predict.** One head of size 64 processes 4,096 tokens. Queries, keys and values take 1 MiB each. How much additional memory
+# does attention need at its peak?
 #
 # <details><summary>A. About 1 MiB: the result is as large as the values.</summary>
 #
-# That is what comes out. On the way, every score stands in memory at once.</details>
+# That is the size of the output. To compute it, all scores are held in memory at the same time.</details>
 # <details><summary>B. About 64 MiB.</summary>
 #
-# That is *one* table of 4,096 by 4,096 numbers. The scores are one such table, the weights made from them another.</details>
+# That is *one* matrix of 4,096 by 4,096 numbers. The scores are one such matrix, and the weights computed from them are
+# another.</details>
 # <details><summary>C. Well above 100 MiB.</summary>
 #
-# Yes. Double the text, and it is four times as much. That is the bill of this lecture.</details>
+# Yes. A text twice as long needs four times as much. This lecture is about avoiding that quadratic cost.</details>
 
 # %%
 ground = device() if device().type == "cuda" else torch.device("cpu")
@@ -101,14 +104,14 @@ claim(
 # %% [markdown]
 # ## 2 Attention with a general similarity
 #
-# Softmax attention is a weighted mean, and its weights come from a similarity of query and key. Written with *any* similarity
-# that is never negative:
+# Softmax attention is a weighted mean of the values, and the weights come from the similarity of query and key. The same
+# formula can be written with *any* similarity that is never negative:
 #
 # $$c_i = \frac{\sum_j \mathrm{sim}(q_i, k_j)\, v_j}{\sum_j \mathrm{sim}(q_i, k_j)} \qquad \text{softmax: } \mathrm{sim}(q, k) = \exp(q^\top k / \sqrt d)$$
 #
-# The trouble is the exponential: it ties each query to each key, and the sum must be made anew for every pair. A similarity
-# that is a **dot product of features**, $\phi(q)^\top \phi(k)$, is tied less tightly, as section 3 shows. The features must be
-# positive, so that weights are. The simplest choice of Katharopoulos et al.:
+# The problem is the exponential: it does not split into a factor for the query and a factor for the key, so it must be computed
+# for every pair. A similarity that is a **dot product of features**, $\phi(q)^\top \phi(k)$, does split, as section 3 shows.
+# The features must be positive, so that the weights are positive. The simplest choice, by Katharopoulos et al., is
 #
 # $$\phi(x) = \mathrm{elu}(x) + 1 = \begin{cases} x + 1 & x > 0\\ e^x & x \le 0 \end{cases} \qquad \text{entry by entry}$$
 #
@@ -127,24 +130,25 @@ from course_lib.primitives import elu_feature_map
 elu_feature_map = check("14.1", elu_feature_map)
 
 # %% [markdown]
-# In the words of lecture 04 this is `attend` with the scores $\log \phi(q)^\top\phi(k)$, and the library's `kernel_attention` is
-# just that line. It still builds all weights, so it saves nothing; but it lets us *see* what another similarity does.
+# In the notation of lecture 04, this is `attend` with the scores $\log \phi(q)^\top\phi(k)$, and that is how the library's
+# `kernel_attention` computes it. It still computes all weights, so it saves nothing, but it *shows* what a different similarity
+# does.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** One query, 64 random keys. We multiply queries and keys by 10, then by 100. Softmax becomes sharper and
-# sharper. And attention with elu + 1?
+# **Predict.** Take one query and 64 random keys, and multiply queries and keys by 10, then by 100. Softmax attention becomes
+# sharper and sharper: its weights concentrate on one key. What happens to attention with elu + 1?
 #
-# <details><summary>A. It becomes sharper as well, if more slowly.</summary>
+# <details><summary>A. It becomes sharper as well, but more slowly.</summary>
 #
-# Far from 0 the features are $x$ itself or nothing: multiply $x$ by 100, and all similarities grow by nearly the same factor.
-# The division takes it out again.</details>
+# Far from 0, each feature is nearly $x$ or nearly 0. Multiplying $x$ by 100 therefore multiplies all similarities by nearly the
+# same factor, which the division cancels.</details>
 # <details><summary>B. Hardly anything changes.</summary>
 #
-# Yes. What grows as a straight line cannot be sharpened by scale. This similarity knows "rather alike", never "this one and no
-# other". Keep it in mind for section 7.</details>
+# Yes. Features that grow linearly do not become sharper when their inputs are scaled. This similarity can express "rather
+# similar", but not "this key and no other". Section 7 shows what follows from this.</details>
 # <details><summary>C. It overflows.</summary>
 #
-# The exponential is taken of negative numbers alone.</details>
+# The exponential is applied only where $x \le 0$.</details>
 
 # %%
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -201,17 +205,17 @@ claim(
 # $$c_i = \frac{\sum_j \phi(q_i)^\top\phi(k_j)\, v_j^\top}{\sum_j \phi(q_i)^\top\phi(k_j)}
 # = \frac{\phi(q_i)^\top S}{\phi(q_i)^\top z} \qquad S = \sum_j \phi(k_j) v_j^\top \qquad z = \sum_j \phi(k_j)$$
 #
-# $S$ and $z$ do not depend on the query. They are computed once, in one pass over the text; the cost for each query is then
-# independent of the length. In matrix form: $(QK^\top)V = Q(K^\top V)$.
+# $S$ and $z$ do not depend on the query. They are computed once, in one pass over the text; after that, the cost of each query
+# is independent of the length. In matrix form: $(QK^\top)V = Q(K^\top V)$.
 #
 # | name | shape |
 # | --- | --- |
-# | `phi_q`, `phi_k` | (…, T_q, f), (…, T_k, f): from here on features come in, whichever map made them |
+# | `phi_q`, `phi_k` | (…, T_q, f), (…, T_k, f): from here on the inputs are features, from whichever feature map |
 # | `v` | (…, T_k, d_v) |
-# | S, z | (…, f, d_v), (…, f): no axis for the text |
-# | mask | (…, 1, T_k): one for all queries, or the sums could not be shared |
+# | S, z | (…, f, d_v), (…, f): no axis for positions |
+# | mask | (…, 1, T_k): the same for all queries, since they share the sums |
 #
-# Given: `silence(phi_k, mask)` sets the features of hidden keys to 0; `divide(a, b)` gives 0 where b vanishes.
+# Given: `silence(phi_k, mask)` sets the features of masked keys to 0; `divide(a, b)` returns 0 where b is 0.
 
 # %%
 import time
@@ -258,17 +262,19 @@ def milliseconds(form, *inputs):
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Is linear attention always the cheaper one? One head, $d = 16$, counted in multiply-adds.
+# **Predict.** Does linear attention always need fewer multiply-adds than softmax attention? One head, $d = 16$.
 #
 # <details><summary>A. Yes, at every length.</summary>
 #
-# Softmax takes $2L^2d$ and the linear form $2Ld^2$ and a little: for short texts the square of $d$ is the larger.</details>
-# <details><summary>B. From L = d on.</summary>
+# Softmax attention takes $2L^2d$ multiply-adds, linear attention slightly more than $2Ld^2$. For texts shorter than $d$, the
+# second is larger.</details>
+# <details><summary>B. Only beyond L = d.</summary>
 #
-# Yes: below, the table of weights is smaller than the state $S$. The next cell finds it by counting.</details>
+# Yes: for shorter texts, the matrix of weights is smaller than the state $S$. A cell below counts the multiply-adds
+# (14.f).</details>
 # <details><summary>C. Only from a few thousand tokens on.</summary>
 #
-# In *time* that may well be so, against a fused kernel on a fast machine; not in work.</details>
+# In *running time* that may well be so, compared with a fused kernel on fast hardware, but not in multiply-adds.</details>
 
 # %%
 ours, softmax = with_elu(linear_attention), scaled_dot_product_attention
@@ -303,10 +309,10 @@ for measured, unit in ((memory, "MiB held at the highest"), (taken, "millisecond
     )
 
 # %% [markdown]
-# Look at the lowest line of the first figure. The *fused* kernel of lecture 04 computes softmax attention tile by tile and never
-# holds the table: its memory grows no faster than ours, and is less. What it cannot save is the work, as the second figure
-# shows. So a sentence like "attention needs memory that grows with the square" depends on who computes it; the one about work
-# does not.
+# Look at the lowest line of the first figure. The *fused* kernel of lecture 04 computes softmax attention tile by tile and
+# never stores the full matrix of weights: its memory grows no faster than that of linear attention, and it needs less. It
+# cannot reduce the number of operations, however, as the running times in the second figure show. So the statement "the memory
+# of attention grows quadratically" depends on the implementation; the one about the number of operations does not.
 
 # %% tags=["nbval-check-output"]
 library = attention.LinearAttention()
@@ -360,8 +366,8 @@ claim(
 # %% [markdown]
 # ## 4 Causal linear attention
 #
-# A language model may not see the future: position $i$ sums over $j \le i$. Then every position has sums of its own, and these
-# are **prefix sums**, each the one before plus one term:
+# In a language model, no position may use later tokens: position $i$ sums over $j \le i$ only. Every position then has its own
+# sums. They are **prefix sums**, each equal to the previous one plus one term:
 #
 # $$S_i = \sum_{j \le i} \phi(k_j) v_j^\top \qquad z_i = \sum_{j \le i} \phi(k_j) \qquad c_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top z_i}$$
 #
@@ -371,8 +377,8 @@ claim(
 # | all $S_i$; all $z_i$ | (…, T, f, d_v); (…, T, f) |
 # | context | (…, T, d_v) |
 #
-# **Bug hunt.** Somebody's version below is causal where it mixes the values. A model trains with it; the loss is even a
-# little *better* than it should be. Find out why before you run the check.
+# **Bug hunt.** The version below is causal in the sum over the values. A model trains with it, and its loss is even a little
+# *better* than it should be. Find out why before you run the check.
 
 # %%
 from einops import einsum
@@ -388,18 +394,18 @@ from course_tools.bank.lecture_14.causal_linear_attention import (
 suspect = check("14.3", suspect)
 
 # %% [markdown] tags=["predict"]
-# **Which property broke, and what does it leak?**
+# **Which property is violated, and which information leaks?**
 #
-# <details><summary>A. The mask: hidden keys are not silenced.</summary>
+# <details><summary>A. The mask: the features of masked keys are not set to 0.</summary>
 #
 # They are, in the first line.</details>
-# <details><summary>B. The past: the normaliser sums over all positions, so each context knows how much is still to come.</summary>
+# <details><summary>B. Causality: the normaliser sums over all positions, so each context depends on later keys.</summary>
 #
-# Yes. Numerator and normaliser are two sums, and both must stop at $i$. The size of the context tells the early positions
-# about keys that they must not see: a leak through the denominator.</details>
-# <details><summary>C. The batch: sentences are summed into each other.</summary>
+# Yes. Numerator and normaliser are both sums, and both must stop at $i$. Here the scale of each context depends on later keys:
+# information leaks through the denominator.</details>
+# <details><summary>C. The batch: the sums mix different sequences.</summary>
 #
-# The axes are counted from the end, so each sentence is its own.</details>
+# The axes are counted from the end, so no sum runs over the batch axis.</details>
 
 # %% exercise="14.3" difficulty="●●○" minutes=12
 from course_lib.attention import causal_linear_attention
@@ -408,9 +414,10 @@ from course_lib.attention import causal_linear_attention
 causal_linear_attention = check("14.3", causal_linear_attention)
 
 # %% [markdown]
-# All those $S_i$ at once are $L \cdot f \cdot d_v$ numbers: with $f = d_v = 64$ more than the $L^2$ of softmax until $L = 4096$.
-# The remedy of practice: cut the text into **chunks** of 64. Inside a chunk, write the little table of weights out; between
-# chunks, carry one state. `chunked_linear_attention` does that, with a backward pass of its own.
+# Storing all $S_i$ at once takes $L \cdot f \cdot d_v$ numbers: with $f = d_v = 64$, that is more than the $L^2$ weights of
+# softmax attention until $L = 4096$. In practice, the text is therefore split into **chunks** of 64 tokens. Within a chunk, the
+# small matrix of weights is computed explicitly; from chunk to chunk, only one state is passed on. `chunked_linear_attention`
+# does this, with its own backward pass.
 
 # %% tags=["nbval-check-output"]
 inputs = [elu_feature_map(x) for x in one_head(1024)[:2]] + one_head(1024)[2:]
@@ -453,16 +460,16 @@ claim(
 # %% [markdown]
 # ## 5 The recurrent form
 #
-# Read the prefix sums once more, one at a time: $S_i$ needs $S_{i-1}$ and the new token, and nothing else.
+# The prefix sums can also be computed one position at a time: $S_i$ depends only on $S_{i-1}$ and the new token.
 #
 # $$S_i = S_{i-1} + \phi(k_i) v_i^\top \qquad z_i = z_{i-1} + \phi(k_i) \qquad c_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top z_i}$$
 #
-# That is one step of a **recurrent network** whose state is $(S, z)$. In training all positions are computed together; in
-# writing, one step follows the other. It is the same function.
+# That is one step of a **recurrent network** whose state is $(S, z)$. In training, all positions are computed in parallel; in
+# generation, one step after another. Both forms compute the same function.
 #
 # | name | shape |
 # | --- | --- |
-# | `S`, `z`: in and out | (…, f, d_v), (…, f) |
+# | `S`, `z`: input and output | (…, f, d_v), (…, f) |
 # | `phi_q`, `phi_k`, `v` | (…, f), (…, f), (…, d_v): one position |
 # | returned | context (…, d_v), S, z |
 
@@ -492,19 +499,20 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A GPT that writes keeps the keys and values of all tokens so far (lecture 07's cache). With one head of size
-# 64, how long is the text when this cache outgrows $S$ and $z$?
+# **Predict.** During generation, a GPT stores the keys and values of all tokens so far (the cache of lecture 07). For one head
+# of size 64, at what length of the text does this cache become larger than $S$ and $z$?
 #
 # <details><summary>A. About 32 tokens.</summary>
 #
-# Yes: a token adds $64 + 64$ numbers, and the state has $64 \cdot 64 + 64$. Very soon; but note that the state is large for
-# short texts.</details>
+# Yes: each token adds $64 + 64$ numbers, and the state has $64 \cdot 64 + 64$. That is soon, but for shorter texts the state is
+# the larger of the two.</details>
 # <details><summary>B. About 4,000 tokens.</summary>
 #
-# The state has some 4,000 *numbers*, and each token of the cache brings 128.</details>
-# <details><summary>C. Never: both keep everything.</summary>
+# The state has some 4,000 *numbers*, and each token adds 128 numbers to the cache.</details>
+# <details><summary>C. Never: both store all tokens.</summary>
 #
-# The state adds tokens up into one sum. That it cannot keep them apart is the subject of section 7.</details>
+# The state adds all tokens up in one sum of constant size. Section 7 measures how well single tokens can be recovered from
+# it.</details>
 
 
 # %%
@@ -565,9 +573,10 @@ claim(
 # %% [markdown]
 # ## 6 Random features for the exponential
 #
-# elu + 1 is another similarity. Could features give $\exp(q^\top k)$ itself? Exactly, no: they would have to be infinitely
-# many. But a *mean* can do it. For $\omega \sim N(0, I)$ the mean of $e^{\omega^\top u}$ is $e^{\|u\|^2/2}$; with
-# $u = q + k$ the square has $q^\top k$ in its middle, and the rest is taken off on either side:
+# The similarity of elu + 1 differs from that of the softmax. Could features give $\exp(q^\top k)$ itself? Not exactly: that
+# would take infinitely many. But $\exp(q^\top k)$ can be written as an *expectation*. For $\omega \sim N(0, I)$, the
+# expectation of $e^{\omega^\top u}$ is $e^{\|u\|^2/2}$. With $u = q + k$, the exponent contains the term $q^\top k$; the other
+# two terms, $\|q\|^2/2$ and $\|k\|^2/2$, are removed by one factor each:
 #
 # $$e^{q^\top k} = \mathbb E_\omega\Big[\, e^{\omega^\top q - \|q\|^2/2}\; e^{\omega^\top k - \|k\|^2/2} \Big]
 # \qquad \phi(x) = \frac{1}{\sqrt m}\, e^{\,\Omega x - \|x\|^2/2}$$
@@ -576,7 +585,7 @@ claim(
 #
 # | name | shape |
 # | --- | --- |
-# | `x` | (…, d); for the softmax of $q^\top k/\sqrt d$, divide q and k by $d^{1/4}$ before |
+# | `x` | (…, d); for the softmax of $q^\top k/\sqrt d$, first divide q and k by $d^{1/4}$ |
 # | `omega` | (m, d) |
 # | $\phi(x)$ | (…, m) |
 #
@@ -595,15 +604,16 @@ from course_lib.primitives import favor_features
 favor_features = check("14.5", favor_features)
 
 # %% [markdown]
-# Rows drawn independently may happen to point the same way, and then say the same twice. Better: keep each row's
-# distribution, but let rows be **perpendicular** to each other, as many as fit, in blocks of $d$. A Gaussian row has a length
-# and a direction, independent of each other; so turn the directions as Gram and Schmidt do, and keep the lengths.
+# Rows that are drawn independently may happen to point in similar directions, which makes them redundant. It is better to keep
+# the distribution of each row but to make the rows **orthogonal** (perpendicular) to each other, in blocks of at most $d$ rows.
+# The length and the direction of a Gaussian row are independent; so orthogonalise the directions by the Gram-Schmidt process,
+# and keep the lengths.
 #
 # | name | shape |
 # | --- | --- |
-# | `omega`: in and out | (m, d): blocks of d rows, the last perhaps shorter |
+# | `omega`: input and output | (m, d): blocks of d rows, the last one may be shorter |
 #
-# Each row alone is still $N(0, I)$: so every mean, and with it the estimate, stays right.
+# Each single row still has the distribution $N(0, I)$, so the estimate of $e^{q^\top k}$ remains unbiased.
 
 # %% exercise="14.6" difficulty="●●●" minutes=15
 from course_lib.primitives import orthogonalised
@@ -612,20 +622,21 @@ from course_lib.primitives import orthogonalised
 orthogonalised = check("14.6", orthogonalised)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A mean of $m$ independent terms has an error like $1/\sqrt m$. We estimate the attention weights of 64 tokens,
-# once with logits that spread by 0.25 and once by 4, with $m$ from 16 to 4,096. What happens to the error?
+# **Predict.** The error of a mean of $m$ independent terms falls like $1/\sqrt m$. We estimate the attention weights of 64
+# tokens with $m$ from 16 to 4,096, once for logits with a standard deviation ("spread") of 0.25 and once for a spread of 4.
+# What happens to the error?
 #
-# <details><summary>A. It falls like 1/√m in both cases; at large logits it is a little higher.</summary>
+# <details><summary>A. It falls like 1/√m in both cases; for large logits it is a little higher.</summary>
 #
-# The rate holds *eventually*. At large logits, "eventually" is beyond any $m$ that one would pay for.</details>
-# <details><summary>B. At small logits it falls; at large ones it stays where it was, near 1.</summary>
+# The rate holds once $m$ is large enough. For large logits, that is more features than anyone could afford.</details>
+# <details><summary>B. For small logits it falls; for large ones it falls little and stays near 1.</summary>
 #
-# Yes. One feature has a variance like $e^{\|q+k\|^2}$: rare, enormous terms carry the mean, and thousands of draws miss
-# them all. An error of 1 means: as wrong as knowing nothing.</details>
-# <details><summary>C. At large logits it grows with m.</summary>
+# Yes. The variance of a single term grows like $e^{\|q+k\|^2}$: the mean is dominated by rare, very large terms, which even
+# thousands of samples can miss. A relative error of 1 is that of an estimate that is 0 everywhere.</details>
+# <details><summary>C. For large logits it grows with m.</summary>
 #
-# For positive features it does not: more draws make both sums of the quotient better, only far too slowly. With features of either
-# sign it may, as the figure shows: the sum below can come near 0.</details>
+# For positive features it does not: more samples improve both numerator and denominator, only far too slowly. For features of
+# either sign it may, as the figure shows: the denominator can come near 0.</details>
 
 
 # %%
@@ -684,10 +695,10 @@ show(
 )
 
 # %% [markdown]
-# The two lower lines are a surprise for whoever knows the paper's motto "positive features are better": at *small* logits the
-# **trigonometric** features, $e^{\|x\|^2/2}[\cos \Omega x; \sin \Omega x]/\sqrt m$, estimate better. Their trouble is the sign.
-# Where logits are large, terms of either sign should cancel and do not: weights turn negative, and a sum of them that comes
-# near 0 stands under a fraction.
+# The two lower curves may surprise readers of the paper, which recommends positive features: for *small* logits, the
+# **trigonometric** features, $e^{\|x\|^2/2}[\cos \Omega x; \sin \Omega x]/\sqrt m$, give the better estimate. Their problem is
+# their sign. For large logits, positive and negative terms should cancel but do not: some weights become negative, and the
+# denominator, which is a sum of such terms, can come near 0.
 
 # %% tags=["nbval-check-output"]
 small, large, cosines, astray = errors.values()
@@ -762,8 +773,9 @@ claim(
 )
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** The weights of one query over 16 keys, true and estimated. Begin with small logits and find an $m$ that you would
-# call good. Keep it, and raise the spread: when does the estimate stop following?
+# **Explore.** The figure shows the exact and the estimated weights of one query over 16 keys. Begin with small logits and find
+# an $m$ for which you would call the estimate good. Keep that $m$ and increase the spread: when does the estimate no longer
+# follow the exact weights?
 
 
 # %% tags=["interactive"]
@@ -795,18 +807,19 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # as a **control** the features $\phi(x) = 1$, for which all keys are equal.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** With elu + 1, $S$ has $64 \times 64$ numbers. Up to how many pairs are recalled without fault?
+# **Predict.** With elu + 1, $S$ has $64 \times 64$ numbers. Up to how many pairs are recalled without error?
 #
 # <details><summary>A. Up to 64, one for each feature.</summary>
 #
-# With 64 *perpendicular* features one could. But positive vectors are never perpendicular unless they share no feature at all,
-# and elu + 1 never gives a 0: each question stirs up every pair.</details>
+# With *orthogonal* feature vectors that would be possible. But vectors without negative entries are orthogonal only if no
+# feature is non-zero in both, and elu + 1 is never 0: each query retrieves a part of every pair.</details>
 # <details><summary>B. A handful.</summary>
 #
-# Yes, at this budget of training. Each pair that is added blurs the others.</details>
+# Yes, with this training budget. Each additional pair interferes with the others.</details>
 # <details><summary>C. Any number: training finds the keys that make it work.</summary>
 #
-# It finds better ones than chance. The softmax needs no such luck, since it can be sharpened at will (section 2).</details>
+# Training finds better keys than random ones, but not for any number of pairs. Softmax attention depends less on the keys,
+# since its weights can be made arbitrarily sharp (section 2).</details>
 
 
 # %%
@@ -944,18 +957,18 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Now **see it**: the weights of four questions over the 32 pairs of one text, under three trained models, written out
-# by `kernel_attention` where the model itself never builds them. What do you expect of elu + 1?
+# **Predict.** Now **see it**: the next figure shows the weights of four queries over the 32 pairs of one sequence, for three
+# trained models. Where the model itself never computes its weights, `kernel_attention` does. What do you expect for elu + 1?
 #
 # <details><summary>A. A bright cell in each row, at a wrong pair.</summary>
 #
-# It would have to single out a pair, right or wrong. It cannot single out any.</details>
-# <details><summary>B. Rows that are nearly even.</summary>
+# For that, it would have to select a single pair, right or wrong. It cannot select any.</details>
+# <details><summary>B. Nearly uniform rows.</summary>
 #
-# Yes: "rather alike" with all of them. What is read is the average of the values, as with the control.</details>
-# <details><summary>C. A bright cell at the right pair, but too faint to be read.</summary>
+# Yes: the query is "rather similar" to all keys. The output is nearly the average of the values, as for the control.</details>
+# <details><summary>C. The brightest cell is at the right pair, but with too little weight to be useful.</summary>
 #
-# That is more like the Performer: a share on the right pair, and the rest scattered by chance.</details>
+# That describes the Performer better: some weight is on the right pair, and the rest is scattered at random.</details>
 
 
 # %%
@@ -1011,16 +1024,17 @@ claim(
 # every size and every batch and differ only in the mechanism.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Bits per character on text that was held back, after equal training. Softmax, elu + 1, and the control
-# $\phi = 1$, a plain average of the past.
+# **Predict.** We compare bits per character on held-out text after equal training, for softmax, elu + 1, and the control
+# $\phi = 1$, a plain average of the past. What is the result?
 #
-# <details><summary>A. All three about equal: so short a training sees little but letter frequencies.</summary>
+# <details><summary>A. All three are about equal: in such a short training they learn little but letter frequencies.</summary>
 #
-# The plain average shows what is possible without selective attention. Both others are well below.</details>
-# <details><summary>B. elu + 1 fails here as well: it could not even keep 32 pairs apart.</summary>
+# The plain average shows what is possible without selective attention. Both other models are well below it.</details>
+# <details><summary>B. elu + 1 fails here as well: it could not even distinguish 32 pairs.</summary>
 #
-# It could not single out *one* of many. Within 32 characters, the next one rarely depends on that.</details>
-# <details><summary>C. Softmax and elu + 1 are near each other, the plain average is far behind.</summary>
+# It could not select *one* pair among many. With a context of 32 characters, the next character rarely depends on
+# that.</details>
+# <details><summary>C. Softmax and elu + 1 are close to each other; the plain average is much worse.</summary>
 #
 # Yes, with contexts of 32 characters. The next character then depends mostly on the last few, and approximate attention suffices. Longer contexts, where
 # names and numbers must be copied, may differ: that is a recall task again, and not measured here.</details>
@@ -1130,9 +1144,9 @@ claim(
 )
 
 # %% [markdown]
-# The linear model now **generates text**: `read` processes the prompt in parallel, then each character is one step of the recurrence. The
-# memory is the same after ten characters and after thousands. The model was trained on short pieces, though, and nobody
-# taught it what stands further out: that the state *can* go on for ever does not mean that the text stays good.
+# The linear model now **generates text**: `read` processes the prompt in parallel, then each character is one step of the
+# recurrence. The memory is the same after ten characters and after thousands. However, the model was trained on short pieces
+# only and has never seen longer contexts: that the recurrence *can* go on indefinitely does not mean that the text stays good.
 
 # %% tags=["try-it"]
 prompt = "The value of the "
@@ -1156,8 +1170,8 @@ print(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Change the prompt, the sharpness 0.6, the number of characters. Where does the text begin to lose its words?
-# Count the characters: is it near the length of the pieces that the model learned from?
+# **Try it.** Change the prompt, the temperature 0.6 and the number of characters. After how many characters does the text stop
+# forming words? Is that number near the length of the pieces that the model was trained on?
 
 # %% tags=["nbval-check-output"]
 writer = writers["linear, elu + 1"].eval()
@@ -1188,18 +1202,18 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: features of either sign
 #
-# **Predict.** Positivity is the one condition on features. Take the identity, $\phi(x) = x$, on random queries and keys: what
-# becomes of the contexts, which should be means of the values?
+# **Predict.** The only condition on the features is that they are positive. What happens without it? Take the identity,
+# $\phi(x) = x$, on random queries and keys: what happens to the contexts, which should be weighted means of the values?
 #
 # <details><summary>A. They are a little noisier.</summary>
 #
-# A mean can never leave the range of what it is a mean of. These do, by far.</details>
-# <details><summary>B. They leave the range of the values, now and then by a factor of a thousand.</summary>
+# A weighted mean with positive weights stays within the range of the values. These contexts leave it by far.</details>
+# <details><summary>B. They leave the range of the values, sometimes by a factor of a thousand.</summary>
 #
-# Yes: weights of either sign can sum to nearly 0, and something is divided by that sum.</details>
+# Yes: weights of either sign can sum to nearly 0, and the numerator is divided by that sum.</details>
 # <details><summary>C. They become 0, as positive and negative weights cancel.</summary>
 #
-# Numerator and normaliser both shrink by cancelling; their quotient does not.</details>
+# Cancellation makes both the numerator and the normaliser smaller, but not their quotient.</details>
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -1233,71 +1247,79 @@ claim(
 #
 # <details><summary>A. Yes: linear beats quadratic.</summary>
 #
-# Only where the length is beyond $d$. Here $L^2 d$ is *half* of $L d^2$.</details>
-# <details><summary>B. No: the table of weights is smaller than S.</summary>
+# Only if the length exceeds $d$. Here $L^2 d$ is *half* of $L d^2$.</details>
+# <details><summary>B. No: the matrix of weights is smaller than S.</summary>
 #
-# Right: 500 × 500 against 1,000 × 1,000. With ten heads of size 100 the answer turns round.</details>
-# <details><summary>C. It makes no difference; the exponents are what counts.</summary>
+# Right: 500 × 500 against 1,000 × 1,000. With ten heads of size 100, the answer is reversed.</details>
+# <details><summary>C. It makes no difference: only the exponents matter.</summary>
 #
-# Exponents count in the end. Where the end begins is a matter of constants (14.f).</details>
+# The exponents decide for long texts. What counts as long depends on the constants (14.f).</details>
 #
-# **Question 2.** Your Performer trains badly; its logits spread by about 5. You can afford four times the features. Will it help?
+# **Question 2.** Your Performer trains badly; the standard deviation of its logits is about 5. You can afford four times as
+# many features. Will that help?
 #
 # <details><summary>A. Yes: the error halves.</summary>
 #
-# At small logits it would. Section 6 shows the other curve.</details>
+# For small logits it would. Section 6 shows the curve for large ones.</details>
 # <details><summary>B. Hardly. Smaller logits would.</summary>
 #
-# Right: a normalisation of queries and keys, or a lower temperature, brings the variance down *exponentially*; features bring
-# it down by a root.</details>
+# Right: normalising queries and keys, or a higher temperature, makes the logits smaller and reduces the variance
+# *exponentially*; more features reduce the error only like $1/\sqrt m$.</details>
 # <details><summary>C. Trigonometric features would help instead.</summary>
 #
-# They are better where logits are small. At a spread of 5 their signs make the normaliser useless.</details>
+# They are better for small logits. For logits with a spread of 5, terms of either sign make the normaliser useless.</details>
 #
-# **Question 3.** Why may linear attention not take any mask?
+# **Question 3.** Why can linear attention not use an arbitrary mask?
 #
 # <details><summary>A. Because a mask needs the exponential, exp(-∞) = 0.</summary>
 #
-# A feature vector of zeros hides a key just as well.</details>
-# <details><summary>B. Because S is one sum, shared by all queries.</summary>
+# Setting the features of a key to zero masks it just as well.</details>
+# <details><summary>B. Because S is a single sum that all queries share.</summary>
 #
-# Right: a mask that differs from query to query asks for other sums. Padding hides a key from all, and the causal mask is special:
-# its sums are prefixes of each other.</details>
-# <details><summary>C. It may: multiply the weights by the mask.</summary>
+# Right: a mask that differs from query to query requires different sums. Padding masks a key for all queries, and the causal
+# mask is a special case: its sums are prefix sums.</details>
+# <details><summary>C. It can: multiply the weights by the mask.</summary>
 #
-# There are no weights. Building them is what we wanted to avoid.</details>
+# Linear attention computes no weights: avoiding them is its purpose.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *"Linear attention computes the same as attention, only faster." What is right about this
-# sentence, what is wrong, and for which use would you choose it all the same? Use three measurements of this lecture.*
+# sentence, what is wrong, and for which application would you nevertheless choose linear attention? Use three measurements from
+# this lecture.*
 #
 # | points | criterion |
 # | --- | --- |
 # | 1 | says what is the same (a weighted mean of values) and what differs (the similarity) |
-# | 1 | names the loss by a number: sharpness, recall against pairs, or bits per character |
-# | 1 | says when it is cheaper, and when not: the crossing, or the fused kernel's memory |
-# | 1 | chooses a use that follows from it: long texts, or writing in constant memory |
+# | 1 | quantifies what is lost: sharpness, recall against pairs, or bits per character |
+# | 1 | says when it is cheaper and when it is not: the length at which the costs cross, or the memory of the fused kernel |
+# | 1 | chooses an application that follows from this: long texts, or generation in constant memory |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 11 Summary and sources
 #
-# **Where the deck and the code part ways**, each by a number:
+# **Where the deck and the code differ**, each with a measurement:
 #
-# - *GA* gives a layer's input as $X \in \mathbb R^d$: the products $XW$ then make one vector, not $L$; $X$ is $L \times d$.
-# - *GA* names two sizes by one $d_k$: that of a key, $W^K \in \mathbb R^{d \times d_k}$, and that of layer $k$'s tokens,
-#   $X_k \in \mathbb R^{L \times d_k}$. With keys of size 8 and tokens of size 32 the residual sum is of two shapes.
-# - *GA*: $\mathrm{sim}(q,k) = \exp(q^\top k/\sqrt d)$ on one slide, $e^{q^\top k}$ on that of the random projections: the features
-#   estimate the second. Without dividing $q$ and $k$ by $d^{1/4}$, it is another attention that is estimated.
-# - *GA*: $\mathrm{elu}(z) = \alpha(e^z - 1)$ for negative $z$, and $\phi = \mathrm{elu} + 1$: with $\alpha$ above 1 that is no longer positive.
-# - *GA*: the trick "solves the memory and computational bottlenecks". Work: only beyond $L = d$ (14.f). Memory: not where the
-#   sums are causal and all are kept (14.k); and softmax itself, fused, needs no memory that grows with the square (14.h).
-# - *GA*: memory $O(L^2 d)$: what grows with the square is one table, whatever $d$ is.
-# - *CS* has "lots of focus on reducing the computational complexity", and gives no price; 14.A is one.
+# - *GA* gives a layer's input as $X \in \mathbb R^d$: the product $XW$ is then one vector, not $L$ vectors; $X$ must be
+#   $L \times d$.
+# - *GA* uses one symbol, $d_k$, for two sizes: that of a key, $W^K \in \mathbb R^{d \times d_k}$, and that of layer $k$'s
+#   tokens, $X_k \in \mathbb R^{L \times d_k}$. With keys of size 8 and tokens of size 32, the two terms of the residual sum
+#   have different shapes.
+# - *GA*: $\mathrm{sim}(q,k) = \exp(q^\top k/\sqrt d)$ on one slide, $e^{q^\top k}$ on the slide about random projections: the
+#   features estimate the second. Unless $q$ and $k$ are divided by $d^{1/4}$, they estimate a different attention.
+# - *GA*: $\mathrm{elu}(z) = \alpha(e^z - 1)$ for negative $z$, and $\phi = \mathrm{elu} + 1$: with $\alpha$ above 1, $\phi$ is
+#   no longer always positive.
+# - *GA*: the trick "solves the memory and computational bottlenecks". Computation: only beyond $L = d$ (14.f). Memory: not if
+#   all causal prefix sums are stored (14.k); and the memory of fused softmax attention does not grow quadratically either
+#   (14.h).
+# - *GA*: memory $O(L^2 d)$: the part that grows quadratically is the matrix of weights, whose size does not depend on $d$.
+# - *CS* has "lots of focus on reducing the computational complexity", and does not mention what is lost; 14.A measures one such
+#   loss.
 #
-# **What this lecture does not show.** Models are of one layer and trained for seconds; a deeper one can look things up in two steps.
-# The text experiment uses contexts of 32 characters, which hardly require recall; it says nothing about longer contexts or larger models. Other feature maps, gates that forget, and a rule that *corrects* the state
-# instead of adding to it, have gone a long way since 2020. Time is that of one thread, on this machine.
+# **What this lecture does not show.** All models have one layer and are trained for seconds; a deeper model can look things up
+# in two steps. The text experiment uses contexts of 32 characters, which hardly require recall; it says nothing about longer
+# contexts or larger models. Since 2020, other feature maps, forget gates, and update rules that *correct* the state instead of
+# only adding to it have come a long way. Running times are those of one thread on one machine.
 #
 # **Papers.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20 (https://arxiv.org/abs/2006.16236) ·
 # Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4
