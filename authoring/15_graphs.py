@@ -41,26 +41,27 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Zachary's karate club
 #
-# From 1970 on an anthropologist wrote down who met whom among the 34 members of a karate club. Then the instructor and the
-# officer who led the club quarrelled; the club broke in two, and every member took a side.
+# From 1970 on, an anthropologist recorded who met whom among the 34 members of a karate club. Then the instructor and the
+# officer who led the club quarrelled; the club split in two, and every member took a side.
 #
-# We are told the sides of the two *leaders* only, and are to say where each of the others went. Nothing is known of a member
-# but who it is: its features are one row of the identity matrix.
+# We are given the sides of the two *leaders* only and must predict the side of every other member. The features of a member
+# contain nothing but its identity: they are one row of the identity matrix.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A network of two layers reads the features of a member and names a side; it is trained on the two leaders.
-# How many of the other 32 does it place rightly?
+# **Predict.** A network of two layers predicts a member's side from the member's features; it is trained on the two leaders.
+# How many of the other 32 members does it classify correctly?
 #
 # <details><summary>A. Nearly all: it has more parameters than there are members.</summary>
 #
-# It learns two rows of its first matrix, those of the two leaders. The rows of the others stay as they were drawn.</details>
+# Training changes two rows of its first matrix, those of the two leaders. The rows of the others keep their random initial
+# values.</details>
 # <details><summary>B. About half.</summary>
 #
-# Yes: its answer about a member it never saw is a coin that was tossed when its weights were drawn. What is known of the
-# others stands in the edges, and this network does not read them.</details>
-# <details><summary>C. None: it always names the side that is larger.</summary>
+# Yes: for a member that it was not trained on, its prediction depends on random initial weights, like the toss of a coin. The
+# information about the others is in the edges, and this network does not use them.</details>
+# <details><summary>C. None: it always predicts the larger side.</summary>
 #
-# The sides are equal, 17 and 17, and it does not know that either.</details>
+# The sides are of equal size, 17 and 17, and the network does not know that either.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -89,16 +90,17 @@ claim(
 #
 # $$e_{ij} = \mathrm{LeakyReLU}\!\left(a^\top [z_i \,\|\, z_j]\right) \qquad z = W h$$
 #
-# where $\|$ lays two vectors end to end. The first half of $a$ meets only $z_i$, the second only $z_j$: so the product is a
-# sum of one number of each node, and no pair of vectors has to be built.
+# where $\|$ concatenates two vectors. We call $i$ the query node and $j$ the key node. The first half of $a$ multiplies only
+# $z_i$, the second only $z_j$: so the product is a sum of two numbers, one from each node, and no concatenated vector has to be
+# built.
 #
 # | name | shape |
 # | --- | --- |
 # | `z` | (…, N, d): projected features |
-# | `a` | (…, 2d): first half for the node that looks, second for the one looked at |
-# | scores | (…, N, N): the node that looks down the rows |
+# | `a` | (…, 2d): first half for the query node, second half for the key node |
+# | scores | (…, N, N): a row for each query node, a column for each key node |
 #
-# Below 0, LeakyReLU has the slope `slope`; the paper takes 0.2.
+# For negative inputs, LeakyReLU has the slope `slope`; the paper uses 0.2.
 #
 # ![](diagram:message_passing)
 
@@ -116,11 +118,11 @@ from course_lib.attention import gat_scores
 gat_scores = check("15.1", gat_scores)
 
 # %% [markdown]
-# Most pairs of a large graph are no edges: of the million pairs of a thousand nodes, perhaps five thousand are. So the mask
-# is kept as a **list**: `edges`, (2, E), where node `edges[0, e]` attends to node `edges[1, e]`. A friendship is two edges, one
-# in each direction; an edge listed twice counts twice; a node may have none.
+# In a large graph, most pairs of nodes are not edges: of the million pairs of a thousand nodes, perhaps five thousand are. So
+# the mask is stored as a **list**: `edges`, (2, E), where node `edges[0, e]` attends to node `edges[1, e]`. A friendship is two
+# edges, one in each direction; an edge listed twice counts twice; a node may have no edges.
 #
-# The softmax now runs over the edges *of each node*, and these are scattered over the list:
+# The softmax is now taken over the edges *of each query node*, which may stand anywhere in the list:
 #
 # $$\alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{k \in \mathcal{N}_i} \exp(e_{ik})}$$
 #
@@ -129,7 +131,7 @@ gat_scores = check("15.1", gat_scores)
 # | `scores`, weights | (…, E): one number for each edge, in the order of the list |
 # | `n_nodes` | N |
 #
-# As in every softmax, subtract a maximum first; which one?
+# As in every softmax, subtract a maximum before the exponential. Which maximum?
 
 # %% exercise="15.2" difficulty="●●○" minutes=12
 from course_lib.attention import edge_softmax
@@ -138,11 +140,11 @@ from course_lib.attention import edge_softmax
 edge_softmax = check("15.2", edge_softmax)
 
 # %% [markdown]
-# What is left is the mixing: node $i$ gets $\sum_{j \in \mathcal{N}_i} \alpha_{ij}\, v_j$, and a node that looks nowhere
-# gets 0.
+# The remaining step is the mixing: node $i$ receives $\sum_{j \in \mathcal{N}_i} \alpha_{ij}\, v_j$, and a node without edges
+# receives 0.
 #
-# **Bug hunt.** This is a version in four lines. It runs, and the shapes are right. Decide what is wrong *before* you run
-# the check; then write it rightly.
+# **Bug hunt.** The version below has four lines. It runs, and the shapes are right. Decide what is wrong *before* you run the
+# check; then write a correct version.
 
 # %% exercise="15.3" bug="keeps_the_last_message_only"
 from course_tools.bank.lecture_15.attend_edges import (
@@ -150,18 +152,18 @@ from course_tools.bank.lecture_15.attend_edges import (
 )
 
 # %% [markdown] tags=["predict"]
-# **Which line loses what?**
+# **Which line is wrong, and what does it lose?**
 #
 # <details><summary>A. The weights: they should be normalised over the keys.</summary>
 #
-# They are normalised over the edges of each looking node, by your own `edge_softmax` or the library's.</details>
-# <details><summary>B. The addition: a place that is named twice is written twice, not added to.</summary>
+# They are normalised over the edges of each query node, by your own `edge_softmax` or the library's.</details>
+# <details><summary>B. The addition: where an index is repeated, only one of the additions is kept.</summary>
 #
-# Yes. `context[..., i, :] += m` first reads all places, then adds, then writes all: of several messages to one node the last
-# one stays. `index_add` and `scatter_add` add each of them.</details>
-# <details><summary>C. The direction: values are taken at the wrong end.</summary>
+# Yes. `context[..., i, :] += m` first reads all entries, then adds, then writes all of them back: of several messages to one
+# node, only one is kept. `index_add` and `scatter_add` add every message.</details>
+# <details><summary>C. The direction: values are taken from the wrong node of each edge.</summary>
 #
-# They are taken at `edges[1]`, the node looked at, as they should be.</details>
+# They are taken from `edges[1]`, the key node, as they should be.</details>
 
 # %% tags=["nbval-check-output"]
 suspect = check("15.3", suspect)
@@ -173,8 +175,8 @@ from course_lib.attention import attend_edges
 attend_edges = check("15.3", attend_edges)
 
 # %% [markdown]
-# Two claims about your three functions, on the club. A list and a mask must give the same. And nodes have no order: whoever
-# numbers them otherwise must get the same contexts under other numbers.
+# The next cell tests two properties of your three functions on the club. A list of edges and a mask must give the same result.
+# And nodes have no order: if the nodes are renumbered, each node must still get the same context.
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -219,20 +221,20 @@ claim(
 # %% [markdown]
 # ## 3 Multiple heads, and the club again
 #
-# Heads work as in lecture 04: head $k$ has a projection $W^k$ and a vector $a^k$ of its own. In hidden layers the heads are
-# laid side by side; in the last layer, where each dimension is a class, they are **averaged**:
+# Heads work as in lecture 04: head $k$ has its own projection $W^k$ and its own vector $a^k$. In hidden layers the heads are
+# concatenated; in the last layer, where each dimension is a class, they are **averaged**:
 #
 # $$h'_i = \big\Vert_{k} \sum_j \alpha^k_{ij} W^k h_j \qquad\text{or}\qquad h'_i = \frac1K \sum_k \sum_j \alpha^k_{ij} W^k h_j$$
 #
 # | name | shape |
 # | --- | --- |
 # | `x` | (…, N, d_in) |
-# | `W` | (h · d, d_in), heads below each other; $Wx$ is `x @ W.mT` |
+# | `W` | (h · d, d_in), heads stacked row-wise; $Wx$ is `x @ W.mT` |
 # | `a` | (h, 2d) |
 # | `combine` | `merge_heads` or `average_heads`: (…, h, N, d) to (…, N, h · d) or (…, N, d) |
 # | weights | (…, h, E) |
 #
-# Given: `split_heads`, and `gat_edge_scores(z, a, edges)`, the entries of your `gat_scores` at the edges alone.
+# Given: `split_heads`, and `gat_edge_scores(z, a, edges)`, which computes the entries of your `gat_scores` at the edges only.
 
 # %%
 from collections.abc import Callable
@@ -279,19 +281,20 @@ class ClubGAT(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The same two labels, the same 60 steps, and now the edges. And a control: the same network on a club whose
-# friendships were dealt out anew at random, so that every member keeps its number of neighbours, but not the neighbours.
+# **Predict.** A graph attention network now uses the edges, with the same two labels and the same 60 steps of training. As a
+# control, the same network is trained on a club whose edges were rewired at random, so that every member keeps its number of
+# neighbours, but not the neighbours. How many members does each classify correctly?
 #
-# <details><summary>A. Both do well: attention finds out whom to trust.</summary>
+# <details><summary>A. Both do well: attention learns which neighbours are informative.</summary>
 #
-# It can only choose among the neighbours it is given. Random neighbours say nothing about a side.</details>
+# It can only choose among the neighbours it is given. Random neighbours carry no information about a member's side.</details>
 # <details><summary>B. The real edges: nearly all members; random edges: about half.</summary>
 #
-# Yes. What is learned travels along the edges, two steps in two layers; in the real club nearly everybody is within two steps
-# of one leader and more tightly of its own.</details>
-# <details><summary>C. Neither: two labels are too few.</summary>
+# Yes. Information travels along the edges, two steps in two layers. In the real club, nearly every member is within two steps
+# of a leader, and more closely connected to its own leader than to the other.</details>
+# <details><summary>C. Neither does well: two labels are too few.</summary>
 #
-# Two labels and 78 friendships. The graph is the data.</details>
+# There are two labels, but also 78 friendships. Most of the data is in the graph.</details>
 
 # %%
 make = partial(ClubGAT, 34, 8, 2)
@@ -333,16 +336,16 @@ claim(
 # %% [markdown]
 # ## 4 Graph convolution: fixed weights
 #
-# A year before, Kipf & Welling had mixed neighbours by weights that follow from the graph alone:
+# A year earlier, Kipf & Welling had mixed neighbours with weights that depend on the graph alone:
 #
 # $$H' = \sigma(\hat A H W) \qquad \hat A_{ij} = \frac{1}{\sqrt{d_i d_j}}\ \text{at the edges of } A + I$$
 #
-# Here $d_i$ counts the edges along which $i$ looks, its loop included; the $I$ is a loop at each node. It is the same picture
-# with frozen attention: a neighbour weighs little if it has many friends, whatever it says.
+# Here $I$ adds a self-loop at each node, and $d_i$ counts the edges along which node $i$ attends, its self-loop included. This
+# is attention with fixed weights: a neighbour with many edges gets a small weight, whatever its features are.
 #
 # | name | shape |
 # | --- | --- |
-# | `edges` | (2, E): with the loops, if loops are wanted |
+# | `edges` | (2, E): with self-loops, if these are wanted |
 # | weights | (E,), float32; 0 where $d_j = 0$ |
 
 # %%
@@ -359,9 +362,10 @@ from course_lib.primitives import gcn_weights
 gcn_weights = check("15.5", gcn_weights)
 
 # %% [markdown]
-# **A graph on your own machine.** The functions of numpy, scipy and scikit-learn name related ones in a section "See Also" of
-# their documentation. Functions are nodes, references edges; what is known of a function is which words its text uses, with
-# that section cut out. To be found: the sub-package it belongs to. Five functions of each are given.
+# **A graph on your own machine.** The documentation of a function in numpy, scipy or scikit-learn lists related functions in a
+# section "See Also". Functions are nodes, and references are edges. The features of a function are the words that its
+# documentation uses, without that section. The task is to predict the sub-package that it belongs to. Five functions of each
+# sub-package are labelled.
 
 
 # %%
@@ -405,20 +409,20 @@ print(
 print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 0])]}")
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Four networks of two layers: each text alone, convolutions, attention, and attention whose weights are frozen
-# to equal shares. Who wins?
+# **Predict.** We compare four networks of two layers: one that reads each text alone, one with convolutions, one with
+# attention, and one with attention whose weights are fixed to equal shares. Which is best?
 #
 # <details><summary>A. Attention, clearly: it can choose among the references.</summary>
 #
-# It could. But ask first whether there is anything to choose: most references lead to a function of the same topic (the claims
-# below say how many), so any neighbour is as good a witness as the next.</details>
-# <details><summary>B. The three that use the edges differ little, and are ahead of the texts alone.</summary>
+# It could. But ask first whether there is anything to choose: most references lead to a function of the same topic (claim 15.i
+# below measures how many), so one neighbour is about as informative as another.</details>
+# <details><summary>B. The three that use the edges differ little, and are better than the texts alone.</summary>
 #
 # Yes. The edges help (15.f). The printed differences between learned and fixed edge weights are a few points at most; three seeds cannot
 # distinguish them from zero, nor from the point or two that the papers report on graphs of this kind.</details>
-# <details><summary>C. The texts alone: words say what a function is about.</summary>
+# <details><summary>C. The texts alone: the words show what a function is about.</summary>
 #
-# They say a good deal, but five labelled texts of a topic do not hold all its words.</details>
+# They show a good deal, but five labelled texts on a topic do not contain all its words.</details>
 
 # %%
 networks = {
@@ -484,24 +488,26 @@ claim("15.i", "references that stay within a topic: fraction", agreeing, at_leas
 # %% [markdown]
 # ## 5 One informative neighbour of eight
 #
-# So let us make a graph in which neighbours are *not* worth the same. A reader attends to eight others. Each has a value, one
-# bears a mark, and the answer is the value of the marked one. The other seven are noise.
+# We now construct a graph in which neighbours are *not* equally informative. Each reader, a node with a label, attends to eight
+# neighbours. Each neighbour has a value, one of the eight is marked, and the label is the value of the marked neighbour. The
+# other seven are noise.
 #
-# One layer with one head, and a read-out; and the control: the same layer, its weights frozen to equal shares.
+# The model is one attention layer with one head, followed by a linear read-out. The control is the same layer with its weights
+# fixed to equal shares.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** How far does the control get, if chance is one in eight?
+# **Predict.** What accuracy does the control reach, if chance is one in eight?
 #
-# <details><summary>A. One in eight: it knows nothing.</summary>
+# <details><summary>A. One in eight: it has no information about the answer.</summary>
 #
-# It knows which values occur, and how often: a *bag* of eight values. The right one is in it.</details>
-# <details><summary>B. About a third: it guesses among what it has seen, the most frequent first.</summary>
+# It has information on which values occur, and how often: a *bag* of eight values, which contains the right one.</details>
+# <details><summary>B. About a third: it guesses the most frequent value among the eight.</summary>
 #
-# Yes. A value that occurs three times is the right one in three cases of eight. The mark and the value come in one sum, and
-# in the sum they have parted ways.</details>
-# <details><summary>C. All of it: the mark is one of the features, and the read-out can use it.</summary>
+# Yes. A value that occurs three times is the right one in three cases out of eight. The mark and the values are added up, and
+# the sum no longer shows which value was marked.</details>
+# <details><summary>C. Nearly 100 %: the mark is one of the features, and the read-out can use it.</summary>
 #
-# After the average, the mark says that *somebody* was marked. That was known before.</details>
+# After averaging, the mark only shows that *some* neighbour was marked, which is true for every reader.</details>
 
 
 # %%
@@ -593,17 +599,18 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** There was a third one in that cell: a plain GCN, two convolutions with fixed weights. What did *it* get?
+# **Predict.** The cell above also trained a third model: a plain GCN, two convolutions with fixed weights. What accuracy did
+# *it* reach?
 #
-# <details><summary>A. A third as well: its weights are fixed.</summary>
+# <details><summary>A. About a third as well: its weights are fixed.</summary>
 #
-# Its weights are. But its first layer also acts on each *neighbour*, which attends only to itself, and after that layer
-# stands a ReLU.</details>
-# <details><summary>B. Everything.</summary>
+# They are. But its first layer also acts on each *neighbour*, which attends only to itself, and that layer is followed by a
+# ReLU.</details>
+# <details><summary>B. More than 90 %.</summary>
 #
-# Yes. Its first layer can suppress every value without a mark: $\mathrm{ReLU}(\text{value} + \text{mark} - 1)$. Then
-# seven neighbours bring zeros, and the second layer may average as it likes. Where the neighbour alone decides whether it
-# matters, no attention is needed, only a nonlinearity *before* the sum.</details>
+# Yes. Its first layer can suppress every value without a mark: $\mathrm{ReLU}(\text{value} + \text{mark} - 1)$. Then seven
+# neighbours contribute zeros, and averaging in the second layer does no harm. If the features of the neighbour alone decide
+# whether it matters, no attention is needed, only a nonlinearity *before* the sum.</details>
 
 # %% tags=["nbval-check-output"]
 show(
@@ -624,15 +631,16 @@ claim(
 # %% [markdown]
 # ## 6 Static and dynamic attention
 #
-# Look at the score again. In $\mathrm{LeakyReLU}(a_1^\top z_i + a_2^\top z_j)$ the query node $i$ adds the same number to all its
-# scores, and LeakyReLU is increasing: so **every** node ranks its neighbours in the same order, that of $a_2^\top z_j$. Brody
-# et al. call this *static* attention. They move the nonlinearity inside:
+# Look at the score again. In $\mathrm{LeakyReLU}(a_1^\top z_i + a_2^\top z_j)$ the query node $i$ contributes the same number
+# $a_1^\top z_i$ to all its scores, and LeakyReLU is increasing: so **every** node ranks its neighbours in the same order, that
+# of $a_2^\top z_j$. Brody et al. call this *static* attention. They move the nonlinearity inside:
 #
 # $$e_{ij} = a^\top\, \mathrm{LeakyReLU}(z_i + z_j)$$
 #
-# Like Bahdanau's score in lecture 02, it applies a nonlinearity to the sum of both ends. **This is not exactly the published GATv2**: its eq. 7,
-# $a^\top\, \mathrm{LeakyReLU}(W [h_i; h_j])$, has separate weights for query and neighbour. We share $z = Wh$ between both (as the option `share_weights` of common
-# implementations does), so $e_{ij} = e_{ji}$ before the softmax. The ranking can still depend on the query node.
+# Like Bahdanau's score in lecture 02, it applies a nonlinearity to a sum of a query term and a key term. **This is not exactly
+# the published GATv2**: its eq. 7, $a^\top\, \mathrm{LeakyReLU}(W [h_i; h_j])$, has separate weights for query and neighbour.
+# We share $z = Wh$ between both (as the option `share_weights` of common implementations does), so $e_{ij} = e_{ji}$ before the
+# softmax. The ranking can still depend on the query node.
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import matching_neighbour
@@ -661,21 +669,23 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Eight readers attend to the same eight neighbours. Each neighbour has a key and a value; each reader asks for one
-# key. It is the look-up of lecture 04, as a graph. Now the *query node* decides. Which networks can learn it?
+# **Predict.** Eight readers attend to the same eight neighbours. Each neighbour has a key and a value; each reader has one of
+# the keys, and its label is the value of the neighbour with that key. This is the look-up task of lecture 04, as a graph. Now
+# the *query node* decides which neighbour matters. Which networks can learn it?
 #
-# <details><summary>A. All that read marks: the keys are in the features.</summary>
+# <details><summary>A. All that found the marked neighbour: the keys are in the features.</summary>
 #
-# They are. But a static head has one order for everybody, and eight readers want eight different first places. And no
-# neighbour can know whether it should be silent: that depends on who listens.</details>
-# <details><summary>B. Dynamic attention alone.</summary>
+# They are. But a static head ranks the neighbours in one order for all readers, and the eight readers need eight different
+# neighbours ranked first. And no neighbour can decide by itself whether to suppress its value: that depends on the
+# reader.</details>
+# <details><summary>B. Only dynamic attention.</summary>
 #
-# Yes. Static attention stays where equal shares are, even on the examples it trains on: no values of $W$ and $a$ can do it with
-# one head. A larger network around equal shares must carry all eight pairs through one sum; in as many steps it gets no further
-# (15.s-larger).</details>
-# <details><summary>C. Nobody: eight readers for a group are too few to learn keys.</summary>
+# Yes. Static attention remains near equal shares, even on the examples it is trained on: with one head, no values of $W$ and
+# $a$ solve the task. A larger network around equal shares must pass all eight pairs through one sum; in the same number of
+# steps, it does not learn the task either (15.s-larger).</details>
+# <details><summary>C. None: eight readers in a group are too few to learn the keys.</summary>
 #
-# There are as many groups as we like, and the keys are the same in all of them.</details>
+# We can generate as many groups as we like, and the keys are the same in all of them.</details>
 
 
 # %%
@@ -782,9 +792,10 @@ claim(
 #
 # ## 7 The attention weights
 #
-# The attention of a network that was trained on the club, on the club's own edges. Each half of an edge shows how much the
-# member at its end looks along it; what a member keeps for itself is not drawn. There is *no* right answer to hold this
-# against, so read it with caution: section 4 showed a case in which such weights did no work at all.
+# The next figure shows the attention weights of a network that was trained on the club, along the edges of the club. Each half
+# of an edge shows how much the member at its end attends to the member at the other end; the weight of a member on itself is
+# not drawn. There is *no* ground truth to compare these weights with, so interpret them with caution: in section 4, three seeds
+# could not show that learned weights are better than fixed ones.
 
 # %%
 model = fit(partial(ClubGAT, 34, 8, 2), club, leaders, SEEDS[0])
@@ -809,9 +820,9 @@ show(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Where does one member look? Members 0 and 33 are the leaders; member 8 was known to support the officer and yet
-# went with the instructor, three weeks before an examination for a black belt. How large is the share of each neighbour
-# against an equal share?
+# **Try it.** Which neighbours does one member attend to? Members 0 and 33 are the leaders; member 8 was known to support the
+# officer and yet went with the instructor, three weeks before an examination for a black belt. How does the weight of each
+# neighbour compare with an equal share?
 
 
 # %% tags=["try-it"]
@@ -835,7 +846,7 @@ def draw_member(member=33, head=1):
 draw_member(8, 1)
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Move through the members and the four heads. Do the heads differ?
+# **Explore.** Step through the members and the four heads. Do the heads differ?
 
 # %% tags=["interactive"]
 explore(draw_member, member=(0, 33), head=(1, 4))
@@ -843,12 +854,14 @@ explore(draw_member, member=(0, 33), head=(1, 4))
 # %% [markdown]
 # ## 8 Depth and over-smoothing
 #
-# One layer sees one step, so more layers should see more. But each step mixes a node with its neighbours, and mixing makes
-# alike. How alike, the **Dirichlet energy** says:
+# In one layer, a node receives information from its direct neighbours only, so more layers should bring more information. But
+# each layer mixes a node with its neighbours, and mixing makes nodes more alike. The **Dirichlet energy** measures how much
+# neighbours still differ:
 #
 # $$E(X) = \tfrac12 \sum_{(i,j)} \lVert x_i - x_j \rVert^2$$
 #
-# Both directions of an edge are in the list, and ½ counts the pair once. It is 0 exactly if neighbours agree everywhere.
+# Both directions of an edge are in the list, and the factor ½ makes each pair count once. The energy is 0 exactly if all
+# neighbours have equal features.
 #
 # | name | shape |
 # | --- | --- |
@@ -865,18 +878,18 @@ from course_lib.primitives import dirichlet_energy
 dirichlet_energy = check("15.6", dirichlet_energy)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Apply $\hat A$ again and again, without any training. The energy of $x_i/\sqrt{d_i}$ then …
+# **Predict.** Apply $\hat A$ repeatedly, without any training. The energy of $x_i/\sqrt{d_i}$ then …
 #
-# <details><summary>A. … falls and stops at a level that belongs to the graph.</summary>
+# <details><summary>A. … falls to a positive level that depends on the graph.</summary>
 #
-# What does stay is the part along $\sqrt{d_i}$, and that has no energy.</details>
+# What remains is the component along $\sqrt{d_i}$, and its energy is 0.</details>
 # <details><summary>B. … falls by about the same factor in every step, to 0.</summary>
 #
-# Yes: by the square of the second largest eigenvalue of $\hat A$, once the smaller ones have died out. On a connected graph
-# only one direction survives, and in it all nodes say the same.</details>
+# Yes: by the square of the second largest eigenvalue of $\hat A$, once the components of the smaller ones have decayed. On a
+# connected graph only one direction remains, and in it $x_i/\sqrt{d_i}$ is the same for all nodes.</details>
 # <details><summary>C. … falls like 1 / depth.</summary>
 #
-# That would be slow. It is geometric: a straight line on a logarithmic axis.</details>
+# That would be slower. The decay is geometric: a straight line on a logarithmic axis.</details>
 
 
 # %%
@@ -942,20 +955,20 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **And what does it cost?** Deep networks can fail for many reasons. So keep one matrix to be trained, and change only how
-# often its input was mixed beforehand: $\mathrm{softmax}(\hat A^K X\, W)$. How are the members of the club placed?
+# **What does over-smoothing cost?** Deep networks can fail for many reasons. So we train a single matrix and change only how
+# often its input was mixed beforehand: $\mathrm{softmax}(\hat A^K X\, W)$. How well does it classify the members of the club?
 #
 # <details><summary>A. It keeps improving: each member receives information from more of the others.</summary>
 #
-# One step already places nearly all, and a few more change next to nothing: with four, every member has received information from both leaders. From
-# there it goes down.</details>
-# <details><summary>B. Well for small K, by chance for large K.</summary>
+# After one step, nearly all members are classified correctly, and a few more steps change little: after four, every member has
+# received information from both leaders. With many more steps, the accuracy falls.</details>
+# <details><summary>B. Well for small K, near chance for large K.</summary>
 #
-# Yes. What tells the members apart is still there in principle, and shrinks by a constant factor a step, until 60 steps of
-# training see nothing of it.</details>
+# Yes. The differences between members still exist in principle, but they shrink by a constant factor in each mixing step, until
+# 60 steps of training can no longer use them.</details>
 # <details><summary>C. The same for every K: W can undo the mixing.</summary>
 #
-# It acts on features; the mixing acts on nodes. No $W$ pulls apart what is equal.</details>
+# $W$ acts on features; the mixing acts on nodes. No $W$ can separate nodes whose features are equal.</details>
 
 # %%
 powers = [1, 2, 4, 8, 16, 32, 64]
@@ -1009,13 +1022,14 @@ claim(
 )
 
 # %% [markdown]
-# "All alike" holds within what hangs together. The graph of section 4 falls into many small pieces, nearly each of one topic:
-# there, mixing until all is alike is hardly a loss. Over-smoothing harms where a connected graph holds several classes.
+# Nodes become alike only within a connected component. The graph of section 4 consists of many small components, nearly all of
+# them of one topic: there, mixing until all nodes of a component are alike does little harm. Over-smoothing is harmful where
+# one component contains several classes.
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: the nonlinearity
 #
-# **Predict.** Remove the nonlinearity: `slope=1` makes LeakyReLU the identity. What becomes of the weights of a node $i$?
+# **Predict.** Remove the nonlinearity: `slope=1` makes LeakyReLU the identity. What happens to the weights of a node $i$?
 #
 # <details><summary>A. They become equal shares.</summary>
 #
@@ -1053,15 +1067,15 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
 #
-# **Question 1.** A graph has 100,000 nodes and 500,000 edges, and a layer 8 heads. How many weights are there?
+# **Question 1.** A graph has 100,000 nodes and 500,000 edges, and a layer has 8 heads. How many attention weights are there?
 #
 # <details><summary>A. 8 · 100,000²: one for each pair.</summary>
 #
-# Those are the dense ones: eighty thousand million. The mask would forbid nearly all of them.</details>
+# That is dense attention: eighty billion weights, nearly all of which are masked.</details>
 # <details><summary>B. 8 · 500,000.</summary>
 #
 # Right: one for each edge and head.</details>
-# <details><summary>C. 100,000: a softmax gives each node one.</summary>
+# <details><summary>C. 100,000: a softmax gives each node one weight.</summary>
 #
 # A softmax gives each node a weight for each of its neighbours.</details>
 #
@@ -1069,27 +1083,27 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 #
 # <details><summary>A. Nothing: any constant cancels.</summary>
 #
-# In exact arithmetic. But $e^{-2000}$ is 0 in a computer, and a node all of whose scores are that low is left with
+# That holds in exact arithmetic. But in floating point $e^{-2000}$ is 0, and a node all of whose scores are that low computes
 # 0/0.</details>
-# <details><summary>B. A node whose scores all lie far below others' gets NaN.</summary>
+# <details><summary>B. A node whose scores are all far below those of other nodes gets NaN.</summary>
 #
-# Right. Each node needs its own maximum; `large scores` is the test that shows it.</details>
+# Right. Each node needs its own maximum; the property `large scores` of the check tests this.</details>
 # <details><summary>C. Weights no longer sum to 1.</summary>
 #
-# Where they are numbers at all, they do.</details>
+# They do, unless they are NaN.</details>
 #
 # **Question 3.** On your graph GAT and GCN are equally good. What do you conclude?
 #
 # <details><summary>A. Attention does not work on graphs.</summary>
 #
-# Section 6 has a graph on which nothing else works.</details>
+# Section 6 has a graph on which only dynamic attention learned the task.</details>
 # <details><summary>B. There is a bug in the attention.</summary>
 #
-# There may be. But equal results are also what theory expects where all neighbours are worth the same. Test it on a graph
-# where they are not.</details>
+# There may be. But equal results are also to be expected where all neighbours are equally informative. Test the attention on a
+# graph where they are not.</details>
 # <details><summary>C. On this graph the neighbours are about equally informative; try equal shares as a control.</summary>
 #
-# Right: if frozen weights do as well, the attention map is no explanation of anything.</details>
+# Right: if fixed weights do as well, the attention map does not explain the predictions.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague has a network of bank transfers and wants to find the accounts that launder
@@ -1097,28 +1111,28 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | says what a weight is: a share of the mixing at one node, in one head of one layer |
+# | 1 | says what a weight is: a fraction of the sum at one node, in one head of one layer |
 # | 1 | proposes a control: equal shares, or rewired edges; and says what each would show |
 # | 1 | asks whether the query node must decide, and then for dynamic attention; or how many steps away the evidence lies, and what depth costs |
-# | 1 | uses the graph of section 4, or another case in which weights were learned and did no work |
+# | 1 | uses the graph of section 4, or another case in which learned weights made no clear difference |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 11 Summary and sources
 #
-# **Where the deck, the papers and the code part ways**, each by a number:
+# **Where the deck, the papers and the code differ**, each with a measurement:
 #
-# - *GA* lists graph networks among "strategies to solve" the $O(L^2 d)$ of self-attention. They do not make the same thing
-#   cheaper: their cost goes with the *edges*. On a sparse graph that is linear in N; on a complete one, which is what a
-#   sentence is to self-attention, it is quadratic as before.
+# - *GA* lists graph networks among "strategies to solve" the $O(L^2 d)$ of self-attention. They do not make the same
+#   computation cheaper: their cost grows with the number of *edges*. On a sparse graph that is linear in N; on a complete
+#   graph, which is how self-attention treats a sentence, it is still quadratic.
 # - *GA* gives two links and no formula; ours are from the papers. Veličković et al. write that attention assigns "different
-#   importances to different neighbours"; so it does, but the same order of them for every node (15.n).
-# - *Kipf & Welling*'s $A + I$ has a 2 on the diagonal where a node had a loop already; `with_self_loops` adds only what is
-#   missing.
+#   importances to different neighbours"; that is so, but their order is the same for every node (15.n).
+# - *Kipf & Welling*'s $A + I$ has a 2 on the diagonal where a node already had a self-loop; `with_self_loops` adds only those
+#   that are missing.
 #
-# **What this lecture does not show.** The club is small, and 32 answers move by three points a head. Sections 5 and 6 use
-# graphs that were made for the purpose. And nothing here says how GAT fares on the large public graphs: `cora()` fetches one
-# of them, if you have a network.
+# **What this lecture does not show.** The club is small: each of the 32 members counts for three percentage points. Sections 5
+# and 6 use graphs that were constructed for the purpose. And nothing here shows how GAT performs on the large public graphs:
+# `cora()` downloads one of them if you have a network connection.
 #
 # **Papers.** Veličković et al. 2018, *Graph Attention Networks*, eqs. 1 to 6 (https://arxiv.org/abs/1710.10903) · Kipf &
 # Welling 2017, eqs. 2 and 9 (https://arxiv.org/abs/1609.02907) · Brody, Alon, Yahav 2022, *How Attentive are Graph Attention
