@@ -13,12 +13,13 @@
 # %% [markdown] tags=["header"]
 # # 13 · MLP-Mixer
 #
-# MLP-Mixer classifies pictures with two small networks: one mixes the patches, the other the channels; no attention, and no convolution larger than a patch.
+# MLP-Mixer classifies pictures with two small networks, one that mixes the patches and one that mixes the channels. It has no
+# attention, and no convolution larger than a patch.
 #
 # ![](diagram:mixer)
 #
-# You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that it is indifferent to a fixed shuffling of the
-# patches, and write it as a convolutional network.
+# You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that a fixed shuffling of the patches
+# has no effect on it, and write it as a convolutional network.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 75
 # minutes. {measured}
@@ -49,20 +50,21 @@ SEEDS = (0, 1, 2)
 # No information passes between positions: the picture is a **bag of patches**.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** It is trained on four thousand digits: how many of a hundred new ones does it name rightly,
-# where a guess gets ten?
+# **Predict.** This network is trained on four thousand digits. How many of a hundred new digits does it classify correctly,
+# where guessing gets ten?
 #
 # <details><summary>A. About ten: patches of 4 × 4 all look alike.</summary>
 #
-# Not quite alike. How much ink there is, how much of it in upright strokes and how much in slanted ones, says
-# something.</details>
+# Not quite alike. The amount of ink, and how much of it is in upright or in slanted strokes, carries some
+# information.</details>
 # <details><summary>B. Far more than ten, far fewer than half.</summary>
 #
-# Yes. A 1 has little ink and most of it upright; for the others, *where* the strokes lie is most of what there is to know.
-# (The model without positions in lecture 11 did better: its patches were larger, and attended to each other.)</details>
+# Yes. A 1 has little ink, most of it in upright strokes. For the other digits, most of the information is in *where* the
+# strokes are. (The model without positions in lecture 11 did better: its patches were larger and attended to each
+# other.)</details>
 # <details><summary>C. About ninety: digits are easy.</summary>
 #
-# For a network that sees the whole picture. This one sees patches without their order.</details>
+# They are easy for a network that sees the whole picture. This one sees patches without their order.</details>
 
 # %%
 images, labels, learn, unseen = digit_split(SEEDS)
@@ -107,14 +109,14 @@ claim("13.a", "a bag of patches: accuracy on unseen digits", bag, at_most=0.45)
 # %% [markdown]
 # ## 2 Token mixing
 #
-# Attention passes information between positions by comparing queries with keys. Now omit the comparison. Write the
-# picture as a table $X$ with a row for each of $N$ positions and a column for each of $d$ **channels**. A column is $N$
-# numbers: one channel, all over the picture. Send it through a small network that returns $N$ numbers:
+# Attention passes information between positions by comparing queries with keys. Now omit the comparison. Write the picture as a
+# matrix $X$ with a row for each of $N$ positions and a column for each of $d$ **channels**. A column contains $N$ numbers: one
+# channel at all positions. Apply to it a small network that returns $N$ numbers:
 #
 # $$y_{:,c} = W_2\, \sigma(W_1 x_{:,c} + b_1) + b_2 \qquad \text{for each channel } c \text{, with the same weights}$$
 #
-# That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the normal distribution function $\Phi$: a ReLU
-# with its corner rounded. The weights between positions do not depend on the content: they are learned once and the same for every
+# That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the normal distribution function $\Phi$: a smooth
+# version of ReLU. The weights between positions do not depend on the content: they are learned once and the same for every
 # picture.
 #
 # | name | shape |
@@ -135,8 +137,8 @@ from course_lib.blocks import token_mixing
 token_mixing = check("13.1", token_mixing)
 
 # %% [markdown]
-# The library has a leaner form that multiplies from the left, so that nothing is transposed. Below it is held against
-# yours. Then one number of one channel is asked what it depends on.
+# The library has a form that multiplies from the left, so that nothing is transposed. The next cell compares it with yours.
+# Then it tests which inputs one number of one channel depends on.
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -174,8 +176,8 @@ claim(
 #
 # $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each position } n$$
 #
-# You know it: it is the feed-forward network of every Transformer, with GELU. In a Mixer it is called **channel mixing**,
-# and it is the mirror image of token mixing: turn the table, and one becomes the other.
+# This is the feed-forward network of every Transformer, with GELU. In a Mixer it is called **channel mixing**. It is the
+# counterpart of token mixing: transpose the matrix, and one becomes the other.
 #
 # | name | shape |
 # | --- | --- |
@@ -202,14 +204,14 @@ claim(
 # %% [markdown]
 # ## 4 The Mixer block
 #
-# A block of lecture 05 mixes tokens, then channels, each after a norm and with a residual connection. Put token mixing where
-# attention stood:
+# A block of lecture 05 mixes tokens, then channels, each after a norm and with a residual connection. Replace attention by
+# token mixing:
 #
 # $$U = X + \mathrm{Tokens}(\mathrm{LN}(X)) \qquad Y = U + \mathrm{Channels}(\mathrm{LN}(U))$$
 #
-# Both norms are over the *features of a position*, as ever. The whole model: patches through one linear layer, $L$ blocks, a
-# norm, the mean over the positions, a linear head. No class token. And **no position embeddings**: column $n$ of $W_1$ belongs to position
-# $n$.
+# Both norms are over the *features of a position*, as in all previous lectures. The whole model consists of one linear layer
+# for the patches, $L$ blocks, a norm, the mean over the positions, and a linear head. It has no class token and **no position
+# embeddings**: column $n$ of $W_1$ belongs to position $n$.
 #
 # | name | shape |
 # | --- | --- |
@@ -217,8 +219,8 @@ claim(
 # | tokens, channels | four tensors each, as above |
 # | norms | two pairs (gain, bias), (d,) each |
 #
-# **Bug hunt.** Somebody wrote the block below and explains: "The first network reads columns, so its norm goes over columns."
-# It runs and it trains. Say what it costs *before* you run the check.
+# **Bug hunt.** The author of the block below explains: "The first network reads columns, so its norm is over columns." It runs
+# and it trains. Decide what is lost *before* you run the check.
 
 # %%
 from course_lib.blocks import FeedForwardWeights, NormWeights
@@ -235,16 +237,16 @@ suspect = check("13.3", suspect)
 # %% [markdown] tags=["predict"]
 # **What is lost?**
 #
-# <details><summary>A. Nothing: some norm is as good as another.</summary>
+# <details><summary>A. Nothing: one norm is as good as another.</summary>
 #
-# Each norm takes something away: a mean and a length. Ask of *what*.</details>
+# Each norm removes something: a mean and a length. The question is of *what*.</details>
 # <details><summary>B. How strong a channel is in the whole picture.</summary>
 #
 # Yes. A channel that is active at a few positions and one that is active everywhere are scaled to the same norm, and a nearly empty
 # picture is scaled up to the norm of a full one. The norm over features only equalises the positions.</details>
 # <details><summary>C. The order of the positions.</summary>
 #
-# The positions keep their order. The channels are what becomes similar.</details>
+# The positions keep their order. It is the channels that become similar.</details>
 
 # %% exercise="13.3" difficulty="●●○" minutes=8
 from course_lib.blocks import mixer_block
@@ -295,30 +297,30 @@ claim(
 )
 
 # %% [markdown]
-# So "fully connected" is the wrong term. After one block every number can depend on every other, but along the
-# rows and the columns of the table only, with weights that are shared by all others.
+# So "fully connected" is the wrong term. After one block, every number can depend on every other, but the connections run only
+# along the rows and the columns of the matrix, and all columns share one set of weights, as do all rows.
 #
 # ## 5 Mixer, ViT and CNN
 #
-# Now train, on the same batches and at the same learning rate: a Mixer, a ViT, and a small CNN. The sizes are chosen so that
+# Now we train a Mixer, a ViT and a small CNN on the same batches and at the same learning rate. The sizes are chosen so that
 # the same number of steps takes all three about the same time on one processor core. Two things are *not* equal: the Mixer has
-# patches of 4 × 4, the ViT of 7 × 7. And the ViT's positions can start as the library draws them, or four times as
+# patches of 4 × 4, the ViT of 7 × 7. And the ViT's position embeddings can be initialised as the library does, or four times as
 # large, as in lecture 11; we train both.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The deck quotes the paper: convolutions and attention are "both sufficient for good performance, neither of them
-# are necessary". Four thousand digits, a few hundred steps. Who wins, who comes last?
+# are necessary". With four thousand digits and a few hundred steps, which model is best, and which is worst?
 #
-# <details><summary>A. ViT first: it can look wherever it wants, anew for each picture.</summary>
+# <details><summary>A. ViT first: it can attend to any position, differently for each picture.</summary>
 #
-# It can, and must first learn to. Four thousand digits are few for that; see lecture 11.</details>
-# <details><summary>B. CNN first; Mixer and ViT are close, depending on the initialisation of the ViT's positions.</summary>
+# It can, but it must first learn where to attend. Four thousand digits are few for that; see lecture 11.</details>
+# <details><summary>B. CNN first; Mixer and ViT are close, depending on the initialisation of the ViT's position embeddings.</summary>
 #
 # Yes, at this scale. Locality and translation equivariance are built into a CNN and need not be learned. Between Mixer and ViT, a single
 # hyperparameter of the ViT decides (13.j-scale).</details>
 # <details><summary>C. CNN first, then the Mixer, then the ViT, clearly.</summary>
 #
-# So it appears with the default positions of the ViT. Tune the weaker model before drawing conclusions.</details>
+# So it appears with the default position embeddings of the ViT. Tune the weaker model before drawing conclusions.</details>
 
 
 # %%
@@ -412,15 +414,15 @@ claim(
 # %% [markdown]
 # ## 6 Shuffled patches
 #
-# Nothing tells the Mixer that position 8 lies below position 1. So cut every picture into its patches and arrange them in a new
-# order, the *same* for all pictures; and the pixels within each patch too, by a second order.
+# The Mixer has no information that position 8 is below position 1. So we cut every picture into its patches and arrange them in
+# a new order, the *same* for all pictures. We also rearrange the pixels within each patch, in a second fixed order.
 #
 # For weights $W_1, b_1, W_2, b_2$ and an order $\pi$ (position $i$ of the shuffled picture is position $\pi_i$ of the picture)
-# there are weights that do with shuffled positions what these do with positions in order:
+# there are weights that compute from shuffled positions what the original weights compute from positions in order:
 #
 # $$\mathrm{Tokens}'(X_\pi) = (\mathrm{Tokens}(X))_\pi \qquad \text{for every } X$$
 #
-# Which are they? One index decides it all; try three positions on paper.
+# Which weights are these? The answer depends on a single index; try three positions on paper.
 #
 # | name | shape |
 # | --- | --- |
@@ -442,16 +444,17 @@ from course_lib.blocks import reordered_token_mixing
 reordered_token_mixing = check("13.4", reordered_token_mixing)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** All pictures are shuffled in one way. Train a new Mixer and a new CNN on them, from scratch. What happens to
-# their accuracy?
+# **Predict.** All pictures are shuffled in the same way. We train a new Mixer and a new CNN on them from scratch. What happens
+# to their accuracy?
 #
 # <details><summary>A. Both fall: nobody could read such pictures.</summary>
 #
-# *You* could not. You too have been told that near things belong together.</details>
-# <details><summary>B. The Mixer stays exactly where it was, the CNN falls.</summary>
+# *You* could not, since you too rely on neighbouring pixels belonging together.</details>
+# <details><summary>B. The Mixer's accuracy stays exactly the same, the CNN's falls.</summary>
 #
-# Yes; and "exactly" is meant. Shuffle its first weights along, and each step of training is the same step.</details>
-# <details><summary>C. Both stay: the largest value of a map does not care where it stood.</summary>
+# Yes; and "exactly" is meant literally. If the Mixer's initial weights are shuffled in the same way, every training step is the
+# same as well.</details>
+# <details><summary>C. Both stay the same: the maximum of a feature map does not depend on its position.</summary>
 #
 # That is true of the last layer. The kernels before it look at neighbours, and the neighbours have changed.</details>
 
@@ -564,12 +567,12 @@ claim(
 )
 
 # %% [markdown]
-# The CNN loses less than one might fear: the pixels of a patch still stand together, if in another order, and digits are
-# easy. But it *loses*, and the Mixer cannot: to it, a shuffled world is the same world with other names.
+# The CNN loses less than one might expect: the pixels of a patch remain together, though in a different order, and digits are
+# easy. But it *loses* accuracy, and the Mixer cannot: shuffling only renumbers its inputs.
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Choose a digit, 0 to 999, and an order by its seed. Can you read it? The Mixer is rewired for the first order
-# only.
+# **Try it.** Choose a digit, 0 to 999, and an order by its seed. Can you read it? The weights of the Mixer are rearranged for
+# the first order only.
 
 
 # %% tags=["try-it"]
@@ -613,10 +616,11 @@ draw_torn(7, SEEDS[0])
 # %% [markdown]
 # ## 7 The Mixer as a CNN
 #
-# Arrange the positions of one channel as a picture, $H \times W$. A row of $W_1$ multiplies all pixels and
-# adds up: a **convolution whose kernel is as large as the picture**, with a single output position. It uses one channel at a
-# time: *depth-wise*. Every channel has the same kernels: *shared*. Then $W_2$ leads from the $d_s$ numbers of a channel
-# back to $N$: a convolution of 1 × 1, depth-wise and shared again. Channel mixing is a convolution of 1 × 1 as it stands.
+# Arrange the positions of one channel as a picture, $H \times W$. A row of $W_1$ computes a weighted sum of all its pixels: a
+# **convolution whose kernel is as large as the picture**, with a single output position. The convolution is *depth-wise*, since
+# it uses one channel at a time, and its kernels are *shared*, since every channel has the same ones. Then $W_2$ maps the $d_s$
+# numbers of a channel back to $N$: a 1 × 1 convolution, again depth-wise and shared. Channel mixing is an ordinary 1 × 1
+# convolution.
 #
 # `F.conv2d(…, groups=d)` gives the first kernels to the first channel, the next to the second, and so on.
 #
@@ -709,23 +713,23 @@ claim(
 # ## 8 What token mixing learns
 #
 # A hidden unit of token mixing reads the positions by a row of $W_1$ and writes to them by a column of $W_2$: 49 numbers each,
-# which can be drawn as a picture. At the start they are random; take the start away, and what is left is what training has
-# added.
+# which can be drawn as a picture. At the start they are random. Subtracting these initial values shows what training has added.
 #
-# **Predict.** Nobody told the Mixer which positions are neighbours, and it was never told that the head takes the mean. What
-# has been added?
+# **Predict.** Nothing in the Mixer specifies which positions are neighbours, or that the head takes the mean. What has training
+# added?
 #
 # <details><summary>A. Noise everywhere: the order of positions means nothing to it.</summary>
 #
-# The *order* means nothing. But neighbouring patches of real digits are alike, and what is alike gets a like
-# gradient.</details>
+# The *order* means nothing. But neighbouring patches of real digits are alike, and weights of similar inputs receive similar
+# gradients.</details>
 # <details><summary>B. The first block reads neighbours somewhat alike; the last block writes the same to all positions.</summary>
 #
-# Yes. The first is faint, after so little training: compare positions that touch with positions two apart. The second is plain:
-# after the last block only the mean over the positions is used, so the same output at every position is optimal.</details>
+# Yes. The first effect is weak after so little training: compare adjacent positions with positions two apart. The second is
+# clear: after the last block only the mean over the positions is used, so the same output at every position is
+# optimal.</details>
 # <details><summary>C. Smooth blobs and edges, as in the kernels of a CNN.</summary>
 #
-# The paper shows such maps after three hundred million photographs. Here they are rough; patches at the rim are nearly
+# The paper shows such maps after three hundred million photographs. Here they are rough; patches at the border are nearly
 # always empty, and little is learned there.</details>
 
 
@@ -812,8 +816,8 @@ claim(
 )
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** What one hidden unit reads and where it writes: its row of $W_1$ and its column of $W_2$, in either block.
-# Find one that compares two sides of the picture. Does it write where it reads?
+# **Explore.** The figure shows what one hidden unit reads and where it writes: its row of $W_1$ and its column of $W_2$, in
+# either block. Find one that compares two sides of the picture. Does it write where it reads?
 
 # %% tags=["interactive"]
 ranks = {
@@ -846,11 +850,12 @@ explore(draw_unit, rank=(1, 128), block=(1, 2))
 # %% [markdown]
 # ## 9 Parameters and multiply-adds
 #
-# How large is a Mixer? The token network does not grow with the channels, the channel network does not grow with the
-# positions. Count, for $L$ blocks: the layer that reads a patch of $d_p$ numbers; two networks of two layers with biases and
-# two norms (gain and bias) a block; one more norm; a head for the classes, if there are any.
+# How many parameters has a Mixer? The size of the token network does not depend on the number of channels, nor that of the
+# channel network on the number of positions. Count, for $L$ blocks: the layer that reads a patch of $d_p$ numbers; in each
+# block, two networks of two layers with biases, and two norms (gain and bias); one more norm; a classification head, if there
+# is one.
 #
-# The paper's table 1 gives sizes and counts from Mixer-S/32, with 19 million, to H/14, with 431.
+# The paper's table 1 gives sizes and counts from Mixer-S/32, with 19 million parameters, to H/14, with 431 million.
 #
 # | name | |
 # | --- | --- |
@@ -889,17 +894,17 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Work now. A picture is cut into four times as many patches, at the same width of all networks. What happens
-# to the multiply-adds of attention, its projections aside, and of token mixing?
+# **Predict.** Now count multiply-adds. A picture is cut into four times as many patches, while the widths of all networks stay
+# the same. What happens to the multiply-adds of attention (without its projections) and of token mixing?
 #
-# <details><summary>A. Both times four.</summary>
+# <details><summary>A. Both increase fourfold.</summary>
 #
-# Attention compares every position with every other: times sixteen.</details>
-# <details><summary>B. Attention times sixteen, token mixing times four.</summary>
+# Attention compares every position with every other: that takes sixteen times as many.</details>
+# <details><summary>B. Attention increases sixteenfold, token mixing fourfold.</summary>
 #
-# Yes: $2 N d_s$ for each channel. It is bought with a fixed width $d_s$, and with weights that fit one size of
-# picture.</details>
-# <details><summary>C. Both times sixteen: both connect every position with every other.</summary>
+# Yes: token mixing takes $2 N d_s$ for each channel. The price is a fixed width $d_s$, and weights that fit one picture size
+# only.</details>
+# <details><summary>C. Both increase sixteenfold: both connect every position with every other.</summary>
 #
 # A Mixer connects them through $d_s$ hidden units, and $d_s$ need not grow with the number of positions.</details>
 
@@ -956,8 +961,9 @@ claim(
 )
 
 # %% [markdown]
-# And what does one get for it? Each model in three widths, after the same steps; the two smaller ones by one seed, the largest
-# by the mean of three: accuracy against parameters, and against multiply-adds for one picture.
+# What accuracy does one get for this cost? The next figures show accuracy against parameters and against multiply-adds for one
+# picture. Each model has three widths and is trained for the same number of steps; the two smaller widths are shown for one
+# seed, the largest as the mean of three.
 
 # %%
 SMALLER = {
@@ -1026,17 +1032,17 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 10 Ablations
 #
-# **Predict.** Without token mixing the Mixer is a bag of patches. What if the *channels* are not mixed? And what if the
-# GELU between $W_1$ and $W_2$ goes, so that token mixing is one matrix?
+# **Predict.** Without token mixing, the Mixer is a bag of patches. What happens if the *channels* are not mixed? And what if
+# the GELU between $W_1$ and $W_2$ is removed, so that token mixing is a single linear map?
 #
 # <details><summary>A. Without channel mixing it is as bad as without token mixing: the two are mirror images.</summary>
 #
-# As functions they are. But the picture is not symmetric: what tells digits apart lies in the positions, and the first layer and
-# the head mix channels already.</details>
+# As functions they are. But their roles are not symmetric: what distinguishes digits is mostly in the positions, and the first
+# layer and the head mix channels already.</details>
 # <details><summary>B. Both cost little, at this scale.</summary>
 #
-# Yes: far less than token mixing costs. One half of the block carries most of the success here. What the other half is worth
-# on photographs, in deeper models, five thousand digits cannot tell.</details>
+# Yes: far less than removing token mixing. One half of the block accounts for most of the accuracy here. How much the other
+# half contributes on photographs, in deeper models, cannot be learned from five thousand digits.</details>
 # <details><summary>C. Without the GELU it fails: a linear network is a linear classifier.</summary>
 #
 # Channel mixing is still nonlinear, and so is layer norm.</details>
@@ -1109,77 +1115,78 @@ claim(
 #
 # **Question 1.** You have a Mixer for pictures of 224 × 224 and get one of 256 × 256. What now?
 #
-# <details><summary>A. Nothing special: the weights slide along.</summary>
+# <details><summary>A. Nothing special: the weights are applied at every position.</summary>
 #
-# A convolution's would. Column $n$ of $W_1$ belongs to position $n$, and there are now more positions than columns.</details>
-# <details><summary>B. Resize the picture, or make new token networks.</summary>
+# Those of a convolution are. But column $n$ of $W_1$ belongs to position $n$, and there are now more positions than
+# columns.</details>
+# <details><summary>B. Resize the picture, or train new token networks.</summary>
 #
-# Right. The paper does the latter for fine-tuning, starting from copies of the old ones (its appendix). A ViT only has its
-# positions to interpolate.</details>
-# <details><summary>C. Add positions.</summary>
+# Right. The paper does the latter for fine-tuning, starting from copies of the old ones (its appendix). In a ViT, only the
+# position embeddings have to be interpolated.</details>
+# <details><summary>C. Add position embeddings.</summary>
 #
-# Positions would say where a patch stands. Here it is weights that are missing.</details>
+# Position embeddings would give the position of a patch. What is missing here is weights.</details>
 #
-# **Question 2.** You train a ViT with learned positions and patches of 4 × 4, those that were shuffled, on the pictures of
-# section 6. What do you expect?
+# **Question 2.** You train a ViT with learned position embeddings on the shuffled pictures of section 6. Its patches of 4 × 4
+# are those that were shuffled. What do you expect?
 #
 # <details><summary>A. It does as well as on pictures in order.</summary>
 #
-# Right. Attention does not care for the order, the positions are shuffled along, and the layer that reads a patch too. The
-# ViT knows no more of neighbours than the Mixer does. (With the patches of 7 × 7 of section 5 it would not be so: each would hold
-# shreds from all over the picture.)</details>
-# <details><summary>B. It fails: positions say where a patch stands.</summary>
+# Right. Attention does not depend on the order, and the position embeddings and the weights of the patch layer can be shuffled
+# in the same way. Like the Mixer, the ViT has no built-in information about neighbours. (With the 7 × 7 patches of section 5,
+# this would not hold: each patch would contain pieces from all over the picture.)</details>
+# <details><summary>B. It fails: position embeddings give the position of each patch.</summary>
 #
-# They are learned. Nothing in them states that 8 lies below 1.</details>
+# They are learned. Nothing in them specifies that position 8 is below position 1.</details>
 # <details><summary>C. It loses as the CNN does.</summary>
 #
 # The CNN loses because its *kernels* assume neighbours.</details>
 #
 # **Question 3.** Do the weights between positions depend on the picture, in attention and in token mixing?
 #
-# <details><summary>A. In both it depends on the picture.</summary>
+# <details><summary>A. They do in both.</summary>
 #
 # In token mixing the weights are the same for every picture; only what they multiply differs.</details>
-# <details><summary>B. In attention it depends on the picture, in token mixing it is fixed after training.</summary>
+# <details><summary>B. They do in attention; in token mixing they are fixed after training.</summary>
 #
-# Right. So a Mixer cannot search for "the other position like this one" wherever it is; that must be learned for each pair of
+# Right. So a Mixer cannot search for "a position similar to this one" wherever it is; it must learn this for each pair of
 # positions.</details>
-# <details><summary>C. In neither.</summary>
+# <details><summary>C. They do in neither.</summary>
 #
-# Attention's weights come from queries and keys, and these from the picture.</details>
+# The weights of attention are computed from queries and keys, and these from the picture.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *"All you need is MLPs: no inductive bias, no convolutions."* Take a position, with
-# two numbers of this lecture for it or against it.
+# **In your own words** (half a page). *"All you need is MLPs: no inductive bias, no convolutions."* Argue for or against this
+# statement, with two numbers from this lecture.
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | says what is built in all the same: patches, equal weights for all positions and for all channels, residual paths |
+# | 1 | says what is built in nevertheless: patches, equal weights for all positions and for all channels, residual paths |
 # | 1 | says what is not: neighbourhood (section 6), with a number |
 # | 1 | says in which sense it is a CNN (section 7), or that a fully connected layer is something else (13.g) |
-# | 1 | holds it against the CNN at equal batches, and says that the data are few and easy, and the ViT's start was tuned |
+# | 1 | compares it with the CNN on the same batches, and says that the data are few and easy, and that the ViT's initialisation was tuned |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 12 Summary and sources
 #
-# **Where the deck and the code part ways**, each by a number:
+# **Where the deck and the code differ**, each with a measurement:
 #
-# - *CS* quotes "single-channel depth-wise convolutions for token mixing". The sentence goes on in the paper: "of a full
-#   receptive field and parameter sharing". Without the sharing, Mixer-S/16 would not have 18 million parameters but more
-#   than twenty times as many.
-# - *CS*'s PyTorch code makes both networks four times as wide as what they mix. For the positions that means $d_s = 4N$: the
-#   work then grows with the *square* of the number of positions, as attention's does, and the linear growth that the paper
-#   claims is gone. Nor does it give the counts of table 1.
-# - *CS* shows two codes for one model. `nn.GELU()` of PyTorch is exact, `nn.gelu` of flax takes an approximation by tanh;
-#   and only the second starts its head at 0, which alone begins at the loss of a blind guess.
+# - *CS* quotes "single-channel depth-wise convolutions for token mixing". In the paper, the sentence continues: "of a full
+#   receptive field and parameter sharing". Without the sharing, Mixer-S/16 would not have 18 million parameters but more than
+#   twenty times as many.
+# - *CS*'s PyTorch code makes both networks four times as wide as their inputs. For token mixing that means $d_s = 4N$: the
+#   number of operations then grows with the *square* of the number of positions, as in attention, and the linear growth that
+#   the paper claims is lost. Nor does this code reproduce the counts of table 1.
+# - *CS* shows two implementations of one model. `nn.GELU()` of PyTorch is exact, `nn.gelu` of flax uses an approximation by
+#   tanh; and only the second initialises its head with 0, so that only its training begins at the loss of a uniform guess.
 # - *CS* writes that "CNNs are not special cases of Mixer"; the paper says *typical* CNNs. A depth-wise convolution of 3 × 3
 #   that all channels share is token mixing: since $\sigma(x) - \sigma(-x) = x$, twice as many hidden units undo the GELU.
 #
 # **What this lecture does not show.** The paper's point is about scale: with 300 million pictures to learn from, Mixers come
-# near the best. Ours have four thousand digits and a few hundred steps, and the order of the three says nothing about
-# millions. Only the ViT's start was tuned, in one respect (13.j-scale); what tuning would do for the Mixer is not known. "About
-# the same time" is a CPU's; on a GPU the three cost other things.
+# near the best. Ours have four thousand digits and a few hundred steps, and the order of the three tells nothing about training
+# on millions of pictures. Only the ViT's initialisation was tuned, in one respect (13.j-scale); what tuning would do for the
+# Mixer is not known. "About the same time" refers to a CPU; on a GPU, the relative costs differ.
 #
 # **Papers.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1, table 1, section 4.6
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2
