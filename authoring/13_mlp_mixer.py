@@ -13,13 +13,13 @@
 # %% [markdown] tags=["header"]
 # # 13 · MLP-Mixer
 #
-# MLP-Mixer classifies pictures with two small networks, one that mixes the patches and one that mixes the channels. It has no
-# attention, and no convolution larger than a patch.
+# MLP-Mixer classifies pictures with two small networks, one that mixes the patches and one that mixes the channels, without
+# attention and without any convolution larger than a patch.
 #
 # ![](diagram:mixer)
 #
-# You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that a fixed shuffling of the patches
-# has no effect on it, and write it as a convolutional network.
+# You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that it learns equally well when the
+# patches of all pictures are shuffled in the same way, and write it as a convolutional network.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 75
 # minutes. {measured}

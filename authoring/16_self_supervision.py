@@ -369,7 +369,8 @@ for n_each in (1, 4):
 #
 # ## 5 SimCLR on unlabelled digits
 #
-# We train SimCLR for 240 steps with 32 pairs in a batch, three seeds. Then we freeze the encoder, discard the projection head, and probe.
+# We train SimCLR for 240 steps with 32 pairs in a batch, three seeds. Then we freeze the encoder, discard the projection head,
+# and evaluate the encoder with the linear probe.
 
 
 # %%
@@ -403,13 +404,14 @@ def fit_simclr(seed, temperature=0.2, steps=240, look=None, **how):
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Four classifiers for a few labels: the network trained on them with augmentation; a linear probe of
-# SimCLR's encoder; of the pixels; of an untrained encoder. Labels: one, four and ten of each class. Which is best?
+# **Predict.** We compare four classifiers that use few labels: the supervised network, trained with augmentation; and linear
+# probes of SimCLR's encoder, of the pixels, and of an untrained encoder. There are one, four or ten labels of each class. Which
+# classifier is best?
 #
 # <details><summary>A. SimCLR everywhere: it has seen four thousand digits.</summary>
 #
-# It has, but without information on which differences define the classes. Labels provide it, and with enough of them
-# the supervised network catches up.</details>
+# It has, but without any information on which differences define the classes. Labels provide it, and with enough of them the
+# supervised network catches up.</details>
 # <details><summary>B. The supervised network everywhere: nothing beats labels.</summary>
 #
 # Ten labels are too few to train three layers. The probe trains only the last one.</details>
@@ -524,14 +526,14 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 6 The embeddings during training
 #
-# Each point below is an unseen digit, drawn as its class, in the first two principal components of its embedding, at three moments of
-# training. The encoder has never seen a label.
+# Each point below is an unseen digit, shown as the numeral of its class, in the first two principal components of its
+# embedding, at three moments of training. The encoder has never seen a label.
 #
 # **Predict.** How often does the *nearest* other embedding, in all 64 dimensions, belong to the same class: before training, and after?
 #
 # <details><summary>A. 10 % before, nearly always after.</summary>
 #
-# Before is wrong: an untrained network already maps similar pictures to similar vectors.</details>
+# The first part is wrong: an untrained network already maps similar pictures to similar vectors.</details>
 # <details><summary>B. More often than not before, nearly always after.</summary>
 #
 # Yes. Training groups the classes, but it does not start from nothing.</details>
@@ -568,8 +570,8 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Pick an unseen digit by its number, 0 to 999, and see the five with the nearest embeddings. Find a digit whose
-# neighbours have another class. Would you have confused them too?
+# **Try it.** Pick an unseen digit by its number, 0 to 999, and look at the five digits with the nearest embeddings. Find a
+# digit whose neighbours have another class. Would you have confused them too?
 
 
 # %% tags=["try-it"]
@@ -887,11 +889,13 @@ claim(
 )
 
 # %% [markdown]
-# Note *where* the collapse is. The **projections** collapse, those that the loss sees. The **encoder** before the projector
-# still separates the classes: the printed probes of its features are far above chance. The recorded study below shows what becomes of the encoder later.
+# Note *where* the collapse is. The **projections**, on which the loss is computed, collapse. The **encoder** before the
+# projector still separates the classes: the printed probes of its features are far above chance. The recorded study below shows
+# what becomes of the encoder later.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** How does BYOL compare with SimCLR and with the pixels? Same encoder, same digits, same batches; forty labels for the probe.
+# **Predict.** How does BYOL compare with SimCLR and with the pixels? BYOL and SimCLR use the same encoder, digits and batches;
+# the probe uses forty labels.
 #
 # <details><summary>A. It equals SimCLR from the start.</summary>
 #
@@ -902,7 +906,7 @@ claim(
 # improve only as fast as the online network does. How close it comes to SimCLR in 1,000 steps differs much between seeds: see the printed scores.</details>
 # <details><summary>C. It never passes the pixels: without negatives there is nothing to learn.</summary>
 #
-# After 240 steps one might think so. That is a matter of training time, as the curve beyond shows.</details>
+# After 240 steps one might think so. That is a matter of training time, as the rest of the curve shows.</details>
 
 # %%
 study = recorded("16_byol_and_batches")
@@ -1049,7 +1053,7 @@ claim(
 #
 # <details><summary>A. Nothing: higher accuracy is better.</summary>
 #
-# A deep network could learn from the pixels alone. It measures itself.</details>
+# A deep network could learn from the pixels alone. The result would then measure that network and not the encoder.</details>
 # <details><summary>B. It does not separate the encoder's contribution from that of the network.</summary>
 #
 # Right. A linear probe can only use what is linearly separable in the features.</details>
@@ -1059,12 +1063,12 @@ claim(
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague reports a new method without negatives: "The loss goes to 0.001, a tenth of
-# BYOL's." What would you ask to see, and why? Use two measurements of this lecture.*
+# BYOL's." What would you ask to see, and why? Use two measurements from this lecture.*
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | says that the loss compares with a moving target, so that a low value may be trivial |
-# | 1 | asks for the spectrum of the embeddings, says what a collapse looks like, and of which layer |
+# | 1 | says that the target of the loss changes during training, so that a low value may be trivial |
+# | 1 | asks for the spectrum of the embeddings, and says of which layer, and what a collapse looks like |
 # | 1 | asks for a probe, with a baseline of pixels or of an untrained encoder |
 # | 1 | asks for several seeds, or for the supervised network with the same labels and augmentation |
 # | 1 | is clear and short |
@@ -1075,9 +1079,9 @@ claim(
 # **Where the deck and the code differ**, each with a measurement:
 #
 # - *GA* numbers the views of a pair $2k-1$ and $2k$. That is right for interleaved views, and a silent error for stacked ones,
-#   as `torch.cat` gives them: identical views then cost more than a uniform guess (16.GA-order).
-# - *GA*: "strong computational and memory footprint". It is that of the encoder; the loss itself, with
-#   its $2N \times 2N$ matrix, needs a small fraction of the encoder's memory (16.GA-memory).
+#   as `torch.cat` produces them: the loss of identical views is then near or above that of a uniform guess (16.GA-order).
+# - *GA*: "strong computational and memory footprint". This is the footprint of the encoder; the loss itself, with its
+#   $2N \times 2N$ matrix, needs a small fraction of the encoder's memory (16.GA-memory).
 #
 # **Remarks.** *GA*: SimCLR "requires the use of large mini-batches, so that enough negatives are used". Chen et al. measure this on ImageNet. On
 # our digits, 32 pairs already pass the pixels (16.GA); section 9 shows what 96 pairs add at equal updates. *GA* calls BYOL "a convincing
