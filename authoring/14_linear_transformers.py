@@ -1243,7 +1243,7 @@ claim(
 # ## 10 Exit quiz
 #
 # **Question 1.** A batch of documents, each of 500 tokens, $d = 1{,}000$ and one head. Would you use linear attention to save
-# work?
+# multiply-adds?
 #
 # <details><summary>A. Yes: linear beats quadratic.</summary>
 #
