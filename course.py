@@ -12,6 +12,7 @@
     python3 course.py microscope [--out FILE]          the attention microscope: one page, no server
     python3 course.py progress                         what you solved and predicted, as text and as a page
     python3 course.py gpu-check                        on a GPU: what only a GPU can show, as a report (docs/gpu.md)
+    python3 course.py colab --repository URL           the lectures for Google Colab, cloned from that address (docs/running.md)
     python3 course.py exercises [--json]               the list of exercises
     python3 course.py grade DIR_OR_ZIP [options]       grade what students handed in (docs/grading.md; --help)
     python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in our sandbox

@@ -67,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     slides.add_argument("lectures", nargs="+", metavar="NN", help="numbers of lectures, such as 04")
     slides.add_argument("--out", type=Path, metavar="DIR", help="where the slides go (default: build/slides)")
     slides.add_argument("--pdf", action="store_true", help="also print them as PDF, with Chromium or Chrome")
+    colab = commands.add_parser("colab", help="write the lectures for Google Colab, each with a cell that sets it up")
+    colab.add_argument("--repository", required=True, metavar="URL", help="the https address that the course is cloned from")
+    colab.add_argument("--out", type=Path, metavar="DIR", help="where they go (default: build/colab)")
     exercises = commands.add_parser("exercises", help="list every exercise")
     exercises.add_argument("--json", action="store_true", help="as JSON")
     progress = commands.add_parser("progress", help="show what you solved and predicted, and write it as a page")
@@ -185,6 +188,15 @@ def _slides(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _colab(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.colab import write_colab
+
+    root = project_root()
+    written = write_colab(root, options.out or root / "build" / "colab", options.repository)
+    print("\n".join(f"wrote {path}" for path in written))
+    return 0
+
+
 def _exercises(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.exercise_list import listing
 
@@ -263,6 +275,7 @@ _COMMANDS = {
     "build": _build,
     "site": _site,
     "slides": _slides,
+    "colab": _colab,
     "exercises": _exercises,
     "progress": _progress,
     "grade": _grade,

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,7 +43,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked sdist of a copy of the course."""
     copy, out = tmp_path_factory.mktemp("copy") / "course", tmp_path_factory.mktemp("sdist")
     shutil.copytree(ROOT, copy, ignore=NOT_SOURCE)
-    shutil.copytree(ROOT / ".ci", copy / ".ci")
+    for folder in (".ci", ".binder", ".devcontainer", ".github"):
+        shutil.copytree(ROOT / folder, copy / folder)
+    shutil.copy(ROOT / ".dockerignore", copy)
     done = run("-c", BUILD, "build_sdist", str(out), cwd=copy)
     assert done.returncode == 0, done.stderr
     (packed,) = out.glob("*.tar.gz")
@@ -64,9 +67,10 @@ def site(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def names(root: Path, *folders: str) -> set[str]:
-    """The files in folders of a root that belong to the course."""
-    paths = [path for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
-    return {path.relative_to(root).as_posix() for path in paths if "__pycache__" not in path.parts and path.suffix != ".pyc"}
+    """The files in folders of a root that belong to the course: no caches of Python or of another tool."""
+    paths = [path.relative_to(root) for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
+    cache = re.compile(r"(^|/)(\.|__pycache__/)|\.pyc$")
+    return {path.as_posix() for path in paths if not cache.search(path.as_posix())}
 
 
 def test_the_sdist_holds_the_whole_course(sdist):
@@ -81,6 +85,11 @@ def test_the_sdist_holds_the_whole_course(sdist):
         "CONTRIBUTING.md",
         "LICENSE",
         ".ci/run",
+        "Dockerfile",
+        ".dockerignore",
+        ".binder/postBuild",
+        ".devcontainer/devcontainer.json",
+        ".github/workflows/tests.yml",
     ):
         assert (sdist / name).read_bytes() == (ROOT / name).read_bytes()
 

@@ -20,7 +20,7 @@ from course_tools.publishing.readme_picture import alternative_text
 
 DOCUMENTS = {
     "Evidence": ("claims", "rivals", "studies"),
-    "For teachers": ("teaching", "companion", "grading"),
+    "For teachers": ("teaching", "companion", "grading", "running"),
     "The library": ("notation", "papers", "data", "architecture", "adding_a_mechanism", "several_devices"),
 }
 """The pages of docs/ by the door that leads to them; a page that the course does not have is left out."""
