@@ -598,7 +598,6 @@ counter = fit(
     SEEDS[0],
     numbers.train,
     (english, german),
-    teacher_forced_loss,
     steps=300,
 )
 counter = with_your_attention(counter)
