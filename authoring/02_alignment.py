@@ -594,11 +594,7 @@ english, german = (
     Vocabulary.of((p.target for p in numbers.train), " "),
 )
 counter = fit(
-    lambda: bahdanau(len(german)),
-    SEEDS[0],
-    numbers.train,
-    (english, german),
-    steps=300,
+    lambda: bahdanau(len(german)), SEEDS[0], numbers.train, (english, german), steps=300
 )
 counter = with_your_attention(counter)
 right_numbers = exact_match(counter, numbers.test, (english, german))

@@ -60,9 +60,8 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
     Args:
         scores: (*batch, T_q, T_k), any real number: how well each key matches each query.
         values: (*batch, T_k, d_v).
-        mask: bool, broadcastable to the scores; True = may attend. None = every query may attend to every key. Where there are
-            as many sequences as queries, a mask for all of them needs its batch axis, (1, T_q, T_k): without it, it could be
-            a padding mask (B, T_k).
+        mask: bool, broadcastable to the scores; True = may attend. None = every query may attend to every key. Two axes are
+            (T_q, T_k), for all sequences; a padding mask (B, T_k) needs an axis for the queries, as `padding_mask` makes it.
 
     Returns:
         context (*batch, T_q, d_v) and weights (*batch, T_q, T_k). Each row of weights is ≥ 0 and sums to 1, or to 0
@@ -110,14 +109,15 @@ def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
 
 
 def require_one_reading(mask: Mask, shape: tuple[int, ...]) -> None:
-    """Raise a ValueError for a mask of 2 or 3 axes whose first may be the batch of inputs or scores of `shape`, or a later one.
+    """Raise a ValueError for a mask of 3 axes whose first may be the batch or the heads of scores of `shape`, (B, H, T_q, T_k).
 
-    Broadcasting would take a padding mask (B, T_k) for a mask (T_q, T_k) wherever B = T_q.
+    Broadcasting would take the mask (B, 1, T_k) of `padding_mask` for one of each head wherever B = H. A mask of 2 axes is
+    always (T_q, T_k): a causal mask is not refused because there happen to be as many sequences as queries.
     """
-    if 2 <= mask.dim() <= min(3, len(shape) - 1) and 1 < mask.shape[0] == shape[0] == shape[-mask.dim()]:
+    if mask.dim() == 3 < len(shape) and 1 < mask.shape[0] == shape[0] == shape[-3]:
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} can be read in two ways, as {shape[0]} is the size of the batch and of axis "
-            f"{-mask.dim()}. Write `mask[None]` for one mask for the whole batch, `mask[:, None]` for one for each sequence."
+            "-3. Write `mask[None]` for one mask for the whole batch, `mask[:, None]` for one for each sequence."
         )
 
 

@@ -124,7 +124,7 @@ def mask_per_head(mask: Mask | None, shape: tuple[int, ...] | None = None) -> Ma
     """Add an axis of heads, of size 1, to a mask for inputs of `shape`, (B, T, d) if None, unless it has one.
 
     Raises:
-        ValueError: the mask (n, T_k) could be one for all sequences, or one row for each, since n = B = T.
+        ValueError: a mask of three axes can be read in two ways (`require_one_reading`).
     """
     n_axes = 3 if shape is None else len(shape)
     if mask is None or not 2 <= mask.dim() <= n_axes:

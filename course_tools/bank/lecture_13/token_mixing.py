@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.blocks import token_mixing
+from course_lib.blocks.mlp_mixer import lean_token_mixing
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -190,4 +191,7 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
+    forbids={
+        lean_token_mixing: "write the transposition and the perceptron yourself.",
+    },
 )

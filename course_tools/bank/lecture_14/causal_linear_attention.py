@@ -5,7 +5,7 @@ from einops import einsum
 from torch import Tensor
 
 from course_lib.attention import causal_linear_attention
-from course_lib.attention.linear import divide, silence
+from course_lib.attention.linear import chunked_linear_attention, divide, recurrent_linear_attention, silence
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -241,4 +241,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
+    forbids={
+        chunked_linear_attention: "write the sums over the past yourself.",
+        recurrent_linear_attention: "write the sums over the past yourself.",
+    },
 )

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.losses import nt_xent
+from course_lib.losses.nt_xent import lean_nt_xent
 from course_lib.primitives import unit
 from course_tools.checks.exercise import (
     Answers,
@@ -260,4 +261,7 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
+    forbids={
+        lean_nt_xent: "write the similarities and the cross-entropy yourself.",
+    },
 )

@@ -37,9 +37,12 @@ def inputs(normal, *batch):
 
 
 @each_form
-def test_a_padding_mask_of_as_many_sequences_as_queries_is_refused(normal, form):
-    with pytest.raises(ValueError, match=r"\(5, 5\) can be read in two ways.*`mask\[None\]` for one mask for the whole batch"):
-        form(*inputs(normal, T), PADDING)
+def test_a_mask_of_two_axes_is_for_all_sequences_however_many_there_are(normal, form):
+    q, k, v = inputs(normal, T)
+    torch.manual_seed(0)
+    context = form(q, k, v, causal_mask(T)).context
+    torch.manual_seed(0)
+    torch.testing.assert_close(context, form(q, k, v, causal_mask(T)[None]).context)
 
 
 @each_form
@@ -57,7 +60,7 @@ def test_what_the_message_says_is_taken(normal, form):
 
 
 @each_form
-@pytest.mark.parametrize("batch", [(), (1,), (2,), (7,)])
+@pytest.mark.parametrize("batch", [(), (1,), (2,), (T,), (7,)])
 def test_a_mask_for_all_needs_no_batch_axis_where_nothing_can_be_confused(normal, form, batch):
     assert form(*inputs(normal, *batch), causal_mask(T)).context.isfinite().all()
 
