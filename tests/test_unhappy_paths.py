@@ -96,7 +96,7 @@ HEADS = [
     ("MultiHead(d_k, 3)", "ValueError", "d_model 11 does not divide into 3 heads; give d_k, or other sizes."),
     ("MultiHead(12, 0)", "ValueError", "at least one head, got n_heads = 0."),
     ("MultiHead(12, -3)", "ValueError", "at least one head, got n_heads = -3."),
-    ("MultiHead(12, 3)(q, k, v)", "RuntimeError", "shapes cannot be multiplied (10x11 and 12x12)"),
+    ("MultiHead(12, 3)(q, k, v)", "RuntimeError", "shapes cannot be multiplied (14x11 and 12x12)"),
     ("multi_head_attention(q, k, v, *heads, 2, ones(T_q, T_k))", "TypeError", "the mask must be bool"),
     ("multi_head_attention(q, k, v, *heads, 2, allowed[:, 1:])", "ValueError", "does not broadcast to the scores'"),
     (
