@@ -1,9 +1,9 @@
-"""Draw the picture of README and site: a wrong answer, its named misconception, the line corrected, right.
+"""Draw the pictures of README and site: a wrong answer, its named misconception, the line corrected, right; the microscope.
 
     python -m course_tools.publishing.readme_picture [DIR]
 
-The verdicts are those of the bank. Needs the extra `[site]` and Chromium; writes `check.webp`, which plays four times, and
-`check.png`, the frame with the misconception, for readers who prefer no motion.
+The verdicts are those of the bank. Needs the extra `[site]` and Chromium; writes `check.webp`, which plays four times,
+`check.png`, the frame with the misconception, for readers who prefer no motion, and `microscope.png`, its page as it opens.
 """
 
 import inspect
@@ -11,6 +11,7 @@ import io
 import sys
 from pathlib import Path
 
+from course_tools import microscope
 from course_tools.bank import exercise, verdict
 from course_tools.checks.verdict_display import VerdictDisplay
 from course_tools.publishing.browser import chromium
@@ -77,7 +78,7 @@ def alternative_text() -> str:
 
 
 def draw(folder: Path) -> list[Path]:
-    """Draw the frames in Chromium and write both files.
+    """Draw the frames and the microscope in Chromium and write the three files.
 
     Raises:
         PublishingFailed: Chromium is not installed.
@@ -96,12 +97,17 @@ def draw(folder: Path) -> list[Path]:
             page.set_content(html)
             pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
             durations.append(milliseconds)
+        page = started.new_page(viewport={"width": 1280, "height": 690})
+        page.set_content(microscope.page())
+        page.wait_for_selector("svg path")
+        magnified = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         started.close()
     folder.mkdir(parents=True, exist_ok=True)
-    moving, still = folder / "check.webp", folder / "check.png"
+    moving, still, lens = folder / "check.webp", folder / "check.png", folder / "microscope.png"
     pictures[0].save(moving, save_all=True, append_images=pictures[1:], duration=durations, loop=4, lossless=True, method=6)
     pictures[1].quantize(64).save(still, optimize=True)
-    return [moving, still]
+    magnified.quantize(64).save(lens, optimize=True)
+    return [moving, still, lens]
 
 
 def _verdict(answer: object) -> str:
