@@ -47,7 +47,7 @@ def test_gradients_reach_every_weight():
 
 
 def test_widths_and_strides_must_be_as_many():
-    with pytest.raises(ValueError, match="the same length, and one or more; got 2 and 1"):
+    with pytest.raises(ValueError, match="the same length, at least 1; got 2 and 1"):
         ConvNet(3, (5, 7), (2,))
     with pytest.raises(ValueError, match="got 0 and 0"):
         ConvNet(3, (), ())
