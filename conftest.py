@@ -28,7 +28,7 @@ if find_spec("jaxtyping") and find_spec("beartype"):
 
     install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
-NEED_A_TRAINED_MODEL = ("02", "03", "07")
+NEED_A_TRAINED_MODEL = ("02", "03", "07", "12")
 """Lectures whose later cells take the answers of a trained model apart: they fail after a few steps."""
 
 
