@@ -88,7 +88,11 @@ def test_words_may_change_without_execution_code_may_not(plain, author, monkeypa
         refuse_to_execute(patched)
         text = (plain / "authoring" / "05_plain.py").read_text(encoding="utf-8")
         author("05_plain", text.replace("# {measured}", "# {measured} More words."))
-        assert [line.split()[0] for line in stale(plain)] == ["lectures/05_plain.ipynb", "solutions/05_plain.ipynb"]
+        assert [line.split()[0] for line in stale(plain)] == [
+            "lectures/05_plain.ipynb",
+            "solutions/05_plain.ipynb",
+            "docs/lectures.md",
+        ]
         assert build(plain) == ["lectures/05_plain.ipynb", "solutions/05_plain.ipynb"]
         solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
         assert solution.cells[1].outputs[0].text == "42\n"

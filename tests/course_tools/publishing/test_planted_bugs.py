@@ -24,8 +24,8 @@ PLANTED = {
     "the mask": (
         "02",
         "attention/core.py",
-        "scores.masked_fill(~mask, -torch.inf)",
-        "scores.masked_fill(mask, -torch.inf)",
+        "torch.where(mask | empty, scores, -torch.inf)",
+        "torch.where(~mask | empty, scores, -torch.inf)",
         "02.4",
     ),
     "the order of the gates": (
