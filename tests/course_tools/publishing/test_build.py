@@ -93,7 +93,7 @@ def test_words_may_change_without_execution_code_may_not(plain, author, monkeypa
             "solutions/05_plain.ipynb",
             "docs/lectures.md",
         ]
-        assert build(plain) == ["lectures/05_plain.ipynb", "solutions/05_plain.ipynb"]
+        assert build(plain) == ["docs/lectures.md", "lectures/05_plain.ipynb", "solutions/05_plain.ipynb"]
         solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
         assert solution.cells[1].outputs[0].text == "42\n"
         assert "More words." in solution.cells[0].source
