@@ -19,6 +19,7 @@ state, weights = [torch.zeros(1, 3)] * 2, [torch.zeros(12, 2), torch.zeros(12, 3
 inputs = {
     "lstm_cell": (x, state, *weights),
     "chunked_linear_attention": (x, x, x),
+    "recurrent_linear_attention": (x, x, x),
     "lstm": (x[None], [s[None] for s in state], weights, False, 1, 0.0, False, False, False),
     "_native_multi_head_attention": (x[None],) * 3 + (2, 1, *map(torch.zeros, ((6, 2), 6, (2, 2), 2))),
 }
