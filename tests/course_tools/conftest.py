@@ -122,8 +122,8 @@ def unchecked() -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `asked` once for each exercise but the build tasks, one that asks for `built` once for each."""
-    for name, builds in (("asked", False), ("built", True)):
+    """Run a test that asks for `asked` once for each short exercise, one that asks for `build_task` once for each build task."""
+    for name, builds in (("asked", False), ("build_task", True)):
         if name in metafunc.fixturenames:
             items = [item for item in exercises() if (item.training is not None) is builds]
             metafunc.parametrize(name, items, ids=[f"{item.id}-{item.reference.__name__}" for item in items])

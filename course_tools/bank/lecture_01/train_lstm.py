@@ -19,6 +19,16 @@ from course_tools.bank.language_models import (
     repeats_the_last_token,
     repeats_the_token_before,
 )
+from course_tools.bank.training_loops import (
+    drawn,
+    looped,
+    next_but_one,
+    not_shifted,
+    on_one_batch,
+    shifted_back,
+    with_the_optimizer_of,
+    without_clearing,
+)
 from course_tools.checks.exercise import Answers, Exercise, Training
 from course_tools.checks.trained import (
     both,
@@ -104,35 +114,19 @@ class _Small(nn.Module):
         return self.logits(self.lstm(self.dropout(self.embed(tokens)))[0])
 
 
-def _batch(text, ahead=1, batch_size=8, window=32):
-    windows = text[torch.randint(len(text) - window - ahead, (batch_size, 1)) + torch.arange(window + ahead)]
-    return windows[:, :window], windows[:, ahead:]
-
-
-def _loop(model, text, n_steps, lr=2e-2, batch=_batch):
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    for _ in range(n_steps):
-        tokens, targets = batch(text)
-        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
-
-
 @wrong
 def in_both_directions(text, n_tokens, n_steps):
     """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
     token; on new text it has nothing to copy. A language model reads in one direction: no `bidirectional=True`."""
     lstm = nn.LSTM(16, 16, batch_first=True, bidirectional=True)
-    return _loop(_Small(n_tokens, lstm), text, n_steps)
+    return looped(_Small(n_tokens, lstm), text, n_steps)
 
 
 @wrong
 def time_on_the_wrong_axis(text, n_tokens, n_steps):
     """Your recurrence runs over the batch, not over time: the logits of a window depend on the windows before it in the batch.
     `nn.LSTM` expects time on its first axis; give it `batch_first=True`."""
-    return _loop(_Small(n_tokens, nn.LSTM(16, 32)), text, n_steps // 2)
+    return looped(_Small(n_tokens, nn.LSTM(16, 32)), text, n_steps // 2)
 
 
 class _Forgetful(_Small):
@@ -145,96 +139,70 @@ class _Forgetful(_Small):
 def state_not_carried(text, n_tokens, n_steps):
     """Your state starts from zero at every token: with the tokens before the last one in another order, the model predicts the
     same. Carry the state from each step to the next."""
-    return _loop(_Forgetful(n_tokens), text, n_steps // 2)
+    return looped(_Forgetful(n_tokens), text, n_steps // 2)
 
 
 @wrong
 def targets_not_shifted(text, n_tokens, n_steps):
     """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
     the logits at t are compared with the token at t + 1."""
-
-    def batch(text):
-        tokens, _ = _batch(text)
-        return tokens, tokens
-
-    return _loop(_Small(n_tokens), text, n_steps // 2, batch=batch)
+    return looped(_Small(n_tokens), text, n_steps // 2, batch=not_shifted)
 
 
 @wrong
 def targets_shifted_back(text, n_tokens, n_steps):
     """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
     are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
-
-    def batch(text):
-        tokens, following = _batch(text)
-        return following, tokens
-
-    return _loop(_Small(n_tokens), text, n_steps, batch=batch)
+    return looped(_Small(n_tokens), text, n_steps, batch=shifted_back)
 
 
 @wrong
 def targets_shifted_twice(text, n_tokens, n_steps):
     """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
     loss shifts it again."""
-    return _loop(_Small(n_tokens), text, n_steps, batch=partial(_batch, ahead=2))
+    return looped(_Small(n_tokens), text, n_steps, batch=next_but_one)
 
 
 @wrong
 def gradients_not_cleared(text, n_tokens, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update."""
-    model = _Small(n_tokens)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(n_steps // 2):
-        tokens, targets = _batch(text)
-        F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).backward()
-        optimizer.step()
-    return model.eval()
+    return without_clearing(_Small(n_tokens), text, n_steps // 2)
 
 
 @wrong
 def one_batch_for_all_updates(text, n_tokens, n_steps):
     """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
     windows in each update."""
-    drawn = _batch(text)
-    return _loop(_Small(n_tokens), text, n_steps, batch=lambda text: drawn)
+    return on_one_batch(_Small(n_tokens), text, n_steps)
 
 
 @wrong
 def dropout_left_on(text, n_tokens, n_steps):
     """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
     random. Return `model.eval()`."""
-    return _loop(_Small(n_tokens, dropout=0.2), text, n_steps // 2).train()
+    return looped(_Small(n_tokens, dropout=0.2), text, n_steps // 2).train()
 
 
 @wrong
 def learning_rate_too_large(text, n_tokens, n_steps):
     """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
     next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return _loop(_Small(n_tokens), text, n_steps // 4, lr=3.0)
+    return looped(_Small(n_tokens), text, n_steps // 4, lr=3.0)
 
 
 @wrong
 def learning_rate_too_small(text, n_tokens, n_steps):
     """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
     Adam 0.001 to 0.02."""
-    return _loop(_Small(n_tokens), text, n_steps // 4, lr=1e-6)
+    return looped(_Small(n_tokens), text, n_steps // 4, lr=1e-6)
 
 
 @wrong
 def optimizer_of_another_model(text, n_tokens, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model, from the parameters of the model that you train and return."""
-    model = _Small(n_tokens)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    model = _Small(n_tokens)
-    for _ in range(n_steps // 4):
-        tokens, targets = _batch(text)
-        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
+    return with_the_optimizer_of(_Small(n_tokens), _Small(n_tokens), text, n_steps // 4)
 
 
 class _Detached(_Small):
@@ -246,14 +214,14 @@ class _Detached(_Small):
 def states_cut_off(text, n_tokens, n_steps):
     """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
     `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return _loop(_Detached(n_tokens), text, n_steps // 2)
+    return looped(_Detached(n_tokens), text, n_steps // 2)
 
 
 @wrong
 def probabilities_for_logits(text, n_tokens, n_steps):
     """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
     falls. Return the logits."""
-    return _loop(nn.Sequential(_Small(n_tokens), nn.Softmax(dim=-1)), text, n_steps // 2)
+    return looped(nn.Sequential(_Small(n_tokens), nn.Softmax(dim=-1)), text, n_steps // 2)
 
 
 @right
@@ -280,7 +248,7 @@ def by_hand(text, n_tokens, n_steps):
     model = Model()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=4e-3)
     for _ in range(n_steps):
-        tokens, targets = _batch(text, window=20)
+        tokens, targets = drawn(text, context=20)
         optimizer.zero_grad(set_to_none=False)
         F.cross_entropy(model(tokens).mT, targets).backward()
         nn.utils.clip_grad_value_(model.parameters(), 0.5)

@@ -15,7 +15,14 @@ from course_tools.bank.language_models import (
     reads_the_future,
     repeats_the_last_token,
 )
-from course_tools.bank.lecture_07.train_gpt import SmallGPT, drawn, looped, with_torchs_encoder, without_modules
+from course_tools.bank.lecture_07.train_gpt import SmallGPT, with_torchs_encoder, without_modules
+from course_tools.bank.training_loops import (
+    looped,
+    not_shifted,
+    on_one_batch,
+    with_the_optimizer_of,
+    without_clearing,
+)
 from course_tools.checks.exercise import Answers, Exercise, Training
 from course_tools.checks.trained import (
     both,
@@ -161,25 +168,14 @@ def softmax_over_the_queries(text, n_tokens, n_steps):
 def gradients_not_cleared(text, n_tokens, n_steps):
     """The gradients of earlier updates are still there at the next one: `backward` adds to them. Call `optimizer.zero_grad()`
     once in each update."""
-    model = SmallGPT(n_tokens)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(n_steps // 2):
-        tokens, targets = drawn(text)
-        F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).backward()
-        optimizer.step()
-    return model.eval()
+    return without_clearing(SmallGPT(n_tokens), text, n_steps // 2)
 
 
 @wrong
 def targets_not_shifted(text, n_tokens, n_steps):
     """The model still predicts the token that it has just read: the targets are the inputs themselves. Compare the logits at t
     with the token at t + 1."""
-
-    def batch(text):
-        tokens, _ = drawn(text)
-        return tokens, tokens
-
-    return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=batch)
+    return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=not_shifted)
 
 
 @wrong
@@ -192,8 +188,7 @@ def dropout_left_on(text, n_tokens, n_steps):
 @wrong
 def one_batch_for_all_updates(text, n_tokens, n_steps):
     """Every update reads the same batch. The run of the task draws new windows in each update; this has to stay in the loop."""
-    windows = drawn(text)
-    return looped(SmallGPT(n_tokens), text, n_steps, batch=lambda text: windows)
+    return on_one_batch(SmallGPT(n_tokens), text, n_steps)
 
 
 @wrong
@@ -214,16 +209,7 @@ def learning_rate_too_small(text, n_tokens, n_steps):
 def optimizer_of_another_model(text, n_tokens, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model that you train and return."""
-    model = SmallGPT(n_tokens)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    model = SmallGPT(n_tokens)
-    for _ in range(n_steps // 4):
-        tokens, targets = drawn(text)
-        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
+    return with_the_optimizer_of(SmallGPT(n_tokens), SmallGPT(n_tokens), text, n_steps // 4)
 
 
 @wrong

@@ -20,6 +20,16 @@ from course_tools.bank.language_models import (
     repeats_the_last_token,
     repeats_the_token_before,
 )
+from course_tools.bank.training_loops import (
+    drawn,
+    looped,
+    next_but_one,
+    not_shifted,
+    on_one_batch,
+    shifted_back,
+    with_the_optimizer_of,
+    without_clearing,
+)
 from course_tools.checks.exercise import Answers, Exercise, Training
 from course_tools.checks.trained import (
     both,
@@ -128,24 +138,6 @@ class SmallGPT(nn.Module):
         return self.logits(self.norm(x + self.feed_forward(x)))
 
 
-def drawn(text, ahead=1, batch_size=8, context=32):
-    """Draw a batch: tokens (B, context), and the tokens so many positions after them."""
-    windows = text[torch.randint(len(text) - context - ahead, (batch_size, 1)) + torch.arange(context + ahead)]
-    return windows[:, :context], windows[:, ahead:]
-
-
-def looped(model, text, n_steps, lr=1e-2, batch=drawn):
-    """Train a model in the usual way, and return it."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    for _ in range(n_steps):
-        tokens, targets = batch(text)
-        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
-
-
 @wrong
 def without_a_mask(text, n_tokens, n_steps):
     """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
@@ -158,52 +150,35 @@ def without_a_mask(text, n_tokens, n_steps):
 def targets_not_shifted(text, n_tokens, n_steps):
     """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
     the logits at t are compared with the token at t + 1."""
-
-    def batch(text):
-        tokens, _ = drawn(text)
-        return tokens, tokens
-
-    return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=batch)
+    return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=not_shifted)
 
 
 @wrong
 def targets_shifted_back(text, n_tokens, n_steps):
     """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
     are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
-
-    def batch(text):
-        tokens, following = drawn(text)
-        return following, tokens
-
-    return looped(SmallGPT(n_tokens), text, n_steps, batch=batch)
+    return looped(SmallGPT(n_tokens), text, n_steps, batch=shifted_back)
 
 
 @wrong
 def targets_shifted_twice(text, n_tokens, n_steps):
     """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
     loss shifts it again."""
-    return looped(SmallGPT(n_tokens), text, n_steps, batch=partial(drawn, ahead=2))
+    return looped(SmallGPT(n_tokens), text, n_steps, batch=next_but_one)
 
 
 @wrong
 def gradients_not_cleared(text, n_tokens, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update."""
-    model = SmallGPT(n_tokens)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(n_steps):
-        tokens, targets = drawn(text)
-        F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).backward()
-        optimizer.step()
-    return model.eval()
+    return without_clearing(SmallGPT(n_tokens), text, n_steps)
 
 
 @wrong
 def one_batch_for_all_updates(text, n_tokens, n_steps):
     """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
     windows in each update."""
-    windows = drawn(text)
-    return looped(SmallGPT(n_tokens), text, n_steps, batch=lambda text: windows)
+    return on_one_batch(SmallGPT(n_tokens), text, n_steps)
 
 
 @wrong
@@ -238,16 +213,7 @@ def learning_rate_too_small(text, n_tokens, n_steps):
 def optimizer_of_another_model(text, n_tokens, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model, from the parameters of the model that you train and return."""
-    model = SmallGPT(n_tokens)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    model = SmallGPT(n_tokens)
-    for _ in range(n_steps // 3):
-        tokens, targets = drawn(text)
-        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
+    return with_the_optimizer_of(SmallGPT(n_tokens), SmallGPT(n_tokens), text, n_steps // 3)
 
 
 class _Detached(SmallGPT):

@@ -50,18 +50,20 @@ def test_a_right_submission_of_any_design_earns_all_points(id, right):
     )
 
 
-def test_a_build_task_is_large_enough_and_says_what_it_holds(built: Exercise):
-    assert len(built.wrong) >= 8
-    assert len(built.right) >= 3
-    assert len({misconception(answer) for answer in (*built.wrong, *built.right)}) == len(built.wrong) + len(built.right)
-    assert set(built.wrong) == {*built.training.proofs, *built.training.suspicions}
-    assert built.training.seconds <= LONGEST_TRAINING
-    assert len(set(built.hints)) == 3
-    assert built.points > 0
+def test_a_build_task_is_large_enough_and_says_what_it_holds(build_task: Exercise):
+    assert len(build_task.wrong) >= 8
+    assert len(build_task.right) >= 3
+    assert len({misconception(answer) for answer in (*build_task.wrong, *build_task.right)}) == len(build_task.wrong) + len(
+        build_task.right
+    )
+    assert set(build_task.wrong) == {*build_task.training.proofs, *build_task.training.suspicions}
+    assert build_task.training.seconds <= LONGEST_TRAINING
+    assert len(set(build_task.hints)) == 3
+    assert build_task.points > 0
 
 
-def test_what_a_student_must_not_know_never_goes_inside(built: Exercise):
-    call, truth = built.questions(seed=0)
+def test_what_a_student_must_not_know_never_goes_inside(build_task: Exercise):
+    call, truth = build_task.questions(seed=0)
     sent = [tensor for part in call for tensor in part if isinstance(tensor, torch.Tensor)]
     hidden = {name: tensor for name, tensor in truth.items() if name.startswith("next")}
     assert hidden
@@ -100,8 +102,8 @@ def fails(*data):
         (7, "A function is asked for"),
     ],
 )
-def test_what_is_no_training_earns_nothing_and_is_told_why(built, answer, said):
-    found = questions(built.id).examine(answer)
+def test_what_is_no_training_earns_nothing_and_is_told_why(build_task, answer, said):
+    found = questions(build_task.id).examine(answer)
     assert (found.points, found.passed, found.misconception) == (0, False, None)
     assert said in found.message
 

@@ -42,6 +42,12 @@ def imported_by_the_lecture(number):
             yield from ((node.module, a.name) for a in node.names if not inspect.ismodule(getattr(module, a.name)))
 
 
+def answers_of(asked):
+    """The reference of an exercise, what the exercise forbids, and everything in the library that uses one of them."""
+    functions = [asked.reference, *(f for f in asked.forbids if f.__module__.startswith("course_lib."))]
+    return frozenset().union(*(users_of((f.__module__, f.__name__)) for f in functions))
+
+
 def takes(function, n):
     """Whether a function can be called with n positional arguments."""
     try:
@@ -61,7 +67,7 @@ def load(sandbox, source, id="04.1"):
 
 def test_the_answer_and_what_uses_it_are_never_allowed(asked: Exercise):
     own = (asked.reference.__module__, asked.reference.__name__)
-    assert set(defined(asked)) & users_of(own) == set()
+    assert set(defined(asked)) & answers_of(asked) == set()
     assert not any(entry.get(own[1]) for entry in allowed_names(asked.id)["entries"].values())
 
 
@@ -87,12 +93,10 @@ def test_everything_that_is_allowed_can_be_imported_inside(sandbox, monkeypatch,
 
 
 def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Exercise):
-    allowed, missing = allowed_names(asked.id)["entries"], []
+    allowed, own, missing = allowed_names(asked.id)["entries"], answers_of(asked), []
     for module, name in imported_by_the_lecture(asked.lecture):
-        source = importlib.import_module(module)
-        place = (getattr(getattr(source, name), "__module__", module), name)
-        own = users_of((asked.reference.__module__, asked.reference.__name__))
-        if name not in allowed.get(module, {}) and place not in own and (module, name) not in own:
+        place = (getattr(getattr(importlib.import_module(module), name), "__module__", module), name)
+        if name not in allowed.get(module, {}) and not {place, (module, name)} & own:
             missing.append((module, name))
     assert missing == []
 

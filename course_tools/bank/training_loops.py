@@ -1,0 +1,65 @@
+"""How submissions of build tasks train a language model: the sound loop, and the mistakes that any loop can hold."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+
+def drawn(text, ahead=1, batch_size=8, context=32):
+    """Draw a batch: tokens (B, context), and the tokens so many positions after them."""
+    windows = text[torch.randint(len(text) - context - ahead, (batch_size, 1)) + torch.arange(context + ahead)]
+    return windows[:, :context], windows[:, ahead:]
+
+
+next_but_one = partial(drawn, ahead=2)
+"""Draw a batch whose targets are shifted twice."""
+
+
+def not_shifted(text):
+    """Draw a batch whose targets are its inputs."""
+    tokens, _ = drawn(text)
+    return tokens, tokens
+
+
+def shifted_back(text):
+    """Draw a batch whose targets are the tokens before its inputs."""
+    tokens, following = drawn(text)
+    return following, tokens
+
+
+def looped(model, text, n_steps, lr=1e-2, batch=drawn):
+    """Train a model in the usual way, and return it."""
+    return _trained(model, model, text, n_steps, lr, batch)
+
+
+def without_clearing(model, text, n_steps, lr=3e-3):
+    """Train a model whose gradients are never cleared, and return it."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    for _ in range(n_steps):
+        tokens, targets = drawn(text)
+        F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).backward()
+        optimizer.step()
+    return model.eval()
+
+
+def on_one_batch(model, text, n_steps):
+    """Train a model on the same batch in every update, and return it."""
+    windows = drawn(text)
+    return looped(model, text, n_steps, batch=lambda text: windows)
+
+
+def with_the_optimizer_of(other, model, text, n_steps, lr=1e-2):
+    """Run the loop for a model while the optimizer holds the weights of another one, and return the model."""
+    return _trained(model, other, text, n_steps, lr, drawn)
+
+
+def _trained(model, optimized, text, n_steps, lr, batch):
+    optimizer = torch.optim.Adam(optimized.parameters(), lr=lr)
+    for _ in range(n_steps):
+        tokens, targets = batch(text)
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
