@@ -30,7 +30,8 @@ def exercise(id: str) -> Exercise:
     """Give one exercise by its id, such as "04.1"; UnknownExercise where there is none."""
     by_id = {item.id: item for item in exercises()}
     if id not in by_id:
-        near = difflib.get_close_matches(str(id), by_id, n=3, cutoff=0.3) or list(by_id)
+        in_lecture = [known for known in by_id if known.partition(".")[0] == str(id).partition(".")[0].zfill(2)]
+        near = difflib.get_close_matches(str(id), in_lecture or by_id, n=3, cutoff=0.3) or list(by_id)
         raise UnknownExercise(f"there is no exercise {id!r}; did you mean {', '.join(near)}?")
     return by_id[id]
 

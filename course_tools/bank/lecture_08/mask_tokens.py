@@ -256,7 +256,7 @@ exercise = Exercise(
         Property(
             "eligible",
             "A token that is not eligible stays and is never chosen.",
-            lambda draw: [_called(draw, "m", 2, 5, 0.9, some=True), _called(draw, "m", 3, 7, 0.5, some=True)],
+            lambda draw: [_called(draw, "m", 2, 5, 0.9, some=True), _called(draw, "m", 3, 31, 0.5, some=True)],
             points=4,
             needs=("masked",),
         ),

@@ -22,6 +22,12 @@ def test_an_unknown_exercise_is_refused_with_ids_that_come_near(id, near):
     assert issubclass(UnknownExercise, KeyError)
 
 
+@pytest.mark.parametrize("id", ["04.7", "4.7", "04.11"])
+def test_ids_of_the_same_lecture_are_suggested_before_others(id):
+    with pytest.raises(UnknownExercise, match=r"did you mean 04\.\d, 04\.\d, 04\.\d\?$"):
+        exercise(id)
+
+
 @pytest.mark.parametrize("kind", [RuntimeError, IndexError, TypeError, ValueError])
 def test_an_error_of_the_same_kind_alone_is_no_misconception(asked, kind):
     assert verdict(asked.id, raises(kind("of another cause"))).misconception is None
