@@ -122,7 +122,7 @@ def unchecked() -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `asked` once for each short exercise, one that asks for `build_task` once for each build task."""
+    """Run a test that asks for `asked` once for each short exercise, one that asks for `build_task` once for each other."""
     for name, builds in (("asked", False), ("build_task", True)):
         if name in metafunc.fixturenames:
             items = [item for item in exercises() if (item.training is not None) is builds]
