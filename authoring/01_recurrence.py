@@ -13,13 +13,19 @@
 # %% [markdown] tags=["header"]
 # # 01 · Recurrence
 #
-# A recurrent network reads a sequence with one small function, applied at every step; whether it can learn from a distant step depends on its gradient.
+# A recurrent network reads a sequence with one small function, applied at every step; whether it can learn from a distant step
+# depends on its gradient.
 #
 # ![](diagram:rnn)
 #
-# You will write the step of a plain network and of an LSTM, back-propagation through time, gradient clipping and the constant error carousel. A plain network in its usual initialisation does not learn to recall a symbol over sixty
-# steps at this budget, because the gradient vanishes; an LSTM whose forget gate starts open learns it on every seed, the same LSTM with that gate half closed does not, and a plain network whose initialisation
-# preserves the gradient learns it too. **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes. {measured}
+# You will write one step of a plain recurrent network and of an LSTM, back-propagation through time, gradient clipping, and the
+# gradient along the LSTM's cell state. Then you will train four networks to recall the first of sixty symbols. A plain network
+# in its usual initialisation does not learn this at our budget, because its gradient vanishes. An LSTM whose forget gate starts
+# open learns it with every seed; the same LSTM with the gate half closed does not. A plain network whose initialisation
+# preserves the gradient learns it, too.
+#
+# **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes.
+# {measured}
 
 
 # %%
@@ -38,21 +44,24 @@ SEEDS = (0, 1, 2)
 # %% [markdown] tags=["predict"]
 # ## 1 A network that forgets
 #
-# A word early in a text can decide a gap far after it. The smallest task of this kind: a sequence in which
-# **the first symbol is the answer** and all others are noise from another alphabet. A network reads it symbol by symbol and outputs at the
-# end which one came first. The task tests one thing: can training still *learn from* step 1 at step T?
+# A word early in a text can determine a word much later. The smallest task of this kind is *recall*: in each sequence **the
+# first symbol is the answer**, and all other symbols are noise from another alphabet. A network reads the sequence symbol by
+# symbol. At the end it outputs which symbol came first. The task tests one thing: can training still *learn from* step 1 when
+# the error appears at step T? Below, we train a plain recurrent network on short and on long sequences.
 #
-# **Predict.** A plain recurrent network with 64 units reads 5 symbols, then 60. Eight symbols can come first, so chance is one in eight.
+# **Predict.** A plain recurrent network with 64 units is trained on sequences of 5 symbols, and on sequences of 60. There are
+# eight possible first symbols, so chance is one in eight.
 #
-# <details><summary>A. Both are easy: 64 numbers are enough for one of eight symbols.</summary>
+# <details><summary>A. Both are easy: 64 numbers are enough to store one of eight symbols.</summary>
 #
-# They are, and in section 2 you will run weights that do it. The question is whether training *finds* such weights.</details>
-# <details><summary>B. Five is easy, sixty is at chance.</summary>
+# They are enough, and in section 2 you will run weights that store it. The question is whether training *finds* such
+# weights.</details>
+# <details><summary>B. Five symbols are easy; with sixty the accuracy is at chance.</summary>
 #
-# Yes. Not somewhat worse: at chance. Section 8 shows why; section 7 changes the cause alone.</details>
-# <details><summary>C. Sixty works as well, only less exactly.</summary>
+# Yes. It is not just lower: it is at chance. Section 8 shows why, and section 7 changes the cause alone.</details>
+# <details><summary>C. Sixty symbols work as well, only less accurately.</summary>
 #
-# That would be so if each step reduced the gradient by a fixed *amount*. It reduces it by a *factor*.</details>
+# That would be so if each step reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
 
 # %%
 LONG, N_HIDDEN = at_scale(cpu=60, gpu=80), at_scale(cpu=64, gpu=128)
@@ -97,8 +106,8 @@ claim(
 # %% [markdown]
 # ## 2 One step
 #
-# A recurrent network applies one small function at every step, with the same parameters. Its inputs are $x_t$ and its own previous
-# state $h_{t-1}$:
+# A recurrent network applies one small function at every step, with the same parameters. In this section you write that
+# function. Its inputs are the input $x_t$ and the previous state $h_{t-1}$ of the network:
 #
 # $$h_t = \tanh(W x_t + U h_{t-1} + b)$$
 #
@@ -106,10 +115,10 @@ claim(
 # | --- | --- | --- |
 # | `x` | (…, d) | the input at this step |
 # | `h` | (…, n) | the state before the step |
-# | `W`, `U`, `b` | (n, d), (n, n), (n,) | the same at every step |
+# | `W`, `U`, `b` | (n, d), (n, n), (n,) | the parameters, the same at every step |
 # | result | (…, n) | the state after the step |
 #
-# The matrices are stored as torch stores them, (out, in), so that $Wx$ for rows of `x` is `x @ W.mT`.
+# The matrices have torch's shape, (out, in). For rows of `x`, $Wx$ is therefore `x @ W.mT`.
 
 # %%
 from jaxtyping import Float
@@ -124,11 +133,12 @@ from course_lib.primitives import rnn_step
 rnn_step = check("01.1", rnn_step)
 
 # %% [markdown]
-# Two uses of your step. First on real data: handwritten digits, read one pixel at a time, 64 steps each. With the weights of
-# `torch.nn.RNN` your states must equal torch's.
+# The next cell uses your step twice. First it reads real data, handwritten digits, one pixel at a time: 64 steps for each
+# digit. With the weights of `torch.nn.RNN`, your states must equal torch's.
 #
-# Then the recall task, with weights set by hand. Eight units, one per symbol: the first symbol raises its own unit, distractors push all units
-# a little at random, and each unit reinforces itself, $U = 3I$, $b = -1$. A high and a low value are then both stable: a unit is a latch.
+# Then it solves the recall task with weights that we set by hand. There are eight units, one for each symbol. The first symbol
+# raises its own unit, and the noise symbols change all units a little at random. Each unit reinforces itself: $U = 3I$, $b =
+# -1$. A unit then has two stable values, one high and one low, so it works as a latch: once set, it keeps its value.
 
 
 # %% tags=["nbval-check-output"]
@@ -176,30 +186,32 @@ held = (latched[-1].argmax(-1) == unseen.labels).float().mean()
 claim("01.d", "accuracy of eight latches with weights set by hand", held, at_least=0.99)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** So the plain network *can* remember. Start gradient descent at these good weights: how strongly does the error at the end
-# depend on the state after step 1?
+# **Predict.** So a plain network *can* remember. Suppose that gradient descent starts at these good weights. How strongly does
+# the error at the end depend on the state after step 1?
 #
-# <details><summary>A. Strongly: the answer is decided there, and it arrives.</summary>
+# <details><summary>A. Strongly: that state holds the answer, and the answer reaches the end.</summary>
 #
-# The symbol arrives. But change the state after step 1 *a little*, and the latch pulls it back: at the end nothing has changed. A
-# gradient measures small changes.</details>
+# The symbol does reach the end. But if you change the state after step 1 *a little*, the latch returns to its stable value, and
+# at the end nothing has changed. A gradient measures the effect of small changes.</details>
 # <details><summary>B. Hardly at all, and less with every further step.</summary>
 #
-# Yes. A latch is robust against noise because it damps small disturbances, and for the same reason its gradient vanishes. Bengio, Simard and Frasconi
-# proved in 1994 that a plain network cannot have both. The number comes at the end of section 3.</details>
+# Yes. A latch is robust against noise because it damps small disturbances, and for the same reason its gradient vanishes.
+# Bengio, Simard and Frasconi proved in 1994 that a plain network cannot be robust and keep its gradient. We measure the
+# gradient at the end of section 3.</details>
 # <details><summary>C. As strongly as on the last state but one.</summary>
 #
-# Only if every step preserved small changes. Here each reduces them to less than a third.</details>
+# That would be so only if every step preserved small changes. Here each step reduces them to less than a third.</details>
 
 # %% [markdown]
 # ## 3 Back-propagation through time
 #
-# To learn, the gradient of the error must be propagated from the end back to the step that caused it. One step back is the chain rule through
-# $h_t = \tanh(a_t)$, $a_t = W x_t + U h_{t-1} + b$. With $\delta_t = \partial L / \partial a_t$:
+# For learning, the gradient of the error must be propagated from the end back to the step that caused it. In this section you
+# write one step of this backward pass and compare it with autograd. One step back is the chain rule through $h_t = \tanh(a_t)$,
+# $a_t = W x_t + U h_{t-1} + b$. With $\delta_t = \partial L / \partial a_t$:
 #
 # $$\delta_t = \frac{\partial L}{\partial h_t} \odot (1 - h_t^2), \qquad \frac{\partial L}{\partial h_{t-1}} = U^\top \delta_t$$
 #
-# and from the same $\delta_t$ follow the gradients of $x_t$, $W$, $U$ and $b$.
+# The gradients of $x_t$, $W$, $U$ and $b$ follow from the same $\delta_t$.
 #
 # | name | shape |
 # | --- | --- |
@@ -207,7 +219,8 @@ claim("01.d", "accuracy of eight latches with weights set by hand", held, at_lea
 # | `x` | (B, d) |
 # | result | gradients of `x` (B, d), `h` (B, n), `W` (n, d), `U` (n, n), `b` (n,) |
 #
-# All rows of the batch share the parameters, so their gradients are sums over the batch. No autograd here: you are writing it.
+# All rows of the batch share the parameters, so the gradients of the parameters are sums over the batch. Do not use autograd
+# here: you are writing what it does.
 
 # %%
 from course_lib.primitives import StepGradients
@@ -219,9 +232,9 @@ from course_lib.primitives import bptt_step
 bptt_step = check("01.2", bptt_step)
 
 # %% [markdown]
-# Applied repeatedly from the last step to the first, it is back-propagation through time. Over 64 pixels of real digits it must agree
-# with autograd, parameter by parameter. Then it answers the
-# question about the latches.
+# Back-propagation through time applies your step repeatedly, from the last time step to the first. The next cell runs it over
+# 64 pixels of real digits, where the gradient of every parameter must agree with autograd. Then it measures the gradient at the
+# latches, which answers the question above.
 
 
 # %% tags=["nbval-check-output"]
@@ -272,8 +285,9 @@ claim(
 # %% [markdown]
 # ### Bug hunt
 #
-# Somebody gives you this version. The shapes are right, a network trains with it, and its loss even falls. Which test would find the
-# mistake? Read the code, decide, then run the two cells below: first the difference from autograd over 1, 2 and 5 steps, then the check.
+# Somebody gives you the version below. Its shapes are right, a network trains with it, and the loss even falls. Which test
+# would find the mistake? Read the code and decide. Then run the two cells that follow it: the first prints the difference from
+# autograd over 1, 2 and 5 steps, the second runs the check.
 
 # %% exercise="01.2" bug="transposes_the_recurrent_matrix"
 from course_tools.bank.lecture_01.bptt_step import (
@@ -291,18 +305,20 @@ for T in (1, 2, 5):
 suspect = check("01.2", suspect)
 
 # %% [markdown] tags=["predict"]
-# **Why do the gradients of W, U and b over one step not show it?**
+# **Why do the gradients of W, U and b over one step not show the mistake?**
 #
 # <details><summary>A. Over one step the batch is too small.</summary>
 #
-# The batch has the same ten digits each time.</details>
+# The batch consists of the same ten digits each time.</details>
 # <details><summary>B. The mistake is in ∂L/∂h alone, and over one step nothing uses ∂L/∂h.</summary>
 #
-# Yes. From two steps on, the earlier step starts from the wrong ∂L/∂h, and every gradient is wrong. A test of the parameters'
-# gradients over one step, or of shapes, passes (the check tests ∂L/∂h itself). So does, near the state 0, a curve of norms where U is orthogonal: its transpose preserves lengths too.</details>
+# Yes. From two steps on, the earlier step starts from a wrong ∂L/∂h, and then every gradient is wrong. A test that looks only
+# at shapes, or only at the parameters' gradients over one step, does not find the mistake; the check tests ∂L/∂h itself. A
+# curve of gradient norms does not find it either if $U$ is orthogonal and the state is near 0: the transpose of an orthogonal
+# matrix preserves lengths, too.</details>
 # <details><summary>C. tanh is nearly linear for small states.</summary>
 #
-# It is, and its derivative is in both versions.</details>
+# It is, but both versions contain its derivative.</details>
 
 # %% exercise="01.2" difficulty="●○○" minutes=5
 from course_lib.primitives import bptt_step as mended
@@ -313,24 +329,28 @@ mended = check("01.2", mended)
 # %% [markdown]
 # ## 4 Vanishing and exploding gradients
 #
-# Each step back multiplies the gradient by $U^\top$ and by the derivatives $1 - h_t^2$, which are at most 1. Where the state is near 0, these are
-# near 1, and $U$ alone decides. Take $U = \rho\,Q$ with $Q$ orthogonal, a matrix that preserves lengths: all singular values of $U$ are $\rho$, and $T$ steps give the factor
-# $\rho^T$, for every gradient. You can work that out by hand; the next cell compares your step with it.
+# This section measures how the gradient shrinks or grows over many steps. Each step back multiplies it by $U^\top$ and by the
+# derivatives $1 - h_t^2$, which are at most 1. If the state is near 0, these derivatives are near 1, and $U$ alone decides.
+# Take $U = \rho\,Q$, where $Q$ is orthogonal and so preserves lengths. All singular values of $U$ are then $\rho$, and $T$
+# steps multiply the length of every gradient by $\rho^T$. Claim 01.g below compares your step with this calculation.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** $\rho = 1.5$: all singular values of $U$ are 1.5. The pixels are scaled by a thousandth (weak input), or by four (strong input).
-# Does the gradient explode?
+# **Predict.** $\rho = 1.5$: all singular values of $U$ are 1.5. The pixels are multiplied by a thousandth (weak input) or by
+# four (strong input). Does the gradient explode?
 #
-# <details><summary>A. In both cases: the singular values say so.</summary>
+# <details><summary>A. In both cases: the singular values are above 1.</summary>
 #
-# They describe the state near 0. A strong input drives the units to ±1, where the derivative of tanh is nearly 0.</details>
-# <details><summary>B. With the weak input it grows, with the strong one it still vanishes.</summary>
+# The singular values alone decide only while the state is near 0. A strong input drives the units to ±1, where the derivative
+# of tanh is nearly 0.</details>
+# <details><summary>B. With the weak input it grows; with the strong input it still vanishes.</summary>
 #
-# Yes. A singular value above 1 is necessary for the gradient to grow in a step, and not sufficient: the derivatives of tanh are at most 1 (Pascanu et al., section 2.1). The *eigenvalues* do not decide this:
-# a matrix such as $2\,[[1, -1], [1, -1]]$ has only the eigenvalue 0 and the largest singular value 4, and with different derivatives in its two units the gradient can explode.</details>
+# Yes. For the gradient to grow in a step, a singular value above 1 is necessary, but it is not sufficient, because the
+# derivatives of tanh are at most 1 (Pascanu et al., section 2.1). The *eigenvalues* do not decide: the only eigenvalue of
+# $2\,[[1, -1], [1, -1]]$ is 0, but its largest singular value is 4. If the derivatives of its two units differ, the gradient
+# can explode.</details>
 # <details><summary>C. In neither: the derivatives are at most 1.</summary>
 #
-# But they are multiplied by a matrix that makes every vector longer by a half.</details>
+# They are, but they are multiplied by a matrix that makes every vector longer by a half.</details>
 
 
 # %%
@@ -395,18 +415,18 @@ claim(
 )
 
 # %% [markdown]
-# **Clipping.** An exploding gradient still has a useful direction; it is only far too long, and one step along it destroys the weights.
-# Pascanu, Mikolov and Bengio rescale it. All gradients of the model, concatenated, are one vector $g$. Where its norm is larger
-# than a threshold $\theta$:
+# **Clipping.** An exploding gradient still has a useful direction, but it is far too long: one step along it destroys the
+# weights. Pascanu, Mikolov and Bengio therefore rescale it. Concatenate the gradients of all parameters into one vector $g$. If
+# its norm is larger than a threshold $\theta$, replace it by
 #
 # $$\hat g = g \cdot \frac{\theta}{\lVert g \rVert}$$
 #
-# One factor for all, so the direction stays. A shorter gradient is unchanged.
+# All entries are multiplied by the same factor, so the direction stays the same. A gradient with a smaller norm is unchanged.
 #
 # | name | shape |
 # | --- | --- |
 # | `gradients` | a list of tensors of any shapes |
-# | `max_norm` | θ > 0, for the norm of **all** entries together |
+# | `max_norm` | θ > 0, the limit for the norm of **all** entries together |
 # | result | a list of new tensors of the same shapes |
 
 # %% exercise="01.3" difficulty="●●○" minutes=10
@@ -416,8 +436,8 @@ from course_lib.primitives import clip_gradients
 clip_gradients = check("01.3", clip_gradients)
 
 # %% [markdown]
-# Does it matter? Below is plain gradient descent, written out, on the recall task with 10 symbols: your `rnn_step`, a recurrent matrix
-# $1.5\,Q$, a large learning rate. The two runs differ in your `clip_gradients` only.
+# Does clipping matter in training? The next cell runs plain gradient descent on the recall task with 10 symbols. It uses your
+# `rnn_step`, the recurrent matrix $1.5\,Q$ and a large learning rate. The two runs differ only in your `clip_gradients`.
 
 
 # %%
@@ -511,8 +531,9 @@ claim(
 # %% [markdown]
 # ## 5 The LSTM cell
 #
-# Clipping helps against gradients that are too long, not against vanished ones. An **LSTM** has a second state, the cell state $c$, and updates
-# it by addition; three gates in 0…1 control what is written, kept and read out:
+# Clipping helps against exploding gradients, not against vanishing ones. An **LSTM** has a second state, the cell state $c$,
+# which is updated by addition. Three gates with values in 0…1 control what is written into it ($i$), what is kept ($f$) and
+# what is read out ($o$). In this section you write one step of the LSTM:
 #
 # $$i, f, o = \sigma(W x_t + U h_{t-1} + b) \qquad g = \tanh(W x_t + U h_{t-1} + b)$$
 # $$c_t = f \odot c_{t-1} + i \odot g \qquad h_t = o \odot \tanh(c_t)$$
@@ -523,7 +544,7 @@ claim(
 # | --- | --- | --- |
 # | `x`, `h`, `c` | (…, d), (…, n), (…, n) | input, state, cell state |
 # | `W`, `U`, `b` | (4n, d), (4n, n), (4n,) | rows in torch's order: i, f, g, o |
-# | result | `h`, `c`, each (…, n) | the new ones |
+# | result | `h`, `c`, each (…, n) | state and cell state after the step |
 #
 # ![](diagram:lstm_cell)
 
@@ -558,12 +579,14 @@ claim(
 # %% [markdown]
 # ## 6 The constant error carousel
 #
-# Consider the path of the cell state through time, $c_t = f_t \odot c_{t-1} + \dots$: it contains no matrix and no tanh, and the units are independent. A small change of $c_{t-1}$
-# reaches $c_t$ multiplied by $f_t$, so along this path, Hochreiter and Schmidhuber's *constant error carousel*,
+# Why does the cell state help the gradient? Its update $c_t = f_t \odot c_{t-1} + \dots$ contains no matrix and no tanh, and
+# each unit depends only on itself. Along this path a small change of $c_{t-1}$ reaches $c_t$ multiplied by $f_t$. Hochreiter
+# and Schmidhuber call the path the *constant error carousel*. Over $T$ steps its gradient is
 #
 # $$\frac{\partial c_T}{\partial c_0} = \prod_{t=1}^{T} f_t .$$
 #
-# Only the gates are in the product. If all were 1, the gradient would be preserved exactly.
+# The product contains only the forget gates. If they were all 1, the gradient would be preserved exactly. You now write this
+# product.
 #
 # | name | shape |
 # | --- | --- |
@@ -580,18 +603,18 @@ from course_lib.primitives import carousel_gradient
 carousel_gradient = check("01.5", carousel_gradient)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** At initialisation the weights of the forget gate are small, so that $f \approx \sigma(b_f)$. Which factor does the carousel give over 60 steps with the
-# bias $b_f = 0$, and with $b_f = 4$?
+# **Predict.** At initialisation the weights of the forget gate are small, so $f \approx \sigma(b_f)$. By which factor does the
+# carousel multiply a gradient over 60 steps, with the bias $b_f = 0$ and with $b_f = 4$?
 #
 # <details><summary>A. About a half, and nearly 1.</summary>
 #
-# That is the factor of *one* step: σ(0) = 1/2, σ(4) = 0.98. There are sixty.</details>
+# That is the factor of *one* step: σ(0) = 1/2, σ(4) = 0.98. There are sixty steps.</details>
 # <details><summary>B. Nearly 0, and about a third.</summary>
 #
-# Yes: $0.5^{60}$ is below $10^{-18}$, and $0.98^{60}$ is about a third. The next cell measures it on digits.</details>
+# Yes: $0.5^{60}$ is below $10^{-18}$, and $0.98^{60}$ is about a third. The next cell measures both on digits.</details>
 # <details><summary>C. Nearly 0 in both cases: sixty factors below 1.</summary>
 #
-# It depends on how far below. Sixty factors of 0.98 leave about a third.</details>
+# It depends on how far below 1 they are. Sixty factors of 0.98 leave about a third.</details>
 
 
 # %%
@@ -647,24 +670,29 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment: sixty steps
 #
-# The task of section 1 again, with the same data, readout, number of steps and learning rate. Four networks, all of 64 units on a CPU:
+# We return to the task of section 1, with the same data, readout, number of steps and learning rate. We train four networks,
+# each with 64 units on a CPU, and compare their accuracy:
 #
 # - the plain network as torch initialises it (its runs of section 1);
 # - **LSTM, bias 4**: the forget gate starts open;
-# - **LSTM, bias 0**, the control: the same parameters, the gate half closed;
-# - **plain, orthogonal $U$**: the plain network of section 1, but $U$ is initialised orthogonal and $W$ is scaled down. No gates, no cell.
+# - **LSTM, bias 0**, the control: the same parameters, but the gate starts half closed;
+# - **plain, orthogonal $U$**: the plain network of section 1, but $U$ is initialised as an orthogonal matrix and $W$ is scaled
+#   down. It has no gates and no cell state.
 #
-# **Predict.** Which of them recall?
+# **Predict.** Which of them learn to recall?
 #
-# <details><summary>A. Both LSTMs: gates are what counts.</summary>
+# <details><summary>A. Both LSTMs: what counts is that they have gates.</summary>
 #
-# A gate that starts half closed halves the gradient at each step. It could learn to open, but no gradient would teach it.</details>
+# A forget gate that starts half closed halves the gradient at each step. The gate could learn to open, but no gradient arrives
+# to teach it.</details>
 # <details><summary>B. Only the LSTM with bias 4.</summary>
 #
-# It does. But if the vanished gradient is the cause of the failure, then a plain network whose gradient arrives must succeed.</details>
-# <details><summary>C. The LSTM with bias 4 and the orthogonal network.</summary>
+# It does learn. But if the vanished gradient is the cause of the failure, then a plain network whose gradient arrives must
+# succeed as well.</details>
+# <details><summary>C. The LSTM with bias 4 and the plain network with orthogonal U.</summary>
 #
-# Yes: those two whose gradient reaches the first step. The initialisation decides, not the cell.</details>
+# Yes: these are the two networks whose gradient reaches the first step. What decides is the initialisation, not the kind of
+# cell.</details>
 
 
 # %%
@@ -731,21 +759,22 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 8 The gradient before training
 #
-# The cause is visible before any training. Take the untrained networks, read the same sequences with *your* steps, and measure the gradient of the loss at the end with respect to the memory ($h$, or $c$ for the LSTM), a number of steps
-# back. On a logarithmic axis a straight line is an exponential.
+# The cause of the failure is visible before training. We take the untrained networks and read the same sequences with *your*
+# steps. Then we measure the gradient of the final loss with respect to the memory ($h$, or $c$ for the LSTM) at each earlier
+# step. The vertical axis of the figure is logarithmic, so a straight line is exponential decay.
 #
-# **Predict.** In the LSTM with bias 4 the carousel alone carries about a third over 60 steps. And all paths together, those through $h$ and the gates
-# as well?
+# **Predict.** In the LSTM with bias 4, the carousel alone keeps about a third of the gradient over 60 steps. How much do all
+# paths together keep, including those through $h$ and the gates?
 #
-# <details><summary>A. About a third: nothing but the carousel reaches that far.</summary>
+# <details><summary>A. About a third: only the carousel reaches that far.</summary>
 #
 # A gradient that leaves the carousel through $h$ returns to it at the next step, through the gates and the candidate.</details>
-# <details><summary>B. Less: the other paths vanish, and reduce the total.</summary>
+# <details><summary>B. Less: the other paths vanish and reduce the total.</summary>
 #
-# Gradients of several paths are added. A path that vanishes adds nothing, and removes nothing.</details>
+# The gradients of several paths are added. A path whose gradient vanishes adds nothing and removes nothing.</details>
 # <details><summary>C. More.</summary>
 #
-# Yes, for weights like torch's: the figure shows how much more, and the ledger compares the two.</details>
+# Yes, for weights as torch initialises them. The figure shows how much more, and the ledger compares the two.</details>
 
 
 # %%
@@ -825,8 +854,9 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** How orthogonal must it be? Change the factor by which $U$ scales a vector, and the scale of the input, and train once. How small
-# may the gradient at the first step be before training fails? One run is one seed: do not trust a single one.
+# **Try it.** How close to orthogonal must $U$ be? Change the factor by which $U$ scales a vector and the scale of the input,
+# and train once. How small may the gradient at the first step be before training fails? Each run uses one seed, so repeat a
+# result before you trust it.
 
 # %% tags=["try-it"]
 stretch, loudness = 0.6, 0.3
@@ -893,25 +923,29 @@ show(
 # %% [markdown] tags=["predict"]
 # ## 9 Ablations
 #
-# **No forget gate.** The LSTM of 1997 had none: $c_t = c_{t-1} + i \odot g$, a sum like the residual connections of deep feed-forward networks. A bias of
-# 40 has this effect: σ(40) rounds to 1 in float32, and its derivative to 0, so that training cannot close the gate either.
+# Does it matter *which* gate carries the state? Here we remove the forget gate, and then we replace the LSTM by a GRU.
 #
-# **A GRU** has no separate cell: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where the update gate $z$ keeps the state. Torch initialises $z$ about half open. We set its
-# bias to 0 or to 4, both at a larger learning rate: where $z$ is near 1, the factor $1 - z$ lets little in.
+# **No forget gate.** The LSTM of 1997 had none: $c_t = c_{t-1} + i \odot g$, a sum like the residual connections of deep
+# feed-forward networks. A bias of 40 has the same effect: in float32, σ(40) is rounded to 1 and its derivative to 0, so
+# training cannot close the gate either.
+#
+# **A GRU** has no separate cell state: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where the update gate $z$ decides how much of
+# the old state is kept. Torch initialises $z$ at about one half. We set its bias to 0 or to 4 and use a larger learning rate
+# for both, because little input enters through the factor $1 - z$ if $z$ is near 1.
 #
 # ![](diagram:gru_cell)
 #
-# **Predict.** Which of the three recall?
+# **Predict.** Which of the three learn to recall?
 #
 # <details><summary>A. Only the GRU with bias 4: a cell that cannot forget fills up with noise.</summary>
 #
-# It would, if it had to take in the noise. The *input* gate can learn to keep it out.</details>
+# It would fill up if it had to take in the noise. But the *input* gate can learn to keep the noise out.</details>
 # <details><summary>B. The LSTM without a forget gate, and the GRU with bias 4.</summary>
 #
-# Yes. It matters that the state is carried on, not by which gate.</details>
+# Yes. What matters is that the state is kept from step to step, not which gate keeps it.</details>
 # <details><summary>C. All three: a GRU has a path without matrix and tanh, through z.</summary>
 #
-# It has, and this path halves the gradient at each step.</details>
+# It has this path, but with bias 0 the path halves the gradient at each step.</details>
 
 
 # %%
@@ -958,19 +992,22 @@ claim(
 # %% [markdown] tags=["predict"]
 # ### And on real data?
 #
-# Read the digits pixel by pixel and classify at the end: 64 steps, about as many as before. The useful information is now spread over the whole sequence.
+# Now the networks read the digits pixel by pixel and classify them at the end. A digit takes 64 steps, about as many as before,
+# but the useful information is spread over the whole sequence.
 #
-# **Predict.** LSTM with bias 4, which won above, or with bias 0, which failed?
+# **Predict.** Which is more accurate: the LSTM with bias 4, which succeeded above, or the one with bias 0, which failed?
 #
-# <details><summary>A. Bias 4 again: longer memory is better memory.</summary>
+# <details><summary>A. Bias 4 again: a longer memory is a better memory.</summary>
 #
-# Its cell starts as a sum of all that it has read, in which one more pixel hardly counts.</details>
+# At the start, its cell state is nearly the sum of everything read so far, and a single pixel changes this sum
+# little.</details>
 # <details><summary>B. Bias 0.</summary>
 #
-# Yes, clearly. The pixels that decide a digit are in many positions, some of them near the end, and these train the gates.</details>
-# <details><summary>C. The same: 64 steps are 64 steps.</summary>
+# Yes, clearly. The pixels that identify a digit are at many positions, some of them near the end, and the gradients from these
+# train the gates.</details>
+# <details><summary>C. The same: both sequences have about 60 steps.</summary>
 #
-# What counts is not the length of the sequence but how far back the useful part is.</details>
+# What counts is not the length of the sequence, but how far back the useful part is.</details>
 
 
 # %%
@@ -1027,23 +1064,24 @@ claim(
 # %% [markdown]
 # ## 10 Build it
 #
-# **Build task (25 minutes, 12 points).** Write a language model with an LSTM, and the loop that trains it, from an empty cell: define whatever classes and functions
-# you need above `train_lstm`, in the same cell. `nn.LSTM` is allowed, and so is your own step.
+# **Build task (25 minutes, 12 points).** Write a language model with an LSTM, and the loop that trains it, from an empty cell.
+# Define the classes and functions that you need above `train_lstm`, in the same cell. You may use `nn.LSTM` or your own step.
 #
-# The check calls `train_lstm(text, n_tokens, n_steps)` once, with 100,000 characters of Python's language reference (27 tokens: the small letters and the space) and
-# `n_steps=400`, and asks the model that it returns about held-out text. It has at most 60 seconds of processor time; a good answer needs about five.
+# The check calls `train_lstm(text, n_tokens, n_steps)` once, with 100,000 characters of Python's language reference (27 tokens:
+# the lower-case letters and the space) and `n_steps=400`. It evaluates the returned model on held-out text. The function has at
+# most 60 seconds of processor time; a good answer needs about five.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses its own gradients alone, and every weight has one |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |
-# | 1 | the logits of a window do not depend on the other windows of the batch |
+# | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 2 | loss on held-out text: 0.2 nats below that of the characters' frequencies |
-# | 2 | loss on held-out text: below that of a table of which character follows which (about 2.3 nats) |
+# | 2 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="01.6" difficulty="●●○" minutes=25
 from course_tools.bank.lecture_01.train_lstm import train_lstm
@@ -1054,52 +1092,56 @@ train_lstm = check("01.6", train_lstm)
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
 #
-# **Question 1.** Your loss falls steadily for a long time, then it rises to ten times its value within a single step. What do you try first?
+# **Question 1.** Your loss falls steadily for a long time; then, within a single step, it rises to ten times its value. What do
+# you try first?
 #
 # <details><summary>A. Raise the forget bias.</summary>
 #
-# That lengthens the memory. It has no effect on a step that is too long.</details>
+# That lengthens the memory. It does not prevent an update that is too large.</details>
 # <details><summary>B. Clip the joint norm of the gradients.</summary>
 #
-# Right: sudden and rare is what an exploding gradient looks like.</details>
+# Right: a sudden, rare jump is typical of an exploding gradient.</details>
 # <details><summary>C. Clip each entry of the gradients to the same bounds.</summary>
 #
-# It bounds the step as well, but changes its direction: the ledger measures how much.</details>
+# This bounds the update as well, but it changes its direction. The ledger measures by how much.</details>
 #
-# **Question 2.** A sequence has 200 steps, and a tenth of the gradient should survive on the carousel. Which is the smallest of these forget biases that does it?
+# **Question 2.** A sequence has 200 steps, and a tenth of the gradient should survive along the carousel. Which of these forget
+# biases is the smallest that achieves this?
 #
 # <details><summary>A. 1</summary>
 #
-# σ(1) = 0.73, and $0.73^{200}$ is nothing.</details>
+# σ(1) = 0.73, and $0.73^{200}$ is practically 0.</details>
 # <details><summary>B. 4.5</summary>
 #
-# Right: $0.1^{1/200} = 0.9886$, and σ(4.5) is just above it.</details>
-# <details><summary>C. 40: only a gate of 1 carries anything over 200 steps.</summary>
+# Right: $0.1^{1/200} = 0.9886$, and σ(4.5) is just above that.</details>
+# <details><summary>C. 40: only a gate of 1 carries a gradient over 200 steps.</summary>
 #
-# A gate of 1 carries everything, and cannot learn to forget. A tenth needs less.</details>
+# A gate of 1 carries the whole gradient, but it cannot learn to forget. To keep a tenth, a smaller bias is enough.</details>
 #
-# **Question 3.** A plain network fails on long sequences. Which result of this lecture shows best that it does not lack capacity?
+# **Question 3.** A plain network fails on long sequences. Which result of this lecture shows best that capacity is not what it
+# lacks?
 #
 # <details><summary>A. It recalls over five steps.</summary>
 #
-# That shows that data and training are right, not what its state can hold over sixty.</details>
-# <details><summary>B. Eight latches, set by hand, recall over sixty.</summary>
+# That shows that the data and the training are right. It does not show what the state can store over sixty steps.</details>
+# <details><summary>B. Eight latches, with weights set by hand, recall over sixty steps.</summary>
 #
-# Right: eight of its 64 units are enough. Training fails to find them, because near them no gradient passes.</details>
+# Right: eight of its 64 units are enough. Training does not find these weights, because near them the gradient
+# vanishes.</details>
 # <details><summary>C. The LSTM with bias 4 recalls.</summary>
 #
 # That is another network, with four times as many weights.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *Somebody writes: "Plain recurrent networks cannot learn long dependencies; LSTMs can." Correct this sentence with
-# what you have measured.*
+# **In your own words** (half a page). *Somebody writes: "Plain recurrent networks cannot learn long dependencies; LSTMs can."
+# Correct this sentence, using what you have measured.*
 #
 # | points | what earns them |
 # | --- | --- |
-# | 1 | says what vanishes, and what the factor of each step is made of |
+# | 1 | states what vanishes, and which terms make up the factor of each step |
 # | 1 | uses a control: the LSTM with bias 0, or the GRU with bias 0, fails in the same way |
-# | 1 | uses the plain network with orthogonal $U$: the cause was changed alone, and the failure went |
-# | 1 | tells *can remember* from *can learn to remember* (the latches) |
+# | 1 | uses the plain network with orthogonal $U$: only the cause was changed, and the failure disappeared |
+# | 1 | distinguishes *can remember* from *can learn to remember* (the latches) |
 # | 1 | says that a long memory is not always what a task needs (the digits), and is clear and short |
 
 # %% [markdown] tags=["companion"]
@@ -1107,20 +1149,27 @@ train_lstm = check("01.6", train_lstm)
 #
 # **Errata of the decks and remarks**, each with a number in the next cell:
 #
-# - *IT* writes one matrix as $W_{ya}$ in the formula and as $W_{ay}$ in the list. Only the first conforms with $a$.
-# - *IT* uses one $g$ for state and output. With $g = \tanh$ the output is no distribution: it has negative entries.
-# - *IT* calls $W_{ax}$ and $W_{ay}$ parameters of an "input gate" and an "output gate". A plain network has no gate: its units are not confined to 0…1.
-# - *IT*: gradients grow "exponentially with the number of layers". Not always: in 01.i all singular values of $U$ are 1.5 and the gradient vanishes.
-# - *IT* clips "the values" of gradients. Clipped entry by entry, a gradient changes its direction (01.IT-clip); clipped by its norm it keeps its direction (01.IT-norm).
-# - *IT*: in a dense network the *weights* of early words are exponentially small. Weights are not: at the start those of the first word are as large
-#   as those of the last, and after training on recall they are several times as large. What is small in a *recurrent* network is the gradient (01.u), already over the
-#   23 words of the deck's own example.
-# - *IT*: $c_t$ depends on $c_{t-1}$ without any non-linearity. Along the carousel, yes (01.m); by way of $h_{t-1}$ and the gates it does not.
-# - *RK*: a recurrent network "cannot parallelise within a sequence". Confirmed: the longest chain of dependent tanh is as long as the sequence.
+# - *IT* writes the same matrix as $W_{ya}$ in the formula and as $W_{ay}$ in the list. Only the first can be multiplied by $a$.
+# - *IT* uses the same $g$ for the state and the output. With $g = \tanh$ the output is not a probability distribution: it has
+#   negative entries.
+# - *IT* calls $W_{ax}$ and $W_{ay}$ parameters of an "input gate" and an "output gate". A plain network has no gates: its units
+#   are not confined to 0…1.
+# - *IT*: gradients grow "exponentially with the number of layers". Not always: in 01.i all singular values of $U$ are 1.5, and
+#   the gradient vanishes.
+# - *IT* clips "the values" of gradients. If a gradient is clipped entry by entry, its direction changes (01.IT-clip); if it is
+#   clipped by its norm, its direction stays the same (01.IT-norm).
+# - *IT*: in a dense network the *weights* of early words are exponentially small. They are not: at the start, the weights of
+#   the first word are as large as those of the last, and after training on recall they are several times as large. What becomes
+#   small in a *recurrent* network is the gradient (01.u); it is small already over the 23 words of the deck's own example.
+# - *IT*: $c_t$ depends on $c_{t-1}$ without any non-linearity. Along the carousel this is true (01.m); through $h_{t-1}$ and
+#   the gates it is not.
+# - *RK*: a recurrent network "cannot parallelise within a sequence". Confirmed: the longest chain of dependent tanh operations
+#   is as long as the sequence.
 #
-# **Limits of this lecture.** The plain network fails *at this budget and from this initialisation*: with several times the steps, or a much larger learning
-# rate, single seeds succeed, as you may try. On the digits no claim is made that LSTMs are better than plain networks; look at the figure. And
-# all of these networks keep what they read in one vector of fixed size: that is lecture 02.
+# **Limits of this lecture.** The plain network fails *at this budget and from this initialisation*. With several times as many
+# steps, or with a much larger learning rate, single seeds succeed, as you can try. We do not claim that LSTMs are better than
+# plain networks on the digits; look at the figure. And all networks of this lecture store what they have read in one vector of
+# fixed size; lecture 02 is about this limit.
 #
 # ## 13 Papers and decks
 #

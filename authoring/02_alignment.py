@@ -17,9 +17,12 @@
 #
 # ![](diagram:bahdanau)
 #
-# You will write additive and multiplicative scores, the masked softmax, a padded encoder and the loss, and train them to convert dates to ISO 8601. With attention the
-# model learns sentences of two dates in a few hundred updates; without it the same training needs several times as many. For three dates, a length that no
-# training sentence has, all fail. **Prerequisites:** lecture 01 (recurrent cells). **Time:** about 90 minutes. {measured}
+# You will write additive and multiplicative scores, the masked softmax, an encoder for padded batches and the loss. With them
+# you train a model to convert dates to ISO 8601. With attention, the model learns sentences of two dates in a few hundred
+# updates; without attention, the same training needs several times as many. On sentences of three dates, a length that does not
+# occur in training, all models fail.
+#
+# **Prerequisites:** lecture 01 (recurrent cells). **Time:** about 90 minutes. {measured}
 
 
 # %%
@@ -36,25 +39,29 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 A fixed-size context vector
 #
-# A date can be written in many ways: *5 mars 1987*, *Mar 5, 1987*, *5. März 1987*. The model must convert it to ISO 8601, `1987-03-05`. The formats come from the
-# Unicode CLDR, so the right answer is always known exactly. Two dates in one sentence make a source twice as long, with nothing else changed.
+# A date can be written in many ways: *5 mars 1987*, *Mar 5, 1987*, *5. März 1987*. The model must convert it to ISO 8601,
+# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known exactly. A sentence of two dates has
+# twice the length, but is otherwise the same task.
 #
-# The first neural translation models (Cho; Sutskever, 2014) read the source to its end and passed on **the last state**. The decoder knows the source only through
-# this vector of fixed size.
+# The first neural translation models (Cho; Sutskever, 2014) read the source to its end and passed on only **the last state**.
+# Everything that the decoder knows about the source is in this one vector of fixed size. In this section we train such a model
+# and count how many new sentences it converts exactly.
 #
 # ![](diagram:encoder_decoder)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The network is trained on sentences of one date and of two, 400 updates. The last state has 64 numbers; a date has ten characters. How many new sentences
-# are converted exactly?
+# **Predict.** The network is trained for 400 updates on sentences of one date and of two dates. The last state has 64 numbers;
+# a date has ten characters. How many new sentences are converted exactly?
 #
-# <details><summary>A. Most of both: 64 real numbers can encode twenty characters.</summary>
+# <details><summary>A. Most sentences of both kinds: 64 real numbers can encode twenty characters.</summary>
 #
-# They can, and with several times the updates training finds such an encoding: see the recorded run in section 6. In 400 updates it does not.</details>
+# They can, and with several times as many updates training finds such an encoding: see the recorded run in section 6. In 400
+# updates it does not.</details>
 # <details><summary>B. Some single dates, and no pair of dates.</summary>
 #
-# Yes, after 400 updates. Every character must be right at once, and a pair has twice as many.</details>
-# <details><summary>C. Both about equally: the vector has the same size for both.</summary>
+# Yes, after 400 updates. An exact match needs every character to be right, and a pair of dates has twice as many
+# characters.</details>
+# <details><summary>C. About the same fraction of both: the vector has the same size for both.</summary>
 #
 # It has, but for two dates it must encode twice as much.</details>
 
@@ -97,12 +104,13 @@ print(
 # %% [markdown]
 # ## 2 Additive scores
 #
-# Bahdanau, Cho and Bengio keep *all* states of the encoder, and let the decoder attend to them before it predicts each token. The states of the source are **keys**;
-# the decoder's state is the **query**. A small network with one hidden layer scores how relevant a key is to a query:
+# Bahdanau, Cho and Bengio keep *all* states of the encoder and let the decoder attend to them before it predicts each token.
+# The states of the encoder are the **keys**; the state of the decoder is the **query**. A small network with one hidden layer
+# computes a score: how relevant is a key to a query? In this section you write this network:
 #
 # $$e_{ij} = v^\top \tanh(W q_i + U k_j)$$
 #
-# Every query is scored against every key. Let broadcasting form the pairs: no loop is needed.
+# Every query is scored against every key. Use broadcasting to form the pairs; no loop is needed.
 #
 # | name | shape |
 # | --- | --- |
@@ -124,12 +132,13 @@ additive_scores = check("02.1", additive_scores)
 # %% [markdown]
 # ## 3 Multiplicative scores
 #
-# A product is cheaper than a network, and one matrix multiplication scores all pairs. Luong, Pham and Manning compare three forms:
+# A product is cheaper than a small network: one matrix multiplication computes the scores of all pairs. Luong, Pham and Manning
+# compare three forms, of which you write the second and the third:
 #
 # $$\text{dot}: q_i^\top k_j \qquad \text{general}: q_i^\top W k_j \qquad \text{concat}: v^\top \tanh(W [q_i; k_j])$$
 #
-# The *general* form is bilinear: W, (d_q, d_k), relates features of the query to features of the key, so that their sizes may differ. With W = I it is the dot
-# product.
+# The *general* form is bilinear. Its matrix W, (d_q, d_k), relates features of the query to features of the key, so queries and
+# keys may have different sizes. With W = I it is the dot product.
 #
 # ![](diagram:luong)
 
@@ -145,8 +154,8 @@ from course_lib.attention import general_scores
 general_scores = check("02.2", general_scores)
 
 # %% [markdown]
-# The *concat* form concatenates query and key, the query first, and multiplies the pair by one matrix, (d_a, d_q + d_k). It seems different from the additive form. When
-# yours is right, the next cell shows what it really is.
+# The *concat* form concatenates query and key, the query first, and multiplies the pair by one matrix of shape (d_a, d_q +
+# d_k). It seems to differ from the additive form. Write it; the cell after the check then compares the two.
 
 # %% exercise="02.3" difficulty="●●○" minutes=10
 from course_lib.attention import concat_scores
@@ -191,12 +200,13 @@ claim(
 # %% [markdown]
 # ## 4 Softmax and weighted sum
 #
-# A softmax **over the keys** turns scores into weights; the context is the weighted sum of the **values** (here again the states of the encoder):
+# A softmax **over the keys** turns the scores into weights. The context is the weighted sum of the **values**, which here are
+# the states of the encoder again. You now write both steps:
 #
 # $$\alpha_{ij} = \frac{\exp e_{ij}}{\sum_{j'} \exp e_{ij'}} \qquad c_i = \sum_j \alpha_{ij} v_j$$
 #
-# A mask, True where a query may attend, removes keys from **both** sums. A query that may attend to no key gets weights 0 and context 0: no `nan`, in
-# the value or in the gradient. Every attention mechanism of the course ends in this function.
+# A mask, True where a query may attend, removes keys from **both** sums. A query that may attend to no key gets weights 0 and
+# context 0, without `nan` in the result or in the gradient. Every attention mechanism of this course ends with this function.
 #
 # | name | shape |
 # | --- | --- |
@@ -218,8 +228,9 @@ attend = check("02.4", attend)
 # %% [markdown]
 # ### Bug hunt
 #
-# This one was found in a real code base. Training converged, and nobody noticed for weeks. Which property breaks, on which smallest input? Find the line, and
-# correct it below.
+# The version below was found in a real code base. Its training converged, and nobody noticed the mistake for weeks. Which
+# property does it violate, and what is the smallest input that shows it? Find the faulty line, and correct it in the next
+# exercise.
 
 # %% exercise="02.4" bug="mask_after_the_softmax"
 from course_tools.bank.lecture_02.attend import mask_after_the_softmax as suspect
@@ -236,8 +247,9 @@ mended = check("02.4", mended)
 # %% [markdown]
 # ## 5 Padding and teacher forcing
 #
-# Sentences differ in length; a batch is a rectangle. Shorter ones are padded, and padding must not change any result. In the encoder: after the end of a sentence its
-# state stays constant and its output is 0, so that the *last state* is that of the last real token.
+# Sentences differ in length, but a batch is a rectangular tensor. Shorter sentences are therefore padded, and padding must not
+# change any result. In this section you write an encoder and a loss that satisfy this. In the encoder, the state stays constant
+# after the end of a sentence and the output is 0, so the *last state* is the state after the last real token.
 #
 # | name | shape |
 # | --- | --- |
@@ -245,7 +257,7 @@ mended = check("02.4", mended)
 # | `h`, `W`, `U`, `b` | (B, n), (n, d), (n, n), (n,) |
 # | states, last state | (B, T, n), (B, n) |
 #
-# `rnn_step` from lecture 01 takes one step: `rnn_step(x_t, h, W, U, b)`.
+# `rnn_step` from lecture 01 computes one step: `rnn_step(x_t, h, W, U, b)`.
 
 # %%
 from course_lib.primitives import rnn_step
@@ -282,15 +294,15 @@ claim(
 )
 
 # %% [markdown]
-# In training, the decoder reads the **true** target (teacher forcing), and at each position it predicts the *next* token. So `logits[:, t]` predict
-# `target[:, t + 1]`, the last logits predict nothing, and padding is never a target:
+# In training, the decoder reads the **true** target (teacher forcing), and at each position it predicts the *next* token. So
+# `logits[:, t]` predict `target[:, t + 1]`, the last logits predict nothing, and padding is never a target:
 #
 # $$L = -\,\mathrm{mean}\; \log p(y_{t+1} \mid y_1 \dots y_t, x)$$
 #
 # | name | shape |
 # | --- | --- |
 # | `logits`, `target` | (B, T, n_tokens), (B, T) |
-# | `padding` | the index that is no target |
+# | `padding` | the token index of padding, which is never a target |
 # | loss | a scalar: every real next token of the batch has equal weight |
 
 # %% exercise="02.6" difficulty="●●○" minutes=10
@@ -303,9 +315,11 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # %% [markdown]
 # ## 6 The experiment: one date, two dates, three
 #
-# Your parts, put together. `Scored` is any scores of yours with their weights, followed by your `attend`. Luong's decoder uses it as it is. Bahdanau's decoder is
-# trained in the library's fast form, which moves all that does not depend on the decoder's state out of the loop; then `with_your_attention` puts your
-# scores and your `attend` in its place, and all answers come from them. First we check that the two compute the same.
+# Now your functions form a model, and we train it on the task of section 1. `Scored` combines a score function of yours, its
+# weights and your `attend`. Luong's decoder uses it directly. Bahdanau's decoder is trained in the library's fast form, which
+# moves everything that does not depend on the decoder's state out of the loop. After training, `with_your_attention` replaces
+# its attention by your scores and your `attend`, and these compute all answers. The next cell first checks that both forms
+# compute the same.
 
 
 # %%
@@ -373,18 +387,20 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Same data, no more updates (400; Bahdanau's decoder 300), and now with attention. What is the exact match for one date, for two, and for **three**, which no
-# training sentence had?
+# **Predict.** We use the same data and at most as many updates (400; 300 for Bahdanau's decoder), now with attention. What is
+# the exact match for one date, for two dates, and for **three** dates, which occur in no training sentence?
 #
 # <details><summary>A. All three are right: with attention, length does not matter.</summary>
 #
-# The source is accessible, but the decoder must still track *where it is* and when to stop, and in training it only ever had to count to two.</details>
-# <details><summary>B. One and two nearly always, three never.</summary>
+# The decoder can access the whole source, but it must still track *its position in the source* and when to stop. In training it
+# never saw more than two dates.</details>
+# <details><summary>B. One and two are nearly always right, three never.</summary>
 #
-# Yes. Attention removes the bottleneck; it does not give generalisation to unseen lengths. All models stop after two dates.</details>
-# <details><summary>C. One nearly always, two about half, three rarely.</summary>
+# Yes. Attention removes the bottleneck, but it does not generalise to unseen lengths: all models stop after two
+# dates.</details>
+# <details><summary>C. One is nearly always right, two about half the time, three rarely.</summary>
 #
-# A gradual limit would look like that. With attention, two dates are no harder to access than one.</details>
+# That would be a gradual limit. With attention, two dates are no harder to access than one.</details>
 
 # %% tags=["nbval-check-output"]
 models = {
@@ -446,7 +462,9 @@ show(
 )
 
 # %% [markdown]
-# **How many updates does the last state need?** Recorded (`authoring/studies/02_last_state.py`, learning rate 4e-3; forty minutes in all on one busy CPU thread), exact match of the model of section 1 on one date and on two, by seed:
+# **How many updates does the last state need?** The table shows a recorded run of the model of section 1: its exact match on
+# one date and on two dates, for two seeds (`authoring/studies/02_last_state.py`, learning rate 4e-3; forty minutes in all on
+# one busy CPU thread).
 #
 # | updates | seed 0 | seed 1 |
 # | --- | --- | --- |
@@ -454,21 +472,24 @@ show(
 # | 1,200 | 0.91, 0.18 | 0.85, 0.09 |
 # | 2,500 | 0.99, 0.73 | 0.97, 0.59 |
 #
-# So one vector can encode two dates. At these lengths attention is a matter of sample efficiency: it needs a fraction of the updates.
+# So one vector can encode two dates. At these lengths, the advantage of attention is sample efficiency: it needs only a
+# fraction of the updates.
 
 # %% [markdown] tags=["predict"]
-# **The control. Predict.** Does the answer depend on *where* the decoder attends? Take a trained model and reverse its keys within each sentence, while the values
-# stay: every query now retrieves the wrong value. How many pairs of dates are still converted exactly?
+# **The control. Predict.** Does the answer depend on *where* the decoder attends? We take a trained model and reverse the order
+# of the keys within each sentence, but not that of the values. Each query then retrieves the value of a wrong position. How
+# many pairs of dates are still converted exactly?
 #
 # <details><summary>A. None: the answer depends on attention.</summary>
 #
-# Yes, if the claim is true. The next cell tests it.</details>
+# Yes, if attention really carries the information. The next cell tests it.</details>
 # <details><summary>B. About as many as through the last state alone.</summary>
 #
-# The decoder still starts from the encoder's last states. But it was trained to get every character by attention, and learned nothing else.</details>
-# <details><summary>C. Most: the softmax only needs some keys, in whatever order.</summary>
+# The decoder still starts from the encoder's last states. But in training it got every character through attention, and it has
+# not learned any other way.</details>
+# <details><summary>C. Most: the order of the keys does not matter to a softmax.</summary>
 #
-# An order that is the *same* for keys and values would change nothing. Here only the keys are reversed.</details>
+# Reordering keys *and* values in the same way would change nothing. Here only the keys are reversed.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -497,7 +518,8 @@ claim(
 # %% [markdown]
 # ## 7 Alignment maps
 #
-# Where did the model attend for each output? One row for each character of the answer, one column for each character of the source.
+# Where does the model attend for each output? In the map below, each row is a character of the answer and each column a
+# character of the source.
 
 # %%
 from course_lib.datasets import number_words, spelled
@@ -582,8 +604,9 @@ explore(draw_alignment, sentence=(0, 20))
 # %% [markdown]
 # ### Reordering
 #
-# German puts the ones before the tens: *forty two* is *zwei und vierzig*, "two and forty". A monotonic alignment cannot produce this. Numbers below ten thousand,
-# spelled in both languages by `num2words`.
+# German puts the ones before the tens: *forty two* is *zwei und vierzig*, "two and forty". A monotonic alignment, which only
+# moves forward in the source, cannot produce this order. The next cell trains the model on numbers below ten thousand, spelled
+# in both languages by `num2words`.
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import Vocabulary
@@ -620,17 +643,20 @@ show(
 # %% [markdown] tags=["predict"]
 # ## 8 Ablation: no mask
 #
-# **Predict.** A model reads a date alone, and once more in a batch with three dates. What happens if attention gets no mask?
+# **Predict.** A model reads a date alone, and then the same date in a batch with three dates. What happens if attention gets no
+# mask?
 #
 # <details><summary>A. Nothing changes: the states after the end are 0.</summary>
 #
-# Their *values* are 0, but their scores are not minus infinity. A key of zeros gets an ordinary score, and so a part of the weight.</details>
+# Their *values* are 0, but their scores are not minus infinity. A key of zeros gets an ordinary score and therefore a part of
+# the weight.</details>
 # <details><summary>B. The answer depends on the other sentences of the batch.</summary>
 #
-# Yes: padding gets weight, the more the longer the neighbour. With the mask the two are equal up to rounding.</details>
+# Yes: padding gets weight, and the longer the other sentence, the more weight it gets. With the mask, both results are equal up
+# to rounding.</details>
 # <details><summary>C. It fails with an error.</summary>
 #
-# That would be easier to find. It runs, and is wrong only in batches.</details>
+# An error would be easier to find. The code runs, and it is wrong only in batches.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -686,8 +712,9 @@ claim(
 # %% [markdown]
 # ### A shorter path for the gradient
 #
-# The decks state that attention helps against vanishing gradients. Measure it on untrained networks with a source of sixty characters: how much do the logits of the
-# first output depend on each character? The last states of the two directions are next to the two ends of the source; the middle is thirty steps from either.
+# The decks state that attention helps against vanishing gradients. We measure this on untrained networks with a source of sixty
+# characters: how strongly do the logits of the first output depend on each character? The encoder is bidirectional. The last
+# states of its two directions are next to the two ends of the source; the middle is thirty steps away from both.
 
 
 # %%
@@ -758,51 +785,52 @@ claim(
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
 #
-# **Question 1.** You multiply the weights by the mask *after* the softmax, and leave it at that. What is wrong?
+# **Question 1.** You multiply the weights by the mask *after* the softmax and do nothing else. What is wrong?
 #
 # <details><summary>A. Nothing: masked weights are 0.</summary>
 #
-# They are, but the others still share what is left of 1: the context shrinks with the amount of padding.</details>
+# They are. But the other weights sum to less than 1, so the context becomes smaller with the amount of padding.</details>
 # <details><summary>B. The weights of a row no longer sum to 1.</summary>
 #
-# Right, and so a context depends on how much padding its batch has. That was the bug hunt.</details>
+# Right, and so a context depends on how much padding its batch contains. This was the mistake in the bug hunt.</details>
 # <details><summary>C. The gradient vanishes.</summary>
 #
 # It is smaller, not zero. The error is already in the forward pass.</details>
 #
-# **Question 2.** Query size 512, key size 300. Which scores work without a further projection?
+# **Question 2.** The queries have size 512, the keys size 300. Which scores work without a further projection?
 #
 # <details><summary>A. dot</summary>
 #
-# A dot product needs two vectors of one size.</details>
+# A dot product needs two vectors of the same size.</details>
 # <details><summary>B. general, concat and additive</summary>
 #
-# Right: each has matrices for the two sizes.</details>
+# Right: each of them has matrices for the two sizes.</details>
 # <details><summary>C. All of them, by broadcasting.</summary>
 #
-# Broadcasting expands axes of size 1, and no others.</details>
+# Broadcasting expands only axes of size 1.</details>
 #
 # **Question 3.** Why can Luong's decoder compute all contexts of a target at once in training, and Bahdanau's cannot?
 #
 # <details><summary>A. Its scores are cheaper.</summary>
 #
-# True, but a question of speed, not of order.</details>
+# They are, but that affects the speed, not the order of the computation.</details>
 # <details><summary>B. Its state does not depend on the context.</summary>
 #
-# Right: the recurrent network runs first, then one attention for all positions. Bahdanau's decoder feeds each context into the next state.</details>
+# Right: first the recurrent network computes all states, then one attention computes the contexts of all positions. Bahdanau's
+# decoder uses each context to compute the next state.</details>
 # <details><summary>C. It does not use teacher forcing.</summary>
 #
-# Both do.</details>
+# Both use it.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *"Attention tells us what the model was looking at when it wrote this word." Defend this sentence and attack
-# it, with one measurement of this lecture on each side.*
+# **In your own words** (half a page). *"Attention tells us what the model was looking at when it wrote this word." Defend this
+# sentence, and argue against it, each with one measurement of this lecture.*
 #
 # | points | what earns them |
 # | --- | --- |
 # | 1 | says what a weight is: the coefficient of a value in the context |
-# | 1 | defends: the weight lies in the right date, or the control with reversed keys |
-# | 1 | attacks: an encoder's state at one character contains its neighbours, so weight on a position is not weight on that character alone |
+# | 1 | for: the weight lies in the right date, or the control with reversed keys |
+# | 1 | against: an encoder's state at one character also depends on its neighbours, so weight on a position is not weight on that character alone |
 # | 1 | proposes an experiment that would decide between the two |
 # | 1 | is clear and short |
 
@@ -811,12 +839,12 @@ claim(
 #
 # **Errata of the decks**, each with a number in the next cell:
 #
-# - *CS* writes $A = \mathrm{softmax}(E)$ without naming an axis, then $y_j = \sum_i A_{ij} v_i$: that needs **columns** that sum to 1. With the softmax
-#   over rows, as in the other decks, these sums are not weighted means.
-# - *CS* takes one query $q \in \mathbb{R}^d$ and gets $e \in \mathbb{R}^{n \times n}$: one query gives n scores.
+# - *CS* writes $A = \mathrm{softmax}(E)$ without naming an axis, then $y_j = \sum_i A_{ij} v_i$. This needs **columns** that
+#   sum to 1. With the softmax over rows, as in the other decks, these sums are not weighted means.
+# - *CS* takes one query $q \in \mathbb{R}^d$ and gets $e \in \mathbb{R}^{n \times n}$. One query gives only n scores.
 #
-# **Remark.** *IT* and *CS*: "attention solves the bottleneck problem." Here it makes two dates learnable in far fewer updates (02.i); three dates, a length outside the
-# training set, still fail (02.j).
+# **Remark.** *IT* and *CS*: "attention solves the bottleneck problem." Here, attention makes two dates learnable in far fewer
+# updates (02.i). Three dates, a length outside the training set, still fail (02.j).
 #
 # ## 11 Papers and decks
 #

@@ -17,8 +17,12 @@
 #
 # ![](diagram:show_attend_and_tell)
 #
-# You will write the soft attention of *Show, Attend and Tell*, its penalty, attention pooling, a two-level document model, one step of a captioner and the loss of hard attention. A captioner that
-# attends to regions before each word learns which digit is left of which; from the mean of the same regions it mostly names the digits without their order. **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 90 minutes. {measured}
+# You will write the soft attention of *Show, Attend and Tell* and its penalty, attention pooling, a document model with two
+# levels, one step of a captioner, and the loss of hard attention. A captioner that attends to regions before each word learns
+# which of two digits is on the left. A captioner that gets only the mean of the same regions mostly names both digits, but not
+# their order.
+#
+# **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 90 minutes. {measured}
 
 
 # %%
@@ -38,26 +42,29 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 A picture in one vector
 #
-# Two handwritten digits are side by side or one above the other, and a caption describes them: *three left of seven*. The pictures are composed, so the right caption and
-# the position of each digit are known.
+# Each of our pictures contains two handwritten digits, side by side or one above the other, and a caption describes them:
+# *three left of seven*. We compose the pictures ourselves, so the right caption and the position of each digit are known. In
+# this section a captioner gets the whole picture as one vector, and we count its correct captions.
 #
-# *Show and Tell* (Vinyals et al.) has an **encoder**, a convolutional network trained to recognise single objects, which turns the picture into a feature map;
-# the map becomes **one vector**, and an LSTM **decoder** reads that vector as if it were the first word and generates the caption. Our encoder is trained on digits in small windows and then frozen. Its map
-# has 6 × 6 regions.
+# *Show and Tell* (Vinyals et al.) consists of two parts. The **encoder** is a convolutional network, trained to recognise
+# single objects, that turns the picture into a feature map. The map is reduced to **one vector**. The **decoder** is an LSTM
+# that reads this vector as if it were the first word and then generates the caption. Our encoder is trained on digits in small
+# windows and then frozen; its map has 6 × 6 regions.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The vector is the **mean** of the 36 regions. How many captions of 500 new pictures are exactly right?
 #
 # <details><summary>A. Nearly all: the vector has 66 numbers, and there are only 200 captions.</summary>
 #
-# Capacity is not the problem. In a mean, every region has the same weight, wherever it is.</details>
+# The size of the vector is not the problem. In a mean, every region has the same weight, wherever it is.</details>
 # <details><summary>B. About one in four.</summary>
 #
-# Yes, about. The mean mostly still tells *which* two digits there are (03.a), but hardly which of them comes first and which of the two relations holds. If both digits were always
-# right and the rest were guessed, ½ · ½ of the captions would be right, and a few more, since *eight above eight* has no order.</details>
-# <details><summary>C. None: a mean of features means nothing.</summary>
+# Yes. The mean mostly still contains *which* two digits there are (03.a), but hardly which of them comes first and which of the
+# two relations holds. If both digits were always right and the rest were guessed, ½ · ½ of the captions would be right, and a
+# few more, because *eight above eight* has no order.</details>
+# <details><summary>C. None: a mean of features contains no information.</summary>
 #
-# It means a good deal: a feature "there is a seven somewhere" survives it.</details>
+# It does: a feature such as "there is a seven somewhere" is still in the mean.</details>
 
 
 # %%
@@ -236,8 +243,8 @@ print(
 # %% [markdown]
 # ## 2 Soft attention over regions
 #
-# Xu et al. keep the regions $a_1 \dots a_L$ separate. Before each word the decoder scores the regions with its state $h$. The score is the
-# additive one of lecture 02, with the state as the only query:
+# Xu et al. keep the regions $a_1 \dots a_L$ separate. Before each word, the decoder scores the regions with its state $h$; in
+# this section you write this step. The score is the additive one of lecture 02, with the state as the only query:
 #
 # $$e_i = v^\top \tanh(W_h h + W_a a_i) \qquad \alpha = \mathrm{softmax}(e) \qquad \hat z = \sum_i \alpha_i a_i$$
 #
@@ -262,7 +269,8 @@ soft_attention = check("03.1", soft_attention)
 # %% [markdown]
 # ### Bug hunt
 #
-# This one runs, and its weights sum to 1; but it attends to the same regions before every word. Which property breaks, and why does the state no longer matter? Correct it below.
+# The version below runs, and its weights sum to 1, but it attends to the same regions before every word. Which property does it
+# violate, and why does the decoder's state have no effect? Correct it in the next exercise.
 
 # %% exercise="03.1" bug="has_no_tanh"
 from course_tools.bank.lecture_03.soft_attention import has_no_tanh as suspect
@@ -314,12 +322,13 @@ claim(
 # %% [markdown]
 # ## 3 Doubly stochastic attention
 #
-# The softmax makes the weights of each *word* sum to 1 over the regions. Xu et al. want more: the weights of each *region* should sum to 1 over the words of a
-# caption, so that no region is ignored. They add a penalty to the loss (eq. 14), for each caption
+# The softmax makes the weights of each *word* sum to 1 over the regions. Xu et al. also want the weights of each *region* to
+# sum to 1 over the words of a caption, so that no region is ignored. In this section you write the penalty that they add to the
+# loss (eq. 14). For each caption it is
 #
 # $$\sum_{i=1}^{L} \Bigl(1 - \sum_{t=1}^{T} \alpha_{ti}\Bigr)^2$$
 #
-# averaged over the batch. A matrix whose rows *and* columns sum to 1 is called doubly stochastic.
+# and it is averaged over the batch. A matrix whose rows *and* columns sum to 1 is called doubly stochastic.
 #
 # | name | shape |
 # | --- | --- |
@@ -333,17 +342,18 @@ from course_lib.models import doubly_stochastic_penalty
 doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Xu's pictures have 14 × 14 = 196 regions; take a caption of ten words. How small can the penalty become?
+# **Predict.** Xu's pictures have 14 × 14 = 196 regions. For a caption of ten words, how small can the penalty become?
 #
-# <details><summary>A. 0: that is what training aims for.</summary>
+# <details><summary>A. 0: training minimises it.</summary>
 #
 # The weights of ten words sum to ten. They cannot give each of 196 regions a sum of 1.</details>
 # <details><summary>B. About 10.</summary>
 #
-# It is the sum over the *regions*, and nearly all of them get weights near 0.</details>
+# The penalty is a sum over the *regions*, and nearly all of them get weights near 0.</details>
 # <details><summary>C. About 176.</summary>
 #
-# Yes: at best all regions get 10/196 each, and 196 · (1 - 10/196)² is left. So in practice the penalty favours *uniform* weights, not a sum of 1.</details>
+# Yes: at best every region gets 10/196, and 196 · (1 - 10/196)² remains. So in practice the penalty favours *uniform* weights;
+# it cannot produce sums of 1.</details>
 
 # %% tags=["nbval-check-output"]
 evenly = torch.full((1, 10, 196), 1 / 196)
@@ -364,11 +374,12 @@ claim(
 # %% [markdown]
 # ## 4 Attention pooling
 #
-# A captioner's query changes with each word. To *classify* a text, one learned query $u$ is enough, the same for all texts (Yang et al.):
+# In a captioner, the query changes with each word. To *classify* a text, one learned query $u$ is enough, the same for all
+# texts (Yang et al.). You now write this pooling:
 #
 # $$u_t = \tanh(W h_t + b) \qquad \alpha_t = \frac{\exp(u_t^\top u)}{\sum_{t'} \exp(u_{t'}^\top u)} \qquad s = \sum_t \alpha_t h_t$$
 #
-# Sentences in a batch are padded; padding gets weight 0, and a sentence without words becomes zeros.
+# Sentences in a batch are padded. Padding gets weight 0, and for a sentence without words the result is zeros.
 #
 # | name | shape |
 # | --- | --- |
@@ -390,8 +401,10 @@ pool = check("03.3", pool)
 # %% [markdown]
 # ## 5 Hierarchical attention
 #
-# A document is a list of sentences, and each sentence a list of words. So pool twice, with two queries: words into sentences, sentences into the document.
-# The weight of a word in the document is the product of its weight and its sentence's.
+# A document is a list of sentences, and each sentence is a list of words. A hierarchical model therefore pools twice, with two
+# queries: first the words of each sentence into a sentence vector, then the sentence vectors into a document vector. The weight
+# of a word in the document is the product of its weight in the sentence and the weight of the sentence. You write both levels
+# with your `pool`.
 #
 # | name | shape |
 # | --- | --- |
@@ -414,8 +427,10 @@ from course_lib.models import compose_document
 compose_document = check("03.4", compose_document)
 
 # %% [markdown]
-# Real documents: the docstrings of NumPy, SciPy and scikit-learn on this machine. Which sub-package does a text come from? Three models: Yang's in full (a bidirectional GRU
-# before each pooling), the same with plain means, and a bag of words: the mean of all word vectors. Each is trained for 150 steps, from one seed.
+# Does attention help on real documents? We use the docstrings of NumPy, SciPy and scikit-learn on this machine; the task is to
+# predict which sub-package a text comes from. The next cells compare three models: Yang's complete model (a bidirectional GRU
+# before each pooling), the same model with plain means, and a bag of words, which is the mean of all word vectors. Each is
+# trained for 150 steps with one seed.
 
 # %%
 texts = docstrings(100, 300, n_topics=8, n_sentences=8, n_words=10, seed=0)
@@ -523,18 +538,21 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# On this task attention does not help: the bag of words is as good or better (03.h, 03.i). Single words such as *spectral* determine the topic and occur all over the document, so a mean finds them too.
+# On this task attention does not help: the bag of words is as good or better (03.h, 03.i). Single words such as *spectral*
+# determine the topic. They occur all over the document, so a mean finds them, too.
 #
-# **Predict.** Now compose documents in which **one sentence decides**: eight sentences of eight docstrings, the word *nota* before one of them, and the question where *that* one comes from.
-# No recurrence, only word vectors and two poolings. How accurate is the mean of all words?
+# **Predict.** Now we compose documents in which **one sentence decides**. Each consists of eight sentences from eight
+# docstrings. The word *nota* stands before one of them, and the task is to predict where *that* sentence comes from. The models
+# have no recurrence, only word vectors and pooling. How accurate is the mean of all words?
 #
-# <details><summary>A. As before: all the words are still there.</summary>
+# <details><summary>A. As accurate as before: all the words are still there.</summary>
 #
-# They are, and so are those of seven other topics, with equal weight. In the sum nothing tells which sentence a word came from.</details>
-# <details><summary>B. Near the most frequent topic.</summary>
+# They are, and so are the words of seven other sentences, with equal weight. The mean does not tell which sentence a word came
+# from.</details>
+# <details><summary>B. Near the accuracy of always choosing the most frequent topic.</summary>
 #
-# Yes: the right topic is one of those that occur, with an eighth of the evidence.</details>
-# <details><summary>C. Higher, since *nota* marks the sentence.</summary>
+# Yes: the right topic is only one of those that occur, and only an eighth of the words belong to it.</details>
+# <details><summary>C. More accurate, because *nota* marks the sentence.</summary>
 #
 # In the mean, *nota* is one word among all. Only attention can give the sentence that contains it a larger weight.</details>
 
@@ -603,8 +621,9 @@ show(
 # %% [markdown]
 # ## 6 One step of the captioner
 #
-# Back to pictures. One step of *Show, Attend and Tell*: attend with the previous state; a **gate** $\beta$ scales the context ("of" needs no picture);
-# the LSTM reads the last word and the context; the logits depend on all three.
+# We return to pictures, and you write one step of *Show, Attend and Tell*. First, the model attends with its previous state. A
+# **gate** $\beta$ scales the context, because a word such as "of" needs no information from the picture. The LSTM reads the
+# last word and the gated context. The logits depend on the word, the new state and the context.
 #
 # $$\beta = \sigma(f h_{t-1} + b) \quad \hat z = \beta \sum_i \alpha_i a_i \quad h_t, c_t = \mathrm{LSTM}([E y; \hat z], h_{t-1}, c_{t-1}) \quad \text{logits} = L_o\,(E y + L_h h_t + L_z \hat z)$$
 #
@@ -616,7 +635,7 @@ show(
 # | `cell` W, U, b | (4n, d_y + d_a), (4n, n), (4n,) |
 # | `readout` L_h, L_z, L_o | (d_y, n), (d_y, d_a), (n_tokens, d_y) |
 #
-# $L$ alone is still the number of regions.
+# $L$ without an index is still the number of regions.
 
 # %%
 from course_lib.models import CaptionStep
@@ -633,21 +652,24 @@ caption_step = check("03.5", caption_step)
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
 #
-# The library's `ShowAttendAndTell` is this step in a loop, and its state is initialised from the mean of the regions. The next cell checks that your step is what it computes.
-# Then the same regions go to three captioners: as a mean (section 1), concatenated, and with attention before each word. The second gets all information: all 36 regions are
-# in its vector, each in a slot of its own, which tells its position.
+# The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions. The
+# next cell checks that your step computes the same as the library's. Then three captioners get the same regions: as their mean
+# (section 1), concatenated into one vector, and with attention before each word. The concatenated vector contains all
+# information: each of the 36 regions has its own slot, and the slot tells its position.
 #
-# **Predict.** Same pictures, same number of steps, each at its own learning rate. How do they rank?
+# **Predict.** The pictures and the number of steps are the same; the learning rate is chosen for each captioner. How do they
+# rank?
 #
-# <details><summary>A. Concatenated first: it has everything at every word, without a softmax in between.</summary>
+# <details><summary>A. Concatenation first: it has all information at once, without a softmax.</summary>
 #
-# It has everything, and 36 slots in which to learn each digit.</details>
-# <details><summary>B. Attention first, concatenated second, the mean last.</summary>
+# It has all information, but it must learn each digit separately in each of the 36 slots.</details>
+# <details><summary>B. Attention first, concatenation second, the mean last.</summary>
 #
-# Yes, at this number of steps. With attention a digit is learned once, for all positions; the mean has no order to learn from.</details>
-# <details><summary>C. Attention and the mean are alike: both have weights that sum to 1.</summary>
+# Yes, at this number of steps. With attention, a digit is learned once for all positions. The mean contains no order from which
+# it could learn.</details>
+# <details><summary>C. Attention and the mean are equally good: both have weights that sum to 1.</summary>
 #
-# The mean has the same weights before every word. That is the difference.</details>
+# The mean has the same weights before every word; attention changes them from word to word.</details>
 
 
 # %%
@@ -735,26 +757,32 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# Training does not always converge. With other seeds a model sometimes attends to one of the two digits alone; its point is then low. Hence the means.
+# Training does not always converge: with other seeds, a model sometimes attends to only one of the two digits, and its point in
+# the figure is then low. This is why the claims use means.
 #
-# What the concatenation lacks is not information: a digit in another slot is another input, and must be learned again. With more pictures and more
-# steps the gap should narrow; on a GPU this notebook trains with five times as many pictures and more than six times the steps, and 03.o is not claimed there.
+# The concatenation does not lack information. But the same digit in another slot is a different input and must be learned
+# again. With more pictures and more steps the gap should become smaller. On a GPU this notebook trains with five times as many
+# pictures and more than six times as many steps, and 03.o is not claimed there.
 #
 # ## 8 Attention maps
 #
-# Does the model attend to the right region? When it is about to name a digit, the centre of the region with the largest weight should be in that digit's window, a ninth of the picture.
+# Does the model attend to the right region? When it is about to name a digit, the centre of the region with the largest weight
+# should lie in that digit's window, which is a ninth of the picture. We measure how often it does.
 #
-# **Predict.** The positions of the digits are not in the training data. How often does it attend to the digit that it is about to name?
+# **Predict.** The positions of the digits are not in the training data. How often does the model attend to the digit that it is
+# about to name?
 #
 # <details><summary>A. About one time in nine: only the words were trained.</summary>
 #
-# Attention is trained too, through the words: the gradient of the right word reaches the weights through the context.</details>
+# The attention is trained too, through the words: the gradient of the right word reaches the weights through the
+# context.</details>
 # <details><summary>B. Nearly always.</summary>
 #
-# Yes, on our seeds (03.q). Sometimes a model names digits correctly while its largest weight is elsewhere: a small weight can be enough.</details>
-# <details><summary>C. Always: it could not know the digit otherwise.</summary>
+# Yes, on our seeds (03.q). Sometimes a model names a digit correctly while its largest weight is elsewhere: a small weight can
+# be enough.</details>
+# <details><summary>C. Always: otherwise it could not know the digit.</summary>
 #
-# It could: its state is initialised from the mean of all regions, which often suffices to name both digits (03.a).</details>
+# It could: its state is initialised from the mean of all regions, which is often enough to name both digits (03.a).</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -881,12 +909,15 @@ explore(draw_looks, picture=(0, 49))
 # %% [markdown]
 # ## 9 Hard attention
 #
-# Soft attention mixes all regions. **Hard** attention samples one, $s_t$, with the probabilities $\alpha_t$. A sample has no gradient, but its probability has: raise the probability of samples that made the caption
-# likelier *than usual* (REINFORCE; Xu et al., section 4.1):
+# Soft attention mixes all regions. **Hard** attention samples one region $s_t$ with the probabilities $\alpha_t$. A sample has
+# no gradient, but its probability has one. REINFORCE therefore increases the probability of those samples that made the caption
+# more likely *than usual* (Xu et al., section 4.1):
 #
 # $$\partial \log p(y \mid s) + \bigl(\log p(y \mid s) - b\bigr) \sum_t \partial \log \alpha_{t, s_t} + \lambda \sum_t \partial H(\alpha_t)$$
 #
-# The bracket is a constant for the gradient. The baseline $b$ is the usual value of $\log p$; the entropy $H$ keeps the weights from collapsing early. Write the scalar whose gradient is *minus* this.
+# The bracket is treated as a constant: no gradient passes through it. The baseline $b$ is the usual value of $\log p$, and the
+# entropy $H$ prevents the weights from concentrating on one region too early. Write the scalar whose gradient is *minus* this
+# expression.
 #
 # | name | shape |
 # | --- | --- |
@@ -903,17 +934,18 @@ from course_lib.losses import hard_attention_loss
 hard_attention_loss = check("03.6", hard_attention_loss)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** One picture, one word, and all 36 regions that could be sampled: each gives an estimate of the gradient of the scores. What does the baseline do to their *mean*, and to their *variance*?
+# **Predict.** Take one picture, one word, and all 36 regions that could be sampled. Each region gives an estimate of the
+# gradient of the scores. How does the baseline change the *mean* of these estimates, and how their *variance*?
 #
-# <details><summary>A. Both shrink: a smaller reward gives smaller steps.</summary>
+# <details><summary>A. Both become smaller: a smaller reward gives smaller steps.</summary>
 #
-# The mean cannot shrink. Whatever the constant b, Σ α ∂ log α = ∂ Σ α = ∂ 1 = 0.</details>
-# <details><summary>B. The mean stays, the variance shrinks.</summary>
+# The mean cannot change: for any constant b, Σ α ∂ log α = ∂ Σ α = ∂ 1 = 0.</details>
+# <details><summary>B. The mean stays the same, the variance becomes smaller.</summary>
 #
-# Yes. The estimate is unbiased with any b, and a good b reduces its variance.</details>
+# Yes. The estimate is unbiased for any b, and a good b reduces its variance.</details>
 # <details><summary>C. The mean changes: the baseline is a bias.</summary>
 #
-# It would, if b depended on the sampled region. It must not.</details>
+# It would change if b depended on the sampled region. It must not depend on it.</details>
 
 
 # %%
@@ -990,15 +1022,18 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 10 Ablation: no positions
 #
-# **Predict.** The regions lose their positions: row and column are set to 0 for all, and a captioner with attention is trained on them, for as many steps as before. How accurate are its captions?
+# **Predict.** We remove the positions of the regions: row and column are set to 0 everywhere. A captioner with attention is
+# trained on these regions for as many steps as before. How accurate are its captions?
 #
-# <details><summary>A. As before: the weights themselves say where it attends.</summary>
+# <details><summary>A. As before: the weights contain the positions.</summary>
 #
-# They show it to *us*. The decoder gets only the weighted sum of regions, which tells what was there, not where.</details>
-# <details><summary>B. Much less, towards those from the mean.</summary>
+# *We* can read a position from the weights. The decoder gets only the weighted sum of the regions, which tells what was there,
+# not where.</details>
+# <details><summary>B. Much less accurate, nearly as inaccurate as those from the mean.</summary>
 #
-# Yes (03.v). Both digits are still mostly named (03.w); which of them is the first is hardly in the features. The little that is left may come from zero padding in the encoder,
-# whose edge leaves traces of position in the features.</details>
+# Yes (03.v). Both digits are still mostly named (03.w), but the features hardly tell which of them comes first. The little
+# information that is left may come from the encoder's zero padding: near the edge of the picture it changes the features, and
+# so it leaves traces of the position.</details>
 # <details><summary>C. None is right.</summary>
 #
 # The two digits can still be found and named.</details>
@@ -1033,22 +1068,23 @@ print(
 #
 # <details><summary>A. Show and Tell with the mean, given again before every word.</summary>
 #
-# Right: the same vector each time, whatever the state; only the gate still varies.</details>
-# <details><summary>B. Nothing: without attention it cannot see.</summary>
+# Right: the vector is the same each time, whatever the state. Only the gate still varies.</details>
+# <details><summary>B. Nothing: without attention the model has no information about the picture.</summary>
 #
-# The mean is still an input.</details>
+# The mean of the regions is still an input.</details>
 # <details><summary>C. The same model, as training compensates for it.</summary>
 #
-# Training can shape features; it cannot restore an order that the mean removed.</details>
+# Training can change the features; it cannot restore an order that the mean removed.</details>
 #
-# **Question 2.** Why two levels, words and sentences, and not one softmax over all the words of a document?
+# **Question 2.** Why two levels, words and sentences, and not one softmax over all words of a document?
 #
 # <details><summary>A. Because one softmax over many words is too slow.</summary>
 #
 # It costs about the same.</details>
 # <details><summary>B. A word's weight can then depend on its sentence.</summary>
 #
-# Right: it is the product of the two weights. In section 5 only this gives the marked sentence's words a larger weight, as each word vector is the same in any sentence.</details>
+# Right: it is the product of the two weights. In section 5 each word has the same vector in every sentence, so only the second
+# level can give the words of the marked sentence a larger weight.</details>
 # <details><summary>C. So that padding can be masked.</summary>
 #
 # Padding can be masked in one level just as well.</details>
@@ -1057,22 +1093,24 @@ print(
 #
 # <details><summary>A. That it output "dog" because of that region.</summary>
 #
-# Not by itself: the state is initialised from the mean of all regions, and a region's features depend on its neighbours. Change the region and see whether the word changes.</details>
+# Not by itself: the state is initialised from the mean of all regions, and a region's features depend on its neighbours. Change
+# the region and see whether the word changes.</details>
 # <details><summary>B. That the region had the largest weight in the context before that word.</summary>
 #
 # Right, and no more.</details>
 # <details><summary>C. That the model knows what a dog is.</summary>
 #
-# A weight is a number between 0 and 1.</details>
+# A weight is only a number between 0 and 1.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A hospital's captioner writes "no fracture" and its attention is on the corner of the X-ray, where the name of the clinic is printed. Explain what may have been learned, how you
-# would test it, and what attention maps can and cannot do for such a test.*
+# **In your own words** (half a page). *A hospital's captioner writes "no fracture", and its attention is on the corner of the
+# X-ray where the name of the clinic is printed. Explain what the model may have learned, how you would test it, and what
+# attention maps can and cannot contribute to such a test.*
 #
 # | points | what earns them |
 # | --- | --- |
 # | 1 | names a shortcut: the clinic predicts the finding in the training data |
-# | 1 | proposes an intervention: cover or exchange the corner, compare the outputs |
+# | 1 | proposes an intervention: cover or exchange the corner, and compare the outputs |
 # | 1 | proposes a split by clinic |
 # | 1 | says that a weight is a coefficient of a sum, not a cause, with a reason from this lecture |
 # | 1 | is clear and short |
@@ -1082,11 +1120,13 @@ print(
 #
 # **Erratum of a deck**, with a number in the next cell:
 #
-# - *IT* calls *Show and Tell* an "image captioning model with attention module". It has none: the picture is read once, before the first word, and exchanging it later changes nothing. Attention came with
-#   *Show, Attend and Tell*, on the next slide.
+# - *IT* calls *Show and Tell* an "image captioning model with attention module". It has no such module: the picture is read
+#   once, before the first word, and exchanging it later changes nothing. Attention came with *Show, Attend and Tell*, on the
+#   next slide.
 #
-# **Remarks on the papers.** *Xu et al.* ask by eq. 14 that every region's weights sum to 1 over the words; with fewer words than regions no weights can (03.e). *Yang et al.* report that attention beats averaging on
-# reviews. On docstrings at our size it does not (03.h), where no sentence decides alone; where one does, it does (03.k).
+# **Remarks on the papers.** By eq. 14, *Xu et al.* want each region's weights to sum to 1 over the words. With fewer words than
+# regions, no weights can do that (03.e). *Yang et al.* report that attention is better than averaging on reviews. On docstrings
+# at our size it is not (03.h), because no single sentence decides; where one does, attention is better (03.k).
 #
 # ## 13 Papers and decks
 #
