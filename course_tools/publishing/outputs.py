@@ -1,5 +1,6 @@
 """What an executed notebook holds: claims, failures, widget errors; and how its outputs are made fit to be committed."""
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -66,14 +67,36 @@ def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
 
 
 def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
-    """Give a fresh draft the outputs of an executed notebook, if the code of the two is the same; say whether it is."""
+    """Give a fresh draft the outputs of an executed notebook, if the code of the two is the same; say whether it is.
+
+    Comments, and where lines break, in code as in docstrings, are no part of the code, unless the cell shows a traceback.
+    """
     new, old = code_cells(fresh), code_cells(executed)
     unrun = any(cell.source.strip() and cell.execution_count is None for cell in old)
-    if unrun or [cell.source for cell in new] != [cell.source for cell in old]:
+    if unrun or len(new) != len(old) or not all(map(_same_code, new, old)):
         return False
     for to, of in zip(new, old, strict=True):
         to.outputs, to.execution_count = of.outputs, of.execution_count
     return True
+
+
+def _same_code(new: NotebookNode, executed: NotebookNode) -> bool:
+    if any("traceback" in output for output in executed.outputs):
+        return new.source == executed.source
+    return _syntax(new.source) == _syntax(executed.source)
+
+
+def _syntax(source: str) -> str:
+    """The syntax tree of a cell as text, with the words of its docstrings; the cell itself where it is no plain Python."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return source
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(words)) as docstring):
+                docstring.value = " ".join(words.split())
+    return ast.dump(tree)
 
 
 def portable(text: str, root: Path) -> str:

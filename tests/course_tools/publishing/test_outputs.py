@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from nbformat.v4 import new_code_cell, new_notebook, output_from_msg
 
 from course_tools.publishing.outputs import claims, first_line, fit_to_commit, portable, take_outputs
@@ -63,6 +64,31 @@ def test_outputs_are_taken_over_only_where_the_code_is_the_same():
     assert fresh.cells[0].execution_count == 1
     assert not take_outputs(new_notebook(cells=[new_code_cell("2")]), old)
     assert not take_outputs(new_notebook(cells=[new_code_cell("1"), new_code_cell("1")]), old)
+
+
+@pytest.mark.parametrize(
+    ("executed", "fresh", "same"),
+    [
+        (
+            'def f(x):\n    """One line\n    or two."""\n    return x',
+            'def f(\n    x,\n):\n    """One line or two."""\n    return x',
+            True,
+        ),
+        ("f(1)  # why", "f(\n    1\n)", True),
+        ("f('a  b')", "f('a b')", False),
+        ("%matplotlib inline\nf( 1)", "%matplotlib inline\nf(1)", False),
+    ],
+)
+def test_line_breaks_and_comments_are_no_part_of_the_code(executed, fresh, same):
+    old = new_notebook(cells=[new_code_cell(executed, execution_count=1)])
+    assert take_outputs(new_notebook(cells=[new_code_cell(fresh)]), old) is same
+
+
+def test_a_cell_that_shows_a_traceback_is_the_same_only_to_the_letter():
+    error = output_from_msg({"header": {"msg_type": "error"}, "content": {"ename": "E", "evalue": "", "traceback": ["1 f()"]}})
+    old = new_notebook(cells=[new_code_cell("f()", outputs=[error], execution_count=1)])
+    assert take_outputs(new_notebook(cells=[new_code_cell("f()")]), old)
+    assert not take_outputs(new_notebook(cells=[new_code_cell("f(  )")]), old)
 
 
 def test_a_cell_that_never_ran_has_no_outputs_to_take():
