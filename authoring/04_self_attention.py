@@ -17,9 +17,11 @@
 #
 # ![](diagram:scaled_dot_product)
 #
-# You will write scaled dot-product attention, its masks and multi-head attention, compare the learned weights with the pattern that is known to be right, and
-# remove the scale, the mask and the heads one at a time. **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients.
-# **Time:** about 90 minutes. {measured}
+# You will write scaled dot-product attention, its masks and multi-head attention. You will compare the learned weights with the
+# pattern that is known to be right, and remove the scale, the mask and the heads one at a time.
+#
+# **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** about 90 minutes.
+# {measured}
 
 
 # %%
@@ -38,23 +40,25 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 A recurrent network keeps everything in one state
 #
-# Lecture 02 let a *decoder* attend to all states of an encoder. The encoder itself still read as in lecture 01: one token after the other, with everything it
-# knows in one vector of fixed size.
+# Lecture 02 let a *decoder* attend to all states of an encoder. But the encoder still read as in lecture 01: one token after
+# the other, with everything it had read in one vector of fixed size.
 #
-# Here is a task that needs more. A text lists key-value pairs in random order; questions follow, each with one of the keys, and the answer is the value that was
-# paired with it. The pairs differ from text to text, so they cannot be memorised. A token is the sum of two embeddings, one of its key and one of its value; the
-# value of a question is a blank.
+# Here is a task for which one vector is a poor memory. A text lists key-value pairs in random order. Questions follow; each
+# contains one of the keys, and the answer is the value that was paired with it. The pairs differ from text to text, so they
+# cannot be memorised. Each token is the sum of two embeddings, one of its key and one of its value; a question has a blank as
+# its value. In this section we train a GRU on the task.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A GRU is trained on thousands of these texts, for as many steps as attention below. How many questions does it answer correctly?
+# **Predict.** A GRU is trained on thousands of these texts, for as many steps as attention below. How many questions does it
+# answer correctly?
 #
 # <details><summary>A. Nearly all: a gated network can store a handful of pairs.</summary>
 #
-# It has enough capacity. But it must store each value under its key while it reads, before it knows the question. Its gates must learn that, and in the steps
-# it gets here they do not.</details>
+# It has enough capacity. But while it reads, before it knows the question, it must store each value together with its key. Its
+# gates must learn this, and in the steps that it gets here they do not.</details>
 # <details><summary>B. One in eight, as by guessing among the eight values.</summary>
 #
-# It does better: it soon learns which values occur in the text, and a guess among those is more often right.</details>
+# It does better: it soon learns which values occur in the text, and a guess among those is right more often.</details>
 # <details><summary>C. About as many as a model that knows which values occur, but not with which key.</summary>
 #
 # Yes, at this budget. The state holds a bag of values without their keys. The next cells compare the two.</details>
@@ -119,18 +123,19 @@ claim(
 )
 
 # %% [markdown]
-# What the GRU lacks is not memory but *access*: a question must be compared with each key, and when the question comes the keys have been merged into one state.
-# So keep every token, and let the question attend to all of them.
+# What the GRU lacks is not memory but *access*. A question must be compared with each key, but when the question arrives, all
+# keys have been merged into one state. Self-attention therefore keeps every token, and the question attends to all of them.
 #
 # ## 2 Queries, keys and values
 #
-# Each token has a **query**, a **key** and a **value**. A query is compared with every key by a dot product; a softmax turns the scores of *each query* into
-# weights that sum to 1; the output is the weighted mean of the values:
+# In this section you write the core of self-attention. Each token has a **query**, a **key** and a **value**. A dot product
+# compares a query with every key. A softmax turns the scores of *each query* into weights that sum to 1. The output is the
+# weighted mean of the values:
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# It is a differentiable dictionary look-up: every key matches to some degree. In **self**-attention, all three come from the same tokens by three matrices:
-# $Q = XW_Q$, $K = XW_K$, $V = XW_V$.
+# This is a differentiable look-up in a dictionary, in which every key matches to some degree. In **self**-attention, queries,
+# keys and values are computed from the same tokens by three matrices: $Q = XW_Q$, $K = XW_K$, $V = XW_V$.
 #
 # | name | shape | axis that the softmax runs over |
 # | --- | --- | --- |
@@ -139,7 +144,7 @@ claim(
 # | scores, weights | (…, T_q, T_k) | the last: keys |
 # | context | (…, T_q, d_v) | |
 #
-# `attend(scores, values, mask)` from lecture 02 does the softmax and the mixing. Write the rest.
+# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. Write the rest.
 
 # %%
 from course_lib.attention import Attended, attend
@@ -174,21 +179,23 @@ class SelfAttention(nn.Module):
 # %% [markdown]
 # ## 3 Why divide by √d_k
 #
-# Take a query and a key whose features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$ such products: its variance is $d_k$, its
-# standard deviation $\sqrt{d_k}$. With scores of that size, the softmax gives nearly all weight to the largest. The derivative of the weights is
-# $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$: once one weight is 1 and the others are 0, every entry vanishes, and a wrong choice is not corrected.
+# This section shows what happens without the scale, first for random vectors and then in training. Take a query and a key whose
+# features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$ products of features, so its
+# variance is $d_k$ and its standard deviation $\sqrt{d_k}$. With scores of that size, the softmax gives nearly all weight to
+# the largest. The derivative of the weights is $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$. Once one weight is
+# nearly 1 and the others are nearly 0, every entry is nearly 0, and training cannot correct a wrong choice.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Sixteen random keys, $d_k = 512$, no scale. How large is the largest weight on average?
 #
 # <details><summary>A. About 1/16: random keys are all alike.</summary>
 #
-# They would be if the scores were small. Here their standard deviation is $\sqrt{512} \approx 23$, and the softmax takes the exponential of their
-# differences.</details>
+# It would be if the scores were small. Here their standard deviation is $\sqrt{512} \approx 23$, and the softmax applies the
+# exponential to their differences.</details>
 # <details><summary>B. About one half.</summary>
 #
-# That is what a standard deviation of two or three would give. It grows with the square root of $d_k$ and passes that value at small sizes: see the
-# curve.</details>
+# A standard deviation of two or three would give about one half. The standard deviation grows with the square root of $d_k$ and
+# reaches that value at small sizes already: see the curve.</details>
 # <details><summary>C. Nearly 1.</summary>
 #
 # Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
@@ -250,18 +257,20 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Does it matter for *learning*? Train the layer on the look-up task at $d_k = 512$, on features of variance 1, as a normalisation layer would give
-# them; once with the scale and once without. Nothing else differs.
+# **Predict.** Does the scale matter for *learning*? We train the layer on the look-up task at $d_k = 512$, once with the scale
+# and once without; nothing else differs. Its input features have variance 1, as after a normalisation layer.
 #
 # <details><summary>A. No: the optimiser can make the matrices smaller, which has the same effect.</summary>
 #
-# It could, if a gradient told it to. The gradient passes through the saturated softmax, and hardly any of it arrives.</details>
+# It could, if the gradient led it there. But the gradient must pass through the saturated softmax, and hardly any of it
+# arrives.</details>
 # <details><summary>B. Yes: without the scale it learns far more slowly, or not at all.</summary>
 #
-# Yes. At the same number of steps one has finished, and the other has hardly begun.</details>
-# <details><summary>C. It learns faster without: a look-up needs sharp weights.</summary>
+# Yes. After the same number of steps, the layer with the scale has learned the task and the other has hardly begun.</details>
+# <details><summary>C. It learns faster without the scale: a look-up needs sharp weights.</summary>
 #
-# It needs sharp weights in the *right* position. These are sharp in a random position from the start, and receive almost no gradient.</details>
+# It needs sharp weights at the *right* position. Without the scale, the weights are sharp at a random position from the start,
+# and they receive almost no gradient.</details>
 
 # %% tags=["nbval-check-output"]
 known, targets = as_tokens(lookups.train), lookups.train.targets
@@ -301,15 +310,17 @@ claim(
 # %% [markdown]
 # ## 4 Masks
 #
-# A **mask** states which keys each query may attend to: bool, True = may attend. Masked keys leave the softmax before it normalises, so the weights of the others
-# still sum to 1.
+# A **mask** states which keys each query may attend to: bool, True = may attend. Masked keys are removed before the softmax
+# normalises, so the weights of the other keys still sum to 1. In this section you write the two masks that every Transformer
+# uses, and see what a missing mask does.
 #
-# A model that predicts the *next* token must not see it. In a decoder, query $i$ may attend to positions up to and including its own (Vaswani et al., section
-# 3.2.3):
+# A model that predicts the *next* token must not see that token. In a decoder, query $i$ may therefore attend to positions up
+# to and including its own (Vaswani et al., section 3.2.3):
 #
 # $$M_{ij} = [\, j \le i + T_k - T_q \,]$$
 #
-# The shift $T_k - T_q$ is 0 for a whole text. When a text is generated token by token, the queries are only the newest positions, the *last* of the keys.
+# For a whole text, the shift $T_k - T_q$ is 0. When a text is generated token by token, the queries are only the newest
+# positions, that is, the *last* positions of the keys.
 #
 # | name | shape |
 # | --- | --- |
@@ -329,7 +340,7 @@ from course_lib.primitives import causal_mask
 causal_mask = check("04.2", causal_mask)
 
 # %% [markdown]
-# Sentences of a batch differ in length, so the shorter ones are padded. No query may attend to **padding**:
+# The sentences of a batch differ in length, so the shorter ones are padded. No query may attend to **padding**:
 #
 # $$M_{b\,\cdot\,j} = [\, j < \mathrm{length}_b \,]$$
 #
@@ -338,8 +349,8 @@ causal_mask = check("04.2", causal_mask)
 # | lengths | (B,) |
 # | mask | (B, 1, T_k): the axis of size 1 broadcasts over the queries |
 #
-# Masks combine by `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). A row may be all False, as in an empty sentence: `attend` then gives
-# weights and context 0, not the 0/0 of a plain softmax.
+# Masks are combined by `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). All entries of a row may be False,
+# as in an empty sentence. Then `attend` gives weights and context 0, where a plain softmax would compute 0/0.
 
 # %% exercise="04.3" difficulty="●○○" minutes=5
 from course_lib.primitives import padding_mask
@@ -363,18 +374,21 @@ claim(
 claim("04.z", "the same without a mask", (unmasked - alone).abs().max(), at_least=0.01)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A language model is trained on sequences that count upwards most of the time and jump at random otherwise. Nobody can predict a jump: the entropy of
-# the next token is a lower bound on the expected loss of any causal model. We forget the causal mask. The training loss then …
+# **Predict.** A language model is trained on sequences that count upwards most of the time and otherwise jump at random. Nobody
+# can predict a jump, so the expected loss of a causal model is at least the entropy of the next token. We forget the causal
+# mask. The training loss then …
 #
-# <details><summary>A. … stays where it was; the mask only saves time.</summary>
+# <details><summary>A. … stays the same; the mask only saves time.</summary>
 #
-# The mask is not about time. Position $i$ must predict token $i+1$, and without the mask it can attend to token $i+1$.</details>
+# The mask does not serve to save time. Position $i$ must predict token $i+1$, and without the mask it can attend to token
+# $i+1$.</details>
 # <details><summary>B. … falls below the entropy.</summary>
 #
-# Yes. That is impossible for a prediction, so it is none. A loss that is too good is the mark of a leak.</details>
+# Yes. No real prediction can do that: the model copies the token that it should predict. A loss that is too good is the sign of
+# a leak.</details>
 # <details><summary>C. … rises, because the future tokens are noise.</summary>
 #
-# They would be noise for another task. Here the future token *is* the answer.</details>
+# They might be noise in another task. Here the future token *is* the answer.</details>
 
 
 # %%
@@ -440,13 +454,14 @@ claim(
 # %% [markdown]
 # ## 5 Multi-head attention
 #
-# One softmax gives one pattern of weights. A token that needs two things from two positions gets their weighted sum. So attend $h$ times in parallel, each **head**
-# with its own smaller matrices, and combine the results:
+# One softmax gives each query one pattern of weights. A token that needs two things from two positions gets only their weighted
+# sum. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and one more
+# matrix combines the results; in this section you write the complete layer.
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
-# In code, one matrix product serves all heads: their matrices are stacked row-wise in `W_q`. Afterwards the features are split into heads, and the heads become one
-# more batch axis.
+# In code, one matrix product computes the queries of all heads, because the matrices of the heads are stacked row-wise in
+# `W_q`. Afterwards the features are split into heads, and the heads become one more batch axis.
 #
 # | name | shape |
 # | --- | --- |
@@ -469,8 +484,8 @@ from course_lib.attention import split_heads
 split_heads = check("04.4", split_heads)
 
 # %% [markdown]
-# Now the complete layer. `merge_heads`, the inverse of `split_heads`, is given; `mask_per_head(mask)` adds the axis of the heads to a mask,
-# (…, T_q, T_k) → (…, 1, T_q, T_k).
+# Now the complete layer. Two functions are given: `merge_heads`, the inverse of `split_heads`, and `mask_per_head(mask)`, which
+# adds an axis for the heads to a mask, (…, T_q, T_k) → (…, 1, T_q, T_k).
 #
 # | name | shape |
 # | --- | --- |
@@ -481,7 +496,8 @@ split_heads = check("04.4", split_heads)
 # | context | (…, T_q, d_model) |
 # | weights | (…, h, T_q, T_k) |
 #
-# In self-attention, queries, keys and values are the same tokens. In a decoder that attends to an encoder they differ; the function is the same.
+# In self-attention, queries, keys and values come from the same tokens. In a decoder that attends to an encoder they come from
+# different tokens; the function is the same.
 
 # %% exercise="04.5" difficulty="●●●" minutes=15
 from course_lib.attention import multi_head_attention
@@ -492,26 +508,31 @@ multi_head_attention = check("04.5", multi_head_attention)
 # %% [markdown]
 # ## 6 Does it find the known pattern?
 #
-# Two tasks whose right weights are known beforehand, so that a pattern can be *wrong*:
+# We train the layer on two tasks whose right weights are known beforehand, so that a learned pattern can be *wrong*:
 #
-# - **look-up**, from section 1: the question must attend to the pair that holds its key, at another position in every text;
-# - **reversal**: output a text backwards. Position $i$ must attend to position $T - 1 - i$: the anti-diagonal, whatever the tokens are.
+# - **look-up**, from section 1: the question must attend to the pair that holds its key, which is at a different position in
+#   every text;
+# - **reversal**: output a text backwards. Position $i$ must attend to position $T - 1 - i$: the anti-diagonal, whatever the
+#   tokens are.
 #
-# One layer, one head, three seeds. The baseline is the GRU, with more parameters and as many steps.
+# The model has one layer with one head and is trained with three seeds. The baseline is the GRU, with more parameters and as
+# many steps.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** What is the best accuracy of a model that reads from left to right when it reverses a text of ten symbols out of eight?
+# **Predict.** A model that reads from left to right must reverse a text of ten symbols, each one of eight. What is the best
+# accuracy that it can reach?
 #
-# <details><summary>A. All of them, if its state is large enough.</summary>
+# <details><summary>A. All symbols right, if its state is large enough.</summary>
 #
-# The state is not the limit. At the first position it must output the *last* symbol, which it has not read yet.</details>
+# The size of the state is not the limit. At the first position it must output the *last* symbol, which it has not read
+# yet.</details>
 # <details><summary>B. A little more than half.</summary>
 #
-# Yes: in the second half it has read what it must output, and in the first half it guesses, one in eight. This bound follows without any training; whether a GRU
-# reaches it at this budget is another question.</details>
+# Yes: in the second half of the text it has read what it must output; in the first half it must guess, and one guess in eight
+# is right. This bound follows without any training; whether a GRU reaches it at this budget is another question.</details>
 # <details><summary>C. One in eight.</summary>
 #
-# That is a guess everywhere. In the second half of the text it can know.</details>
+# That would be guessing everywhere. In the second half of the text the model can know the answer.</details>
 
 
 # %%
@@ -654,8 +675,9 @@ claim(
 # %% [markdown]
 # ## 7 Attention maps
 #
-# `record` registers hooks on a model and collects every `Attended` without changing its code. Rows are queries: each row sums to 1. Maps alone invite stories; here
-# each can be compared with a right answer.
+# We now look at the weights of the trained layer on one new text. `record` registers hooks on a model and collects every
+# `Attended` without changing the model's code. Rows are queries, and each row sums to 1. A map by itself is easy to
+# over-interpret; here each map can be compared with the right answer.
 
 # %%
 some = lookups.test
@@ -675,8 +697,8 @@ show(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Here the layer reverses a text: change the text (T symbols, each from 0 to 7). Does the pattern depend on the symbols? Then set all symbols equal: how
-# can the layer still know where to attend?
+# **Try it.** In the next cell the layer reverses a text. Change the text (T symbols, each from 0 to 7): does the pattern depend
+# on the symbols? Then set all symbols equal: how can the layer still know where to attend?
 
 
 # %% tags=["try-it"]
@@ -701,8 +723,8 @@ draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 # %% [markdown]
 # ## 8 Pixels are tokens too
 #
-# Nothing in attention requires tokens to form a line. Make every pixel of an image a token, attend, and put the contexts back at their positions; this is the
-# `AttentionLayer2d` of EE-559:
+# Nothing in attention requires the tokens to form a line. In this section every pixel of an image is a token; you write the
+# attention over all pixels and put the contexts back at their positions. This is the `AttentionLayer2d` of EE-559:
 #
 # $$y = \mathrm{softmax}\!\left(\frac{q k^\top}{\sqrt{d_k}}\right) v \qquad q = W_q x,\; k = W_k x,\; v = W_v x \text{ at each pixel}$$
 #
@@ -713,8 +735,8 @@ draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 # | scores, weights | (B, H · W, H · W): a photograph of 40 by 60 has 2,400 tokens and nearly six million weights |
 # | y | (B, d_v, H, W) |
 #
-# **Bug hunt.** Below is a short version that somebody wrote. It runs on any image and returns the right shape. Decide what is wrong *before* you run the check; then
-# write it correctly.
+# **Bug hunt.** Below is a short version that somebody wrote. It runs on any image and returns the right shape. Decide what is
+# wrong *before* you run the check. Then write it correctly.
 
 # %%
 from course_lib.datasets import photographs
@@ -729,18 +751,19 @@ from course_tools.bank.lecture_04.attention_over_image import (
 suspect = check("04.6", suspect)
 
 # %% [markdown] tags=["predict"]
-# **Which property broke, and why does the shape not show it?**
+# **Which property does it violate, and why does the shape not show it?**
 #
 # <details><summary>A. The scale.</summary>
 #
-# The scale is inside `scaled_dot_product_attention`, which is checked.</details>
+# The scale is inside `scaled_dot_product_attention`, which has passed its own check.</details>
 # <details><summary>B. What a token is: the reshape mixes channels and positions.</summary>
 #
-# Yes. In memory, all of the red channel precedes all of the green. A reshape to (H · W, C) cuts this sequence into groups of three, so a "token" is three
-# neighbouring red values. The axes must be permuted first. A shape counts numbers; it does not say which.</details>
-# <details><summary>C. The way back.</summary>
+# Yes. In memory, the whole red channel precedes the whole green channel. A reshape to (H · W, C) cuts this sequence into groups
+# of three, so a "token" is three neighbouring red values. The axes must be permuted first. The shape shows how many numbers
+# there are, but not which number is where.</details>
+# <details><summary>C. The way back from tokens to an image.</summary>
 #
-# The last line is right for tokens that are pixels. Its input is not.</details>
+# The last line is right for tokens that are pixels. Its input is wrong.</details>
 
 # %% exercise="04.6" difficulty="●●○" minutes=10
 from course_lib.attention import attention_over_image
@@ -749,27 +772,29 @@ from course_lib.attention import attention_over_image
 attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown]
-# **Restore the colours of a photograph.** Every pixel keeps its brightness; one in fifty keeps its colour as well. Which colour did the others have? Each pixel can
-# *query*: which pixels with a known colour are about as bright as I am, and not too far away? That is a look-up by content and by position, so one layer of
-# attention can do it. There is no training: we write the three matrices by hand such that
+# **Restore the colours of a photograph.** We use your layer on a photograph that has lost most of its colours: every pixel
+# keeps its brightness, but only one in fifty keeps its colour. Which colour did the others have? Each pixel can *query*: which
+# pixels of known colour have about my brightness and are not too far away? That is a look-up by content and by position, so one
+# layer of attention can do it. There is no training: we set the three matrices by hand such that
 #
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and } -\infty \text{ where the colour is unknown,}$$
 #
-# with brightness $g$ and position $r$. Terms that depend on the query alone cancel in the softmax, so a dot product is enough.
+# with brightness $g$ and position $r$. Terms that depend only on the query cancel in the softmax, so a dot product is enough.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The fair rivals get the same pixels and the same layer: scores by position alone, and scores by brightness alone. (A 3×3 window, which mostly holds
-# no coloured pixel, is shown as well.) What does using both add?
+# **Predict.** The fair rivals use the same pixels and the same layer; one scores by position alone, the other by brightness
+# alone. (The figure also shows a 3×3 window, which usually contains no coloured pixel.) How much better is it to use both?
 #
-# <details><summary>A. Nothing: position alone already finds the right colour, since neighbours are alike.</summary>
+# <details><summary>A. Not at all: position alone already finds the right colour, since neighbours are similar.</summary>
 #
-# No: across an edge the nearest coloured pixel has the wrong colour.</details>
-# <details><summary>B. On average, between one and three decibels over the better of the two.</summary>
+# No: across an edge, the nearest coloured pixel has the wrong colour.</details>
+# <details><summary>B. On average, between one and three decibels better than the better of the two.</summary>
 #
 # Yes: each alone does most of the work, and the two make different errors.</details>
 # <details><summary>C. Five decibels or more.</summary>
 #
-# That is the lead over the 3×3 window and over the plain mean of all known colours. Those rivals lack the information, so the lead over them says little.</details>
+# That is the lead over the 3×3 window and over the plain mean of all known colours. These rivals lack the information, so the
+# lead over them does not mean much.</details>
 
 # %%
 height, width = at_scale(cpu=(40, 60), gpu=(80, 120))
@@ -911,8 +936,9 @@ show(
 )
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Both numbers are inverse temperatures: they multiply the scores. At 0 all known pixels have equal weight; at large values each pixel copies the colour
-# of a single one. What is lost at either end? (Powers of ten: 2 stands for 100.)
+# **Explore.** Both numbers are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
+# large values, each pixel copies the colour of a single one. What goes wrong at each end? (The sliders show powers of ten: 2
+# stands for 100.)
 
 
 # %% tags=["interactive"]
@@ -937,8 +963,8 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # %% [markdown]
 # ## 9 Cost
 #
-# Two decks print the table of Vaswani et al.: work per layer, sequential operations, and the longest path between two positions. We *measure* it. Four ways to mix
-# $n$ tokens of size $d$:
+# Two decks print the table of Vaswani et al.: the work per layer, the sequential operations, and the longest path between two
+# positions. In this section we *measure* these three numbers for four ways to mix $n$ tokens of size $d$:
 #
 # | layer | work | sequential operations | longest path |
 # | --- | --- | --- | --- |
@@ -947,22 +973,25 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # | convolution of width $k$ | $k n d^2$ | 1 | $\log_k n$ |
 # | self-attention within $r$ positions | $r n d$ | 1 | $n/r$ |
 #
-# Work is counted in multiply-adds by torch's own counter, and its exponent in $n$ is fitted. Sequential operations are the longest chain of matrix products in the
-# graph of a forward pass. The path length is the number of times a layer must be applied until the gradient of the last position reaches the first. The counts are
-# of the library's forms; your loop does the same arithmetic in other calls.
+# Work is counted in multiply-adds by torch's own counter, and we fit its exponent in $n$. The sequential operations are the
+# longest chain of matrix products in the graph of a forward pass. The path length is the number of times that a layer must be
+# applied until the gradient of the last position reaches the first. We count the library's forms; your loop does the same
+# arithmetic in other calls.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Ordinary convolutions of width 3 are stacked. How many layers until the last of 65 tokens depends on the first?
+# **Predict.** Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65 tokens depends on
+# the first?
 #
-# <details><summary>A. Four: log₃ 65, as the table has it.</summary>
+# <details><summary>A. Four: log₃ 65, as in the table.</summary>
 #
-# The table assumes *dilated* convolutions, each three times as wide as the one below. The ledger measures those as well.</details>
-# <details><summary>B. 64: one position a layer.</summary>
+# The table assumes *dilated* convolutions, each with three times the dilation of the previous one. The ledger measures those as
+# well.</details>
+# <details><summary>B. 64: one position per layer.</summary>
 #
-# Yes. Width 3 reaches one position to either side, and the ends are 64 positions apart.</details>
+# Yes. Width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
 # <details><summary>C. One: a convolution slides over the whole text.</summary>
 #
-# It slides, but each output depends on three inputs.</details>
+# It slides over the whole text, but each output depends on only three inputs.</details>
 
 
 # %%
@@ -1116,18 +1145,20 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** "Attention is cheap: cheaper when n < d", says a deck. Count all that a layer does, projections included: four $d \times d$ matrices for attention, two
-# for a plain recurrent network, eight for an LSTM. Than which is it cheaper, and up to which $n$?
+# **Predict.** A deck says that attention is cheap: cheaper when n < d. Count everything that a layer does, projections
+# included: four $d \times d$ matrices for attention, two for a plain recurrent network, eight for an LSTM. Compared with which
+# of the two networks is attention cheaper, and up to which $n$?
 #
-# <details><summary>A. Than both, while n &lt; d.</summary>
+# <details><summary>A. Compared with both, while n &lt; d.</summary>
 #
-# That compares $n^2 d$ with $n d^2$, the mixing alone. The projections of attention cost $4 n d^2$ before any mixing.</details>
-# <details><summary>B. Never than the plain network; than the LSTM while n &lt; 2d.</summary>
+# That compares $n^2 d$ with $n d^2$, the mixing alone. The projections of attention cost another $4 n d^2$.</details>
+# <details><summary>B. Never cheaper than the plain network; cheaper than the LSTM while n &lt; 2d.</summary>
 #
-# Yes: $4nd^2 + 2n^2d < 2nd^2$ has no solution, and $4nd^2 + 2n^2d < 8nd^2$ gives $n < 2d$. The next cell finds both by counting.</details>
-# <details><summary>C. Never: a quadratic grows faster than anything linear.</summary>
+# Yes: $4nd^2 + 2n^2d < 2nd^2$ has no solution, and $4nd^2 + 2n^2d < 8nd^2$ gives $n < 2d$. The next cell finds both results by
+# counting.</details>
+# <details><summary>C. Never: a quadratic function grows faster than a linear one.</summary>
 #
-# In the limit it does. For short texts and large $d$, the term in $d^2$ dominates.</details>
+# For long texts that decides. For short texts and large $d$, the term in $d^2$ dominates.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -1157,8 +1188,8 @@ text = (
 claim("04.t", text, crossings, equals=[d - 1, 0, 2 * d - 1])
 
 # %% [markdown]
-# Work is not time. A processor computes independent products in parallel. So here is the time as well, on this machine and without a claim: it depends on what else
-# is running.
+# Work is not time, because a processor computes independent products in parallel. The next figure therefore shows the time as
+# well, measured on this machine. We make no claim about it: it depends on the hardware and on what else is running.
 
 # %%
 d = 64
@@ -1206,20 +1237,23 @@ show(
 # %% [markdown] tags=["predict"]
 # ## 10 Ablations
 #
-# **Predict.** Each position must now output two symbols: the one at the opposite position *and* the one before it. One head of size 64, or two of size 32: both have
-# the same number of parameters. What does the single head do?
+# **Predict.** Each position must now output two symbols: the one at the opposite position *and* the one before it. We compare
+# one head of size 64 with two heads of size 32; both models have the same number of parameters. What does the single head do?
 #
-# <details><summary>A. The same: the parameters are equal.</summary>
+# <details><summary>A. The same as two heads: the number of parameters is equal.</summary>
 #
-# Parameters are not patterns. One softmax makes one set of weights for each query, whatever its size.</details>
+# The number of parameters does not matter here: one softmax makes one set of weights for each query, whatever the size of the
+# head.</details>
 # <details><summary>B. It splits its weight between the two positions and gets each symbol half of the time.</summary>
 #
-# The weight is split, yes. But the weighted sum of two values has no order: it tells *which* two symbols occur, and the model must guess which is which.</details>
-# <details><summary>C. It knows which two symbols, not which is which.</summary>
+# The weight is split, yes. But the weighted sum of two values has no order: it shows *which* two symbols occur, and the model
+# must guess which is which.</details>
+# <details><summary>C. It knows which two symbols there are, but not which is which.</summary>
 #
-# Yes, for two equal weights. So it gets both right far less often than either. Look at the maps: one row with two maxima against two sharp ones. (A head with *unequal*
-# weights could encode the order in the sum, and a read-out that sees both symbols jointly could learn to undo it; here each symbol has a linear read-out of its
-# own.)</details>
+# Yes, for two equal weights. So it gets both symbols right far less often than two heads do. Look at the maps: one row with two
+# maxima, compared with two rows with one sharp maximum each. (A head with *unequal* weights could encode the order in the sum,
+# and a readout that computes both symbols jointly could learn to decode it. Here each symbol has its own linear
+# readout.)</details>
 
 
 # %%
@@ -1276,15 +1310,15 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **And without positions?** Attention compares contents. If tokens carry no position, then permuting them must permute the outputs in the same way and change nothing
-# else.
+# **And without positions?** Attention compares contents. If the tokens contain no position, then permuting the tokens should
+# permute the outputs in the same way and change nothing else. Is that true?
 #
 # <details><summary>A. True: attention sees a set, not a sequence.</summary>
 #
-# Yes, and the next cell tests it. Lecture 05 adds the positions, by sines.</details>
+# Yes, and the next cell tests it. Lecture 05 adds the positions, as sines and cosines.</details>
 # <details><summary>B. False: the rows of the weights are numbered.</summary>
 #
-# The numbers are only names of rows. Each row is computed from its own query and from all keys, in any order.</details>
+# The numbers are only names of the rows. Each row is computed from its own query and from all keys, in any order.</details>
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
@@ -1318,50 +1352,51 @@ claim(
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
 #
-# **Question 1.** You double $d_k$ and keep the scale at the old $\sqrt{d_k}$. What happens first?
+# **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What happens first?
 #
 # <details><summary>A. The weights become more even.</summary>
 #
-# The opposite: the standard deviation of the scores is now a factor $\sqrt 2$ larger than the scale expects.</details>
+# It is the opposite: the standard deviation of the scores is now larger by a factor of $\sqrt 2$ than the scale
+# expects.</details>
 # <details><summary>B. The weights become sharper, and gradients through the softmax smaller.</summary>
 #
-# Right. It is the first step towards section 3.</details>
+# Right. It is the first step towards the failure of section 3.</details>
 # <details><summary>C. Rows of weights no longer sum to 1.</summary>
 #
 # The softmax makes them sum to 1 whatever the scores are.</details>
 #
-# **Question 2.** A batch holds texts of 3 and 5 tokens, padded to 5, for a language model. Which mask?
+# **Question 2.** A batch for a language model contains texts of 3 and 5 tokens, padded to 5. Which mask is right?
 #
 # <details><summary>A. <code>causal_mask(5) | padding_mask(lengths, 5)</code></summary>
 #
-# "Or" lets a query attend wherever *one* of the rules allows it: to the future among real tokens, and to earlier padding.</details>
+# "Or" lets a query attend wherever *one* of the rules allows it: to future real tokens, and to earlier padding.</details>
 # <details><summary>B. <code>causal_mask(5) &amp; padding_mask(lengths, 5)</code></summary>
 #
 # Right: both rules must allow it. (5, 5) and (2, 1, 5) broadcast to (2, 5, 5).</details>
 # <details><summary>C. <code>padding_mask(lengths, 5)</code> alone: the loss skips padding anyway.</summary>
 #
-# Then real tokens see their successors, and the loss drops below the entropy, as in section 4.</details>
+# Then real tokens see the tokens after them, and the loss falls below the entropy, as in section 4.</details>
 #
-# **Question 3.** A text of 100,000 tokens, $d$ = 1,000. Which term of self-attention dominates?
+# **Question 3.** A text has 100,000 tokens, and $d$ = 1,000. Which term of self-attention dominates?
 #
 # <details><summary>A. The projections, $4nd^2$.</summary>
 #
-# Compare: $4nd^2$ against $2n^2d$ is $2d$ against $n$, and $n$ is fifty times as large.</details>
+# Compare $4nd^2$ with $2n^2d$: the ratio is that of $2d$ to $n$, and $n$ is fifty times as large.</details>
 # <details><summary>B. The scores, $2n^2d$, and the $n^2$ weights in memory.</summary>
 #
-# Right: ten billion weights for each head. Lectures 10 and 14 are about this.</details>
+# Right: there are ten billion weights for each head. Lectures 10 and 14 are about this cost.</details>
 # <details><summary>C. The sequential operations.</summary>
 #
-# There are as few as before: this is the strength of attention.</details>
+# Their number does not grow with the length: this is the strength of attention.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has understood the grammar." What would you
-# ask before you agree? Use two experiments of this lecture.*
+# **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has
+# understood the grammar." What would you ask before you agree? Use two experiments of this lecture.*
 #
 # | points | what earns them |
 # | --- | --- |
 # | 1 | says what a weight is: a coefficient of the weighted sum in one layer and one head, not a cause |
-# | 1 | asks for a known right pattern, or a measure, as in section 6, and for texts that the model never saw |
+# | 1 | asks for a known right pattern, or a measure, as in section 6, and for texts that were not in the training data |
 # | 1 | asks for a baseline or a control that should fail: no positions, one head, a shuffled text |
 # | 1 | uses the leak of section 4, or another case in which a good number had a bad reason |
 # | 1 | is clear and short |
@@ -1371,20 +1406,23 @@ claim(
 #
 # **Errata of the decks**, each with a number in the next cell:
 #
-# - *EE* writes $QK^\top/\sqrt d$ where $d$ is the size of the **values**; the variance of the scores depends on the size of the keys.
-# - *CS* writes $K = W_k X$ with $X$ of $n \times d$ and $W_k$ of $d \times d'$: that product does not conform, $X W_k$ does. And $y_j = \sum_i A_{ij} v_i$ needs
-#   **columns** that sum to 1, which its softmax, without a named axis, does not say.
-# - *IT* stacks tokens as columns and then writes $QK^\top$: that compares features with features.
-# - *RK* projects queries and keys to lengths $p_q$ and $p_k$: for a dot product they must be equal.
-# - *GA* gives the memory of attention as $L^2 d$. The work grows so; what is kept is $L^2 + Ld$.
+# - *EE* writes $QK^\top/\sqrt d$, where $d$ is the size of the **values**. The variance of the scores depends on the size of
+#   the keys.
+# - *CS* writes $K = W_k X$ with $X$ of $n \times d$ and $W_k$ of $d \times d'$. The shapes of that product do not match; those
+#   of $X W_k$ do. And $y_j = \sum_i A_{ij} v_i$ needs **columns** that sum to 1, but its softmax names no axis.
+# - *IT* stacks tokens as columns and then writes $QK^\top$, which compares features with features.
+# - *RK* projects queries and keys to lengths $p_q$ and $p_k$. For a dot product they must be equal.
+# - *GA* gives the memory of attention as $L^2 d$. The work grows like this; what is kept in memory is $L^2 + Ld$.
 #
-# **Remarks.** A path of $\log_k n$ (CS, and Vaswani et al.) needs **dilated** convolutions; plain ones of width 3 reach one position a layer (04.s). "Cheaper when
-# n < d" (IT) holds, against a plain network, for the mixing alone; with its projections, attention is never cheaper than that network, and cheaper than an LSTM while
-# n < 2d (04.t). EE's code passes `bias=None` to its projections: no bias results, because None counts as false.
+# **Remarks.** A path of $\log_k n$ (CS, and Vaswani et al.) needs **dilated** convolutions; plain ones of width 3 reach one
+# position per layer (04.s). "Cheaper when n < d" (IT), compared with a plain network, is true for the mixing alone. With its
+# projections, attention is never cheaper than that network, and it is cheaper than an LSTM while n < 2d (04.t). EE's code
+# passes `bias=None` to its projections: this creates no bias, because None counts as false.
 #
-# **Limits of this lecture.** The tasks are small and were made so that the right pattern is known. The GRU fails *at this budget*, not in principle. Maps of a trained
-# layer on real text cannot be compared with a right answer, and are weaker evidence than those of section 7. What a Transformer adds, positions, depth and
-# the layers between, is lecture 05.
+# **Limits of this lecture.** The tasks are small and were chosen so that the right pattern is known. The GRU fails *at this
+# budget*, not in principle. Maps of a layer trained on real text cannot be compared with a right answer, so they are weaker
+# evidence than those of section 7. Lecture 05 adds what a Transformer has beyond attention: positions, depth and the layers
+# between.
 #
 # ## 13 Papers and decks
 #

@@ -13,13 +13,16 @@
 # %% [markdown] tags=["header"]
 # # 07 · Generative pre-training
 #
-# A GPT is trained to predict the next token; from that alone it learns to read a rule off its prompt.
+# A GPT is trained only to predict the next token; from this it learns to find a rule in its prompt and to apply it.
 #
 # ![](diagram:gpt)
 #
-# You will write the loss, top-k and nucleus sampling, a key-value cache, the parameter count and a few-shot prompt. A two-layer GPT finds the hidden order of a new
-# text in that text, with no weight changed; one layer with as many parameters does not, nor does a table of counts. On real text, at half a minute of training on a CPU,
-# the table still needs fewer bits; the curves and a longer recorded run show how that changes. **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** about 90 minutes. {measured}
+# You will write the loss, top-k and nucleus sampling, a key-value cache, the parameter count and a few-shot prompt. A GPT with
+# two layers finds the hidden order of a new text in the text itself, without a change of its weights. A GPT with one layer and
+# as many parameters does not, and neither does a table of counts. On real text, after half a minute of training on a CPU, a
+# table of counts still needs fewer bits; the curves and a longer recorded run show how that changes.
+#
+# **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** about 90 minutes. {measured}
 
 
 # %%
@@ -39,25 +42,29 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 A rule that only the text itself contains
 #
-# The striking result of GPT-3's paper is *in-context learning*: the model is shown something new in its prompt and uses it at once, with no weight changed.
+# The paper on GPT-3 is known for *in-context learning*: the prompt shows the model something new, and the model uses it at
+# once, without a change of its weights.
 #
-# Here is the smallest task that needs it. Each text has a **secret circular order** of eight letters. It walks along that order, and now and then jumps to any letter,
-# at a rate that differs from text to text. Where it does not jump, the letter after B is, in *this* text, the successor of B in its order. Only steps that the text has already shown are
-# scored. Orders of the test never occur in training, so no order can be memorised; it must be read off the text.
+# Here is the smallest task that needs it. Each text has a **secret circular order** of eight letters. The text walks along that
+# order, and now and then it jumps to a random letter, at a rate that differs from text to text. Where it does not jump, the
+# letter after B is, in *this* text, the successor of B in the order. We score only steps that the text has already shown. The
+# orders of the test never occur in training, so a model cannot memorise them; it must find the order in the text.
 #
-# The baseline is a table of counts, an **n-gram**: it predicts what most often followed the last four letters in all training texts.
+# The baseline is an **n-gram**, a table of counts: it predicts the letter that most often followed the last four letters in all
+# training texts.
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The table has counted 8,000 texts. How many of the scored steps of new texts does it predict? A guess among eight letters gets 0.12.
+# **Predict.** The table has counted 8,000 texts. Which fraction of the scored steps of new texts does it predict? A guess among
+# eight letters is right in 0.12 of the cases.
 #
 # <details><summary>A. About 0.12.</summary>
 #
-# It knows a little more: a walk round a circle of eight seldom returns to one of the last four letters.</details>
+# The table knows a little more: a walk round a circle of eight rarely returns to one of the last four letters.</details>
 # <details><summary>B. About 0.25.</summary>
 #
-# Yes. Each text has another order, so over all of them the next letter is undetermined; the table can only exclude the last four letters and guess among the other
-# four.</details>
+# Yes. Each text has a different order, so the counts over all texts do not determine the next letter. The table can only
+# exclude the last four letters and guess among the other four.</details>
 # <details><summary>C. More than 0.5.</summary>
 #
 # That needs the order of *this* text, and the table has only the sums over all texts.</details>
@@ -102,13 +109,14 @@ print(
 # %% [markdown]
 # ## 2 Predict the next token
 #
-# GPT is lecture 05's decoder without an encoder: blocks of causal self-attention and a feed-forward network, pre-norm, learned
-# positions, and the embedding $E$ used a second time at the output,
+# In this section you write the loss of a GPT. GPT is the decoder of lecture 05 without an encoder: blocks of causal
+# self-attention and a feed-forward network, pre-norm, and learned positions. The embedding matrix $E$ is used a second time at
+# the output:
 #
 # $$h_0 = E[x] + P \qquad h_l = \mathrm{Block}_l(h_{l-1}) \qquad p(x_{t+1} \mid x_{\le t}) = \mathrm{softmax}(E\,\mathrm{Norm}(h_L)_t)$$
 #
-# All positions are trained at once; the causal mask hides the targets. The loss is the mean of
-# $-\log p(x_{t+1} \mid x_{\le t})$. Sometimes not every token is a target (padding, a prompt): `counts` says which are.
+# All positions are trained at once, and the causal mask hides the targets. The loss is the mean of $-\log p(x_{t+1} \mid x_{\le
+# t})$. Sometimes not every token is a target (padding, a prompt); `counts` states which tokens are.
 #
 # | name | shape |
 # | --- | --- |
@@ -130,22 +138,25 @@ next_token_loss = check("07.1", next_token_loss)
 # %% [markdown] tags=["predict"]
 # ## 3 Induction heads
 #
-# How can a transformer solve the task? With two heads in successive layers (Elhage et al. 2021, Olsson et al. 2022). A head of the **first** layer copies into
-# each token the token *just before* it. A head of the **second** attends to the token that was preceded by the current letter. That token is what came next last
-# time. Such a pair is called an *induction head*.
+# How can a Transformer solve the task of section 1? With two heads in successive layers (Elhage et al. 2021, Olsson et al.
+# 2022). A head of the **first** layer copies into each token the token *just before* it. A head of the **second** layer attends
+# to the token that was preceded by the current letter; this token is what followed the letter last time. Such a pair is called
+# an *induction head*. We now train a GPT with two layers, one with a single layer, and an LSTM.
 #
-# **Predict.** Remove one layer and give its parameters to the other: can a single layer of equal size solve the task?
+# **Predict.** We remove one layer and give its parameters to the other. Can a single layer with as many parameters solve the
+# task?
 #
 # <details><summary>A. Yes: attention finds things by content, as in lecture 04.</summary>
 #
-# In lecture 04 key and value were in *one* token. Here the token with the answer holds the answer alone, not what preceded it.</details>
-# <details><summary>B. No: what must be matched is not in the token until a layer has put it there.</summary>
+# In lecture 04, key and value were in *one* token. Here the token with the answer contains only the answer, not the letter
+# before it.</details>
+# <details><summary>B. No: a token contains what must be matched only after a layer has copied it there.</summary>
 #
-# Yes. The score compares the query with one token at a time. "What preceded you" must be written into that token first, and that takes a
-# layer.</details>
+# Yes. The score compares the query with one token at a time. "What preceded you" must be written into that token first, and
+# this takes a layer.</details>
 # <details><summary>C. Only if it has more heads.</summary>
 #
-# Heads of one layer work in parallel. None can use what another of the same layer finds.</details>
+# The heads of one layer work in parallel. No head can use what another head of the same layer finds.</details>
 
 
 # %%
@@ -261,23 +272,27 @@ claim(
 )
 
 # %% [markdown]
-# A table counted anew in each text would do well: that *is* induction, built in by hand. GPT found it by gradient descent.
+# A table that is counted anew within each text would also do well: it *is* induction, written by hand. GPT has found it by
+# gradient descent.
 
 # %% [markdown] tags=["predict"]
 # ### Attention maps of the two heads
 #
-# Are the two heads there? `record` shows the weights. In the second layer, the right positions for a letter are those just after its earlier copies.
-# **Predict.** Where does that head attend for a letter that occurs for the first time?
+# Does the trained model contain the two heads? `record` shows its weights. In the second layer, the right positions for a
+# letter are those just after its earlier copies.
+#
+# **Predict.** Where does that head attend when a letter occurs for the first time?
 #
 # <details><summary>A. Nowhere: there is no earlier copy.</summary>
 #
 # A softmax cannot attend "nowhere": each row of weights sums to one.</details>
-# <details><summary>B. To itself, as the token that is most like it.</summary>
+# <details><summary>B. To itself, as the token that is most similar to it.</summary>
 #
-# It matches by what *precedes* a token, and another letter precedes this one. (Only the first token of all has no choice.)</details>
-# <details><summary>C. Somewhere all the same; the result is of no use.</summary>
+# The head compares the current letter with what *precedes* each token, and this token is preceded by another letter. (Only the
+# first token of the text has no choice.)</details>
+# <details><summary>C. To some other positions; the result is not useful.</summary>
 #
-# Yes: see the rows of letters that are new. Nothing in the training asks for an answer there.</details>
+# Yes: see the rows of letters that are new. Training does not ask for an answer at these positions.</details>
 
 
 # %%
@@ -360,27 +375,27 @@ claim(
 # %% [markdown]
 # ## 4 A table of counts
 #
-# Now real text. Shannon's language model looks up what followed the last few characters elsewhere, and counts. Such an **n-gram** table counts runs of
-# $n$ characters, so its context is $n-1$. Where a run is rare or new it is interpolated with the shorter one (Witten and Bell). It is
-# trained in a second.
+# Now we turn to real text, and first to a baseline. Shannon's language model looks up what followed the last few characters
+# elsewhere, and counts. Such an **n-gram** table counts runs of $n$ characters, so its context has $n-1$ characters. Where a
+# run is rare or new, its probability is interpolated with that of the shorter run (Witten and Bell). Counting takes a second.
 #
-# The text is Python's own language reference, which every Python carries; repeated paragraphs are dropped. The measure is
-# **bits per character**: the mean of $-\log_2 p$ of each true character of new text. Uniform guessing among a
-# hundred characters costs between six and seven.
+# The text is Python's own language reference, which is part of every Python installation; repeated paragraphs are removed. We
+# measure **bits per character**: the mean of $-\log_2 p$ of each true character of new text. Uniform guessing among a hundred
+# characters needs between six and seven bits.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Which context length gives the fewest bits on *new* text of this kind?
+# **Predict.** Which length of the context gives the fewest bits on *new* text of this kind?
 #
 # <details><summary>A. As long as memory allows: more context cannot hurt.</summary>
 #
-# On the counted text it never does. In new text, most long runs of characters have never occurred, and their few
-# counts are noise.</details>
+# On the counted text it never hurts. In new text, most long runs of characters have never been counted, and the few counts that
+# exist are noise.</details>
 # <details><summary>B. One or two characters: longer runs are too rare.</summary>
 #
-# With a third of a million characters, runs of three and four occur often enough to help considerably.</details>
+# In a third of a million characters, runs of three and four occur often enough to help considerably.</details>
 # <details><summary>C. Four or five characters, hardly more.</summary>
 #
-# Yes: see the curve, whose runs include the predicted character. More text moves the minimum to longer runs.</details>
+# Yes: see the curve; its runs include the predicted character. With more text, the minimum moves to longer runs.</details>
 
 # %%
 import math
@@ -477,18 +492,22 @@ claim(
 # %% [markdown] tags=["predict"]
 # ### Characters, words, or subwords
 #
-# What is a token? Published GPTs use **byte-pair encoding** (Sennrich et al. 2016, algorithm 1): start with single characters, merge the most
-# frequent pair of neighbours in the training text into one piece, and repeat, forty to fifty thousand times. **Predict.** What happens to a word that the training text never contained?
+# What is a token? Published GPTs use **byte-pair encoding** (Sennrich et al. 2016, algorithm 1). It starts with single
+# characters, merges the most frequent pair of neighbours in the training text into one piece, and repeats this forty to fifty
+# thousand times. The next cell learns 1,000 merges from our text.
+#
+# **Predict.** What happens to a word that the training text did not contain?
 #
 # <details><summary>A. It becomes "unknown".</summary>
 #
 # That happens to a new word in a vocabulary of whole words.</details>
-# <details><summary>B. It is spelled by pieces learned from other words.</summary>
+# <details><summary>B. It is spelled with pieces learned from other words.</summary>
 #
-# Yes. In the worst case it is spelled character by character. Nothing is lost, and frequent words cost one token.</details>
+# Yes. In the worst case it is spelled character by character. No information is lost, and frequent words cost one
+# token.</details>
 # <details><summary>C. It is replaced by the most similar word.</summary>
 #
-# Then two texts would get the same tokens, and the original could not be restored.</details>
+# Then two different texts could get the same tokens, and the original could not be restored.</details>
 
 # %%
 pieces = BytePairs.learn([text.train], n_merges=1_000)
@@ -518,23 +537,26 @@ claim(
 # %% [markdown]
 # ## 5 GPT on real text
 #
-# Bits per *piece* are not comparable with bits per character, so here all models read characters.
-# Train GPT on the text, and with it an LSTM that reads exactly as many characters. Each predicted character has at least half a window
-# of context.
+# We train a GPT on the text, and an LSTM that reads exactly as many characters, and compare both with the table. Bits per
+# *piece* cannot be compared with bits per character, so here all models read characters. When we evaluate, each predicted
+# character has at least half a window of context.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A third of a million characters, 700 updates, less than half a minute on one core. Which model needs the fewest bits on new text *at this budget*?
+# **Predict.** A third of a million characters, 700 updates, less than half a minute on one core. Which model needs the fewest
+# bits on new text *at this budget*?
 #
 # <details><summary>A. GPT.</summary>
 #
-# At larger budgets, yes (see the recorded run below). Here it must learn by gradient descent what the table simply counts: which character follows
-# which.</details>
+# At larger budgets, yes (see the recorded run below). Here it must learn by gradient descent what the table simply counts:
+# which character follows which.</details>
 # <details><summary>B. The LSTM.</summary>
 #
-# Its recurrence helps in the beginning; GPT must first learn from its position vectors which token is the last one. At the end of this budget the two are close.</details>
+# Its recurrence helps in the beginning, while GPT must first learn from its position vectors which token is the last one. At
+# the end of this budget the two are close.</details>
 # <details><summary>C. The table.</summary>
 #
-# Yes, at this budget. Look at the slopes: the curves of the networks are still falling, while the table has counted all the text there is.</details>
+# Yes, at this budget. Look at the slopes: the curves of the networks are still falling, while the table has already counted the
+# whole text.</details>
 
 
 # %%
@@ -625,29 +647,33 @@ claim(
 )
 
 # %% [markdown]
-# At this budget the table needs fewer bits, and the curves of both networks are still falling. **Recorded:** three layers of width 128 and 4,000 updates (the setting this
-# notebook uses with CUDA), run once by hand for each of two seeds, on one CPU thread in about five minutes. Bits per character of held-out text:
+# At this budget the table needs fewer bits, and the curves of both networks are still falling. **Recorded:** three layers of
+# width 128 and 4,000 updates, the setting that this notebook uses with CUDA. We ran it by hand, once for each of two seeds, on
+# one CPU thread in about five minutes. Bits per character of held-out text:
 #
 # | seed | GPT | LSTM | table |
 # | --- | --- | --- | --- |
 # | 0 | 1.75 | 1.82 | 2.02 |
 # | 6 | 1.58 | 1.61 | 1.78 |
 #
-# With more updates GPT overtakes the table, and so does the LSTM. What separates the two at GPT-3's size cannot be seen here.
+# With more updates, GPT overtakes the table, and so does the LSTM. How GPT and LSTM differ at the size of GPT-3 cannot be seen
+# here.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Have GPT and the table learned *the same*? Average their probabilities. How many bits does the mixture need?
+# **Predict.** Have GPT and the table learned *the same*? To find out, we average their probabilities. How many bits does the
+# mixture need?
 #
-# <details><summary>A. Something between the two.</summary>
+# <details><summary>A. A number between those of the two.</summary>
 #
-# Its probability is between theirs, its bits need not be: where one of them is confident and right, the mixture loses at most one bit, and it
-# is never as badly wrong as the worse of the two.</details>
+# Its *probability* lies between theirs, but its bits need not. Where one of the two is confident and right, the mixture loses
+# at most one bit compared with it, and it is never as badly wrong as the worse of the two.</details>
 # <details><summary>B. As many as the better one.</summary>
 #
-# It would be so if both were wrong in the same places.</details>
+# That would be so if both were wrong in the same places.</details>
 # <details><summary>C. Fewer than either.</summary>
 #
-# Yes: each is confident where the other is not. The table has memorised long runs, GPT generalises to similar ones.</details>
+# Yes: each is confident where the other is not. The table has memorised long runs, and GPT generalises to similar
+# ones.</details>
 
 # %% tags=["nbval-check-output"]
 windows = new.unfold(0, T, T // 2)
@@ -669,12 +695,14 @@ claim(
 # %% [markdown]
 # ## 6 Sampling
 #
-# A language model generates text: sample a token, append it, predict again. The **temperature** τ
-# divides the logits first; towards 0 only the likeliest token is left (greedy), at 1 the model's own probabilities.
+# A language model generates text as follows: sample a token, append it, predict again. The logits are first divided by the
+# **temperature** τ. Near 0, only the most likely token remains (greedy decoding); at 1, the probabilities are the model's own.
+# In this section you write two ways to choose the tokens that may be sampled.
 #
-# The problem is the tail. A hundred characters that are each very unlikely are together quite likely, and one error affects what
-# follows. **Top-k** (Fan et al.) keeps the $k$ likeliest, and sets all other logits to $-\infty$. Exactly $k$ stay, also with ties
-# at the border: which of those stay is up to you.
+# They are needed because of the tail of the distribution. If a hundred characters are each very unlikely, one of them is still
+# sampled quite often, and one wrong character affects everything after it. **Top-k** (Fan et al.) keeps the $k$ most likely
+# tokens and sets all other logits to $-\infty$. Exactly $k$ tokens must remain, also if several have the $k$-th largest logit;
+# which of these remain is up to you.
 #
 # | name | shape |
 # | --- | --- |
@@ -693,11 +721,12 @@ from course_lib.generation import top_k
 top_k = check("07.2", top_k)
 
 # %% [markdown]
-# But how large should $k$ be? Within a word one character may be certain; after a full stop twenty are plausible. The
-# **nucleus** (top-p, Holtzman et al.) takes as many as are needed: *the smallest set of the likeliest tokens whose probabilities sum to
-# $p$ or more*.
+# But how large should $k$ be? Within a word, one character may be certain; after a full stop, twenty are plausible. The
+# **nucleus** (top-p, Holtzman et al.) keeps as many as are needed: *the smallest set of the most likely tokens whose
+# probabilities sum to $p$ or more*.
 #
-# **Bug hunt.** Somebody wrote it like this. It runs, and it keeps about $p$ of the probability. Decide what is wrong *before* you run the check; then write it correctly.
+# **Bug hunt.** Somebody wrote the version below. It runs, and it keeps about $p$ of the probability. Decide what is wrong
+# *before* you run the check. Then write it correctly.
 
 # %% exercise="07.3" bug="does_not_sort"
 from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
@@ -706,18 +735,18 @@ from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
 suspect = check("07.3", suspect)
 
 # %% [markdown] tags=["predict"]
-# **Which property broke, and when would you have noticed?**
+# **Which property does it violate, and when would you have noticed?**
 #
 # <details><summary>A. The sum: it does not reach p.</summary>
 #
 # It does. A cumulative sum over all tokens reaches p in any order.</details>
-# <details><summary>B. The likeliest tokens: it takes tokens in the order of the vocabulary.</summary>
+# <details><summary>B. The most likely tokens: it takes tokens in the order of the vocabulary.</summary>
 #
-# Yes. A likely token with a high index is removed, and unlikely ones are kept. On a vocabulary
-# sorted by frequency, as many are, this looks right for a long time.</details>
+# Yes. It removes likely tokens with a high index and keeps unlikely ones with a low index. Many vocabularies are sorted by
+# frequency, and with such a vocabulary the mistake is hard to see.</details>
 # <details><summary>C. The -∞: it should be 0.</summary>
 #
-# A logit of 0 is an ordinary token. -∞ is right.</details>
+# A logit of 0 belongs to an ordinary token. -∞ is right.</details>
 
 # %% exercise="07.3" difficulty="●●○" minutes=12
 from course_lib.generation import top_p
@@ -799,19 +828,21 @@ claim(
 )
 
 # %% [markdown]
-# Greedy decoding gives the cleanest words and repeats itself; sampling from the model's own probabilities is more varied and has more errors. Which is better depends on the use of the text.
-# (GPT-2's published weights can be read by `course_lib.pretrained`.)
+# Greedy decoding gives the cleanest words, but it repeats itself. Sampling from the model's own probabilities is more varied
+# and has more errors. Which is better depends on the use of the text. (`course_lib.pretrained` can read GPT-2's published
+# weights.)
 #
 # ## 7 The key-value cache
 #
-# To generate token $t+1$, the model as it is reads all $t$ tokens anew. But no token attends to a later one: what was computed for the past
-# stays valid. So keep the **keys and values** of the past, and compute one new row (section 3.2.3 of Vaswani et al., one token at a time):
+# To generate token $t+1$, the model so far computes all $t$ tokens again. But no token attends to a later one, so what was
+# computed for earlier tokens remains valid. In this section you write a step that stores the **keys and values** of the past
+# and computes only the new row (section 3.2.3 of Vaswani et al., one token at a time):
 #
 # $$K_t = [K_{t-1};\, x_t W^K] \qquad V_t = [V_{t-1};\, x_t W^V] \qquad \mathrm{head} = \mathrm{softmax}\!\left(\frac{x_t W^Q K_t^\top}{\sqrt{d_k}}\right) V_t$$
 #
 # | name | shape |
 # | --- | --- |
-# | `x` | (B, d_in): the new token alone |
+# | `x` | (B, d_in): only the new token |
 # | `keys`, `values` | (B, h, T, d_k), (B, h, T, d_v): h heads, T past tokens, 0 in the beginning |
 # | `W_q`, `W_k`, `W_v`, `W_o` | (h · d_k, d_in), the same, (h · d_v, d_in), (d_model, h · d_v) |
 # | result | `CachedStep(output (B, d_model), keys, values)`, the caches one token longer |
@@ -919,9 +950,10 @@ print(
 # %% [markdown]
 # ## 8 Number of parameters
 #
-# Count the parameters. A block of width $d$ has four projections $d \times d$ (queries, keys, values, and the output
-# projection), a network $d \to 4d \to d$, all six with a bias, and two norms with a gain and a bias each. Before the blocks
-# are two embeddings (tokens and positions), after them one more norm; the output matrix *is* the token embedding.
+# In this section you count the parameters of a GPT and then check the numbers on a slide. A block of width $d$ has four
+# projections $d \times d$ (queries, keys, values, and the output projection) and a network $d \to 4d \to d$. All these six
+# matrices have a bias. The block also has two norms, each with a gain and a bias. Before the blocks there are two embeddings
+# (tokens and positions), and after them one more norm. The output matrix *is* the token embedding, so it adds nothing.
 #
 # | name | GPT-2 | GPT-3 |
 # | --- | --- | --- |
@@ -941,21 +973,22 @@ from course_lib.metrics import gpt_parameters
 gpt_parameters = check("07.5", gpt_parameters)
 
 # %% [markdown] tags=["predict"]
-# CS-891's table, "Scaling Up Transformer", row by row, from the slide's own layers and widths; its 12 layers of a Transformer are six of an
-# encoder and six of a decoder. Vocabulary sizes are those of the published models; Turing-NLG's was never published, and GPT-2's is used instead. Training
-# costs about six operations for each parameter and token: two forward, four backward (Kaplan et al. 2020).
+# The next cell recomputes CS-891's table, "Scaling Up Transformer", row by row, from the layers and widths on the slide; its 12
+# layers of a Transformer are six of an encoder and six of a decoder. The vocabulary sizes are those of the published models.
+# Turing-NLG's was never published, so we use GPT-2's instead. Training costs about six operations for each parameter and token:
+# two forward, four backward (Kaplan et al. 2020).
 #
-# **Predict.** One count on the slide is off by more than four percent. Which?
+# **Predict.** One count on the slide is wrong by more than four percent. Which one?
 #
 # <details><summary>A. GPT-3: a round 175 billion cannot be exact.</summary>
 #
 # It is rounded, and right to a few parts in a thousand.</details>
 # <details><summary>B. XLNet-Large: the same 340M, layers and width as BERT-Large.</summary>
 #
-# Yes. It differs from BERT: its positions are relative, which takes another projection in each block.</details>
-# <details><summary>C. Transformer-Base: 12 layers of width 512 are fewer than 65M.</summary>
+# Yes. XLNet differs from BERT: its positions are relative, and they need another projection in each block.</details>
+# <details><summary>C. Transformer-Base: 12 layers of width 512 have fewer than 65M.</summary>
 #
-# Twelve *encoder* blocks are. Half of them are decoder blocks, with a second attention each.</details>
+# Twelve *encoder* blocks have fewer. But half of the blocks are decoder blocks, which have a second attention.</details>
 
 # %%
 bert = partial(bert_parameters, 30_522, 512)
@@ -1013,11 +1046,13 @@ claim(
 # %% [markdown]
 # ## 9 Prompting
 #
-# GPT-3 is used by a **prompt**: it states the task, shows a few solved examples ("shots") and leaves the last one open; the model's continuation is the answer
-# (Brown et al., section 2 and figure 2.1). No shot is *zero-shot*, one is *one-shot*. Two rules:
+# GPT-3 is used through a **prompt**: a text that states the task, shows a few solved examples ("shots") and ends with an
+# unsolved one. The model's continuation is the answer (Brown et al., section 2 and figure 2.1). Without a shot this is called
+# *zero-shot*, with one *one-shot*. In this section you write a function that builds such prompts, by two rules:
 #
-# - the prompt ends **exactly** where the answer begins: an extra space is a token that no training text has at this position;
-# - it must fit the model's context window. Drop whole examples, the oldest first; never the question.
+# - The prompt ends **exactly** where the answer begins: an extra space is a token that no training text has at this position.
+# - The prompt must fit into the model's context window. If it does not, drop whole examples, the oldest first, but never the
+#   question.
 #
 # | name | what |
 # | --- | --- |
@@ -1039,8 +1074,9 @@ from course_lib.generation import few_shot_prompt
 few_shot_prompt = check("07.6", few_shot_prompt)
 
 # %% [markdown]
-# Now prompt the model of section 3. It was trained on walks and never on a list of examples; its vocabulary is eight letters, and the other characters of a prompt are dropped. The task:
-# *which letter comes next in my order?* An example shows one step of the order.
+# Now we prompt the model of section 3. It was trained on walks and has never seen a list of examples. Its vocabulary is eight
+# letters, and the other characters of a prompt are dropped. The task is: *which letter comes next in my order?* Each example
+# shows one step of the order.
 
 
 # %%
@@ -1109,17 +1145,19 @@ def share(flags):
 print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][1])
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Its answers with no example, with one, with four, and with four *false* ones (each shows the letter after next)?
+# **Predict.** How does it answer with no example, with one, with four, and with four *false* ones, each of which shows the
+# letter after the next?
 #
 # <details><summary>A. It needs dozens of examples: a few are too few to learn from.</summary>
 #
-# Too few for gradient descent. Here nothing is trained: the answer is in the prompt, and only has to be found.</details>
+# They are too few for gradient descent. Here nothing is trained: the answer is in the prompt, and the model only has to find
+# it.</details>
 # <details><summary>B. Hardly any right without an example, nearly all with one, fewer with four; and it follows the false examples.</summary>
 #
-# Yes. It looks the question up among the examples and outputs what it finds there.</details>
+# Yes. It finds the letter of the question among the examples and outputs what follows it there.</details>
 # <details><summary>C. With false examples it answers by the true order: it has learned orders.</summary>
 #
-# It has learned that *there is* an order and to read it off the prompt. It outputs what the prompt shows.</details>
+# It has learned that *there is* an order and how to find it in the prompt. It outputs what the prompt shows.</details>
 
 # %%
 before = {
@@ -1219,13 +1257,15 @@ claim(
 )
 
 # %% [markdown]
-# **Why do more examples hurt?** GPT-3 improves with them. But our model reads only the eight letters of a prompt: not the line breaks, nor the labels that distinguish input from
-# answer. If the letter of the question is also the *answer* of some example, the next example begins after it, and its first letter looks like an answer too. It fails on these prompts
-# (07.ff, 07.gg); with eight examples, every letter occurs twice. And without an example it does worse than guessing: such a step was never a target in training.
+# **Why do more examples hurt?** GPT-3 improves with more examples. But our model reads only the eight letters of a prompt, not
+# the line breaks or the labels that distinguish an input from an answer. Suppose that the letter of the question is also the
+# *answer* of some example. Then the next example begins after it, and the first letter of that example looks like an answer,
+# too. The model fails on such prompts (07.ff, 07.gg); with eight examples, every letter occurs twice. Without any example the
+# model is worse than guessing, because such a step was never a target in training.
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Make up an order, or a rule that is no order at all (every letter is followed by A?). Give contradictory examples. Ask for a letter that
-# no example shows.
+# **Try it.** Invent an order, or a rule that is no order at all (every letter is followed by A?). Give contradictory examples.
+# Ask for a letter that no example shows.
 
 
 # %% tags=["try-it"]
@@ -1257,7 +1297,7 @@ def ask(shots, question):
 ask(["AC", "CE", "EG", "GB"], "C")
 
 # %% [markdown]
-# And GPT on the language reference, with the three parameters of section 6: which character comes next?
+# The next figure shows GPT on the language reference, with the three parameters of section 6: which character comes next?
 
 
 # %% tags=["interactive"]
@@ -1289,23 +1329,25 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # %% [markdown]
 # ## 10 Build it
 #
-# **Build task (30 minutes, 12 points).** So far you wrote parts of a GPT. Now write the whole of it, and the loop that trains it, from an empty cell: define
-# whatever classes and functions you need above `train_gpt`, in the same cell. Only the library's `GPT` is not allowed.
+# **Build task (30 minutes, 12 points).** So far you have written parts of a GPT. Now write all of it, and the loop that trains
+# it, from an empty cell. Define the classes and functions that you need above `train_gpt`, in the same cell. Only the library's
+# `GPT` is not allowed.
 #
-# The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the small letters and the space) and
-# `n_steps=400`, and asks the model that it returns about held-out text. It has at most 60 seconds of processor time; a good answer needs about five.
+# The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
+# lower-case letters and the space) and `n_steps=400`. It evaluates the returned model on held-out text. The function has at
+# most 60 seconds of processor time; a good answer needs about five.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses its own gradients alone, and every weight has one |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |
-# | 1 | the logits of a window do not depend on the other windows of the batch |
+# | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 2 | loss on held-out text: 0.2 nats below that of the characters' frequencies |
-# | 2 | loss on held-out text: below that of a table of which character follows which (about 2.3 nats) |
+# | 2 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="07.7" difficulty="●●●" minutes=30
 from course_tools.bank.lecture_07.train_gpt import train_gpt
@@ -1314,7 +1356,8 @@ from course_tools.bank.lecture_07.train_gpt import train_gpt
 train_gpt = check("07.7", train_gpt)
 
 # %% [markdown]
-# Train it once more, and let it write. Real words appear long before real sentences.
+# The next cell trains your model once more and lets it generate text. Models learn real words long before they learn real
+# sentences.
 
 # %%
 alphabet = " abcdefghijklmnopqrstuvwxyz"
@@ -1336,69 +1379,79 @@ print("".join(alphabet[token] for token in written.tolist()))
 #
 # **Question 1.** A GPT reaches 0.02 bits per character on new text. What do you check first?
 #
-# <details><summary>A. The learning rate: it has learned uncommonly well.</summary>
+# <details><summary>A. The learning rate: the model has learned exceptionally well.</summary>
 #
-# No English text can be predicted so well by any model.</details>
+# No model can predict English text so well.</details>
 # <details><summary>B. The mask and the shift: the target has leaked into the input.</summary>
 #
-# Right. Either a position attends to its own successor, or the loss asks for the token just read.</details>
+# Right. Either a position attends to the token after it, or the loss asks for the token that was just read.</details>
 # <details><summary>C. Whether the new text is in the training text.</summary>
 #
-# Check that too: repeated paragraphs were dropped for this reason. Even so, a model of this size cannot memorise it all.</details>
+# Check that, too: repeated paragraphs were removed for this reason. But even then, a model of this size cannot memorise the
+# whole text.</details>
 #
 # **Question 2.** What does the cache *not* save?
 #
 # <details><summary>A. The attention of the new token over the whole past.</summary>
 #
-# Right: each new token still attends to every key, so the cost per token grows with the length. Lecture 14 removes that.</details>
+# Right: each new token still attends to every key, so the cost per token grows with the length. Lecture 14 removes
+# this.</details>
 # <details><summary>B. The projections of the past.</summary>
 #
-# It saves just these.</details>
+# These are exactly what it saves.</details>
 # <details><summary>C. Memory: it needs less.</summary>
 #
-# It needs more: all keys and values of all layers are kept. For large models this limits the batch.</details>
+# It needs more: all keys and values of all layers are stored. In large models this limits the batch size.</details>
 #
-# **Question 3.** Your prompt fits into the window and works; you change the order of the examples and it fails. What does that show?
+# **Question 3.** Your prompt fits into the window and works. You change the order of the examples, and it fails. What does that
+# show?
 #
 # <details><summary>A. The model learned the task from the examples by gradient descent.</summary>
 #
 # No weight changes. And gradient descent over a set does not depend on its order in this way.</details>
 # <details><summary>B. A prompt is read as a sequence, and the position of an example matters.</summary>
 #
-# Right. The model predicts a continuation. Measure a prompt over several orders of its examples before you trust it.</details>
+# Right. The model predicts a continuation. Evaluate a prompt with several orders of its examples before you trust it.</details>
 # <details><summary>C. The window is too short.</summary>
 #
 # All examples fit, in either order. (If they did not, another order would cut off another example.)</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A newspaper writes: "The model understands instructions; it has learned to learn." Which of its findings would you
-# repeat on a model that you can inspect, and how, before you agree or disagree?*
+# **In your own words** (half a page). *A newspaper writes: "The model understands instructions; it has learned to learn." Which
+# of these findings would you repeat on a model that you can inspect, and how, before you agree or disagree?*
 #
 # | points | what earns them |
 # | --- | --- |
 # | 1 | distinguishes what is stored in weights from what is read from the prompt, by a test with unseen rules |
 # | 1 | asks for a control: no examples, false examples, examples of another task |
 # | 1 | asks for a baseline without attention or with one layer, or a table |
-# | 1 | looks for the mechanism (which head attends where), and not at the answer alone |
+# | 1 | looks for the mechanism (which head attends where), not only at the answer |
 # | 1 | says what would *not* follow from it, and is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
-# **Errata: CS-891, "Scaling Up Transformer"**, row by row. A claim for each row follows: nine of ten counts are confirmed by the sizes, one is corrected. And:
+# **Errata: CS-891, "Scaling Up Transformer"**, row by row. A claim for each row follows: nine of ten counts are confirmed by
+# the sizes, one is corrected. And:
 #
-# - *XLNet-Large, 340M*: its relative positions take a fifth projection in each block; it has 360M.
-# - *GPT-2, heads "?"*: 25, of 64 features each, as the released configuration says. Its paper counts 1542M (table 2); from the sizes it is 1,558M.
-# - *GPT-3, 694GB*: the number is not in the paper, which gives 570 GB for 410 billion tokens of filtered web text, one of five parts of 499 billion in all. (570 · 499 / 410 is 694; whether the slide's number
-#   comes from this is a guess.) The model was trained on 300 billion tokens.
-# - *CS*, "Programming by Prompt": the last line of the prompt repeats "Poor English input"; as printed it asks for no answer.
+# - *XLNet-Large, 340M*: its relative positions need a fifth projection in each block; it has 360M.
+# - *GPT-2, heads "?"*: 25 heads of 64 features each, according to the released configuration. Its paper counts 1542M (table 2);
+#   computed from the sizes it is 1,558M.
+# - *GPT-3, 694GB*: the number is not in the paper, which gives 570 GB for 410 billion tokens of filtered web text, one of five
+#   parts of 499 billion in all. (570 · 499 / 410 is 694; whether the slide's number comes from this is a guess.) The model was
+#   trained on 300 billion tokens.
+# - *CS*, "Programming by Prompt": the last line of the prompt repeats "Poor English input"; as printed, the prompt does not ask
+#   for an answer.
 #
-# **Remarks.** *Transformer-Base, Large, 12 layers*: 6 encoder and 6 decoder blocks; twelve encoder blocks would not make 65M.
-# *EE*: "more than 10X the parameters" of GPT holds. *IT* calls GPT a "decoder": it is one without cross-attention, which would add a third to a block.
+# **Remarks.** *Transformer-Base, Large, 12 layers*: 6 encoder and 6 decoder blocks; twelve encoder blocks would have fewer than
+# 65M. *EE*: "more than 10X the parameters" of GPT is confirmed. *IT* calls GPT a "decoder": it is a decoder without
+# cross-attention, which would make each block larger by a third.
 #
-# **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, mending English and parodying Hemingway. Nothing of this is shown here: at this budget the generated text has real words and no meaning. The
-# model is good at a single task in context, the one that *all* its training texts had; GPT-3's texts were made for no task. That the in-context
-# learning of *large* models is this mechanism and no other is argued in the literature, not here. The LSTM of section 3 fails at *this* budget, not in principle.
+# **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, correcting English and parodying Hemingway. This
+# lecture shows nothing of the kind: at this budget the generated text has real words and no meaning. Our model solves a single
+# task in context, the task that *all* its training texts had; GPT-3's texts were not made for any task. Whether the in-context
+# learning of *large* models uses this mechanism and no other is discussed in the literature, not here. The LSTM of section 3
+# fails at *this* budget, not in principle.
 #
 # ## 13 Papers and decks
 #

@@ -17,8 +17,8 @@
 #
 # ![](diagram:vit)
 #
-# You will write patches, embeddings, roll-out, position interpolation, distillation and a new head, compare a ViT with convolutions on few
-# pictures, and let a convolutional teacher help it.
+# You will write patches, embeddings, attention roll-out, the interpolation of positions, distillation and a new head. You will
+# compare a ViT with a convolutional network on few pictures, and let the convolutional network be its teacher.
 #
 # **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), a little about convolutions. **Time:** about 90
 # minutes. {measured}
@@ -36,21 +36,23 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Too many tokens
 #
-# In lecture 04 every pixel attended to every other. For a small photograph that is feasible. The usual resolution for
-# classification is 224 × 224 pixels: that many tokens, and a weight for each *pair* of them, in each head of each layer.
+# In lecture 04 every pixel attended to every other pixel. For a small photograph that is feasible. But the usual resolution for
+# classification is 224 × 224 pixels. This gives as many tokens, and a weight for each *pair* of them, in each head of each
+# layer. The next cell computes how much memory the weights would take.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Each *square* of 16 × 16 pixels becomes a token, instead of each pixel. By what factor does the number of weights fall?
+# **Predict.** Each *square* of 16 × 16 pixels becomes a token, instead of each pixel. By what factor does the number of weights
+# become smaller?
 #
 # <details><summary>A. 16 times.</summary>
 #
-# The side of a square is 16 pixels, but a square has two sides.</details>
+# The side of a square is 16 pixels, but a square has two dimensions.</details>
 # <details><summary>B. 256 times: there are 256 times fewer tokens.</summary>
 #
-# That many fewer *tokens*. Weights belong to pairs.</details>
+# There are that many fewer *tokens*. But each weight belongs to a pair of tokens.</details>
 # <details><summary>C. 65,536 times.</summary>
 #
-# Yes, $P^4$: $P^2$ fewer queries times $P^2$ fewer keys.</details>
+# Yes, $P^4$: $P^2$ times fewer queries, each with $P^2$ times fewer keys.</details>
 
 # %% tags=["nbval-check-output"]
 by_pixel, by_patch = (224 * 224) ** 2, (224 // 16 * (224 // 16)) ** 2
@@ -71,20 +73,22 @@ claim(
 # %% [markdown]
 # ## 2 Patches as tokens
 #
-# Cut the picture into squares of $P \times P$ pixels that do not overlap, and lay each out as one vector:
+# In this section you cut the picture into squares of $P \times P$ pixels that do not overlap, and arrange the pixels of each
+# square as one vector:
 #
 # $$x \in \mathbb R^{C \times H \times W} \;\to\; x_p \in \mathbb R^{N \times C P^2} \qquad N = HW / P^2$$
 #
-# The order is a convention, but it must be consistent: squares row by row from the top left; inside a square all of
-# the first channel, row by row, then the next channel. This is the memory order of convolution weights.
+# The order is a convention, but it must be consistent. The squares are ordered row by row from the top left. Inside a square,
+# all values of the first channel come first, row by row, then those of the next channel. This is the memory order of
+# convolution weights.
 #
 # | name | shape |
 # | --- | --- |
 # | `images` | (B, C, H, W); H and W may differ |
 # | patches | (B, N, C · P²) |
 #
-# **Bug hunt.** These patches have the right shape and contain every pixel once, and no error is raised. Look at the picture
-# before you run the check.
+# **Bug hunt.** The patches of the version below have the right shape and contain every pixel once, and it raises no error. Look
+# at the figure before you run the check.
 
 # %%
 from einops import rearrange
@@ -133,17 +137,18 @@ show(
 suspect = check("11.1", suspect)
 
 # %% [markdown] tags=["predict"]
-# **What does each of its patches hold?**
+# **What does each of its patches contain?**
 #
-# <details><summary>A. A square, but of the picture turned by a quarter.</summary>
+# <details><summary>A. A square, but of the picture rotated by a quarter turn.</summary>
 #
-# Then neighbours would still be neighbours. Here each patch shows the whole.</details>
+# Then neighbouring pixels would still be neighbours. Here each patch shows the whole picture.</details>
 # <details><summary>B. Pixels that are far apart: every n-th of each row and column.</summary>
 #
-# Yes: `(P rows)` where `(rows P)` was meant. einops and `reshape` both read the *slowest* axis first.</details>
+# Yes: the pattern has `(P rows)` where it should have `(rows P)`. einops and `reshape` both read the axis that varies *slowest*
+# first.</details>
 # <details><summary>C. A band of whole rows.</summary>
 #
-# That is what a plain `reshape` of the memory gives, another frequent slip.</details>
+# That is the result of a plain `reshape`, another frequent mistake.</details>
 
 # %% exercise="11.1" difficulty="●○○" minutes=8
 from course_lib.primitives import patchify
@@ -152,8 +157,9 @@ from course_lib.primitives import patchify
 patchify = check("11.1", patchify)
 
 # %% [markdown]
-# Each patch is now multiplied by one matrix $E$, the same for all. A matrix that slides over a picture is a convolution; this
-# one slides by its own width. So the first layer of a Vision Transformer *is* a convolution, of size and stride $P$.
+# Each patch is now multiplied by one matrix $E$, the same for all patches. A matrix that is applied at every position of a
+# picture is a convolution; this one moves by its own width in each step. So the first layer of a Vision Transformer *is* a
+# convolution, of size and stride $P$. The next cell compares the two.
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
@@ -174,9 +180,10 @@ claim(
 # %% [markdown]
 # ## 3 Class token and positions
 #
-# Which token represents the whole picture? A **class token**: one more vector, learned, the same for every picture. It precedes
-# the patches, attends to them in every layer, and a linear head classifies its output. And since attention is permutation-equivariant, a learned
-# position vector is added to every token (Dosovitskiy et al., eq. 1):
+# Which token represents the whole picture? ViT adds a **class token**: one more learned vector, the same for every picture. It
+# precedes the patches and attends to them in every layer, and a linear head classifies its output. Attention is
+# permutation-equivariant, so a learned position vector is added to every token. In this section you write this embedding
+# (Dosovitskiy et al., eq. 1):
 #
 # $$z_0 = [x_\mathrm{class};\, x_p^1 E;\, \dots;\, x_p^N E] + E_\mathrm{pos}$$
 #
@@ -204,9 +211,10 @@ from course_lib.primitives import embed_patches
 embed_patches = check("11.2", embed_patches)
 
 # %% [markdown]
-# From here on it is lecture 05's encoder: blocks with the norm first, GELU, one norm at the end. The library's `ViT` holds
-# `encoder` and `head`. Our digits have 28 × 28 pixels, $P = 7$: sentences of sixteen words. Positions start four times as
-# large as the library draws them, so that the patches do not drown them (lecture 05, section 10).
+# The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. The library's `ViT` consists of
+# `encoder` and `head`. Our digits have 28 × 28 pixels and $P = 7$, so each picture is a sequence of sixteen patches. We
+# initialise the positions four times as large as the library does, so that they are not small compared with the patches
+# (lecture 05, section 10).
 
 # %%
 images, labels = (tensor.to(device()) for tensor in mnist())
@@ -277,22 +285,23 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 # %% [markdown] tags=["predict"]
 # ## 4 ViT and CNN on 2,500 pictures
 #
-# A deck states: "with a dataset of ~ 2-3 thousand pictures, doesn't work very well - classic ResNet more stable
-# and better". We take 2,500 digits and give both models the same budget of *arithmetic*: the CNN takes as many steps as cost no
-# more than those of the Vision Transformer. (Their learning rates are 0.003 for the ViT and 0.004 for the CNN.)
+# A deck states: "with a dataset of ~ 2-3 thousand pictures, doesn't work very well - classic ResNet more stable and better". We
+# test this on 2,500 digits. Both models get the same budget of *arithmetic*: the CNN takes as many steps as cost no more than
+# those of the Vision Transformer. (The learning rates are 0.003 for the ViT and 0.004 for the CNN.)
 #
 # **Predict.** Which has the higher accuracy on a thousand unseen digits?
 #
 # <details><summary>A. The Vision Transformer: attention sees the whole picture at once.</summary>
 #
-# From the first layer on, yes. But it must *learn* that a stroke is the same stroke one pixel further left.</details>
-# <details><summary>B. The convolutions, by some points in a hundred.</summary>
+# It does, from the first layer on. But it must *learn* that a stroke is the same stroke one pixel further to the
+# left.</details>
+# <details><summary>B. The CNN, by a few percentage points.</summary>
 #
-# Yes. Locality and translation equivariance are built into them. With few pictures, what
-# need not be learned is an advantage.</details>
-# <details><summary>C. They come out alike: digits are easy.</summary>
+# Yes. Locality and translation equivariance are built into convolutions. With few pictures, it is an advantage not to have to
+# learn them.</details>
+# <details><summary>C. Both have the same accuracy: digits are easy.</summary>
 #
-# Easy enough for most of them. The rest are not alike.</details>
+# Most digits are easy. On the rest the two models differ.</details>
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -368,25 +377,29 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# So *better* is confirmed on digits at this budget. *More stable* remains open: three seeds cannot distinguish a
-# standard deviation of 0.01 from one of 0.02.
+# So *better* is confirmed on digits at this budget. *More stable* remains open: three seeds cannot distinguish a standard
+# deviation of 0.01 from one of 0.02.
 #
 # ## 5 Learned positions and attention roll-out
 #
-# **Position similarity.** The model is not told that patch 5 lies below patch 1; its position vectors are initialised at random. In the next
-# figure, each small map shows the cosine between one position vector and all sixteen, arranged like the patches.
+# What does the trained ViT know about positions, and where does it attend? This section looks at its position vectors first and
+# then traces its attention back to the patches.
+#
+# **Position similarity.** The model is not told that patch 5 lies below patch 1; its position vectors are initialised at
+# random. In the next figure, each small map shows the cosine between one position vector and all sixteen, arranged like the
+# patches.
 #
 # **Predict.** What do these maps look like after training?
 #
-# <details><summary>A. A map: each position most like its neighbours.</summary>
+# <details><summary>A. Each position is most similar to its neighbours.</summary>
 #
-# That is the paper's figure 7, after millions of pictures. It takes longer than this.</details>
-# <details><summary>B. Nothing that one can see.</summary>
+# This is what the paper's figure 7 shows, after training on millions of pictures. It takes longer than our training.</details>
+# <details><summary>B. No pattern is visible.</summary>
 #
-# Yes. Sixteen random vectors can be told apart from the start, and to begin with the blocks need no more.</details>
-# <details><summary>C. All alike: the digits are in the middle anyway.</summary>
+# Yes. Sixteen random vectors differ from each other from the start, and at this stage the blocks need no more.</details>
+# <details><summary>C. All maps are alike: the digits are in the middle anyway.</summary>
 #
-# Then the model could not tell a patch at the top from one at the bottom; section 9 shows what that costs.</details>
+# Then the model could not distinguish a patch at the top from one at the bottom; section 9 shows what that costs.</details>
 
 
 # %%
@@ -426,9 +439,9 @@ show(
 )
 
 # %% [markdown]
-# **Attention roll-out.** The class token of the last layer mixes tokens that are mixtures themselves. Abnar and
-# Zuidema trace this back to the inputs: each layer is modelled as half identity (the residual connection) and half attention,
-# averaged over the heads:
+# **Attention roll-out.** The class token of the last layer mixes tokens that are mixtures themselves. Abnar and Zuidema trace
+# this back to the inputs. They model each layer as half identity (the residual connection) and half attention, averaged over
+# the heads. You now write this product:
 #
 # $$A_l = \tfrac12 \bar W_l + \tfrac12 I \qquad \tilde A_l = A_l\, \tilde A_{l-1} \qquad \tilde A_0 = I$$
 #
@@ -478,20 +491,21 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Does that picture mean anything? Wipe out the four patches of every digit on which the class token draws *most*;
-# or the four on which it draws *least*. In which case are more digits lost?
+# **Predict.** Does this map mean anything? We blacken four patches of every digit: those with the *largest* roll-out for the
+# class token, or those with the *smallest*. In which case does the model lose more accuracy?
 #
-# <details><summary>A. The most: that is what it looks at.</summary>
+# <details><summary>A. With the largest: these are the patches that it uses.</summary>
 #
-# Yes, and by far. It is the least that a map must pass before anybody tells a story about it; a harder test stands beside it
-# in the cell, and that one it does not pass.</details>
-# <details><summary>B. No difference: roll-out ignores the values.</summary>
+# Yes, by far. A map must pass at least this test before anybody interprets it. The cell also contains a harder test, which the
+# map does not pass.</details>
+# <details><summary>B. There is no difference: roll-out ignores the values.</summary>
 #
-# It does, and it could have failed for that reason. Here it does not.</details>
-# <details><summary>C. The least: those are the background, and a dark background matters.</summary>
+# It does ignore them, and for that reason it could have failed this test. Here it does not fail.</details>
+# <details><summary>C. With the smallest: those are the background, and a dark background matters.</summary>
 #
-# They are mostly background; wiping out what is black already changes nothing. For that very reason two controls stand in
-# the next cell: wipe out four patches at random; and the four drawn on most *on average*, the same for all digits.</details>
+# They are mostly background, and blackening what is already black changes nothing. For this reason the next cell has two
+# controls: four patches at random, and the four patches with the largest roll-out *on average*, the same for all
+# digits.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -532,7 +546,8 @@ print(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Another digit, by its number from 0 to 999. Look for one that the model gets wrong: where did it look?
+# **Try it.** Choose another digit by its number from 0 to 999. Look for one that the model classifies wrongly: which patches
+# did it use?
 
 
 # %% tags=["try-it"]
@@ -560,7 +575,8 @@ def draw_digit(number):
 draw_digit(17)
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Turn the digits one by one. What moves with the stroke, and what stays where it is, whatever is drawn?
+# **Explore.** Look at the digits one by one. Which part of the map moves with the stroke, and which part is the same for every
+# digit?
 
 # %% tags=["interactive"]
 explore(draw_digit, number=(0, 999, 1))
@@ -609,19 +625,19 @@ claim(
 )
 
 # %% [markdown]
-# The paper's figure 7 shows that each learned position is most similar to
-# its neighbours and to its row and column. That is after millions of pictures. In our few hundred steps the sixteen random
-# vectors change little, as the printed numbers say; they distinguish the patches without forming a map. This training is too short to say more.
+# In the paper's figure 7, each learned position is most similar to its neighbours and to its row and column. That is the result
+# of training on millions of pictures. In our few hundred steps the sixteen random vectors change little, as the printed numbers
+# show. They distinguish the patches, but they do not form a map. Our training is too short to conclude more.
 #
-# For the roll-out, read both controls. It beats random patches clearly (11.i). But compare 11.i-same:
-# masking the same four patches in all digits costs at least as much. So the roll-out shows where digits are in general, and little
-# about the individual picture.
+# For the roll-out, read both controls. It is clearly better than random patches (11.i). But compare 11.i-same: masking the same
+# four patches in all digits costs at least as much. So the roll-out shows where digits are in general, and little about the
+# individual picture.
 #
 # ## 6 Changing the resolution
 #
-# Nothing in a block depends on the number of tokens. A larger picture is a longer sentence, and only the positions are
-# missing. Read those of the patches as an *image* of d_model channels, and resize it as one would a photograph, by bicubic
-# interpolation; the class token's stays as it is:
+# Nothing in a block depends on the number of tokens. A larger picture is a longer sequence, and only its positions are missing.
+# In this section you compute them: treat the position vectors of the patches as an *image* with d_model channels and resize it
+# by bicubic interpolation, like a photograph. The position of the class token stays the same:
 #
 # $$(H W, d) \to (1, d, H, W) \to (1, d, H', W') \to (H' W', d)$$
 #
@@ -638,18 +654,19 @@ from course_lib.primitives import interpolate_positions
 interpolate_positions = check("11.4", interpolate_positions)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Show the trained model digits enlarged to 56 × 56 pixels: 64 patches of the old size. Give it interpolated
-# positions; or the sixteen that it has, over and over. It was right on about nine in ten.
+# **Predict.** We show the trained model digits enlarged to 56 × 56 pixels, which are 64 patches of the old size. The model gets
+# interpolated positions or, for comparison, its sixteen positions repeated. On digits of the original size it was right on
+# about nine in ten. What is its accuracy now?
 #
 # <details><summary>A. Still nine in ten with interpolation, chance without.</summary>
 #
-# The positions are then right, but each patch now shows a quarter of what a patch used to show.</details>
-# <details><summary>B. Far from nine in ten with interpolation, and still clearly better than without.</summary>
+# With interpolation the positions are right, but each patch now shows only a quarter of what a patch showed before.</details>
+# <details><summary>B. Far below nine in ten with interpolation, but still clearly better than without.</summary>
 #
-# Yes. Interpolation is where fine-tuning at the new size *starts*, not what replaces it; the paper says so too.</details>
+# Yes. Interpolation is the *start* of fine-tuning at the new size, not a replacement for it; the paper says so, too.</details>
 # <details><summary>C. It makes no difference: attention sees a set.</summary>
 #
-# Not this attention: section 9 removes its positions.</details>
+# This model has positions and uses them; section 9 removes them.</details>
 
 
 # %%
@@ -744,12 +761,14 @@ claim(
 # %% [markdown]
 # ## 7 Distillation
 #
-# A student can learn from a convolutional teacher's *predictions*. A label contains only the class, "4". A teacher's distribution also contains
-# that it might be a 9. A temperature τ above 1 increases the weight of such small probabilities (Hinton et al.):
+# A student can learn from the *predictions* of a convolutional teacher. In this section you write the loss for it and measure
+# when it helps. A label contains only the class, "4". The distribution that a teacher predicts also contains that it might be a
+# 9. A temperature τ above 1 increases the weight of such small probabilities (Hinton et al.):
 #
 # $$(1 - \lambda)\,\mathrm{CE}(\psi(Z_s), y) + \lambda\,\tau^2\,\mathrm{KL}\big(\psi(Z_t/\tau)\,\Vert\,\psi(Z_s/\tau)\big) \qquad \psi = \mathrm{softmax}$$
 #
-# Gradients of a softmax at τ shrink by $1/\tau^2$; the factor puts that right. The teacher does not learn.
+# The temperature makes the gradients smaller by $1/\tau^2$; the factor $\tau^2$ compensates for this. The teacher is not
+# trained.
 #
 # | name | shape |
 # | --- | --- |
@@ -772,22 +791,23 @@ from course_lib.losses import distillation_loss
 distillation_loss = check("11.5", distillation_loss)
 
 # %% [markdown] tags=["predict"]
-# **DeiT** gives the student a second learned token. The class token answers the labels, the *distillation token* the class that
-# the teacher decides for; at the end their probabilities are averaged.
+# **DeiT** gives the student a second learned token. The class token learns the labels, and the *distillation token* learns the
+# class that the teacher predicts; at the end their probabilities are averaged.
 #
-# **Predict.** Train a DeiT on the 2,500 digits of section 4, taught by the convolutions that learned from the same 2,500. Does
-# it do better than the ViT?
+# **Predict.** We train a DeiT on the 2,500 digits of section 4. Its teacher is the CNN, which was trained on the same 2,500. Is
+# the DeiT better than the ViT?
 #
-# <details><summary>A. Yes: the convolutions do better, and hand that on.</summary>
+# <details><summary>A. Yes: the CNN is better, and the student learns this from it.</summary>
 #
-# By what message? Count the pictures on which their decision differs from the label.</details>
+# From which information? Count the pictures on which the teacher's prediction differs from the label.</details>
 # <details><summary>B. Hardly: on those pictures, the teacher's prediction is almost always the label.</summary>
 #
-# Yes: see 11.n for their agreement, and the printed accuracies (one seed). Targets equal to the labels add no information. In the paper, the teacher sees *cropped and recoloured*
-# pictures, whose label may no longer be correct; there its predictions differ from the labels.</details>
-# <details><summary>C. No, it does worse: two goals disturb each other.</summary>
+# Yes: see 11.n for their agreement, and the printed accuracies (one seed). Targets equal to the labels add no information. In
+# the paper, the teacher sees *cropped and recoloured* pictures, whose label may no longer be correct; there its predictions
+# differ from the labels.</details>
+# <details><summary>C. No, it is worse: two goals disturb each other.</summary>
 #
-# It may come out a little lower, by chance or because a second token must be learned as well. But not for this reason:
+# Its accuracy may be a little lower, by chance or because a second token must be learned as well. But this is not the reason:
 # the two goals ask for the same class on nearly every picture.</details>
 
 
@@ -824,11 +844,11 @@ claim(
 print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 
 # %% [markdown] tags=["predict"]
-# So we use the teacher on pictures without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is trained
-# on the five hundred, in three fifths of the ViT's steps. Then it predicts all four thousand, and a ViT is trained on
-# its predictions alone ($\lambda = 1$, $\tau = 2$), without any label. We compare it with a ViT trained on the five
-# hundred labels, and with two controls (two seeds; one for the shuffled predictions). All Vision Transformers take the same number of steps,
-# twice that of section 4:
+# So we use the teacher on pictures without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is
+# trained on the five hundred, in three fifths of the ViT's steps. Then it predicts all four thousand, and a ViT is trained on
+# these predictions alone ($\lambda = 1$, $\tau = 2$), without any label. We compare it with a ViT trained on the five hundred
+# labels, and with two controls (two seeds; one seed for the shuffled predictions). All Vision Transformers take the same number
+# of steps, twice that of section 4:
 #
 # | teacher | question |
 # | --- | --- |
@@ -836,18 +856,19 @@ print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 # | the ViT trained on the labels | are more pictures alone enough? |
 # | the CNN, predictions shuffled over the pictures | do the predictions matter? |
 #
-# **Predict.** How much of the gap closes?
+# **Predict.** How much of the gap between the ViT and the CNN closes?
 #
-# <details><summary>A. None: a teacher with five hundred labels knows five hundred labels.</summary>
+# <details><summary>A. None: a teacher trained on five hundred labels contains no more than five hundred labels.</summary>
 #
-# Its inductive bias adds information: it generalises from them to the other pictures, and its predictions contain that.</details>
-# <details><summary>B. It grows: the student copies the teacher's errors.</summary>
+# Its inductive bias adds information: it generalises from the labels to the other pictures, and its predictions contain
+# this.</details>
+# <details><summary>B. The gap grows: the student copies the teacher's errors.</summary>
 #
 # It copies some. But 3,500 mostly correct targets outweigh them.</details>
 # <details><summary>C. More than a third of it.</summary>
 #
-# Yes (11.q). The inductive bias of the convolutions is contained in their predictions, if there are enough of them. Whether a convolutional teacher is better than a ViT as the
-# teacher, the figure shows for two seeds; that is too few for a claim.</details>
+# Yes (11.q). The predictions of the CNN contain its inductive bias, if there are enough of them. The figure also shows whether
+# a CNN is a better teacher than a ViT, but for two seeds only, which is too few for a claim.</details>
 
 
 # %%
@@ -942,13 +963,14 @@ claim(
 # %% [markdown]
 # ## 8 Fine-tuning a new head
 #
-# The other way out of few pictures is to learn from many *of another kind* first. Throw the head away, put a new one in its
-# place that starts at **zero**, and train it with momentum:
+# The other remedy for few pictures is to learn from many pictures *of another kind* first. Then remove the head, replace it by
+# a new one that starts at **zero**, and train the new head. In this section you write this training, gradient descent with
+# momentum:
 #
 # $$v \leftarrow \mu v + \partial L / \partial W \qquad W \leftarrow W - \eta v$$
 #
-# From zero, every class starts equally likely, and at the first step no gradient reaches what lies below: the body is not
-# shaken by a head that knows nothing yet.
+# With weights of zero, all classes start with equal probability, and in the first step no gradient reaches the layers below the
+# head. So an untrained head cannot disturb the trained body.
 #
 # | name | shape |
 # | --- | --- |
@@ -969,20 +991,20 @@ from course_lib.metrics import fine_tuned_head
 fine_tuned_head = check("11.6", fine_tuned_head)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A ViT learns to tell the digits 0 to 4 apart, from more than a thousand pictures. Now the digits 5 to 9, with
-# ten labels each. Which does best: a new head on its frozen body; on a body with random weights; on the pixels themselves
-# (100 steps each); or the whole model trained on, head and body (40 steps)?
+# **Predict.** A ViT learns to distinguish the digits 0 to 4, from more than a thousand pictures. The new task is the digits 5
+# to 9, with ten labels each. Which does best: a new head on the frozen trained body, on a body with random weights, or on the
+# pixels themselves (100 steps each); or training the whole model, head and body (40 steps)?
 #
-# <details><summary>A. The new head on the trained body: strokes are strokes.</summary>
+# <details><summary>A. The new head on the trained body: all digits consist of strokes.</summary>
 #
-# It beats the random body. But five digits are no ImageNet: nothing asks the body to keep more than what tells 0 to 4
-# apart.</details>
+# It is better than the random body. But five digits are no ImageNet: the body has no reason to keep more than what
+# distinguishes 0 to 4.</details>
 # <details><summary>B. The pixels.</summary>
 #
-# Yes, here: an honest negative, and a reason to put the pixels beside every claim about features.</details>
+# Yes, here. This is a negative result, and a reason to compare every claim about features with the pixels.</details>
 # <details><summary>C. The whole model.</summary>
 #
-# It is what the paper does. With fifty labels and two seeds, the figure does not separate it from the head alone.</details>
+# This is what the paper does. With fifty labels and two seeds, the figure does not separate it from the head alone.</details>
 
 
 # %%
@@ -1088,17 +1110,18 @@ print(
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: no positions
 #
-# **Predict.** No position vectors: set to 0 and never trained. What accuracy remains?
+# **Predict.** We set the position vectors to 0 and do not train them. What accuracy remains?
 #
 # <details><summary>A. About 10 %: without positions it cannot classify.</summary>
 #
-# It still sees sixteen pieces of stroke, and which pieces occur says a good deal about a digit.</details>
+# It still sees sixteen pieces of strokes, and which pieces occur tells a lot about the digit.</details>
 # <details><summary>B. Far more than chance, and clearly less than with positions.</summary>
 #
-# Yes: that much a *bag of patches* knows. It can take the jigsaw apart and shuffle it without noticing.</details>
+# Yes: this is what a *bag of patches* contains. If the patches of a picture are shuffled like a jigsaw puzzle, the output of
+# this model does not change.</details>
 # <details><summary>C. Nearly all: the blocks infer the positions from the content.</summary>
 #
-# From black squares? Many patches of a digit are empty, and all alike.</details>
+# They cannot do that for black squares: many patches of a digit are empty, and these are all alike.</details>
 
 # %%
 seed, jigsaw = (
@@ -1159,20 +1182,21 @@ claim("11.z", "a bag of patches still knows: accuracy", in_a_bag, at_least=0.4)
 # %% [markdown] tags=["predict"]
 # ## 10 Parameters of the published models
 #
-# A block has $4 d^2$ weights in its attention and $2\, d\, d_{ff}$ in its network; the rest is small. Count all, and compare with
-# the paper's table 1, which says nothing of the head for a thousand classes.
+# A block has $4 d^2$ weights in its attention and $2\, d\, d_{ff}$ in its feed-forward network; the rest is small. We count all
+# parameters and compare them with the paper's table 1, which does not state whether the head for a thousand classes is
+# included.
 #
-# **Predict.** In ViT-Base, $d = 768$ and $d_{ff} = 4d$. Which holds the most?
+# **Predict.** In ViT-Base, $d = 768$ and $d_{ff} = 4d$. Where are the most parameters?
 #
-# <details><summary>A. The positions: 197 vectors.</summary>
+# <details><summary>A. In the positions: 197 vectors.</summary>
 #
-# 0.15 million of some 86.</details>
-# <details><summary>B. The attention of its twelve blocks.</summary>
+# They have 0.15 million of some 86 million.</details>
+# <details><summary>B. In the attention of its twelve blocks.</summary>
 #
-# Half as much as the networks: $4d^2$ against $8d^2$.</details>
-# <details><summary>C. The networks of its twelve blocks.</summary>
+# It has half as many as the feed-forward networks: $4d^2$ compared with $8d^2$.</details>
+# <details><summary>C. In the feed-forward networks of its twelve blocks.</summary>
 #
-# Yes, two thirds of everything. The head and the matrix $E$ have less than a million each.</details>
+# Yes, two thirds of all. The head and the matrix $E$ have less than a million each.</details>
 
 # %%
 from functools import partial
@@ -1225,42 +1249,45 @@ claim(
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
 #
-# **Question 1.** You halve the side of a patch. What happens to the work of attention's weights, and to their number?
+# **Question 1.** You halve the side of a patch. What happens to the number of attention weights, and to the work of computing
+# them?
 #
 # <details><summary>A. Twice as much.</summary>
 #
-# Half the side makes four times the patches.</details>
+# Half the side gives four times as many patches.</details>
 # <details><summary>B. Four times.</summary>
 #
-# So many more tokens. Weights are for pairs.</details>
+# There are four times as many tokens. But each weight belongs to a pair of tokens.</details>
 # <details><summary>C. Sixteen times.</summary>
 #
-# Right: $P^4$. The matrix $E$ meanwhile gets four times *smaller*.</details>
+# Right: it grows with $1/P^4$. The matrix $E$, in contrast, becomes four times *smaller*.</details>
 #
 # **Question 2.** A colleague distils a large model into a small one on the large model's own training set, and gains nothing.
 # What would you look at first?
 #
 # <details><summary>A. The temperature.</summary>
 #
-# Second. Where teacher and label agree with certainty, a temperature has little to make louder.</details>
-# <details><summary>B. How often the teacher's answer differs from the label there.</summary>
+# Second. Where the teacher is certain and agrees with the label, a temperature has hardly any information to bring
+# out.</details>
+# <details><summary>B. How often the teacher's prediction differs from the label there.</summary>
 #
-# Right: 11.n. Then give it pictures on which it can say something: augmented ones, or ones without a label.</details>
+# Right: see 11.n. Then give the teacher pictures on which its predictions add information: augmented ones, or ones without a
+# label.</details>
 # <details><summary>C. The student's size.</summary>
 #
-# It sets a ceiling. But first ask whether there was anything to learn.</details>
+# It limits what the student can learn. But first ask whether there was anything to learn.</details>
 #
-# **Question 3.** Why does a new head start at zero and not at random?
+# **Question 3.** Why does a new head start at zero and not at random values?
 #
 # <details><summary>A. Zero is the best solution.</summary>
 #
-# It is the most ignorant: all classes equally likely.</details>
+# It is the solution without any information: all classes are equally likely.</details>
 # <details><summary>B. A random head would send random gradients into a good body.</summary>
 #
-# Right: from zero, the first step moves the head alone.</details>
+# Right: from zero, the first step changes only the head.</details>
 # <details><summary>C. Random heads do not train.</summary>
 #
-# They do. They only shake the body first.</details>
+# They do. But first they disturb the body.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *Your company has 3,000 labelled photographs of parts, 100,000 without a label, and a
@@ -1268,29 +1295,31 @@ claim(
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | names a convolutional baseline at equal effort, and explains why it may win |
+# | 1 | names a convolutional baseline with the same budget, and explains why it may win |
 # | 1 | uses the pictures without a label: a teacher, or a body trained on many pictures elsewhere |
-# | 1 | names a control: a teacher of the student's kind, shuffled answers, a random body, bare pixels |
+# | 1 | names a control: a teacher of the student's kind, shuffled predictions, a random body, the pixels themselves |
 # | 1 | says what the digits of this lecture cannot tell about photographs |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 12 Summary and sources
 #
-# **Where the decks, the papers and the code part ways**, each by a number:
+# **Where decks, papers and code differ**, each with a number in the next cell or a source:
 #
-# - *IT*, on ViT: "It was published in early December 2020 (implementation)." The paper appeared on arXiv on 22 October 2020 (2010.11929).
-# - *IT*: "Deit improvement of ViT from Facebook greatly simplified training and inference." Training, yes: no external pictures. Inference is unchanged, apart from one
-#   more token and, in the distilled form, a second head (11.IT-DeiT).
-# - *CS* orders a patch as (p1 p2 c), channels last, in its code of the Mixer; a convolution's weights lie as (c p1 p2). For grey
-#   pictures it is the same, for colours a matrix $E$ of one does not fit the other.
+# - *IT*, on ViT: "It was published in early December 2020 (implementation)." The paper appeared on arXiv on 22 October 2020
+#   (2010.11929).
+# - *IT*: "Deit improvement of ViT from Facebook greatly simplified training and inference." For training this is true: DeiT
+#   needs no external pictures. Inference is unchanged, apart from one more token and, in the distilled form, a second head
+#   (11.IT-DeiT).
+# - *CS*, in its code of the Mixer, orders a patch as (p1 p2 c), channels last; the weights of a convolution are ordered as (c
+#   p1 p2). For grey pictures both orders are the same. For colour pictures, a matrix $E$ for one order does not fit the other.
 # - *CS*: fine-tuning replaces the head and tunes "its parameters". In the paper *all* weights are tuned.
-# - *DeiT*, eq. 2 writes KL(student, teacher); its code computes KL(teacher ‖ student), as Hinton's paper has it. They are not
+# - *DeiT*, eq. 2, writes KL(student, teacher); its code computes KL(teacher ‖ student), as in Hinton's paper. The two are not
 #   the same.
 #
-# **What this lecture does not show.** The paper's own claim, that with enough pictures the Vision Transformer wins, needs
-# hundreds of millions of them. Nor that pre-training pays: five digits taught it less than the pixels know (11.u). And a gap on
-# digits is a gap on digits.
+# **Limits of this lecture.** It does not show the paper's own claim, that with enough pictures the Vision Transformer wins;
+# this needs hundreds of millions of pictures. It does not show that pre-training pays either: a head on the body trained on
+# five digits does worse than one on the pixels (11.u). And a gap on digits says nothing certain about photographs.
 #
 # **Papers.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4, section 3.2, table 1
 # (https://arxiv.org/abs/2010.11929) · Touvron et al. 2021, *DeiT*, eqs. 2-3 (https://arxiv.org/abs/2012.12877) · Hinton,
