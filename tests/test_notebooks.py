@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from course_tools.bank import exercises
-from course_tools.publishing import Lecture, lectures, measured
+from course_tools.publishing import Lecture, cell_width, lectures, measured
 from course_tools.publishing.build import stale
 from course_tools.publishing.lecture_cells import check_call
 from course_tools.publishing.nbgrader_cells import STUB
@@ -21,7 +21,7 @@ from course_tools.publishing.outputs import claims, code_cells, failures, tags
 ROOT = Path(__file__).parents[1]
 LECTURES = lectures(ROOT)
 ACTIVE = {"hints", "predict", "progress", "try-it", "interactive", "quiz"}
-MAX_PASSIVE, MAX_LINES, MAX_WIDTH = 4, 15, 88
+MAX_PASSIVE, MAX_LINES, MAX_WIDTH = 4, 15, cell_width.WIDTH
 ELSEWHERE = re.compile(r"(?<![\w.:/~>])/(?:home|root|Users|tmp|var|usr|opt|mnt|private|work)/\S*|\b[A-Z]:\\\S*")
 
 each_lecture = pytest.mark.parametrize("lecture", LECTURES, ids=lambda lecture: lecture.number)
@@ -178,6 +178,13 @@ def test_a_line_of_code_fits_beside_the_file_browser_of_jupyterlab(lecture):
     cells = jupytext.read(lecture.authoring).cells
     lines = [line for cell in cells if cell.cell_type == "code" for line in cell.source.splitlines()]
     assert not [line for line in lines if len(line) > MAX_WIDTH]
+
+
+@each_lecture
+def test_no_code_cell_of_a_built_notebook_is_wider(lecture):
+    for notebook in (unsolved(lecture), solved(lecture)):
+        lines = [line for cell in code_cells(notebook) for line in cell.source.splitlines()]
+        assert not [line for line in lines if len(line) > MAX_WIDTH and "://" not in line]
 
 
 @each_lecture

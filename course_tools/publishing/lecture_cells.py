@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.checks import Exercise
 from course_tools.notebook import diagrams
+from course_tools.publishing import cell_width
 from course_tools.publishing import nbgrader_cells as nbgrader
 from course_tools.publishing.prediction_cells import question
 from course_tools.publishing.project import Lecture, PublishingFailed
@@ -177,7 +178,8 @@ def _solved(asked: Exercise, named: Import, metadata: dict) -> str:
     kind = "Exercise" if asked.training is None else "Build task"
     facts = (f"{kind} {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, f"{asked.points} points")
     function = FunctionSource.of(asked.reference).named(named.name)
-    return f"# {' · '.join(fact for fact in facts if fact)}\n{function.text(nbgrader.solved_body(function.body))}"
+    text = function.text(nbgrader.solved_body(function.body)).replace("    Raises:\n", "    Raises (not graded):\n")
+    return f"{cell_width.comment(' · '.join(fact for fact in facts if fact))}\n{cell_width.wrapped(text)}"
 
 
 def _bug(asked: Exercise, named: Import, wanted: str) -> str:
@@ -187,7 +189,8 @@ def _bug(asked: Exercise, named: Import, wanted: str) -> str:
     if wanted != suspect.__name__:
         raise ValueError(f"the cell says bug={wanted!r} and imports {suspect.__name__}")
     function = FunctionSource.of(suspect).named(named.name)
-    return f"# Bug hunt · exercise {asked.id} · something is wrong here\n{function.text(documented=False)}"
+    text = cell_width.wrapped(function.text(documented=False))
+    return f"# Bug hunt · exercise {asked.id} · something is wrong here\n{text}"
 
 
 def _hints(asked: Exercise) -> str:
