@@ -3,9 +3,10 @@
     for step in train(model, batches(tokens, labels, batch_size=64, seed=0), loss, steps=500, lr=3e-3, warmup=50):
         losses.append(step.loss)
 
-Adam (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980), a linear warm-up and a linear decay to 0, and gradients clipped by
-their joint norm (Pascanu et al. 2013, algorithm 1, https://arxiv.org/abs/1211.5063). The number of steps is fixed, so that a
-slow machine learns the same as a fast one.
+By default Adam (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980), a linear warm-up and a linear decay to 0, and gradients
+clipped by their joint norm (Pascanu et al. 2013, algorithm 1, https://arxiv.org/abs/1211.5063). Optimizer and schedule are
+functions that you pass: `optimizer=partial(adamw, weight_decay=0.1), schedule=cosine_decay`. The number of steps is fixed, so
+that a slow machine learns the same as a fast one.
 """
 
 import math
@@ -16,14 +17,67 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+OptimizerFactory = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
+"""`optimizer(parameters, lr)` makes an optimizer, such as `adam`, `torch.optim.SGD` or a `functools.partial` of one."""
+Schedule = Callable[[int, int, int], float]
+"""`schedule(index, warmup, steps)` gives the factor of the learning rate at step `index`, from 0, of `steps`."""
+
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Report of one step: its index from 0, the loss before its update, and further metrics of the loss function."""
+    """Report of one step: its index from 0, the loss before its update, and further metrics of the loss function.
+
+    `gradient_norm` is the joint norm of the gradients before they were clipped.
+    """
 
     index: int
     loss: float
     metrics: dict[str, float]
+    gradient_norm: float
+
+
+def adam(parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+    """Make Adam (Kingma & Ba 2015, algorithm 1) of these parameters, with the learning rate lr."""
+    return torch.optim.Adam(parameters, lr=lr, fused=True)
+
+
+def adamw(parameters: list[nn.Parameter], lr: float, weight_decay: float = 0.01) -> torch.optim.Optimizer:
+    """Make AdamW of these parameters, with the learning rate lr; each update takes lr · weight_decay of a matrix away.
+
+    Biases, gains and other vectors do not decay, as in GPT-1 and BERT. Source: Loshchilov & Hutter 2019, algorithm 2
+    (https://arxiv.org/abs/1711.05101).
+    """
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=lr, fused=True)
+
+
+def linear_decay(index: int, warmup: int, steps: int) -> float:
+    """Rise until index = warmup, then fall linearly to 0 at steps (BERT, appendix A.2, https://arxiv.org/abs/1810.04805)."""
+    return min((index + 1) / max(warmup, 1), (steps - index) / max(steps - warmup, 1))
+
+
+def cosine_decay(index: int, warmup: int, steps: int) -> float:
+    """Rise linearly until index = warmup, then fall by half a cosine, to 0 at steps (Loshchilov & Hutter 2017, eq. 5).
+
+    Source: https://arxiv.org/abs/1608.03983.
+    """
+    if index < warmup:
+        return (index + 1) / warmup
+    return (1 + math.cos(math.pi * (index - warmup) / max(steps - warmup, 1))) / 2
+
+
+def inverse_square_root(index: int, warmup: int, steps: int) -> float:
+    """Rise linearly until index = warmup, then fall as 1 / √index, whatever steps is (Vaswani et al. 2017, eq. 3)."""
+    peak = max(warmup, 1)
+    return min((index + 1) / peak, math.sqrt(peak / (index + 1)))
+
+
+def constant(index: int, warmup: int, steps: int) -> float:
+    """Rise linearly until index = warmup, then stay at 1, whatever steps is."""
+    return min((index + 1) / max(warmup, 1), 1.0)
 
 
 def train(
@@ -35,49 +89,70 @@ def train(
     lr: float = 1e-3,
     warmup: int = 0,
     clip: float | None = 1.0,
+    optimizer: OptimizerFactory = adam,
+    schedule: Schedule = linear_decay,
+    accumulate: int = 1,
+    autocast: torch.dtype | None = None,
 ) -> Iterator[TrainingStep]:
     """Train a model for a fixed number of steps, one for each item taken from this generator.
 
     Args:
         model: trained in place; put into training mode at the start.
-        batches: at least `steps` batches, of whatever form the loss function takes.
+        batches: at least `steps` · `accumulate` batches, of whatever form the loss function takes.
         loss: gives a scalar from (model, batch), alone or with a dict of metrics.
         steps: number of updates.
-        lr: the learning rate at its highest, after the warm-up.
-        warmup: steps over which the learning rate rises from 0 to lr; over the others it falls to 0.
+        lr: the learning rate that the schedule multiplies.
+        warmup: steps over which the learning rate rises from 0 to lr.
         clip: greatest joint norm of the gradients; None leaves them as they are.
+        optimizer: makes the optimizer of the parameters that need a gradient, and lr.
+        schedule: `linear_decay`, `cosine_decay`, `inverse_square_root`, `constant`, or a function like them.
+        accumulate: batches whose gradients are averaged before each update; metrics are those of the last one.
+        autocast: compute the loss in this lower precision where torch finds it safe: torch.bfloat16, or torch.float16, for
+            which the loss is scaled so that small gradients are not rounded to 0, and an update that overflows is left out.
+            Weights and updates keep the model's own.
 
     Yields:
-        TrainingStep(index, loss, metrics) after each update.
+        TrainingStep(index, loss, metrics, gradient_norm) after each update.
 
     Raises:
         ValueError: a number is out of range, or the batches end before the steps.
         FloatingPointError: the loss is not finite; the model still has the weights that gave it.
     """
-    if steps < 1 or not 0 <= warmup <= steps or lr <= 0:
-        raise ValueError(f"need steps ≥ 1, 0 ≤ warmup ≤ steps and lr > 0, got steps={steps}, warmup={warmup}, lr={lr}.")
+    if steps < 1 or not 0 <= warmup <= steps or lr <= 0 or accumulate < 1:
+        raise ValueError(
+            "need steps ≥ 1, 0 ≤ warmup ≤ steps, lr > 0 and accumulate ≥ 1, "
+            f"got steps={steps}, warmup={warmup}, lr={lr}, accumulate={accumulate}."
+        )
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=lr, fused=True)
+    optimiser = optimizer(parameters, lr)
+    rates = [group["lr"] for group in optimiser.param_groups]
+    device = parameters[0].device.type
+    scaler = torch.amp.GradScaler(device, enabled=autocast is torch.float16)
     model.train()
     stream = iter(batches)
     for index in range(steps):
-        try:
-            batch = next(stream)
-        except StopIteration:
-            raise ValueError(f"the batches ended after {index} of {steps} steps.") from None
-        outcome = loss(model, batch)
-        value, metrics = outcome if isinstance(outcome, tuple) else (outcome, {})
-        number = value.item()
-        if not math.isfinite(number):
-            raise FloatingPointError(f"the loss is {number} at step {index}: lower lr={lr}, or clip the gradients.")
         optimiser.zero_grad()
-        value.backward()
-        if clip is not None:
-            nn.utils.clip_grad_norm_(parameters, clip)
-        for group in optimiser.param_groups:
-            group["lr"] = lr * min((index + 1) / max(warmup, 1), (steps - index) / max(steps - warmup, 1))
-        optimiser.step()
-        yield TrainingStep(index, number, metrics)
+        number = 0.0
+        metrics: dict[str, float] = {}
+        for _ in range(accumulate):
+            try:
+                batch = next(stream)
+            except StopIteration:
+                raise ValueError(f"the batches ended after {index} of {steps} steps.") from None
+            with torch.autocast(device, dtype=autocast, enabled=autocast is not None):
+                outcome = loss(model, batch)
+            value, metrics = outcome if isinstance(outcome, tuple) else (outcome, {})
+            number += value.item() / accumulate
+            if not math.isfinite(number):
+                raise FloatingPointError(f"the loss is {number} at step {index}: lower lr={lr}, or clip the gradients.")
+            scaler.scale(value / accumulate if accumulate > 1 else value).backward()
+        scaler.unscale_(optimiser)
+        norm = nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip)
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * schedule(index, warmup, steps)
+        scaler.step(optimiser)
+        scaler.update()
+        yield TrainingStep(index, number, metrics, norm.item())
 
 
 def batches(*tensors: Tensor, batch_size: int, seed: int) -> Iterator[tuple[Tensor, ...]]:

@@ -97,7 +97,7 @@ PUBLIC = {
         optional_import
     """,
     "course_lib.training": """
-        TrainingStep batches train
+        TrainingStep adam adamw batches constant cosine_decay inverse_square_root linear_decay train
     """,
     "course_tools.checks": """
         Exercise Finding Property Verdict

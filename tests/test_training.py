@@ -1,12 +1,22 @@
 """The loop takes the steps it says, at the rate it says; batches hold every example once an epoch."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from course_lib.training import TrainingStep, batches, train
+from course_lib.training import (
+    TrainingStep,
+    adamw,
+    batches,
+    constant,
+    cosine_decay,
+    inverse_square_root,
+    linear_decay,
+    train,
+)
 
 
 def squared_error(model, batch):
@@ -58,13 +68,105 @@ def test_gradients_are_clipped_by_their_joint_norm():
     assert norms == pytest.approx([0.5, 0.5], rel=1e-3)
 
 
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_the_norm_that_is_reported_is_that_before_clipping(clip):
+    model = nn.Linear(3, 1, bias=False)
+    step = next(train(model, itertools.repeat(()), lambda m, _: 7 * m.weight.sum(), steps=1, clip=clip))
+    assert step.gradient_norm == pytest.approx(7 * 3**0.5)
+
+
+def test_schedules_by_hand():
+    rates = {schedule: [schedule(index, 2, 6) for index in range(6)] for schedule in (linear_decay, cosine_decay, constant)}
+    assert rates[linear_decay] == pytest.approx([0.5, 1, 1, 0.75, 0.5, 0.25])
+    assert rates[cosine_decay] == pytest.approx([0.5, 1, 1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2])
+    assert rates[constant] == pytest.approx([0.5, 1, 1, 1, 1, 1])
+    assert [inverse_square_root(index, 4, 100) for index in (0, 3, 15, 63)] == pytest.approx([0.25, 1, 0.5, 0.25])
+    assert [schedule(0, 0, 3) for schedule in (*rates, inverse_square_root)] == [1, 1, 1, 1]
+
+
+def test_the_papers_learning_rate_is_the_inverse_square_root_at_its_own_peak():
+    """Vaswani et al. 2017, eq. 3, with d_model = 512: lr = d_model^-0.5 · min(step^-0.5, step · warmup^-1.5), step from 1."""
+    peak = 512**-0.5 * 4000**-0.5
+    for step in (1, 100, 4000, 4001, 100_000):
+        paper = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        assert peak * inverse_square_root(step - 1, 4000, 100_000) == pytest.approx(paper)
+
+
+def test_the_rate_follows_the_schedule_in_each_group_of_the_optimizer():
+    """With plain gradient descent on a sum, the update is the learning rate itself."""
+    model = nn.Linear(1, 1)
+    start = [p.item() for p in model.parameters()]
+
+    def two_rates(parameters, lr):
+        return torch.optim.SGD([{"params": parameters[:1]}, {"params": parameters[1:], "lr": lr / 10}], lr=lr)
+
+    steps = train(
+        model, itertools.repeat(()), lambda m, _: m.weight.sum() + m.bias.sum(), steps=3, lr=0.6, warmup=2, clip=None,
+        optimizer=two_rates, schedule=lambda index, warmup, steps: 1 / (index + warmup),
+    )  # fmt: skip
+    assert len(list(steps)) == 3
+    moved = [a - p.item() for a, p in zip(start, model.parameters(), strict=True)]
+    assert moved == pytest.approx([0.6 * (1 / 2 + 1 / 3 + 1 / 4), 0.06 * (1 / 2 + 1 / 3 + 1 / 4)], rel=1e-4)
+
+
+def test_matrices_decay_and_vectors_do_not():
+    """Without gradients, an update of AdamW only multiplies by 1 - lr · weight decay."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3))
+    nn.init.ones_(model[0].bias)
+    before = [p.clone() for p in model.parameters()]
+    loss = lambda m, _: 0 * sum(p.sum() for p in m.parameters())  # noqa: E731
+    list(train(model, itertools.repeat(()), loss, steps=1, lr=0.1, optimizer=partial(adamw, weight_decay=0.5)))
+    factors = [0.95, 1.0, 1.0, 1.0]
+    for old, new, factor in zip(before, model.parameters(), factors, strict=True):
+        torch.testing.assert_close(new, factor * old)
+
+
+def test_four_small_batches_make_the_update_of_their_union():
+    x, y = line(16)
+    models = []
+    for size, accumulate in ((16, 1), (4, 4)):
+        torch.manual_seed(3)
+        model = nn.Linear(1, 1)
+        stream = itertools.cycle(zip(x.split(size), y.split(size), strict=True))
+        (step,) = train(model, stream, squared_error, steps=1, accumulate=accumulate, optimizer=torch.optim.SGD)
+        models.append([step.loss, step.gradient_norm, *(p.item() for p in model.parameters())])
+    assert models[0] == pytest.approx(models[1], rel=1e-5)
+
+
+def test_batches_that_end_inside_a_step_are_named():
+    with pytest.raises(ValueError, match="ended after 1 of 2 steps"):
+        list(train(nn.Linear(1, 1), [line()] * 3, squared_error, steps=2, accumulate=2))
+
+
+def test_autocast_computes_in_the_lower_precision_and_keeps_the_weights():
+    seen = []
+
+    def loss(model, batch):
+        seen.append(model(batch[0]).dtype)
+        return squared_error(model, batch)
+
+    model = nn.Linear(1, 1)
+    *_, last = train(model, itertools.repeat(line()), loss, steps=300, lr=0.05, autocast=torch.bfloat16)
+    assert set(seen) == {torch.bfloat16}
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert last.loss < 0.01
+
+
+def test_in_half_precision_a_gradient_too_small_for_it_arrives():
+    """The gradient of 1e-7 · w · x for x = 0.1 is 1e-8, and float16 holds nothing below 6e-8."""
+    model, x = nn.Linear(1, 1, bias=False), torch.full((1, 1), 0.1)
+    *_, last = train(model, itertools.repeat(x), lambda m, x: 1e-7 * m(x).float().sum(), steps=2, autocast=torch.float16)
+    assert last.gradient_norm == pytest.approx(1e-8, rel=0.02)
+
+
 def test_metrics_pass_through():
     def loss(model, batch):
         return squared_error(model, batch), {"answer": 42.0}
 
     step = next(train(nn.Linear(1, 1), batches(*line(), batch_size=8, seed=0), loss, steps=1))
-    assert step == TrainingStep(0, step.loss, {"answer": 42.0})
+    assert step == TrainingStep(0, step.loss, {"answer": 42.0}, step.gradient_norm)
     assert isinstance(step.loss, float)
+    assert isinstance(step.gradient_norm, float)
 
 
 def test_the_model_is_put_into_training_mode():
@@ -104,7 +206,14 @@ def test_batches_that_end_early_are_named():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"steps": 3, "warmup": 4}, {"steps": 3, "warmup": -1}, {"steps": 3, "lr": 0.0}]
+    "wrong",
+    [
+        {"steps": 0},
+        {"steps": 3, "warmup": 4},
+        {"steps": 3, "warmup": -1},
+        {"steps": 3, "lr": 0.0},
+        {"steps": 3, "accumulate": 0},
+    ],
 )
 def test_train_refuses_numbers_that_make_no_sense(wrong):
     with pytest.raises(ValueError, match="need steps"):
