@@ -16,6 +16,8 @@
     python3 course.py exercises [--json]               the list of exercises
     python3 course.py grade DIR_OR_ZIP [options]       grade what students handed in (docs/grading.md; --help)
     python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in our sandbox
+    python3 course.py export-gradescope NN             a lecture's autograder for Gradescope, as the zip that it takes
+    python3 course.py export-github NN DIR --repository URL   a template repository that answers each push with feedback
     python3 course.py setup [EXTRA ...]                the set-up alone; with the names of extras of pyproject.toml, those too
 
 The first call makes the folder .venv beside this file (about two minutes and 2 GB); later calls start at once.

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course_tools.publishing import NotACourse, PublishingFailed, UnknownLecture, lectures, lectures_root, project_root
@@ -90,6 +90,13 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
     export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
     export.add_argument("--require-isolation", action="store_true", help="grade nothing where an isolation layer is missing")
+    scope = commands.add_parser("export-gradescope", help="write the autograder of a lecture, the zip that Gradescope takes")
+    scope.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
+    scope.add_argument("--out", type=Path, metavar="FILE.zip", help="where it goes (default: gradescope_NN.zip)")
+    github = commands.add_parser("export-github", help="write a template repository that answers each push with feedback")
+    github.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
+    github.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
+    github.add_argument("--repository", required=True, metavar="URL", help="the https address that the course is cloned from")
     return parser
 
 
@@ -105,6 +112,9 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")
     grade.add_argument("--policy", type=Path, metavar="FILE.toml", help="late penalty, overrides, marks by hand: your rules")
     grade.add_argument("--accept", action="store_true", help="write the results also where earlier marks change (changes.csv)")
+    grade.add_argument(
+        "--canvas-upload", metavar="URL", help="send marks and feedback to this assignment's page (CANVAS_TOKEN)"
+    )
     grade.add_argument("--column", metavar="TITLE", help="which column of the roster, where its title does not tell")
 
 
@@ -219,7 +229,7 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.batch import GradingOptions
     from course_tools.grading.engine import Engine
     from course_tools.grading.files import CannotGrade
-    from course_tools.grading.pipeline import Tables, grade
+    from course_tools.grading.pipeline import Tables, grade, nowhere
     from course_tools.grading.policy import NO_RULES, Policy
 
     lecture = options.lecture and options.lecture.zfill(2)
@@ -227,10 +237,21 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     try:
         tables = Tables(options.canvas, options.moodle, options.column)
         policy = Policy.read(options.policy) if options.policy else NO_RULES
-        return grade(options.path, how, options.out, tables, policy, lambda changes: options.accept)
+        send = _to_canvas(options.canvas_upload, lecture) if options.canvas_upload else nowhere
+        return grade(options.path, how, options.out, tables, policy, lambda changes: options.accept, send)
     except CannotGrade as error:
         print(f"course: {error}", file=sys.stderr)
         return 1
+
+
+def _to_canvas(address: str, lecture: str | None) -> Callable:
+    from course_tools.grading.files import CannotGrade
+    from course_tools.grading.lms.canvas_api import CanvasAssignment
+
+    if lecture is None:
+        raise CannotGrade("--canvas-upload needs --lecture NN: an assignment is of one lecture.")
+    assignment = CanvasAssignment(address, os.environ.get("CANVAS_TOKEN", ""))
+    return lambda results, out: assignment.send(results, lecture, out)
 
 
 def _exam(options: argparse.Namespace, rest: list[str]) -> int:
@@ -265,6 +286,32 @@ def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _export_gradescope(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.grading.files import CannotGrade
+    from course_tools.grading.lms.gradescope import export
+
+    try:
+        out = options.out or Path(f"gradescope_{options.lecture.zfill(2)}.zip")
+        print(f"wrote {export(project_root(), options.lecture, out)}")
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _export_github(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.grading.files import CannotGrade
+    from course_tools.grading.lms.github import export
+
+    try:
+        written = export(project_root(), options.lecture, options.folder, options.repository)
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(f"wrote {path}" for path in written))
+    return 0
+
+
 _COMMANDS = {
     "lab": _lab,
     "restore": _restore,
@@ -282,6 +329,8 @@ _COMMANDS = {
     "exam": _exam,
     "microscope": _microscope,
     "export-nbgrader": _export_nbgrader,
+    "export-gradescope": _export_gradescope,
+    "export-github": _export_github,
 }
 
 if __name__ == "__main__":

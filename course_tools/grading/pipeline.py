@@ -13,6 +13,8 @@ from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import handed_in
 from course_tools.grading.journal import Journal
 from course_tools.grading.lms import rosters
+from course_tools.grading.lms.canvas_api import Sent
+from course_tools.grading.lms.feedback_archive import feedback_archives
 from course_tools.grading.policy import NO_RULES, Policy, apply
 from course_tools.grading.report.changes import Change, changes, changes_csv, summary
 from course_tools.grading.report.class_page import index, page_name
@@ -34,6 +36,11 @@ class Tables:
     column: str | None = None
 
 
+def nowhere(results: Results, out: Path) -> Sent:
+    """Send nothing."""
+    return Sent([], [])
+
+
 def grade(
     path: Path,
     options: GradingOptions,
@@ -41,6 +48,7 @@ def grade(
     tables: Tables = Tables(),
     policy: Policy = NO_RULES,
     accept: Callable[[list[Change]], bool] = lambda changes: False,
+    send: Callable[[Results, Path], Sent] = nowhere,
 ) -> int:
     """Grade what was handed in, and write the results.
 
@@ -54,6 +62,7 @@ def grade(
         tables: the instructor's own tables.
         policy: the instructor's rules for marks.
         accept: whether marks that were written before may change; it is asked only where some do.
+        send: sends the results to an LMS, once they are written; it is given the folder too.
 
     Returns:
         the exit status: 0, or 1 where a notebook could not be graded through no fault of its own, or changes are not accepted.
@@ -86,7 +95,9 @@ def grade(
                 if not accept(found):
                     print("\n".join([*messages, *_first(found), _NOT_ACCEPTED]))
                     return 1
-            return _write(results, course, out, in_roster, options.lecture, tables.column, messages)
+            for name, data in feedback_archives(results, intake.submissions).items():
+                write_whole(out / name, data)
+            return _write(results, course, out, in_roster, options.lecture, tables.column, messages, send)
 
 
 def _asked(tables: Tables) -> list[tuple[str, Callable[[Path], rosters.Roster], Path]]:
@@ -102,6 +113,7 @@ def _write(
     lecture: str | None,
     column: str | None,
     said: tuple[str, ...],
+    send: Callable[[Results, Path], Sent],
 ) -> int:
     """Write everything; a roster that cannot be filled in keeps nothing else from being written."""
     messages, trouble = [*said], [text for result in results.students for text in result.failures]
@@ -123,6 +135,8 @@ def _write(
     write_whole(out / "grades.csv", grades_csv(results))
     write_whole(out / "flags.csv", flags_csv(results))
     write_whole(out / "report.json", report_json(results))
+    sent = send(results, out)
+    messages, trouble = [*messages, *sent.messages], [*trouble, *sent.trouble]
     write_whole(out / "index.html", index(results, course, messages))
     _say(results, out, [*messages, *(f"✗ {text}" for text in trouble)])
     return 1 if trouble else 0

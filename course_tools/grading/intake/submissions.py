@@ -34,7 +34,11 @@ class Student(NamedTuple):
 
 @dataclass(frozen=True)
 class Submission:
-    """One notebook of one student. `attempt` is Canvas's number of the resubmission, 0 for a first one or another LMS."""
+    """One notebook of one student. `attempt` is Canvas's number of the resubmission, 0 for a first one or another LMS.
+
+    `lms` is "Canvas" or "Moodle" where the name of the download tells it, and `returned_as` what Canvas calls the file, or
+    Moodle the folder of the student: under that name it takes feedback back.
+    """
 
     student: Student
     source: str
@@ -42,6 +46,8 @@ class Submission:
     read: Callable[[], bytes]
     attempt: int = 0
     late: bool = False
+    lms: str = ""
+    returned_as: str = ""
 
     @property
     def series(self) -> str:
@@ -71,6 +77,8 @@ class _Place(NamedTuple):
     file_name: str
     attempt: int = 0
     late: bool = False
+    lms: str = ""
+    returned_as: str = ""
 
 
 @contextmanager
@@ -104,7 +112,7 @@ def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) 
 
 
 def _submission(entry: Entry, place: _Place) -> Submission:
-    return Submission(place.student, entry.source, place.file_name, entry.read, place.attempt, place.late)
+    return Submission(place.student, entry.source, place.file_name, entry.read, *place[2:])
 
 
 class _Whose:
@@ -171,7 +179,8 @@ def _moodle(parts: tuple[str, ...]) -> _Place | None:
     for at, part in enumerate(parts):
         if found := _MOODLE.fullmatch(part):
             file_name = parts[-1] if at + 1 < len(parts) else found["file"]
-            return _Place(Student(found["id"], found["name"]), file_name)
+            folder = part[: found.start("file")]
+            return _Place(Student(found["id"], found["name"]), file_name, lms="Moodle", returned_as=folder)
     return None
 
 
@@ -181,7 +190,8 @@ def _canvas(parts: tuple[str, ...]) -> _Place | None:
         return None
     number = _RESUBMITTED.search(found["file"])
     attempt = int(number[1]) if number else 0
-    return _Place(Student(found["id"], found["name"]), found["file"], attempt, found["late"] is not None)
+    late = found["late"] is not None
+    return _Place(Student(found["id"], found["name"]), found["file"], attempt, late, "Canvas", parts[-1])
 
 
 def _stem(file_name: str) -> str:

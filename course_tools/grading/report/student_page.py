@@ -51,25 +51,36 @@ def feedback(result: Result, results: Results) -> str:
         result: theirs.
         results: of the class, for the exercises and their titles alone; nothing of another student is shown.
     """
-    counting = [
-        lecture for lecture in results.lectures if result.points_of(lecture) is not None and lecture not in result.dropped
-    ]
-    of = results.max_points_of(*counting)
-    total = f"{result.points:g} of {of:g} points" if counting else "no notebook was graded"
-    named = f"Lecture {' and '.join(counting)}: " if counting else ""
-    body = [f"<h1>{html(result.student.name)}</h1>", f'<p class="feedback">{named}{total}</p>']
+    return page(
+        f"{result.student.name}: {_total(result, results)[1]}",
+        [f"<h1>{html(result.student.name)}</h1>", *sections(result, results)],
+    )
+
+
+def sections(result: Result, results: Results) -> list[Html]:
+    """Make the parts of the page of a student under its title; arguments as for `feedback`."""
+    named, total = _total(result, results)
+    body = [f'<p class="feedback">{named}{total}</p>']
     body += [f"<p>{html(note)}</p>" for note in result.notes]
     if result.failures:
         body.append(
             "<p>A notebook of yours could not be graded this time, through no fault of yours; your instructor knows.</p>"
         )
     marks = result.marks
-    for item in results.exercises:
-        if item.id in marks:
-            body.append(section(item, marks[item.id]))
+    body += [section(item, marks[item.id]) for item in results.exercises if item.id in marks]
     body += [_by_hand(mark) for mark in result.by_hand]
     body += [f"<p>Lecture {lecture} does not count for you: it is one of your lowest.</p>" for lecture in result.dropped]
-    return page(f"{result.student.name}: {total}", body)
+    return [Html(str(part)) for part in body]
+
+
+def _total(result: Result, results: Results) -> tuple[str, str]:
+    """The lectures that count for a student, and what they earned."""
+    counting = [
+        lecture for lecture in results.lectures if result.points_of(lecture) is not None and lecture not in result.dropped
+    ]
+    if not counting:
+        return "", "no notebook was graded"
+    return f"Lecture {' and '.join(counting)}: ", f"{result.points:g} of {results.max_points_of(*counting):g} points"
 
 
 def kind_of(mark: Mark) -> str:

@@ -12,6 +12,7 @@ from course_tools import cli as command
 from course_tools.grading.batch import GradingOptions
 from course_tools.grading.engine import Engine
 from course_tools.grading.files import CannotGrade
+from course_tools.grading.lms.canvas_api import Sent
 from course_tools.grading.pipeline import Tables, grade
 from course_tools.grading.policy import Policy
 from tests.course_tools.grading.lms.test_rosters import GRADEBOOK, saved
@@ -41,7 +42,14 @@ def rows(path):
 def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, download, capsys):
     roster = saved(tmp_path, GRADEBOOK)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert grade(download, GradingOptions(StandIn, ROOT, "04"), None, Tables(canvas=roster)) == 0
+    sent = []
+
+    def send(results, out):
+        sent.append((len(results.students), (out / "grades.csv").exists()))
+        return Sent(["Two marks went to the moon."], [])
+
+    assert grade(download, GradingOptions(StandIn, ROOT, "04"), None, Tables(canvas=roster), send=send) == 0
+    assert sent == [(5, True)]  # only once the results are written
     out = tmp_path / "submissions_graded"
     found = {row["name"]: row for row in rows(out / "grades.csv")}
     ohara, hyp, li = 'O, "Hara" Åse', '\'=HYPERLINK("x")', "李 小龍"
@@ -58,6 +66,10 @@ def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, downloa
     assert "2 of 5 students graded" in output
     assert "2 marks in the column 'Lecture 04 (991)'" in output
     assert "index.html" in output
+    assert "went to the moon" in output
+    assert "went to the moon" in (out / "index.html").read_text(encoding="utf-8")
+    with zipfile.ZipFile(out / "feedback_canvas.zip") as archive:
+        assert len(archive.namelist()) == 4  # for each student with a notebook
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 

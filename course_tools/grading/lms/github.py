@@ -1,0 +1,85 @@
+"""A GitHub template repository for one lecture: its notebook, and a workflow that answers each push with points and feedback.
+
+Whoever may push may also change the workflow, so what it shows is for the student. Marks come from `course grade` over a folder
+of clones. https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax
+"""
+
+import re
+from pathlib import Path
+
+from course_tools.bank import exercises
+from course_tools.grading.files import CannotGrade, make_folder, write_whole
+from course_tools.publishing import lectures
+
+_ADDRESS = re.compile(r"https://[\w.~:@%+/-]+")
+_WORKFLOW = """\
+# Each push: the points that the notebook would earn now, in the summary of the run.
+name: feedback
+
+on: [push, workflow_dispatch]
+
+permissions:
+  contents: read
+
+concurrency:
+  group: feedback-${{{{ github.ref }}}}
+  cancel-in-progress: true
+
+jobs:
+  feedback:
+    runs-on: ubuntu-latest
+    timeout-minutes: 30
+    steps:
+      - uses: actions/checkout@v6
+        with:
+          persist-credentials: false
+      - run: git clone --quiet --depth 1 {repository} course
+      - uses: actions/setup-python@v6
+        with:
+          python-version: "3.12"
+          cache: pip
+          cache-dependency-path: course/pyproject.toml
+      - run: python course/course.py setup --cpu
+      - name: Points and feedback
+        shell: bash
+        run: |
+          set +e
+          python course/course.py test-me {lecture} "$PWD/{notebook}" > feedback.txt 2>&1
+          status=$?
+          cat feedback.txt
+          {{ echo '```'; cat feedback.txt; echo '```'; }} >> "$GITHUB_STEP_SUMMARY"
+          exit $status
+"""
+
+
+def export(root: Path, lecture: str, folder: Path, repository: str) -> list[Path]:
+    """Write a template repository: the notebook of a lecture and .github/workflows/feedback.yml.
+
+    Args:
+        root: the folder of the course.
+        lecture: its number, such as "04".
+        folder: where to write; what is there under these names is replaced.
+        repository: the https address that the course is cloned from without a password.
+
+    Returns:
+        the files written.
+
+    Raises:
+        UnknownLecture: there is no such lecture.
+        CannotGrade: it has no exercises or has not been built, the address is not one of https, or nothing can be written.
+    """
+    (found,) = lectures(root, [lecture])
+    if not any(item.lecture == found.number for item in exercises()):
+        raise CannotGrade(f"lecture {found.number} has no exercises.")
+    if not _ADDRESS.fullmatch(repository):
+        raise CannotGrade(f"GitHub clones from an https address, such as https://host/name/course.git, not {repository!r}.")
+    try:
+        notebook = found.unsolved.read_bytes()
+    except OSError as error:
+        raise CannotGrade(f"{found.name(found.unsolved)} does not exist: run `python course.py build`.") from error
+    workflow = _WORKFLOW.format(repository=repository, lecture=found.number, notebook=found.unsolved.name)
+    files = {folder / found.unsolved.name: notebook, folder / ".github" / "workflows" / "feedback.yml": workflow}
+    for path, text in files.items():
+        make_folder(path.parent)
+        write_whole(path, text)
+    return list(files)

@@ -1,0 +1,165 @@
+"""Gradescope: an autograder for one lecture, as the zip that Gradescope takes, and what runs in its container.
+
+The container holds the course without its solutions. Each submission is graded by the same engine as `course grade`, within
+the same isolation layers; where one of them is missing there, nothing is graded and nothing is written, which Gradescope shows
+as a failure of the autograder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
+"""
+
+import io
+import json
+import secrets
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from course_tools.bank import exercise, exercises
+from course_tools.grading.batch import GradingOptions, Judge, grade_all
+from course_tools.grading.engine import Engine
+from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
+from course_tools.grading.intake.submissions import handed_in
+from course_tools.grading.journal import Journal
+from course_tools.grading.marks import Mark
+from course_tools.grading.notebook_result import Graded
+from course_tools.grading.report.html import html
+from course_tools.grading.report.student_page import section
+from course_tools.publishing import lectures
+
+_SET_UP = """\
+#!/usr/bin/env bash
+# Runs once, while Gradescope builds the image: Python 3.11 or newer, then the packages of the course.
+set -e
+apt-get update
+apt-get install -y python3.11 python3.11-venv || apt-get install -y python3 python3-venv
+"$(command -v python3.11 || command -v python3)" /autograder/source/course.py setup --cpu
+"""
+_RUN = """\
+#!/autograder/source/.venv/bin/python
+import sys
+from pathlib import Path
+
+from course_tools.grading.lms.gradescope import run
+from course_tools.publishing import lectures_root
+
+if __name__ == "__main__":
+    root = Path("/autograder")
+    sys.exit(run(lectures_root(), {lecture!r}, root / "submission", root / "results/results.json", root / "source/seed.txt"))
+"""
+_FILES = ("course.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+_PACKAGES = ("course_lib", "course_tools")
+_LEFT_OUT = ("__pycache__", ".pyc")
+
+
+def export(root: Path, lecture: str, archive: Path) -> Path:
+    """Write the autograder of one lecture: setup.sh, run_autograder, a secret seed, and the course without its solutions.
+
+    Args:
+        root: the folder of the course.
+        lecture: its number, such as "04".
+        archive: the zip to write; the folder is made where it is missing.
+
+    Returns:
+        the zip.
+
+    Raises:
+        UnknownLecture: there is no such lecture.
+        CannotGrade: the lecture has no exercises, or the zip cannot be written.
+    """
+    (found,) = lectures(root, [lecture])
+    if not any(item.lecture == found.number for item in exercises()):
+        raise CannotGrade(f"lecture {found.number} has no exercises.")
+    if not found.unsolved.exists():
+        raise CannotGrade(f"{found.name(found.unsolved)} does not exist: run `python course.py build`.")
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as written:
+        for name, text in (("setup.sh", _SET_UP), ("run_autograder", _RUN.format(lecture=found.number))):
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o100755 << 16
+            written.writestr(info, text)
+        written.writestr("seed.txt", f"{secrets.randbelow(2**31)}\n")
+        for path, name in _course(root):
+            written.write(path, name)
+    make_folder(archive.resolve().parent)
+    write_whole(archive, data.getvalue())
+    return archive
+
+
+def _course(root: Path) -> Iterator[tuple[Path, str]]:
+    """The files that grading needs, with their names in the zip: the lectures stand where an installation has them."""
+    yield from ((root / name, name) for name in _FILES)
+    for package in _PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            if path.is_file() and not any(part in str(path) for part in _LEFT_OUT):
+                yield path, path.relative_to(root).as_posix()
+    for lecture in lectures(root):
+        if lecture.unsolved.exists():
+            yield lecture.unsolved, f"course_tools/lectures/{lecture.unsolved.name}"
+
+
+def run(
+    root: Path,
+    lecture: str,
+    submission: Path,
+    results: Path,
+    seed: Path,
+    engine: Callable[..., AbstractContextManager[Judge]] = Engine,
+) -> int:
+    """Grade one submission, and write what Gradescope reads; the better one counts where there are several notebooks.
+
+    Args:
+        root: the folder whose `lectures/` were handed out.
+        lecture: its number.
+        submission: the folder with what the student handed in.
+        results: the file to write, results.json.
+        seed: the file with the seed of the inputs.
+        engine: what judges, called with require_isolation and seed.
+
+    Returns:
+        the exit status: 0, or 1 where nothing was graded through no fault of the student; then no file is written.
+    """
+    try:
+        options = GradingOptions(engine, root, lecture, 1, secret_seed(seed), require_isolation=True)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            handed_in(submission) as intake,
+            Journal(Path(folder, "journal")) as journal,
+        ):
+            graded = grade_all(intake.submissions, journal, options)
+        if failures := [item.failure for item in graded if item.failure]:
+            raise CannotGrade(" ".join(failures))
+        write_whole(results, json.dumps(report(graded), indent=1) + "\n")
+    except CannotGrade as error:
+        print(f"Nothing was graded: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def report(graded: list[Graded]) -> dict:
+    """Give what Gradescope reads of the notebooks of one student: one test for each exercise, with the feedback as HTML."""
+    notes = [f"{item.submission.source}: {item.result.note}" for item in graded if item.result.note]
+    counting = [item for item in graded if item.result.lecture is not None]
+    if not graded:
+        notes.append("There is no notebook (.ipynb) in what was handed in.")
+    tests, best = [], max(counting, key=lambda item: item.result.points, default=None)
+    if best is not None:
+        tests = [_test(mark) for mark in best.result.marks]
+        if len(counting) > 1:
+            notes.append(f"{len(counting)} notebooks: the better one counts, {best.submission.source}.")
+    found = {"output": "".join(f"<p>{html(note)}</p>" for note in notes), "output_format": "html", "tests": tests}
+    return {"score": sum(test["score"] for test in tests), "stdout_visibility": "hidden", **found}
+
+
+def _test(mark: Mark) -> dict:
+    asked = exercise(mark.exercise)
+    return {
+        "number": asked.id,
+        "name": asked.title,
+        "score": mark.points,
+        "max_score": mark.max_points,
+        "status": "passed" if mark.passed else "failed",
+        "output": str(section(asked, mark)),
+        "output_format": "html",
+        "visibility": "visible",
+    }
