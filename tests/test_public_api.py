@@ -69,7 +69,8 @@ PUBLIC = {
     """,
     "course_lib.losses": """
         BoxWeights Masked Matching Segmented SentencePairs SetLoss byol_loss corrupt deep_set_loss
-        distillation_loss gathered_nt_xent hard_attention_loss hard_distillation_loss lean_nt_xent mask_tokens
+        distillation_loss gathered_nt_xent hard_attention_loss hard_distillation_loss label_smoothed_loss
+        lean_nt_xent mask_tokens
         match match_greedily match_in_order matching_cost mlm_loss next_token_loss nsp_pairs nt_xent
         previous_token_loss segment_input set_loss teacher_forced_loss
     """,

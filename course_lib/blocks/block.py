@@ -144,6 +144,7 @@ class Block(nn.Module):
         d_model: int,
         residual: Residual = post_norm,
         norm: NormFactory = nn.LayerNorm,
+        dropout: float = 0.0,
     ) -> None:
         """Set the parts.
 
@@ -153,15 +154,18 @@ class Block(nn.Module):
             d_model: number of features.
             residual: `post_norm` or `pre_norm`.
             norm: makes a normalisation of d_model features.
+            dropout: probability with which, in training, each output of a sublayer is set to 0 (Vaswani et al. 2017,
+                section 5.4).
         """
         super().__init__()
         self.mixer, self.feed_forward, self.residual = mixer, feed_forward, residual
         self.norm_1, self.norm_2 = norm(d_model), norm(d_model)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: TokenFeatures, *context: object) -> Tensor:
         """Transform x (B, T, d_model); the context, such as a mask, goes to the mixer."""
-        x = self.residual(x, self.mixer, self.norm_1, *context)
-        return self.residual(x, self.feed_forward, self.norm_2)
+        x = self.residual(x, _followed_by(self.dropout, self.mixer), self.norm_1, *context)
+        return self.residual(x, _followed_by(self.dropout, self.feed_forward), self.norm_2)
 
 
 class DecoderBlock(nn.Module):
@@ -175,17 +179,19 @@ class DecoderBlock(nn.Module):
         d_model: int,
         residual: Residual = post_norm,
         norm: NormFactory = nn.LayerNorm,
+        dropout: float = 0.0,
     ) -> None:
         """Set the parts: as `Block`, with `cross`, `(x, memory, mask) -> (B, T, d_model)`, between the two."""
         super().__init__()
         self.mixer, self.cross, self.feed_forward, self.residual = mixer, cross, feed_forward, residual
         self.norm_1, self.norm_2, self.norm_3 = norm(d_model), norm(d_model), norm(d_model)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None, memory_mask: Mask | None = None) -> Tensor:
         """Transform x (B, T_q, d_model), attending to itself under `mask` and to memory (B, T_k, d) under `memory_mask`."""
-        x = self.residual(x, self.mixer, self.norm_1, mask)
-        x = self.residual(x, self.cross, self.norm_2, memory, memory_mask)
-        return self.residual(x, self.feed_forward, self.norm_3)
+        x = self.residual(x, _followed_by(self.dropout, self.mixer), self.norm_1, mask)
+        x = self.residual(x, _followed_by(self.dropout, self.cross), self.norm_2, memory, memory_mask)
+        return self.residual(x, _followed_by(self.dropout, self.feed_forward), self.norm_3)
 
     def start(self, memory: Memory) -> "DecoderBlockState":
         """Project a memory (B, T_k, d), once for all steps; of the own sequence nothing is read yet.
@@ -206,7 +212,10 @@ class DecoderBlock(nn.Module):
     def step(
         self, x: Float[Tensor, "B 1 d_model"], state: "DecoderBlockState", memory_mask: Mask | None = None
     ) -> tuple[Float[Tensor, "B 1 d_model"], "DecoderBlockState"]:
-        """Transform the next position x (B, 1, d_model) of a sequence; give the last row of `forward`, and the new state."""
+        """Transform the next position x (B, 1, d_model) of a sequence; give the last row of `forward`, and the new state.
+
+        Nothing is dropped, in training neither.
+        """
         own, cross = self._attentions()
         past = state.past
 
@@ -224,6 +233,10 @@ class DecoderBlock(nn.Module):
 
     def _attentions(self) -> tuple[MultiHead, MultiHead]:
         return cast(MultiHead, self.mixer.attention), cast(MultiHead, self.cross.attention)
+
+
+def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
+    return lambda x, *context: dropout(sublayer(x, *context))
 
 
 class DecoderBlockState(NamedTuple):
@@ -269,6 +282,7 @@ def encoder_stack(
     activation: Activation = F.relu,
     residual: Residual = post_norm,
     norm: NormFactory = nn.LayerNorm,
+    dropout: float = 0.0,
 ) -> Stack:
     """Make a stack of blocks of self-attention and a feed-forward network; Vaswani's encoder, by default.
 
@@ -279,6 +293,7 @@ def encoder_stack(
         activation: inside the feed-forward networks.
         residual: `post_norm` or `pre_norm`.
         norm: makes a normalisation of d_model features.
+        dropout: probability with which, in training, each output of a sublayer is set to 0.
 
     Returns:
         a module `(x (B, T, d_model), mask) -> (B, T, d_model)`.
@@ -287,7 +302,7 @@ def encoder_stack(
 
     def block() -> Block:
         mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
-        return Block(mixer, FeedForward(d_model, d_ff, activation), d_model, residual, norm)
+        return Block(mixer, FeedForward(d_model, d_ff, activation), d_model, residual, norm, dropout)
 
     return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
 
@@ -299,6 +314,7 @@ def decoder_stack(
     residual: Residual = post_norm,
     norm: NormFactory = nn.LayerNorm,
     own: AnyMechanism | None = None,
+    dropout: float = 0.0,
 ) -> Stack:
     """Make a stack of decoder blocks: self-attention, attention to a memory, and a feed-forward network.
 
@@ -309,6 +325,7 @@ def decoder_stack(
         residual: `post_norm` or `pre_norm`.
         norm: makes a normalisation of d_model features.
         own: how each head attends to its own sequence, such as `causal_attention`; None = as to the memory.
+        dropout: probability with which, in training, each output of a sublayer is set to 0.
 
     Returns:
         a module `(x (B, T, d_model), memory (B, T_k, d_model), mask, memory_mask) -> (B, T, d_model)`.
@@ -318,7 +335,7 @@ def decoder_stack(
     def block() -> DecoderBlock:
         mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism if own is None else own)))
         cross = CrossAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
-        return DecoderBlock(mixer, cross, FeedForward(d_model, d_ff, activation), d_model, residual, norm)
+        return DecoderBlock(mixer, cross, FeedForward(d_model, d_ff, activation), d_model, residual, norm, dropout)
 
     return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
 

@@ -14,7 +14,7 @@ from course_lib.losses.byol import byol_loss
 from course_lib.losses.distillation import distillation_loss, hard_distillation_loss
 from course_lib.losses.gathered_nt_xent import gathered_nt_xent
 from course_lib.losses.hard_attention import hard_attention_loss
-from course_lib.losses.language_model import next_token_loss, previous_token_loss, teacher_forced_loss
+from course_lib.losses.language_model import label_smoothed_loss, next_token_loss, previous_token_loss, teacher_forced_loss
 from course_lib.losses.matching import Matching, match, match_greedily, match_in_order
 from course_lib.losses.nt_xent import lean_nt_xent, nt_xent
 from course_lib.losses.set_prediction import BoxWeights, SetLoss, deep_set_loss, matching_cost, set_loss
@@ -33,6 +33,7 @@ __all__ = [
     "gathered_nt_xent",
     "hard_attention_loss",
     "hard_distillation_loss",
+    "label_smoothed_loss",
     "lean_nt_xent",
     "mask_tokens",
     "match",

@@ -4,6 +4,9 @@ Teacher forcing (Williams & Zipser 1989, https://doi.org/10.1162/neco.1989.1.2.2
 asked, at each position, for the next one:
 
     L = - mean over real targets of log p(y_{t+1} | y_1 … y_t)
+
+Label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567) asks for the true token with probability
+1 - ε + ε / K and for each of the K - 1 others with ε / K.
 """
 
 import torch.nn.functional as F
@@ -35,6 +38,26 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
     predictions = logits[:, :-1].flatten(0, 1)
     next_tokens = target[:, 1:].flatten()
     return F.cross_entropy(predictions, next_tokens, ignore_index=padding)
+
+
+def label_smoothed_loss(
+    logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int, smoothing: float = 0.1
+) -> Float[Tensor, ""]:
+    """Average the cross-entropy with smoothed labels over the real tokens of a batch; else as `teacher_forced_loss`.
+
+    Args:
+        logits: (B, T, n_tokens); logits[:, t] predicts target[:, t+1], and the last logits about nothing.
+        target: (B, T) token indices: begin-of-sequence first, then the sentence and its end, then padding.
+        padding: the index of the padding token; it is never a target that counts.
+        smoothing: ε, the share of probability that is spread over all n_tokens; 0.1 in the Transformer.
+
+    Returns:
+        the mean, in nats a token; with ε > 0 it is above 0 even for perfect predictions.
+
+    Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4 (https://arxiv.org/abs/1706.03762).
+    """
+    predictions = logits[:, :-1].flatten(0, 1)
+    return F.cross_entropy(predictions, target[:, 1:].flatten(), ignore_index=padding, label_smoothing=smoothing)
 
 
 def next_token_loss(

@@ -7,8 +7,8 @@ Devlin, Chang, Lee, Toutanova 2019, *BERT*, section 3 and figure 2 (https://arxi
     p(word) = softmax(E Norm(GELU(W h_L + b)) + c)          at the masked positions
     p(next sentence) = softmax(W' tanh(W_p h_L[CLS] + b_p) + b')
 
-Post-norm, GELU, ε = 1e-12, as published; weights start as the paper's at its width (`blocks.draw_weights`). There is no
-dropout.
+Post-norm, GELU, ε = 1e-12, as published; weights start as the paper's at its width (`blocks.draw_weights`). Dropout,
+if asked for, is that of the embeddings and the residual path; BERT's dropout of attention weights is left out.
 """
 
 from functools import partial
@@ -38,6 +38,7 @@ class BERT(nn.Module):
         mechanism: AnyMechanism = scaled_dot_product_attention,
         n_segments: int = 2,
         activation: Activation = F.gelu,
+        dropout: float = 0.0,
     ) -> None:
         """Set up the model.
 
@@ -48,13 +49,16 @@ class BERT(nn.Module):
             mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
             n_segments: sentences that a sequence can be made of.
             activation: inside the feed-forward networks.
+            dropout: probability with which, in training, a feature is set to 0: of the embeddings, and of the output of each
+                sublayer.
         """
         super().__init__()
         self.tokens = nn.Embedding(n_tokens, sizes.d_model)
         self.segments = nn.Embedding(n_segments, sizes.d_model)
         self.positions = LearnedPositions(T_max, sizes.d_model)
         self.norm = BertNorm(sizes.d_model)
-        self.stack = encoder_stack(sizes, mechanism, activation, post_norm, BertNorm)
+        self.stack = encoder_stack(sizes, mechanism, activation, post_norm, BertNorm, dropout)
+        self.dropout = nn.Dropout(dropout)
         draw_weights(self, sizes.d_model)
 
     def forward(
@@ -74,7 +78,7 @@ class BERT(nn.Module):
             ValueError: there are more than T_max tokens, or a length is longer than T.
         """
         of_segments = self.segments.weight[0] if segments is None else self.segments(segments)
-        x = self.norm(self.tokens(tokens) + of_segments + self.positions(tokens.shape[1]))
+        x = self.dropout(self.norm(self.tokens(tokens) + of_segments + self.positions(tokens.shape[1])))
         return self.stack(x) if lengths is None else self.stack(x, padding_mask(lengths, tokens.shape[1]))
 
 

@@ -7,7 +7,8 @@ Radford et al. 2018 (GPT-1) and 2019, *Language Models are Unsupervised Multitas
 
 As in GPT-2: pre-norm, GELU, learned positions, one norm at the end, and E serves twice, as embedding and as last matrix.
 Weights start as the papers' at their width (`blocks.draw_weights`), those that end in the residual path divided by √(2L).
-There is no dropout.
+Dropout, if asked for, is that of
+the embeddings and the residual path; GPT's dropout of attention weights is left out.
 """
 
 from typing import NamedTuple
@@ -40,6 +41,7 @@ class GPT(nn.Module):
         sizes: Sizes,
         mechanism: AnyMechanism = causal_attention,
         activation: Activation = F.gelu,
+        dropout: float = 0.0,
     ) -> None:
         """Set up the model.
 
@@ -50,11 +52,14 @@ class GPT(nn.Module):
             mechanism: `causal_attention`, or `fused_causal_attention`, which is faster and returns no weights; a mechanism that
                 is not causal lets the model attend to the token that it must predict.
             activation: inside the feed-forward networks.
+            dropout: probability with which, in training, a feature is set to 0: of the embeddings, and of the output of each
+                sublayer.
         """
         super().__init__()
         self.tokens = nn.Embedding(n_tokens, sizes.d_model)
         self.positions = LearnedPositions(T_max, sizes.d_model)
-        self.stack = encoder_stack(sizes, mechanism, activation, pre_norm)
+        self.stack = encoder_stack(sizes, mechanism, activation, pre_norm, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
         draw_weights(self, sizes.d_model)
         for name, weights in self.named_parameters():
             if name.endswith(("W_o.weight", "W_2.weight")):
@@ -95,4 +100,4 @@ class GPT(nn.Module):
         T = tokens.shape[1]
         if self.T_max < T:
             raise ValueError(f"{T} tokens are too many for a model of {self.T_max} learned positions.")
-        return self.stack(self.tokens(tokens) + self.positions.vectors[:T])
+        return self.stack(self.dropout(self.tokens(tokens) + self.positions.vectors[:T]))

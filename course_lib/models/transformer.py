@@ -7,7 +7,7 @@ Vaswani et al. 2017, *Attention Is All You Need*, section 3 and figure 1 (https:
 
 The decoder's self-attention is causal. Its embedding is also the output matrix, as in section 3.4; source and
 target have vocabularies of their own (the paper: one for both). Embeddings start with variance 1 / d, so that √d makes them as
-large as the positions. There is no dropout.
+large as the positions. Dropout is that of section 5.4.
 """
 
 from collections.abc import Callable
@@ -53,6 +53,7 @@ class Transformer(nn.Module):
         residual: Residual = post_norm,
         positions: Callable[..., Float[Tensor, "T d_model"]] = sinusoidal_positions,
         causal: AnyMechanism = causal_attention,
+        dropout: float = 0.0,
     ) -> None:
         """Set up both stacks.
 
@@ -65,13 +66,16 @@ class Transformer(nn.Module):
             residual: `post_norm` as published, or `pre_norm`.
             positions: a function `(T, d_model, device=…) -> (T, d_model)`, added to the embeddings.
             causal: what each head does in the decoder's self-attention; `fused_causal_attention` is faster.
+            dropout: probability with which, in training, a feature is set to 0: of the sums of embeddings and
+                positions, and of the output of each sublayer.
         """
         super().__init__()
         self.positions = positions
         self.source_words = nn.Embedding(n_source, sizes.d_model)
         self.target_words = nn.Embedding(n_target, sizes.d_model)
-        self.encoder = encoder_stack(sizes, mechanism, activation, residual)
-        self.decoder = decoder_stack(sizes, mechanism, activation, residual, own=causal)
+        self.encoder = encoder_stack(sizes, mechanism, activation, residual, dropout=dropout)
+        self.decoder = decoder_stack(sizes, mechanism, activation, residual, own=causal, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
         for weights in self.parameters():
             if weights.dim() > 1:
                 nn.init.xavier_uniform_(weights)
@@ -97,11 +101,11 @@ class Transformer(nn.Module):
     def encode(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> tuple[Memory, Bool[Tensor, "B 1 T_k"]]:
         """Read sentences (B, T_k) of these lengths (B,): the memory (B, T_k, d_model) and its mask (B, 1, T_k)."""
         mask = padding_mask(lengths, source.shape[1])
-        return self.encoder(self._embed(self.source_words, source), mask), mask
+        return self.encoder(self.dropout(self._embed(self.source_words, source)), mask), mask
 
     def decode(self, target: Tokens, memory: Memory, mask: Bool[Tensor, "B 1 T_k"]) -> Float[Tensor, "B T n_target"]:
         """Next-token logits (B, T, n_target) of target (B, T), given a memory and its mask."""
-        states = self.decoder(self._embed(self.target_words, target), memory, None, mask)
+        states = self.decoder(self.dropout(self._embed(self.target_words, target)), memory, None, mask)
         return states @ self.target_words.weight.mT
 
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> DecoderState:

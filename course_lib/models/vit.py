@@ -5,7 +5,8 @@ Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4 (https://arxi
     z_0 = [x_class; x_p¹ E; … ; x_p^N E] + E_pos        z_l = Block_l(z_{l-1})        y = W LN(z_L^0) + b
 
 Pre-norm, GELU, learned positions, a head that starts at 0 (`zero_head`), as published; other weights start as
-`blocks.draw_weights` has them. There is no dropout.
+`blocks.draw_weights` has them. Dropout, if asked for, is that of the embeddings
+and the residual path; the paper's after the first layer of each feed-forward network is left out.
 """
 
 from functools import partial
@@ -34,6 +35,7 @@ class PatchEncoder(nn.Module):
         mechanism: AnyMechanism = scaled_dot_product_attention,
         n_learned: int = 1,
         activation: Activation = F.gelu,
+        dropout: float = 0.0,
     ) -> None:
         """Set up the encoder.
 
@@ -44,6 +46,8 @@ class PatchEncoder(nn.Module):
             mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
             n_learned: tokens before the patches, the same for every image; a head reads them.
             activation: inside the feed-forward networks.
+            dropout: probability with which, in training, a feature is set to 0: of the embeddings, and of the output of each
+                sublayer.
 
         Raises:
             ValueError: P does not divide height and width.
@@ -54,7 +58,8 @@ class PatchEncoder(nn.Module):
         self.project = nn.Linear(C * P * P, sizes.d_model)
         self.learned = nn.Parameter(torch.empty(n_learned, sizes.d_model))
         self.positions = nn.Parameter(torch.empty(n_learned + self.grid[0] * self.grid[1], sizes.d_model))
-        self.stack = encoder_stack(sizes, mechanism, activation, pre_norm, ViTNorm)
+        self.stack = encoder_stack(sizes, mechanism, activation, pre_norm, ViTNorm, dropout)
+        self.dropout = nn.Dropout(dropout)
         draw_weights(self, sizes.d_model)
 
     def forward(self, images: Image) -> Float[Tensor, "B T d_model"]:
@@ -75,7 +80,8 @@ class PatchEncoder(nn.Module):
         H, W = images.shape[-2:]
         grid = patch_grid(H, W, self.P)
         positions = self.positions if grid == self.grid else interpolate_positions(self.positions, *self.grid, *grid)
-        return self.stack(embed_patches(patches, self.project.weight, self.project.bias, self.learned, positions))
+        tokens = embed_patches(patches, self.project.weight, self.project.bias, self.learned, positions)
+        return self.stack(self.dropout(tokens))
 
 
 class ViT(nn.Module):
@@ -89,10 +95,11 @@ class ViT(nn.Module):
         sizes: Sizes,
         mechanism: AnyMechanism = scaled_dot_product_attention,
         activation: Activation = F.gelu,
+        dropout: float = 0.0,
     ) -> None:
         """Set up for n_classes; the rest as `PatchEncoder`. For another task, replace `head` by a new `zero_head`."""
         super().__init__()
-        self.encoder = PatchEncoder(image, P, sizes, mechanism, activation=activation)
+        self.encoder = PatchEncoder(image, P, sizes, mechanism, activation=activation, dropout=dropout)
         self.head = zero_head(sizes.d_model, n_classes)
 
     def forward(self, images: Image) -> Logits:

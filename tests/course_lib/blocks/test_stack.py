@@ -55,6 +55,30 @@ def test_a_decoder_is_torchs(residual):
     torch.testing.assert_close(ours(x, memory, causal_mask(T), padding_mask(LENGTHS, T_K)), expected)
 
 
+@each_residual
+@pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])
+def test_dropout_falls_on_the_outputs_of_the_sublayers_as_torchs(kind, residual):
+    """Torch's layer also drops attention weights and hidden features: with those two off, the same seed drops the same.
+
+    One sequence, as torch draws in the order of memory, in which its attention has time before the batch.
+    """
+    torch.manual_seed(0)
+    decodes = kind is nn.TransformerDecoderLayer
+    layer = torchs_layer(kind, residual)
+    drops = [layer.dropout1, layer.dropout2, *([layer.dropout3] if decodes else [])]
+    for dropout in drops:
+        dropout.p = 0.4
+    sizes = SIZES._replace(n_layers=1)
+    ours = (decoder_stack if decodes else encoder_stack)(sizes, residual=residual, dropout=0.4).double()
+    take_stack(ours, [layer])
+    inputs = (drawn(1, T, 6), drawn(1, T_K, 6, seed=1))[: 1 + decodes]
+    ours.closing = nn.Identity()
+    for training in (True, False):
+        got, expected = (torch.manual_seed(3) and model.train(training)(*inputs) for model in (ours, layer))
+        torch.testing.assert_close(got, expected)
+    assert not torch.allclose(ours.train()(*inputs), ours.eval()(*inputs))
+
+
 def test_pre_norm_is_closed_by_a_norm_and_post_norm_is_closed_already():
     assert isinstance(closing_norm(post_norm, 6), nn.Identity)
     assert closing_norm(pre_norm, 6).normalized_shape == (6,)

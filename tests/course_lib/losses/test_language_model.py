@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.losses import next_token_loss, previous_token_loss, teacher_forced_loss
+from course_lib.losses import label_smoothed_loss, next_token_loss, previous_token_loss, teacher_forced_loss
 
 B, T, n_tokens = 3, 5, 11
 PADDING = 0
@@ -32,6 +32,17 @@ def test_the_loss_by_hand():
     probabilities = torch.tensor([[[0.25, 0.25, 0.5], [0.5, 0.25, 0.25], [0.98, 0.01, 0.01]]])
     loss = teacher_forced_loss(probabilities.log(), torch.tensor([[1, 2, 1]]), padding=0)
     torch.testing.assert_close(loss.item(), 1.5 * math.log(2))
+
+
+def test_smoothed_labels_are_those_of_their_definition():
+    logits, epsilon = torch.randn(B, T, n_tokens, generator=torch.Generator().manual_seed(0)), 0.3
+    wanted = torch.nn.functional.one_hot(target()[:, 1:], n_tokens) * (1 - epsilon) + epsilon / n_tokens
+    each = -(wanted * logits[:, :-1].log_softmax(-1)).sum(-1)
+    expected = each[target()[:, 1:] != PADDING].mean()
+    torch.testing.assert_close(label_smoothed_loss(logits, target(), PADDING, epsilon), expected)
+    torch.testing.assert_close(
+        label_smoothed_loss(logits, target(), PADDING, 0.0), teacher_forced_loss(logits, target(), PADDING)
+    )
 
 
 def test_it_averages_over_tokens_and_not_over_sentences():
