@@ -52,7 +52,8 @@ def multi_head() -> Diagram:
         d.tensor("k", "B h T_k d_k", 240, 196, f"{inner}: projected.keys"),
         d.tensor("v", "B h T_k d_v", 395, 196, f"{inner}: projected.values"),
     ]
-    d.frame("h heads in parallel", (14, 466), (232, 420))
+    d.frame("h heads", (14, 466), (232, 420))
+    d.note("in parallel", 95, 245, "start")
     attend = d.op("scaled dot-product attention\nsoftmax(q kᵀ / √d_k) v, in each head", 240, 292, "softmax", w=400)
     weights = d.tensor("weights", "B h T_q T_k", 110, 378, f"{inner}: attended.weights")
     context = d.tensor("contexts of the heads", "B h T_q d_v", 330, 378, f"{inner}: attended.context")

@@ -30,7 +30,7 @@ _INKS = {  # kind: fill and stroke on a light card, then on a dark one
     "learned": ("#ddf4ff", "#0969da", "#0c2d6b", "#58a6ff"),
     "score": ("#ece6ff", "#6639ba", "#2e1a5e", "#bc8cff"),
     "softmax": ("#fff3c4", "#9a6700", "#4b2e02", "#e3b341"),
-    "mix": ("#d8f8df", "#1a7f37", "#04260f", "#3fb950"),
+    "mix": ("#d8f8df", "#1a7f37", "#0f5323", "#3fb950"),
     "plain": ("#ffffff", "#57606a", "#161b22", "#8b949e"),
     "loss": ("#ffe3e0", "#cf222e", "#490202", "#ff7b72"),
 }
@@ -156,7 +156,7 @@ class Diagram:
             if x_1 == x_2:
                 self._text(label, x_1 + 8, (y_1 + y_2) / 2 + 5, "label", "start")
             else:
-                self._text(label, (x_1 + x_2) / 2, y_1 - 6, "label")
+                self._text(label, (x_1 + x_2) / 2, y_1 - 9, "label")
 
     def chain(self, *boxes: Box) -> None:
         """Draw an arrow from each box to the next."""

@@ -25,7 +25,7 @@ def message_passing() -> Diagram:
         "edges.",
     )
     _neighbourhood(d, 104, 76)
-    x = d.tensor("features x", "N d", 310, 50, "propagate: x")
+    x = d.tensor("features x", "N d", 302, 50, "propagate: x")
     edges = d.tensor("edges (i, j)", "2 E", 416, 50, "propagate: edges")
     gather = d.op("gather x_j along the edges", 330, 124, w=230)
     weights = d.tensor("weights w_ij", "E", 100, 200, "propagate: weights")

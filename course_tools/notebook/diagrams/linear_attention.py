@@ -12,8 +12,8 @@ def linear_recurrence() -> Diagram:
         "context from both.",
     )
     f = "linear_attention_step"
-    S = d.tensor("S_{t-1}", "B h f d_v", 80, 130, f"{f}: given.S")
-    z = d.tensor("z_{t-1}", "B h f", 80, 218, f"{f}: given.z")
+    S = d.tensor("S_{t-1}", "B h f d_v", 64, 130, f"{f}: given.S")
+    z = d.tensor("z_{t-1}", "B h f", 64, 218, f"{f}: given.z")
     k = d.tensor("φ(k_t)", "B h f", 170, 40, f"{f}: phi_k")
     v = d.tensor("v_t", "B h d_v", 270, 40, f"{f}: v")
     q = d.tensor("φ(q_t)", "B h f", 390, 40, f"{f}: phi_q")
@@ -26,7 +26,7 @@ def linear_recurrence() -> Diagram:
     d.chain(z, add_2, z_t)
     d.arrow(k, add)
     d.arrow(v, add)
-    d.path([(150, 66), (150, 84), (143, 84), (143, 174), (190, 174), (190, 201)])
+    d.path([(150, 66), (150, 84), (134, 84), (134, 174), (190, 174), (190, 201)])
     d.arrow(q, read, out="right", into="right", at=464)
     d.path([S_t.side("right"), (430, 130), (430, 274)])
     d.arrow(z_t, read)

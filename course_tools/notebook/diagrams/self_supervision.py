@@ -44,8 +44,10 @@ def byol() -> Diagram:
         " no negative examples.",
     )
     views = d.tensor("two views of each picture", "2·B C H W", 240, 40, "BYOL.forward: views")
-    d.frame("online θ: learns", (14, 226), (92, 330))
-    d.frame("target ξ: follows", (254, 466), (92, 330))
+    d.frame("online θ", (14, 226), (92, 394))
+    d.frame("target ξ", (254, 466), (92, 330))
+    d.note("learns", 130, 105, "start")
+    d.note("follows", 370, 105, "start")
     f, f_2 = d.op("encoder f_θ", 120, 140, "learned", w=150), d.op("encoder f_ξ", 360, 140, "plain", w=150)
     g, g_2 = d.op("projector g_θ", 120, 200, "learned", w=150), d.op("projector g_ξ", 360, 200, "plain", w=150)
     z = d.tensor("z", "2·B d", 120, 264, "BYOL.forward: self.online(views)")
@@ -60,6 +62,6 @@ def byol() -> Diagram:
     d.chain(f_2, g_2, swap, target, loss)
     d.path([(195, 170), (285, 170)])
     d.note("average", 240, 158)
-    d.note("ξ ← τ ξ + (1 − τ) θ", 212, 352, "start")
+    d.note("ξ ← τ ξ + (1 − τ) θ", 293, 352)
     d.note("no gradient", 372, 384, "start")
     return d

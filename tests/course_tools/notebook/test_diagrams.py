@@ -2,6 +2,7 @@
 
 import html
 import itertools
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,7 @@ from course_lib.models.universal import AdaptiveSteps, Universal
 from course_lib.primitives import GRU, LSTM, RNN, causal_mask, gcn_weights, padding_mask, propagate
 from course_tools.notebook import diagrams
 from course_tools.notebook.diagrams import Diagram
+from course_tools.notebook.diagrams.drawing import _width
 
 LIBRARY = str(Path(course_lib.__file__).parent)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -348,6 +350,40 @@ def test_no_two_boxes_overlap(name):
     boxes = [tuple(float(r.get(k)) for k in ("x", "y", "width", "height")) for r in root.iter(f"{SVG}rect") if is_box(r)]
     for (x, y, w, h), (x_2, y_2, w_2, h_2) in itertools.combinations(boxes, 2):
         assert x + w <= x_2 or x_2 + w_2 <= x or y + h <= y_2 or y_2 + h_2 <= y
+
+
+def crossed_notes(diagram: Diagram) -> list[str]:
+    """Name the notes and labels that an arrow or a line crosses."""
+    root = ElementTree.fromstring(diagram.svg())
+    lines = []
+    for path in root.iter(f"{SVG}path"):
+        numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d"))]
+        lines += itertools.pairwise(zip(numbers[::2], numbers[1::2], strict=True))
+    crossed = []
+    for text in root.iter(f"{SVG}text"):
+        style, written = text.get("class").split(), "".join(text.itertext())
+        if style[0] in ("note", "label"):
+            w, x, y = _width(written, 13), float(text.get("x")), float(text.get("y"))
+            left = x if "start" in style else x - w if "end" in style else x - w / 2
+            if any(
+                max(x_1, x_2) >= left and min(x_1, x_2) <= left + w and max(y_1, y_2) >= y - 11 and min(y_1, y_2) <= y + 3
+                for (x_1, y_1), (x_2, y_2) in lines
+            ):
+                crossed.append(written)
+    return crossed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_arrow_crosses_a_note(name):
+    assert crossed_notes(getattr(diagrams, name)()) == []
+
+
+def test_a_note_across_an_arrow_is_found():
+    wrong = Diagram("a title", "a sentence")
+    wrong.arrow(wrong.op("above", 240, 40), wrong.op("below", 240, 140))
+    wrong.note("beside", 250, 90, "start")
+    wrong.note("across", 230, 90, "start")
+    assert crossed_notes(wrong) == ["across"]
 
 
 def is_box(rectangle: ElementTree.Element) -> bool:
