@@ -27,7 +27,7 @@ def name(function):
 
 @pytest.fixture(autouse=True)
 def short_of_time(monkeypatch):
-    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 3.0)
+    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 12.0)
     monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 3.0)
 
 
