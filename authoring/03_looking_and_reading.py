@@ -1029,7 +1029,7 @@ claim(
 #
 # *We* can read a position from the weights. The decoder gets only the weighted sum of the regions, which tells what was there,
 # not where.</details>
-# <details><summary>B. Much less accurate, nearly as inaccurate as those from the mean.</summary>
+# <details><summary>B. Much less accurate: closer to the captions from the mean than to those with positions.</summary>
 #
 # Yes (03.v). Both digits are still mostly named (03.w), but the features hardly tell which of them comes first. The little
 # information that is left may come from the encoder's zero padding: near the edge of the picture it changes the features, and

@@ -973,10 +973,10 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # | convolution of width $k$ | $k n d^2$ | 1 | $\log_k n$ |
 # | self-attention within $r$ positions | $r n d$ | 1 | $n/r$ |
 #
-# Work is counted in multiply-adds by torch's own counter, and we fit its exponent in $n$. The sequential operations are the
-# longest chain of matrix products in the graph of a forward pass. The path length is the number of times that a layer must be
-# applied until the gradient of the last position reaches the first. We count the library's forms; your loop does the same
-# arithmetic in other calls.
+# The table gives orders of growth, without constant factors. Work is counted in multiply-adds by torch's own counter, and we fit
+# its exponent in $n$. The sequential operations are the longest chain of matrix products in the graph of a forward pass: two for
+# self-attention, at every length. The path length is the number of times that a layer must be applied until the gradient of the
+# last position reaches the first. We count the library's forms; your loop does the same arithmetic in other calls.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65 tokens depends on
