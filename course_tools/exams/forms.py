@@ -1,7 +1,8 @@
 """Compose the forms of an exam: the same plan for each, other questions of equal difficulty, balanced letters.
 
 A plan is a list of slots, each an exercise and a kind of question. In every slot each form gets another question, as near in
-difficulty to the others as the bank has them; the hardest goes to the form that is the easiest so far.
+difficulty to the others as the bank has them; the hardest goes to the form that is the easiest so far. A form prints code of
+an exercise once: beside another answer to the same exercise, each would show what is wrong in the other.
 """
 
 import random
@@ -14,8 +15,9 @@ from course_tools.checks.exercise import Exercise
 from course_tools.exams.questions import KINDS, MAKERS, MINUTES, Option, Question
 
 LETTERS = "ABCD"
-_MIX = {"diagnose": 0.5, "shape": 0.17, "predict": 0.15, "repair": 0.18}
-"""Which part of the minutes each kind of question gets, where the bank has enough of them; diagnose gets what others leave."""
+_WITH_CODE = {"diagnose", "repair"}
+_MIX = (("repair", 0.18), ("predict", 0.15), ("shape", 0.17), ("diagnose", 1.0), ("predict", 1.0), ("shape", 1.0))
+"""In this order, which part of the minutes each kind of question gets, where the bank has enough of them and as many are left."""
 
 
 class CannotCompose(Exception):
@@ -84,20 +86,21 @@ def compose(lectures: Sequence[str], n_forms: int, minutes: int = 40, seed: int 
 def _plan(asked: list[Exercise], n_forms: int, minutes: int, draw: random.Random) -> list[list[Question]]:
     """Fill the minutes with slots, each the questions of all forms: kind after kind, the exercises in turn."""
     slots: list[list[Question]] = []
-    used: dict[str, set[str]] = {exercise.id: set() for exercise in asked}
+    used: set[tuple[str, str]] = set()
     left = minutes
-    for kind in ("repair", "predict", "shape", "diagnose"):
-        share = left if kind == "diagnose" else min(left, max(MINUTES[kind], round(minutes * _MIX[kind])))
-        rounds = 2 if kind == "diagnose" else 1
-        for exercise in [e for _ in range(rounds) for e in draw.sample(asked, len(asked))]:
+    for kind, part in _MIX:
+        share = min(left, max(MINUTES[kind], round(minutes * part)))
+        for exercise in draw.sample(asked, len(asked)):
+            about = (exercise.id, "code" if kind in _WITH_CODE else kind)
             if share < MINUTES[kind]:
                 break
-            made = [q for q in MAKERS[kind](exercise, draw) if q.source not in used[exercise.id]]
+            if about in used:
+                continue
+            made = list(MAKERS[kind](exercise, draw))
             if len(made) < n_forms:
                 continue
-            taken = _alike(made, n_forms, draw)
-            used[exercise.id].update(q.source for q in taken)
-            slots.append(taken)
+            used.add(about)
+            slots.append(_alike(made, n_forms, draw))
             share -= MINUTES[kind]
             left -= MINUTES[kind]
     return sorted(slots, key=lambda taken: (taken[0].exercise, KINDS.index(taken[0].kind)))

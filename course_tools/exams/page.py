@@ -69,14 +69,13 @@ def key_page(forms: list[Form], title: str, seed: int) -> str:
     numbers = "".join(f"<th>{n}</th>" for n in range(1, n_items + 1))
     body = [
         f"<h1>{html.escape(title)} · Answer key</h1>",
-        f"<p>Drawn by seed {seed}. The last column estimates the difficulty of a form; ✎ is answered in writing, and the right "
-        "line may be written in other ways.</p>",
+        f"<p>Drawn by seed {seed}. The last column estimates the difficulty of a form; ✎ is answered in writing.</p>",
         f"<table><tr><th></th>{numbers}<th>difficulty</th></tr>{rows}</table>",
     ]
     for form in forms:
         body.append(f"<h1>Form {form.name}</h1>")
         body += [_solved(n, item) for n, item in enumerate(form.items, 1)]
-    return _page(f"{title} · Answer key", "".join(body))
+    return _page(f"{title} · Answer key", "".join(body), "key")
 
 
 def _question(number: int, item: Item) -> str:
@@ -89,12 +88,12 @@ def _solved(number: int, item: Item) -> str:
     question = item.question
     if not item.options:
         reason, _, code = question.answer.partition("\n\n")
-        answer = f"<p>{_inline(reason)}</p><p>A right version:</p>{_code(code)}"
+        answer = f"<p>{_inline(reason)}</p><p>Every correction to this effect counts. One right version:</p>{_code(code)}"
     else:
         answer = ""
         for letter, option in zip(LETTERS, item.options, strict=True):
             kind = "right" if letter == item.letter else "wrong"
-            answer += f'<p class="{kind}">{letter}: {_option(option)}</p><p>{_inline(option.why)}</p>'
+            answer += f'<p class="{kind}">{letter}: {_option(option)}</p><p class="why">{_inline(option.why)}</p>'
     source = f"<p><small>Exercise {question.exercise}, {html.escape(question.source)}</small></p>"
     return f'<div class="question">{_stem(number, item)}{answer}{source}</div>'
 
@@ -123,13 +122,17 @@ def _code_and_words(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Escape a text, and set what stands between backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    """Escape a text, set what stands between backticks as code, and a word between stars in italics."""
+    pieces = html.escape(text, quote=False).split("`")
+    words = [re.sub(r"(?<!\w)\*(\w[\w ]*)\*(?!\w)", r"<em>\1</em>", piece) for piece in pieces[::2]]
+    pieces[::2], pieces[1::2] = words, [f"<code>{piece}</code>" for piece in pieces[1::2]]
+    return "".join(pieces)
 
 
-def _page(title: str, body: str) -> str:
+def _page(title: str, body: str, style: str = "form") -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE.read_text(encoding='utf-8')}</style></head><body><main>{body}</main></body></html>\n"
+        f"<style>{_STYLE.read_text(encoding='utf-8')}</style></head>"
+        f'<body class="{style}"><main>{body}</main></body></html>\n'
     )

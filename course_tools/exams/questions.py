@@ -7,6 +7,7 @@ shape:    tensors of these shapes go in; which shape comes out?
 repair:   a wrong answer and the property that it breaks; write the corrected line.
 """
 
+import ast
 import contextlib
 import difflib
 import inspect
@@ -183,11 +184,12 @@ def predict(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
         wrong.pop(right, None)
         if len(wrong) < 3:
             continue
+        short = " T stands for True, F for False." if result.dtype == torch.bool else ""
         yield Question(
             "predict",
             exercise.id,
             f"{prop.name} {seed}",
-            f"{_what(exercise)} What is {name}?",
+            f"{_what(exercise)} What is {name}?{short}",
             _call_text(exercise, whole, shapes=False),
             (),
             (
@@ -246,14 +248,23 @@ def _difficulty(code: str, notes: Sequence[Footnote], hidden: float) -> float:
 
 
 def _nearest_right(exercise: Exercise, answer: Answer) -> str | None:
-    """The right answer, of the bank or of the library, that shares most of its lines with this one."""
+    """The right answer, of the bank or of the library, whose body differs from this one in the fewest lines."""
     name = exercise.reference.__name__
-    lines = printed(answer, name).splitlines()
-    texts = []
+    given, texts = _body(printed(answer, name)), []
     for right in (exercise.reference, *exercise.right):
         with contextlib.suppress(Unprintable):
             texts.append(printed(right, name))
-    return max(texts, key=lambda text: difflib.SequenceMatcher(None, lines, text.splitlines()).ratio(), default=None)
+    return min(texts, key=lambda text: _n_changed(given, _body(text)), default=None)
+
+
+def _body(text: str) -> list[str]:
+    """The lines of a function below its signature, each statement written in the same way."""
+    return ast.unparse(ast.parse(text).body[0].body).splitlines()
+
+
+def _n_changed(before: list[str], after: list[str]) -> int:
+    changes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return sum(max(i_end - i, j_end - j) for tag, i, i_end, j, j_end in changes if tag != "equal")
 
 
 def _smallest_call(exercise: Exercise, prop: Property, seed: int) -> Call | None:
@@ -295,10 +306,15 @@ def _tensor_of(result: object) -> tuple[Tensor | None, str]:
 
 
 def _what(exercise: Exercise) -> str:
-    """The reference's name and arguments, and the first sentence of its docstring."""
+    """The reference's name and arguments with their defaults, and the first sentence of its docstring."""
     first = (inspect.getdoc(exercise.reference) or "").split("\n\n")[0].replace("\n", " ")
-    arguments = ", ".join(inspect.signature(exercise.reference).parameters)
+    parameters = inspect.signature(exercise.reference).parameters.values()
+    arguments = ", ".join(p.name if p.default is p.empty else f"{p.name}={_written(p.default)}" for p in parameters)
     return f"`{exercise.reference.__name__}({arguments})`: {first}"
+
+
+def _written(default: object) -> str:
+    return repr(default) if isinstance(default, int | float | str | None) else getattr(default, "__name__", "…")
 
 
 def _call_text(exercise: Exercise, call: Call, *, shapes: bool) -> str:

@@ -11,7 +11,7 @@ import pytest
 from course_tools.bank import exercise
 from course_tools.exams import CannotCompose, compose, write_exam
 from course_tools.exams.forms import LETTERS
-from course_tools.exams.page import form_page, key_page
+from course_tools.exams.page import _inline, form_page, key_page
 from course_tools.exams.printed_code import Unprintable, footnotes, printed
 from course_tools.exams.questions import MINUTES, diagnose, predict, repair, shape, statuses
 from course_tools.publishing import browser
@@ -51,6 +51,12 @@ def test_a_form_fills_its_minutes_with_several_kinds_from_every_lecture(forms):
         assert 34 <= form.minutes <= 40
         assert {item.question.exercise[:2] for item in form.items} == set(LECTURES)
         assert {"diagnose", "shape", "repair"} <= {item.question.kind for item in form.items}
+
+
+def test_a_form_prints_code_of_an_exercise_once(forms):
+    for form in forms:
+        printed_of = [item.question.exercise for item in form.items if item.question.kind in ("diagnose", "repair")]
+        assert len(set(printed_of)) == len(printed_of)
 
 
 def test_each_letter_is_right_as_often_as_another_or_once_more(forms):
@@ -178,6 +184,16 @@ def test_a_page_is_printed_as_pdf(tmp_path):
     page.write_text(form_page(compose(["13"], 1, minutes=12)[0], "Exam"), encoding="utf-8")
     assert browser.print_pdf(page, tmp_path / "form.pdf")
     assert (tmp_path / "form.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_question_names_the_defaults_and_says_what_its_letters_are():
+    (first, *_) = predict(exercise("04.2"), random.Random(0))
+    assert first.text.startswith("`causal_mask(T_q, T_k=None, device=None)`: ")
+    assert first.text.endswith("T stands for True, F for False.")
+
+
+def test_a_page_sets_code_and_italics():
+    assert _inline("2*3 `a*b*c` hides the *last row* <") == "2*3 <code>a*b*c</code> hides the <em>last row</em> &lt;"
 
 
 def test_points_are_minutes(forms):
