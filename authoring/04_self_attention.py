@@ -720,6 +720,16 @@ def draw_reversal(text):
 
 draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 
+# %% [markdown] tags=["interactive"]
+# **Explore.** Under the attention microscope a trained transformer reverses the word that you type; it runs inside the page, without the kernel. Switch off the
+# scale, the padding mask, the positions or a head, but say first what will happen. Two more models continue a text and read a digit. `python3 course.py microscope`
+# writes the same page as a file.
+
+# %% tags=["interactive"]
+from course_tools.notebook import microscope
+
+microscope()
+
 # %% [markdown]
 # ## 8 Pixels are tokens too
 #

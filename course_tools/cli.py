@@ -63,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     site = commands.add_parser("site", help="write the course as web pages, from stored outputs (extra [site])")
     site.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     site.add_argument("--out", type=Path, metavar="DIR", help="where the pages go (default: build/site)")
+    site.add_argument(
+        "--repository", default="", metavar="URL", help="its https address: adds buttons that open lectures on Binder"
+    )
     slides = commands.add_parser("slides", help="write the slides of a lecture, for whoever teaches it (extra [site])")
     slides.add_argument("lectures", nargs="+", metavar="NN", help="numbers of lectures, such as 04")
     slides.add_argument("--out", type=Path, metavar="DIR", help="where the slides go (default: build/slides)")
@@ -181,7 +184,7 @@ def _site(options: argparse.Namespace, rest: list[str]) -> int:
 
     root = project_root()
     out = options.out or root / "build" / "site"
-    warnings = build_site(root, out, options.lectures)
+    warnings = build_site(root, out, options.lectures, repository=options.repository)
     print("\n".join([*warnings, f"wrote {out / 'index.html'}"]))
     return 0
 

@@ -17,7 +17,7 @@ from course_tools.exams.questions import KINDS, MAKERS, MINUTES, Option, Questio
 LETTERS = "ABCD"
 _WITH_CODE = {"diagnose", "repair"}
 _MIX = (("repair", 0.18), ("predict", 0.15), ("shape", 0.17), ("diagnose", 1.0), ("predict", 1.0), ("shape", 1.0))
-"""In this order, which part of the minutes each kind of question gets, where the bank has enough of them and as many are left."""
+"""In this order, which part of the minutes a kind of question gets, where the bank has enough of them and as many are left."""
 
 
 class CannotCompose(Exception):

@@ -1,5 +1,6 @@
 """Sphinx configuration of the site. Pages are written by `web_pages` and `web_notebooks`; outputs are the stored ones."""
 
+import os
 import re
 from pathlib import Path
 
@@ -52,24 +53,47 @@ html_theme_options = {
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "use_download_button": False,
     "use_fullscreen_button": False,
+    "footer_content_items": ["copyright.html"],
     "show_toc_level": 2,
     "home_page_in_toc": False,
     "toc_title": "On this page",
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+_SIGN = re.compile(r"(`[^`]*`|(?<![\w*])\*[A-Z][^*()`]{7,}\*(?!\w))|[*|]")
+"""What stays: code and the title of a paper. What is escaped: a star, a bar."""
+
+if repository := os.environ.get("COURSE_SITE_REPOSITORY", "").removesuffix(".git"):
+    html_theme_options |= {
+        "repository_url": repository,
+        "repository_provider": next((name for name in ("gitlab", "bitbucket") if name in repository), "github"),
+        "repository_branch": "HEAD",
+        "path_to_docs": "",
+        "use_repository_button": True,
+        "launch_buttons": {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"},
+    }
 
 
 def setup(app) -> None:
-    """Let docstrings keep their stars and bars: in `(*batch, T, d)` a star is an axis, in |A ∩ B| the bars are an area."""
-    app.connect("autodoc-process-docstring", _escape_signs, priority=100)
+    """Let docstrings keep their signs and the lines of their formulas."""
+    app.connect("autodoc-process-docstring", _written_for_reading, priority=100)
     app.connect("env-check-consistency", _forget_builtins)
 
 
-def _escape_signs(app, what, name, obj, options, lines: list[str]) -> None:
-    for i, line in enumerate(lines):
-        pieces = line.split("`")
-        lines[i] = "`".join(piece if k % 2 else re.sub(r"([*|])", r"\\\1", piece) for k, piece in enumerate(pieces))
+def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> None:
+    """Mark as literal what a docstring indents below a paragraph, its formulas; escape stars and bars in the rest.
+
+    In `(*batch, T, d)` a star is an axis, and in |A ∩ B| the bars are an area; stars around the title of a paper stay.
+    """
+    formula, above, text = False, " ", []
+    for paragraph in "\n".join(lines).split("\n\n"):
+        below = paragraph.startswith("    ") and (formula or not above.startswith(" "))
+        if below and not formula:
+            text.append("::")
+        formula = below
+        text.append(paragraph if formula else _SIGN.sub(lambda found: found[1] or f"\\{found[0]}", paragraph))
+        above = paragraph.rpartition("\n")[2] or " "
+    lines[:] = "\n\n".join(text).split("\n")
 
 
 def _forget_builtins(app, env) -> None:

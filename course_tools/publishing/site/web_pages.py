@@ -53,6 +53,7 @@ def relinked(text: str, page: str, pages: set[str]) -> str:
             return match[0]
         path = normpath((PurePosixPath(page).parent / address).as_posix())
         if path in pages:
+            words = "" if words == PurePosixPath(path).name and path.endswith(".md") else words  # its title stands there
             return f"[{words}]({_from(page, path)}{'#' + anchor if anchor else ''})"
         reference = api_address(path)
         if reference and reference.partition("#")[0] in pages:
@@ -117,14 +118,15 @@ with checks that name your mistake and claims that are measured in front of you.
         solved=f"solutions/{lectures[0].stem}",
         teacher=_doors_link(sections, "For teachers", "docs/grading"),
     )
-    return "\n".join([head, sample, _MICROSCOPE, doors, "## Lectures\n", _lecture_table(lectures), _menu(sections)])
+    lens = _MICROSCOPE.replace("{picture}", _LENS if picture else "")
+    return "\n".join([head, sample, lens, doors, "## Lectures\n", _lecture_table(lectures), _menu(sections)])
 
 
 def _lecture_table(lectures: Sequence[Lecture]) -> str:
     """Each lecture as it is handed out, solved, and as slides."""
-    rows = ["| | Lecture | | | |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| | Lecture | | |", "| --- | --- | --- | --- |"]
     for lecture in lectures:
-        row = f"| {lecture.number} | **{cell(lecture.title)}** | [exercises](lectures/{lecture.stem}.ipynb) "
+        row = f"| {lecture.number} | [{cell(lecture.title)}](lectures/{lecture.stem}.ipynb) "
         row += f'| [solved](solutions/{lecture.stem}.ipynb) | <a href="slides/{lecture.stem}.html">slides</a> |'
         rows.append(row)
     return "\n".join(rows) + "\n"
@@ -250,10 +252,14 @@ nearly all its weight on a single key and passes hardly any gradient.</p></div>
 """
 
 _MICROSCOPE = """```{raw} html
-<p><a class="sd-btn sd-btn-primary" href="microscope.html">Open the attention microscope</a>
-Edit tokens and watch queries, keys, scores, weights and output change; nothing to install.</p>
+<div class="microscope"><a class="sd-btn sd-btn-primary" href="microscope.html">Open the attention microscope</a>
+{picture}<p>Edit tokens and watch queries, keys, scores, weights and output change; nothing to install.</p></div>
 ```
 """
+_LENS = (
+    '<a href="microscope.html"><img src="_static/pictures/microscope.png" width="860" alt="The attention microscope: a small '
+    'transformer reverses a word, and lines show which letter each output attends to"></a>'
+)
 
 _DOORS = """## Three doors
 

@@ -21,9 +21,12 @@ from course_tools.publishing.slides.deck_page import write_deck
 from course_tools.publishing.web_assets import copy_mathjax, require_site_extra
 
 _HERE = Path(__file__).parent
+_ADDRESS = re.compile(r"https://[^\s/]+(?:/[^\s/]+){2,}/?")
 
 
-def build_site(root: Path, out: Path, numbers: Sequence[str] = (), packages: Sequence[str] = ()) -> list[str]:
+def build_site(
+    root: Path, out: Path, numbers: Sequence[str] = (), packages: Sequence[str] = (), repository: str = ""
+) -> list[str]:
     """Write the site of the course into a folder. Nothing is executed: figures and numbers are those stored in solutions/.
 
     Args:
@@ -31,21 +34,25 @@ def build_site(root: Path, out: Path, numbers: Sequence[str] = (), packages: Seq
         out: the folder to write to; it is replaced, if it holds an earlier site.
         numbers: the lectures, such as "04"; none = all.
         packages: those of the library that the reference describes, such as "attention"; none = all.
+        repository: the https address of the course's repository; each lecture gets a button that opens it on Binder, each page
+            one that leads to the repository. Empty = neither.
 
     Returns:
         the warnings of Sphinx; none, where all is well.
 
     Raises:
-        PublishingFailed: the extra `[site]` is missing, the folder holds something else, or Sphinx failed.
+        PublishingFailed: the extra `[site]` is missing, the folder holds something else, the address is none, or Sphinx failed.
     """
     require_site_extra()
+    if repository and not _ADDRESS.fullmatch(repository):
+        raise PublishingFailed(f"a repository has an address such as https://host/name/course, not {repository!r}.")
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise PublishingFailed(f"{out} holds something that is no site: give another folder by --out.")
     chosen = lectures(root, numbers)
     with tempfile.TemporaryDirectory() as folder:
         source, built = Path(folder, "source"), Path(folder, "site")
         _write_pages(root, source, built, chosen, packages)
-        warnings = _run_sphinx(source, built, Path(folder, "doctrees"))
+        warnings = _run_sphinx(source, built, Path(folder, "doctrees"), repository)
         copy_mathjax(built / "_static" / "mathjax")
         for leftover in (*built.rglob("*.map"), *built.rglob("*webpack-macros.html"), built / ".buildinfo"):
             leftover.unlink(missing_ok=True)
@@ -60,7 +67,7 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
     documents = {path.stem: f"docs/{path.name}" for path in sorted((root / "docs").glob("*.md"))}
     written = web_pages.api_pages(root, packages)
     written["docs/companion.md"] = web_pages.companion_page(root, chosen, written)
-    if studies := web_pages.studies_page(root):
+    if "studies" not in documents and (studies := web_pages.studies_page(root)):
         written["docs/studies.md"] = studies
         documents["studies"] = "docs/studies.md"
     notebooks = {f"{folder}/{each.stem}.ipynb" for each in chosen for folder in ("lectures", "solutions")}
@@ -116,7 +123,7 @@ def _figures(chosen: list[Lecture]) -> web_pages.Figures:
     return web_pages.Figures(len(chosen), len(asked), sum(len(item.wrong) for item in asked), len(made))
 
 
-def _run_sphinx(source: Path, built: Path, doctrees: Path) -> list[str]:
+def _run_sphinx(source: Path, built: Path, doctrees: Path, repository: str) -> list[str]:
     """Run Sphinx in a process of its own; give its warnings."""
     command = [
         sys.executable,
@@ -133,7 +140,7 @@ def _run_sphinx(source: Path, built: Path, doctrees: Path) -> list[str]:
         str(built),
     ]
     path = os.pathsep.join(filter(None, [str(_HERE.parents[2]), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", "NO_COLOR": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", "NO_COLOR": "1", "COURSE_SITE_REPOSITORY": repository}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
     if done.returncode:
         raise PublishingFailed(f"Sphinx could not build the site:\n{done.stderr.strip()[-3000:]}")

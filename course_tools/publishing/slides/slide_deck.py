@@ -1,14 +1,14 @@
 """From the cells of a solved lecture to slides: headings, predictions to vote on, what was measured, exercises, claims.
 
-A heading gives its first sentence with its equation or table, or its first two sentences; a prediction gives a slide to vote
-on and one with the right option beside the measured figure; each claim gives one slide. Other prose goes to the notes.
+A heading gives its first sentence with its equation or table, or its first two sentences; each diagram and each claim gives one
+slide, a prediction a slide to vote on and one with the right option beside the measured figure. Other prose goes to the notes.
 """
 
 import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from html import escape
+from html import escape, unescape
 
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -21,6 +21,7 @@ from course_tools.publishing.outputs import tags
 MOST_LINES = 12
 """Lines of code on one slide."""
 _EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
+_DIAGRAM = re.compile(r'<img alt="([^":]*)[^>]*src="data:image/svg[^>]*>')
 _TABLE = re.compile(r"(?:^\|.*\|\n?){3,}", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z*`$\"'([])")
 _QUESTION = re.compile(r"\*\*Question (\d+)\.\*\*(.*?)(?=\*\*Question \d+\.\*\*|\Z)", re.DOTALL)
@@ -71,14 +72,17 @@ def _with_evidence(deck: list[Slide]) -> list[Slide]:
 def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
     if "header" in tags(cell):
         title, _, rest = cell.source.partition("\n")
-        yield Slide("title", _inline(title.lstrip("# ")), _markdown(_first_sentences(rest, 1)), _markdown(rest))
+        words = _DIAGRAM.sub("", rest)
+        yield Slide("title", _inline(title.lstrip("# ")), _markdown(_first_sentences(words, 1)), _markdown(words))
+        yield from _diagrams(rest)
         return
     if "quiz" in tags(cell) and _QUESTION.search(cell.source):
         yield from _quiz(cell.source)
         return
     sections = list(_sections(cell.source))
-    for heading, text in sections:
-        if "predict" in tags(cell) and (heading, text) == sections[-1]:
+    for heading, written in sections:
+        text = _DIAGRAM.sub("", written)
+        if "predict" in tags(cell) and (heading, written) == sections[-1]:
             asked = text.partition("\n- **A.**")[0]
             asked = re.sub(r"^\*\*Predict\.\*\*\s*", "", asked.strip())
             yield Slide("vote", _inline(heading) or "Predict", f'<div class="question">{_markdown(asked)}</div>')
@@ -90,6 +94,13 @@ def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
             yield Slide("section", "", _markdown(_first_sentences(text, 1)) + "".join(map(_markdown, shown)), _markdown(text))
         elif text.strip():
             yield Slide("notes", "", "", _markdown(text))
+        yield from _diagrams(written)
+
+
+def _diagrams(text: str) -> Iterator[Slide]:
+    """One slide for each diagram, titled by the name with which its alternative text begins."""
+    for diagram in _DIAGRAM.finditer(text):
+        yield Slide("diagram", escape(unescape(diagram[1])), f"<figure>{diagram[0]}</figure>")
 
 
 def _of_code(cell: NotebookNode) -> Iterator[Slide]:
@@ -100,7 +111,7 @@ def _of_code(cell: NotebookNode) -> Iterator[Slide]:
         html = "".join(output.get("data", {}).get("text/html", ""))
         if claim:
             yield _claim(claim)
-        elif "<figure" in html:
+        elif "<figure" in html and "<iframe" not in html:  # a frame is to be used, not shown
             yield Slide("figure", "", html)
 
 

@@ -17,7 +17,7 @@ from course_tools.exams.questions import MINUTES, diagnose, predict, repair, sha
 from course_tools.publishing import browser
 from course_tools.publishing.browser import chromium
 
-LECTURES, N_FORMS = ("07", "13"), 2
+LECTURES, N_FORMS = ("02", "14"), 2
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_a_repair_names_the_property_and_its_key_a_right_answer():
         (("99",), 2, 40, "no lecture 99"),
         ((), 2, 40, "needs a lecture"),
         (("02",), 0, 40, "1 to 26"),
-        (("13",), 26, 12, "too few"),
+        (("14",), 26, 12, "too few"),
     ],
 )
 def test_what_the_bank_cannot_give_is_said(lectures, n_forms, minutes, words):
@@ -171,7 +171,7 @@ def test_what_the_bank_cannot_give_is_said(lectures, n_forms, minutes, words):
 
 def test_without_a_browser_the_pages_are_written_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(browser, "chromium", lambda: None)
-    written = write_exam(tmp_path / "exam", ["13"], 2, minutes=12, seed=3)
+    written = write_exam(tmp_path / "exam", ["14"], 2, minutes=12, seed=3)
     assert [path.name for path in written] == ["form_A.html", "form_B.html", "answer_key.html"]
     assert not re.search(r"""(?:src|href)=["']""", written[0].read_text(encoding="utf-8"))
 
@@ -181,7 +181,7 @@ def test_a_page_is_printed_as_pdf(tmp_path):
     if chromium() is None:
         pytest.skip("no Chromium or Chrome is installed")
     page = tmp_path / "form.html"
-    page.write_text(form_page(compose(["13"], 1, minutes=12)[0], "Exam"), encoding="utf-8")
+    page.write_text(form_page(compose(["14"], 1, minutes=12)[0], "Exam"), encoding="utf-8")
     assert browser.print_pdf(page, tmp_path / "form.pdf")
     assert (tmp_path / "form.pdf").read_bytes().startswith(b"%PDF")
 

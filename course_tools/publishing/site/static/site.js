@@ -30,14 +30,25 @@
     });
   }
 
+  function nameLists() {
+    document.querySelectorAll("dt.sig dl").forEach((list) => {
+      list.setAttribute("role", "list"); // Sphinx writes the arguments of a signature as a list of descriptions without terms
+      list.querySelectorAll("dd").forEach((item) => item.setAttribute("role", "listitem"));
+    });
+  }
+
   function whenTypeset(then) {
     const ready = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
     if (ready) ready.then(then);
     else then();
   }
 
+  // Excerpts of what was found would be fetched, which a browser refuses for files.
+  if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS === "object") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
   window.addEventListener("load", function () {
     wrapTables();
+    nameLists();
     whenTypeset(function () {
       markAll();
       document.documentElement.dataset.ready = "true";

@@ -18,10 +18,11 @@ PAGES = (
     "index.html",
     "lectures/04_self_attention.html",
     "solutions/04_self_attention.html",
-    "docs/companion.html",
-    "docs/notation.html",
+    "docs/running.html",
+    "api/metrics.html",
 )
 PHONE, DESK = 390, 1280
+REPOSITORY = "https://github.com/owner/course.git"
 NOT_OURS = [[".headerlink"], [".copybtn"], [".highlight"], ["mjx-container"]]
 """Parts of the article that the theme, Pygments and MathJax draw."""
 
@@ -34,7 +35,7 @@ def site(tmp_path_factory):
     except PublishingFailed as error:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("site") / "out"
-    assert build_site(project_root(), folder, ["04"], ["metrics"]) == []
+    assert build_site(project_root(), folder, ["04"], ["metrics"], REPOSITORY) == []
     return folder
 
 
@@ -85,6 +86,21 @@ def test_the_site_holds_no_address_that_a_page_would_load_from_elsewhere(site):
 def test_nothing_that_readers_never_load_is_in_it(site):
     assert [*site.rglob("*.map"), *site.rglob("_sources"), *site.rglob("*.ipynb_checkpoints")] == []
     assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 20e6
+
+
+def test_a_lecture_opens_on_binder_and_every_page_leads_to_the_repository(site):
+    lecture, landing = (Addresses(site / name).to for name in ("lectures/04_self_attention.html", "index.html"))
+    binder = "https://mybinder.org/v2/gh/owner/course/HEAD?urlpath=lab/tree/lectures/04_self_attention.ipynb"
+    assert binder in lecture
+    assert binder not in landing
+    assert "https://github.com/owner/course" in landing
+
+
+def test_the_reference_keeps_the_lines_of_formulas_and_the_italics_of_titles(site):
+    text = (site / "api/metrics.html").read_text(encoding="utf-8")
+    assert re.search(r"<pre>.*AP", text)
+    assert "<em>The Pascal Visual Object Classes Challenge</em>" in text
+    assert "*The Pascal" not in text
 
 
 def test_answers_are_folded_in_the_solved_view_and_absent_in_the_other(site):
@@ -157,6 +173,15 @@ def test_the_search_finds_the_padding_mask(site, browser):
         found = visit.page.eval_on_selector_all("#search-results li a", "nodes => nodes.map(node => node.getAttribute('href'))")
         assert any("solutions/04_self_attention" in address for address in found)
         assert visit.left == []
+        assert visit.errors == []
+
+
+@pytest.mark.parametrize("address", ["host/name/course", "http://host/name/course", "https://host", "https://host/a b/c"])
+def test_what_is_no_address_of_a_repository_is_refused(address, tmp_path):
+    pytest.importorskip("myst_nb", reason="needs the extra [site]")
+    with pytest.raises(PublishingFailed, match="address such as https://"):
+        build_site(project_root(), tmp_path / "out", ["04"], repository=address)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_with_something_else_is_not_replaced(tmp_path):
@@ -174,6 +199,7 @@ def test_links_to_sources_lead_to_the_reference():
     )
     mended = "[core](../api/attention.md#core), [04](../lectures/04_self_attention.ipynb#x), tests"
     assert relinked(text, "docs/papers.md", pages) == mended
+    assert relinked("[papers.md](papers.md)", "docs/data.md", pages) == "[](papers.md)"  # shown as the title of the page
     assert relinked("[a](https://a.org) [b](#b)", "docs/papers.md", pages) == "[a](https://a.org) [b](#b)"
     assert api_address("course_lib/training.py") == "api/training.md"
     assert api_address("tests/test_docs.py") is None

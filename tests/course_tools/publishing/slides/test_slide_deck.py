@@ -79,6 +79,19 @@ def test_a_figure_below_the_next_heading_does_not_belong_to_the_answer(monkeypat
     ]
 
 
+def test_a_diagram_is_a_slide_with_its_name_as_title():
+    diagram = '<img alt="Causal mask: Rows are queries." width="480" src="data:image/svg+xml;base64,aGVsbG8=">'
+    section, drawn = slides(new_notebook(cells=[new_markdown_cell(f"## 4 Masks\n\nA mask hides keys.\n\n{diagram}\n\nMore.")]))
+    assert [section.kind, drawn.kind, drawn.title] == ["section", "diagram", "Causal mask"]
+    assert diagram in drawn.body
+    assert "<img" not in section.body + section.notes
+
+
+def test_a_frame_is_no_slide():
+    frame = new_output("display_data", {"text/html": f'<iframe title="microscope" srcdoc="">{FIGURE}</iframe>'})
+    assert kinds([new_code_cell("microscope()", outputs=[frame])]) == []
+
+
 def test_each_claim_is_a_slide_with_its_value_and_threshold():
     cell = new_code_cell("", outputs=[claimed(), claimed(id="04.b", value=[1, 2], holds=False)])
     first, second = slides(new_notebook(cells=[cell]))
@@ -143,6 +156,7 @@ def test_nothing_leaves_a_slide_or_is_too_small_and_every_formula_is_typeset(dec
         assert visit.left == []
         assert visit.errors == []
         assert visit.page.evaluate("document.querySelectorAll('.slides > section').length") > 40
+        assert visit.page.evaluate("document.querySelectorAll('section.diagram img').length") == 3
         assert visit.page.evaluate("document.querySelectorAll('mjx-container').length") > 10
         assert visit.page.evaluate("document.querySelectorAll('[data-mjx-error], mjx-merror').length") == 0
         shown = visit.page.evaluate("[...document.querySelectorAll('.slides .body')].map(body => body.textContent).join(' ')")
