@@ -233,7 +233,7 @@ function drawSwitches(run) {
   byId("temperature").setAttribute("aria-valuetext", round(state.switches.temperature));
   const off = switched(), before = baseline().run;
   byId("effect").textContent = off.length
-    ? `As trained: ${answerOf(before)}. With ${off.join(", ")}: ${answerOf(run)}. No probability of an output moves by more than ${round(change(before, run))}.`
+    ? `As trained: ${answerOf(before)}. With ${off.join(", ")}: ${answerOf(run)}. The largest change of an output probability is ${round(change(before, run))}.`
     : `As trained: ${answerOf(before)}. Below each switch stands what happens when it alone is off.`;
   byId("reset").disabled = !off.length;
 }

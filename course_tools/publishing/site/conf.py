@@ -37,6 +37,7 @@ autodoc_preserve_defaults = True
 napoleon_use_rtype = False  # what a docstring returns is prose
 add_module_names = False
 default_role = "code"
+highlight_language = "text"  # formulas; what is Python is marked so
 maximum_signature_line_length = 88
 viewcode_line_numbers = True
 copybutton_exclude = ".linenos, .gp, .go"

@@ -17,6 +17,7 @@ from course_tools.bank import exercises
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.site import web_notebooks, web_pages
+from course_tools.publishing.site.rivals import rivals_page
 from course_tools.publishing.slides.deck_page import write_deck
 from course_tools.publishing.web_assets import copy_mathjax, require_site_extra
 
@@ -66,6 +67,7 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
     """Write the source of every page, with the folders of the course, so that its relative links stay what they are."""
     documents = {path.stem: f"docs/{path.name}" for path in sorted((root / "docs").glob("*.md"))}
     written = web_pages.api_pages(root, packages)
+    written["docs/rivals.md"], documents["rivals"] = rivals_page(chosen), "docs/rivals.md"
     written["docs/companion.md"] = web_pages.companion_page(root, chosen, written)
     if "studies" not in documents and (studies := web_pages.studies_page(root)):
         written["docs/studies.md"] = studies

