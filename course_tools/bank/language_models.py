@@ -105,6 +105,19 @@ def _order(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def _falls(measured: Measured, truth: Truth) -> str | None:
+    """Ask for a training loss that falls; a model that predicts well was trained, however that was done."""
+    if _learns(measured, truth) is None:
+        return None
+    if measured.n_updates == 0:
+        return "It made no update."
+    losses = measured.losses
+    n = max(len(losses) // 10, 1)
+    if len(losses) and losses[-n:].mean() > 0.97 * losses[:n].mean():
+        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
+    return None
+
+
 def _learns(measured: Measured, truth: Truth) -> str | None:
     return _worse_than(measured, truth, "unigram", 0.2, "the frequencies of the characters")
 
@@ -122,17 +135,21 @@ def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, wor
 
 
 def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
-    """Make what is judged of a language model: 12 points."""
+    """Make what is judged of a language model: 12 points, of which one that has not been trained earns four at most."""
+    trained = ("training", "evaluation")
     return (
         trains_within(seconds),
         holds("model", "The model maps tokens (B, T), T ≤ 32, to logits (B, T, n_tokens).", _model, 1, needs=("runs",)),
         within_budget(most_parameters),
         sound_gradients,
+        holds("training", "The loss falls during the training.", _falls, 1),
         same_twice,
-        holds("causal", "The logits at a position do not depend on later tokens.", _causal, 2, needs=("evaluation",)),
-        holds("batch", "The logits of a window do not depend on the other windows of its batch.", _batch, 1, ("evaluation",)),
-        holds("order", "The prediction depends on the order of the tokens.", _order, 1, needs=("evaluation",)),
-        holds("learns", "On held-out text the loss is 0.2 nats below that of the characters' frequencies.", _learns, 2),
+        holds("causal", "The logits at a position do not depend on later tokens.", _causal, 2, trained),
+        holds("batch", "The logits of a window do not depend on the other windows of its batch.", _batch, 1, trained),
+        holds("order", "The prediction depends on the order of the tokens.", _order, 1, trained),
+        holds(
+            "learns", "On held-out text the loss is 0.2 nats below that of the characters' frequencies.", _learns, 1, trained
+        ),
         holds("score", "On held-out text the loss is below that of a table of pairs.", _score, 2, needs=("learns",)),
     )
 

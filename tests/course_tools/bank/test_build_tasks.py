@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_tools.bank import exercise, exercises
+from course_tools.bank.lecture_07.train_gpt import SmallGPT
 from course_tools.checks import Exercise
 from course_tools.checks.training_record import Measured, measure
 from course_tools.checks.verdict import Examination
@@ -48,6 +49,28 @@ def test_a_right_submission_of_any_design_earns_all_points(id, right):
     assert (found.passed, found.points, found.misconception, found.suspected) == (True, found.max_points, None, None), (
         found.message
     )
+
+
+def untrained(text, n_tokens, n_steps):
+    """A sound model that was never updated: causal, the same for every batch, dependent on the order."""
+    return SmallGPT(n_tokens).eval()
+
+
+def with_a_loop_that_changes_nothing(text, n_tokens, n_steps):
+    model = SmallGPT(n_tokens)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for _ in range(n_steps // 10):
+        windows = text[torch.randint(len(text) - 32, (8, 1)) + torch.arange(33)]
+        optimizer.zero_grad()
+        F.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten()).backward()
+        optimizer.step()
+    return model.eval()
+
+
+@pytest.mark.parametrize("wrong", [with_a_loop_that_changes_nothing, untrained])
+def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_task, wrong):
+    found = questions(build_task.id).examine(wrong)
+    assert 0 < found.points <= found.max_points / 3, found.message
 
 
 def test_a_build_task_is_large_enough_and_says_what_it_holds(build_task: Exercise):
