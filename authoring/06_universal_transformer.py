@@ -612,7 +612,7 @@ claim(
 # time buys trainability, an eighth of the weights, and a readable number of steps. The table shows the exact match on twenty digits in recorded runs (400
 # updates, half a minute to four minutes each on a busy CPU thread, `authoring/studies/06_fixed_steps.py`):
 #
-# | | lr 2e-3, seeds 0, 1, 2 | lr 5e-3, seed 0 |
+# | Model | lr 2e-3, seeds 0, 1, 2 | lr 5e-3, seed 0 |
 # | --- | --- | --- |
 # | eight fixed shared steps | 0.90, 0.14, 0.00 | 0.00 |
 # | eight separate layers | 0.91, 0.88, 0.56 | 0.00 |

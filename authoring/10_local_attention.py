@@ -318,7 +318,7 @@ claim(
 #
 # Count **parameters** and **multiply-adds** of one layer with $n = \lceil H/s \rceil \lceil W/s \rceil$ queries, all heads together:
 #
-# | | parameters | multiply-adds of one picture |
+# | Part | parameters | multiply-adds of one picture |
 # | --- | --- | --- |
 # | convolution | $\mathrm{size}^2 d_{in} d_{out}$ | $n\,\mathrm{size}^2 d_{in} d_{out}$ |
 # | W_q, W_k, W_v | $3\, d_{in} d_{out}$ | queries at $n$ pixels, keys and values at all |

@@ -701,7 +701,7 @@ claim(
 # Is the Mixer free of convolutions, then? Its authors say "in the extreme case a very special CNN". What is special is
 # *which* weights are equal:
 #
-# | | a usual convolution | token mixing |
+# | Property | a usual convolution | token mixing |
 # | --- | --- | --- |
 # | sees in one layer | neighbours | the whole picture |
 # | slides over the positions | yes | no: it has a single output position |

@@ -181,6 +181,12 @@ def test_a_line_of_code_fits_beside_the_file_browser_of_jupyterlab(lecture):
 
 
 @each_lecture
+def test_every_column_of_a_table_has_a_heading(lecture):
+    cells = [cell for cell in jupytext.read(lecture.authoring).cells if cell.cell_type == "markdown"]
+    assert not [heads for cell in cells for heads in re.findall(r"^(\|.*)\n\|[ :]*---", cell.source, re.M) if "| |" in heads]
+
+
+@each_lecture
 def test_no_code_cell_of_a_built_notebook_is_wider(lecture):
     for notebook in (unsolved(lecture), solved(lecture)):
         lines = [line for cell in code_cells(notebook) for line in cell.source.splitlines()]

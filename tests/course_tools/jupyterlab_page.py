@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -103,15 +103,33 @@ class Notebook:
         """Restart the kernel, as the menu does after its question."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
 
+    def show_all(self) -> None:
+        """Trust the stored outputs, and draw every cell, also those that are not in view."""
+        self.page.evaluate("""() => {
+            const content = jupyterapp.shell.currentWidget.content;
+            content.notebookConfig = { ...content.notebookConfig, windowingMode: 'none' };
+            content.widgets.forEach(cell => { cell.model.trusted = true; });
+        }""")
+        drawn = "n => document.querySelectorAll('.jp-Notebook .jp-Cell:not(.jp-mod-placeholder)').length >= n"
+        self.page.wait_for_function(
+            drawn, arg=self.page.evaluate("() => jupyterapp.shell.currentWidget.content.widgets.length")
+        )
+
 
 def small_course(root: Path, *sources: str) -> Path:
     """Make a course whose one lecture has these code cells."""
     cells = [nbformat.v4.new_code_cell(source, id=f"cell-{i}") for i, source in enumerate(sources)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    return course_of(root, {"01_recurrence": nbformat.v4.new_notebook(cells=cells, metadata=kernel)})
+
+
+def course_of(root: Path, notebooks: Mapping[str, nbformat.NotebookNode]) -> Path:
+    """Make a course of these lectures, by the names of their files."""
     for folder in ("authoring", "lectures"):
         (root / folder).mkdir()
-    (root / "authoring" / "01_recurrence.py").touch()
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), root / "lectures" / "01_recurrence.ipynb")
+    for stem, notebook in notebooks.items():
+        (root / "authoring" / f"{stem}.py").touch()
+        nbformat.write(notebook, root / "lectures" / f"{stem}.ipynb")
     return root
 
 
