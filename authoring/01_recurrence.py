@@ -276,7 +276,7 @@ _, sizes = back_through_time(
 )
 claim(
     "01.f",
-    "norm of the gradient at the latches after step 1 over that at the end",
+    "gradient norm at the latches: after step 1, divided by that at the end",
     sizes[-2] / sizes[0],
     at_most=1e-15,
 )
@@ -1259,7 +1259,7 @@ for _ in train(
 
 claim(
     "01.IT-name",
-    "W_ya a conforms; W_ay a conforms",
+    "the shapes match in W_ya a; they match in W_ay a",
     [conforms(W_ya, a), conforms(W_ay, a)],
     equals=[True, False],
 )
@@ -1277,8 +1277,8 @@ claim(
 )
 claim(
     "01.IT-clip",
-    "an exploding gradient, its entries cut at a tenth of the largest: cosine to "
-    "itself",
+    "exploding gradient clipped entry by entry at a tenth of its largest entry: "
+    "cosine with the unclipped one",
     turned,
     at_most=0.99,
 )

@@ -245,13 +245,13 @@ claim(
 )
 claim(
     "04.c",
-    "without the scale, the largest of 16 weights is near 1",
+    "without the scale, largest of 16 weights: mean",
     largest["without"][-1],
     at_least=0.85,
 )
 claim(
     "04.d",
-    "the largest slope of the softmax: its median without the scale over that with it",
+    "largest derivative of the softmax, median: without the scale over that with it",
     ratio,
     at_most=0.1,
 )
@@ -438,8 +438,8 @@ claim(
 )
 claim(
     "04.h",
-    "without the mask, the loss over the entropy, a bound that no prediction can "
-    "pass: largest of the seeds",
+    "without the mask, loss divided by the entropy, which no causal model can "
+    "beat in expectation: largest of the seeds",
     max(leaking) / floor,
     at_most=0.6,
 )
@@ -1540,7 +1540,7 @@ claim(
 )
 claim(
     "04.CS",
-    "W_k X conforms; X W_k conforms",
+    "the shapes match in W_k X; they match in X W_k",
     [conforms(W_k, X), conforms(X, W_k)],
     equals=[False, True],
 )

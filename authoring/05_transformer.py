@@ -1107,7 +1107,7 @@ claim(
 )
 claim(
     "05.CS-heads",
-    "what is left when 512 features are dealt to 6 heads, and to 8",
+    "remainder when 512 features are divided by 6 heads, and by 8",
     [512 % 6, 512 % 8],
     equals=[2, 0],
 )
@@ -1116,8 +1116,8 @@ q_encoder, v_decoder = torch.randn(1, 9, 16), torch.randn(1, 6, 16)
 scores = q_encoder @ q_encoder.mT
 claim(
     "05.IT",
-    "queries and keys of 9 source words make weights of shape; they can mix values of "
-    "6 target words",
+    "shape of the weights of 9 source words; whether they can weight 6 target "
+    "words",
     [list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]],
     equals=[[9, 9], False],
 )

@@ -1500,7 +1500,7 @@ claim(
 )
 claim(
     "07.CS-heads",
-    "features of a head of GPT-2, whose 1,600 are dealt to 25",
+    "features of each of GPT-2's 25 heads, which share 1,600",
     1_600 / 25,
     equals=64.0,
 )
