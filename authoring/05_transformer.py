@@ -1116,8 +1116,7 @@ q_encoder, v_decoder = torch.randn(1, 9, 16), torch.randn(1, 6, 16)
 scores = q_encoder @ q_encoder.mT
 claim(
     "05.IT",
-    "shape of the weights of 9 source words; whether they can weight 6 target "
-    "words",
+    "shape of the weights of 9 source words; whether they can weight 6 target words",
     [list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]],
     equals=[[9, 9], False],
 )
