@@ -18,7 +18,7 @@ from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook
 from course_tools.grading.marks import Mark
 from course_tools.grading.sandbox import session
-from course_tools.grading.sandbox.allowed_names import allowed_names
+from course_tools.grading.sandbox.allowed_names import allowed_text
 from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure
 from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
@@ -123,7 +123,7 @@ class Engine:
         program = notebook.program(exercise)
         with self._sandbox.fork() as worker:
             trains = exercise.training is not None
-            late = worker.load(program, allowed_names(exercise.id), names_of(exercise.forbids), self.level.layers, trains)
+            late = worker.load(program, allowed_text(exercise.id), names_of(exercise.forbids), self.level.layers, trains)
             notebook.late.update(late)
             return worker.observe(self._asks(exercise), program.text)
 

@@ -11,6 +11,7 @@ import copy
 import hashlib
 import math
 import re
+import unicodedata
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ _EVIDENCE_OF_ONE, _EVIDENCE_OF_ALL = 6.0, 18.0
 _EVIDENCE_OF_A_SINGLE_ONE = 40.0
 _MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)
 _CHECK = re.compile(r"\bcheck\(\s*[\"'](\d\d\.\d{1,2})[\"']\s*,\s*(\w+)")
+_DEFINED = re.compile(r"\bdef[\s\\]+(\w+)")
 _LEFT_OUT = {"annotation", "returns", "type_comment", "ctx", "decorator_list", "kind", "type_params"}
 
 PUBLISHED, RENAMED = "published", "renamed"
@@ -68,6 +70,8 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = defaultdict(set)
     copies: dict[str, str] = {}
     for cell in code:
+        if names.keys().isdisjoint(_DEFINED.findall(unicodedata.normalize("NFKC", cell.source))):
+            continue
         tree = _parsed(cell.source)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set()
         for id in {names[name] for name in defined & names.keys()}:

@@ -6,6 +6,7 @@ gives a stand-in for every other name of the course.
 """
 
 import ast
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -46,6 +47,12 @@ def allowed_names(id: str) -> dict:
             needs = sorted(need for need in definition.uses if need in definitions)
             entries.setdefault(module, {})[name] = {"source": definition.source, "needs": needs}
     return {"modules": sorted(_paths()), "entries": entries}
+
+
+@cache
+def allowed_text(id: str) -> bytes:
+    """Give them as JSON: written once for an exercise, and sent with every answer to it."""
+    return json.dumps(allowed_names(id)).encode()
 
 
 def _is_offered(module: str, definition: Definition) -> bool:

@@ -8,7 +8,6 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from course_tools.checks import time_limit
 from course_tools.checks.outcome import Outcome
@@ -45,18 +44,18 @@ class Worker:
         self.connection, self.pid = connection, pid
         self.ended = 0
 
-    def ask(self, request: object, limit: float) -> tuple[object, bytearray]:
+    def ask(self, request: object, limit: float, body: bytes = b"") -> tuple[object, bytearray]:
         """Put one request, and wait for the answer, at most `limit` seconds."""
         deadline = time.monotonic() + limit
-        wire_protocol.send(self.connection, request, [], deadline)
+        wire_protocol.send(self.connection, request, [], deadline, body)
         return wire_protocol.receive(self.connection, deadline)
 
     def load(
-        self, program: Program, allowed: dict, forbids: list[str], layers: Sequence[str] = (), trains: bool = False
+        self, program: Program, allowed: bytes, forbids: list[str], layers: Sequence[str] = (), trains: bool = False
     ) -> list[tuple[int, int]]:
         """Run the cells of a notebook; only where the named isolation layers are active around this worker too.
 
-        Where the answer `trains`, its trainings are measured inside.
+        `allowed` is what `allowed_text` gives. Where the answer `trains`, its trainings are measured inside.
 
         Returns:
             the statements that were stopped because they took too long, as (cell, number).
@@ -67,10 +66,10 @@ class Worker:
             NotStarted: the exercise is as it was handed out.
         """
         seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2, LOAD_LIMIT * 3 / 4)
-        request = asdict(program) | {"allowed": allowed, "forbids": forbids, "layers": list(layers), "seconds": seconds}
-        request["trains"] = trains
+        request = vars(program) | {"cells": [vars(part) for part in program.cells], "forbids": forbids, "seconds": seconds}
+        request |= {"layers": list(layers), "trains": trains}
         try:
-            answer, _ = self.ask(request, LOAD_LIMIT)
+            answer, _ = self.ask(request, LOAD_LIMIT, allowed)
         except wire_protocol.Late:
             raise NoAnswer(f"What stands outside of functions was still running after {LOAD_LIMIT:g} seconds.") from None
         except wire_protocol.Ended:

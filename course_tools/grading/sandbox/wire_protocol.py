@@ -66,10 +66,10 @@ class Function:
         return cls(f"{function.__module__}:{function.__qualname__}")
 
 
-def send(connection: socket.socket, header: object, tensors: list[torch.Tensor], deadline: float) -> None:
-    """Send a header, made by `flat`, and its tensors; Late after `deadline`, a time of `time.monotonic()`."""
+def send(connection: socket.socket, header: object, tensors: list[torch.Tensor], deadline: float, body: bytes = b"") -> None:
+    """Send a header, made by `flat`, and its tensors or another body; Late after `deadline`, a time of `time.monotonic()`."""
     text = json.dumps(header, allow_nan=False).encode()
-    body = b"".join(map(_bytes, tensors))
+    body = body or b"".join(map(_bytes, tensors))
     try:
         _hurry(connection, deadline)
         connection.sendall(PREFIX.pack(MAGIC, len(text), len(body)) + text + body)

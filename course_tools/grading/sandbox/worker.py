@@ -118,7 +118,7 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
     """Be one worker: apply the isolation layers, load the program, answer calls until the connection ends."""
     held = before | hardening.apply_all(settings, connection.fileno(), zygote, rules)
     warnings.simplefilter("ignore")
-    request, _ = wire_protocol.receive(connection, math.inf, largest_header=2**24)
+    request, allowed = wire_protocol.receive(connection, math.inf, largest_header=2**24)
     if "secrets" in request:
         wire_protocol.send(
             connection, {"layers": held, "refused": escape_attempts.tried(request["secrets"], zygote)}, [], math.inf
@@ -128,7 +128,7 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
         wire_protocol.send(connection, {"missing_layers": missing_layers}, [], math.inf)
         return
     called: set[str] = set()
-    answer, forbids = _load(connection, request, called)
+    answer, forbids = _load(connection, request, json.loads(allowed), called)
     ask = measure if request["trains"] else None
     with contextlib.suppress(wire_protocol.Ended):
         while True:
@@ -142,14 +142,15 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
             wire_protocol.send(connection, *_encoded(replace(outcome, called=outcome.called | called)), math.inf)
 
 
-def _load(connection: socket.socket, request: dict, called: set[str]) -> tuple[object, dict]:
+def _load(connection: socket.socket, request: dict, allowed: dict, called: set[str]) -> tuple[object, dict]:
     """Run a notebook, and report what became of the function that it should define.
 
-    The names of forbidden functions that are called from now on are noted in `called`.
+    Of the library it can import the definitions in `allowed`. The names of forbidden functions that are called from now on
+    are noted in `called`.
     """
     provided: dict[str, object] = {}
     os._exit = os.abort = _leave
-    import_shim.install(request["allowed"], provided)
+    import_shim.install(allowed, provided)
     forbids = {function: "" for name in request["forbids"] if (function := import_shim.find(name)) is not None}
 
     def refuse(name: str) -> None:
