@@ -15,6 +15,7 @@
     python3 course.py colab --repository URL           the lectures for Google Colab, cloned from that address (docs/running.md)
     python3 course.py exercises [--json]               the list of exercises
     python3 course.py grade DIR_OR_ZIP [options]       grade what students handed in (docs/grading.md; --help)
+    python3 course.py item-analysis DIR [DIR ...]      over gradings: hard exercises, and what the class believes
     python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in our sandbox
     python3 course.py export-gradescope NN             a lecture's autograder for Gradescope, as the zip that it takes
     python3 course.py export-github NN DIR --repository URL   a template repository that answers each push with feedback

@@ -93,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
     export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
     export.add_argument("--require-isolation", action="store_true", help="grade nothing where an isolation layer is missing")
+    items = commands.add_parser("item-analysis", help="over gradings: which exercises were hard, what the class believes")
+    items.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="results of `course grade`, in the order of time")
+    items.add_argument("--progress", type=Path, metavar="DIR", help="a folder with progress files of students (*.jsonl)")
+    items.add_argument(
+        "--out", type=Path, default=Path("item_analysis.html"), metavar="FILE", help="default: item_analysis.html"
+    )
     scope = commands.add_parser("export-gradescope", help="write the autograder of a lecture, the zip that Gradescope takes")
     scope.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
     scope.add_argument("--out", type=Path, metavar="FILE.zip", help="where it goes (default: gradescope_NN.zip)")
@@ -289,6 +295,23 @@ def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _item_analysis(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.grading.files import CannotGrade, write_whole
+    from course_tools.grading.report.item_analysis import analyse, items_csv, items_page
+
+    try:
+        items = analyse(options.folders, sorted(options.progress.rglob("*.jsonl")) if options.progress else [])
+        if not items:
+            raise CannotGrade("nothing was graded in these folders.")
+        for path, text in ((options.out, items_page(items)), (options.out.with_suffix(".csv"), items_csv(items))):
+            write_whole(path, text)
+            print(f"wrote {path}")
+    except CannotGrade as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def _export_gradescope(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.files import CannotGrade
     from course_tools.grading.lms.gradescope import export
@@ -332,6 +355,7 @@ _COMMANDS = {
     "exam": _exam,
     "microscope": _microscope,
     "export-nbgrader": _export_nbgrader,
+    "item-analysis": _item_analysis,
     "export-gradescope": _export_gradescope,
     "export-github": _export_github,
 }
