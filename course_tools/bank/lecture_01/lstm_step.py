@@ -166,6 +166,23 @@ def squashes_the_gates_with_tanh(x, h, c, W, U, b):
     return o * torch.tanh(c), c
 
 
+@wrong
+def reads_the_gates_in_the_order_of_a_textbook(x, h, c, W, U, b):
+    """You read the blocks as f, i, o, g, the order of many textbooks. The rows are stored in torch's order, i, f, g, o: each of
+    your gates has the weights of another."""
+    f, i, o, g = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@wrong
+def computes_the_gates_from_the_input_alone(x, h, c, W, U, b):
+    """You never use U and h. Every gate and the candidate depend on the hidden state, too: add h Uᵀ."""
+    i, f, g, o = (x @ W.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
 @right
 def gives_each_gate_its_own_weights(x, h, c, W, U, b):
     """Weights and bias cut into four first, then one affine map for each block."""
@@ -240,8 +257,16 @@ exercise = Exercise(
             lambda draw: [_step(draw, 1, scale_x=0.0, scale_h=0.0)],
             needs=("carry",),
         ),
-        Property("input", "The input x acts on all four gates.", lambda draw: [_step(draw, 1, scale_h=0.0)], needs=("carry",)),
-        Property("state", "The state h acts on all four gates.", lambda draw: [_step(draw, 1)], needs=("input", "output")),
+        Property(
+            "input",
+            "The input x acts on all four gates.",
+            lambda draw: [_step(draw, 1, scale_h=0.0)],
+            points=0,
+            needs=("carry",),
+        ),
+        Property(
+            "state", "The state h acts on all four gates.", lambda draw: [_step(draw, 1)], points=2, needs=("input", "output")
+        ),
         Property(
             "batch",
             "Each row is computed independently, with any number of batch axes.",

@@ -212,12 +212,12 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_logits(draw, 0.7, 5)]),
         has_shape("A logit for each token.", lambda draw: [_logits(draw, 0.7, 5), _logits(draw, 0.5)]),
-        Property("certain", "The likeliest token is kept, even where it alone has more than p.", _certain),
+        Property("certain", "The likeliest token is kept, even where it alone has more than p.", _certain, points=0),
         Property(
             "nucleus",
             "The fewest of the likeliest tokens whose probabilities sum to p or more stay as they are, the others are -inf.",
             lambda draw: [_logits(draw, 0.7), _logits(draw, 0.5, n=11), _logits(draw, 0.9, n=11)],
-            points=3,
+            points=4,
             needs=("certain",),
         ),
         Property(

@@ -125,6 +125,30 @@ def exchanges_the_first_sentence(document, coins, picks):
     return SentencePairs(torch.where(coins < 0.5, first, stranger), first + 1, coins < 0.5)
 
 
+@wrong
+def avoids_only_the_true_pair(document, coins, picks):
+    """You draw the negative from all sentences but the two of the true pair. It may then come from the same document; take
+    the sentences of all other documents."""
+
+    def stranger(i, pick):
+        others = [j for j in range(len(document)) if j not in (i, i + 1)]
+        return others[_number(pick, len(others))]
+
+    return _pairs(document, coins, picks, stranger)
+
+
+@wrong
+def scales_by_one_less(document, coins, picks):
+    """You compute ⌊pick · (M - 1)⌋, so that the last of the M sentences is drawn only where pick is exactly 1. The number is
+    ⌊pick · M⌋."""
+
+    def stranger(i, pick):
+        others = _others(document, i)
+        return others[int(pick * (len(others) - 1))]
+
+    return _pairs(document, coins, picks, stranger)
+
+
 @right
 def pair_by_pair(document, coins, picks):
     """Python lists and a list of strangers for each pair."""

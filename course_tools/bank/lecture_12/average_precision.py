@@ -198,12 +198,15 @@ exercise = Exercise(
     properties=(
         runs_on(_in_order),
         has_shape("One number.", _in_order),
-        Property("all found", "All objects first, nothing else before them: 1.", _in_order),
+        Property("all found", "All objects first, nothing else before them: 1.", _in_order, points=0),
         Property("dips", "At each of 101 recalls the best precision that reaches it.", _dips, points=2, needs=("all found",)),
         Property("missed", "A recall that is never reached counts 0.", _missed, points=2, needs=("all found",)),
-        Property("confidence", "The most confident detection comes first.", _shuffled, points=4, needs=("dips", "missed")),
+        Property("confidence", "The most confident detection comes first.", _shuffled, points=5, needs=("dips", "missed")),
         Property(
-            "nothing", "Nothing detected, and nothing hit: 0.", lambda draw: [_list(draw, [], 7), _list(draw, [False], 3)]
+            "nothing",
+            "Nothing detected, and nothing hit: 0.",
+            lambda draw: [_list(draw, [], 7), _list(draw, [False], 3)],
+            needs=("missed",),
         ),
         leaves_inputs(_shuffled),
     ),

@@ -119,6 +119,19 @@ def counts_the_stem_for_each_patch(d_model, d_tokens, d_channels, n_layers, n_pa
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
+@wrong
+def counts_half_of_each_norm(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    """You count d parameters for a norm. It has two for each channel, a gain and a shift: 2·d."""
+    every = _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
+    return every - (2 * n_layers + 1) * d_model
+
+
+@wrong
+def counts_no_bias_of_the_patches(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    """You leave out the bias of the layer that embeds the patches: d parameters."""
+    return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - d_model
+
+
 @right
 def by_a_list_of_shapes(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """Every tensor of the model by its shape, the products added up."""
