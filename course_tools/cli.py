@@ -86,6 +86,15 @@ def _parser() -> argparse.ArgumentParser:
     exam.add_argument("--minutes", type=int, default=40, metavar="M", help="what a form should take (default: 40)")
     exam.add_argument("--seed", type=int, default=0, metavar="S", help="another seed draws other questions (default: 0)")
     exam.add_argument("--out", type=Path, default=Path("exam"), metavar="DIR", help="where it goes (default: exam)")
+    study = commands.add_parser("study", help="run a study of authoring/studies, or go on with it (docs/studies.md)")
+    study.add_argument("names", nargs="*", metavar="NN_name", help="such as 10_accuracy_and_cost; with --check, none = all")
+    what = study.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="list the studies, and whether their records are whole")
+    what.add_argument("--check", action="store_true", help="repeat the cheapest recorded run, and compare it with the record")
+    study.add_argument("--seeds", metavar="N,N", help="seeds, such as 0,1 (default: those of the study)")
+    study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has a record of its own")
+    study.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time, one thread each (default: 1)")
+    study.add_argument("--dask", metavar="ADDRESS", help="send the runs to this Dask scheduler; local = start one (extra [dask])")
     microscope = commands.add_parser("microscope", help="write the attention microscope, a page that needs no server")
     microscope.add_argument(
         "--out", type=Path, default=Path("microscope.html"), metavar="FILE", help="default: microscope.html"
@@ -276,6 +285,27 @@ def _exam(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _study(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.studies import CannotStudy, UnknownStudy
+    from course_tools.studies.command import check_all, list_all, run_all
+
+    folder = project_root() / "authoring" / "studies"
+    try:
+        if options.list or not (options.names or options.check):
+            print(list_all(folder, options.device))
+            return 0
+        if options.check:
+            return check_all(options.names, folder, options.device, options.jobs, options.dask)
+        seeds = [int(seed) for seed in options.seeds.split(",")] if options.seeds else None
+        return run_all(options.names, folder, seeds, options.device, options.jobs, options.dask)
+    except ValueError:
+        print(f"course: --seeds takes whole numbers with commas, such as 0,1,2, not {options.seeds!r}.", file=sys.stderr)
+        return 2
+    except CannotStudy as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UnknownStudy) else 1
+
+
 def _microscope(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.microscope import write
 
@@ -353,6 +383,7 @@ _COMMANDS = {
     "progress": _progress,
     "grade": _grade,
     "exam": _exam,
+    "study": _study,
     "microscope": _microscope,
     "export-nbgrader": _export_nbgrader,
     "item-analysis": _item_analysis,

@@ -108,7 +108,7 @@ PUBLIC = {
     """,
     "course_tools.notebook": """
         ClaimFailed at_scale boxed check claim clouds device diagrams explore failing ledger microscope my_progress network
-        peak_memory plots predict progress recorded show weight_maps
+        peak_memory plots predict progress recorded show show_study weight_maps
     """,
 }
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from course_tools import source_digest
 from course_tools.bank import exercise, exercises
 from tests import unchanged
 
@@ -38,7 +39,7 @@ def digest_after(root: Path, name: str) -> tuple[str, str]:
     before = unchanged.digest(BANK, root)
     with (root / name).open("a") as file:
         file.write("# changed\n")
-    for cached in (unchanged._closure, unchanged._imports, unchanged._content):
+    for cached in (source_digest.imports_of, source_digest._content):
         cached.cache_clear()
     return before, unchanged.digest(BANK, root)
 
@@ -84,7 +85,8 @@ def test_an_exercise_is_recorded_only_where_every_test_of_it_passed():
 
 
 def test_the_digest_of_an_exercise_covers_its_reference_its_bank_file_and_the_engine():
-    covered = {path.relative_to(unchanged.ROOT).as_posix() for path in unchanged._closure(BANK_OF["04.1"], unchanged.ROOT)}
+    files = source_digest.imported_files([BANK_OF["04.1"]], unchanged.ROOT)
+    covered = {path.relative_to(unchanged.ROOT).as_posix() for path in files}
     assert {
         "course_lib/attention/dot_product.py",
         "course_lib/attention/core.py",

@@ -6,20 +6,18 @@ Python, torch and NumPy. `tests/exhaustive.json` records the digest with which a
 while it is the same, they are skipped. `course test --exhaustive` runs them all and writes the record.
 """
 
-import ast
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from course_tools import source_digest
+
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "exhaustive.json"
-_OURS = ("course_lib", "course_tools", "tests")
 
 
 def recorded() -> dict[str, str]:
@@ -42,11 +40,10 @@ def digest(module: str, root: Path = ROOT) -> str:
     """
     lecture = module.split(".")[-2]
     tests = [path for pattern in ("*.py", "*.toml") for path in (root / "tests/course_tools/bank").rglob(pattern)]
-    files = _closure(module, root) | {path for path in tests if not path.stem.startswith("lecture_") or path.stem == lecture}
-    made = hashlib.sha256(f"{sys.version_info[:2]} {metadata.version('torch')} {metadata.version('numpy')}".encode())
-    for path in sorted(files):
-        made.update(path.relative_to(root).as_posix().encode() + b"\0" + _content(path) + b"\0")
-    return made.hexdigest()[:16]
+    files = source_digest.imported_files([module], root)
+    files.update(path for path in tests if not path.stem.startswith("lecture_") or path.stem == lecture)
+    versions = f"{sys.version_info[:2]} {metadata.version('torch')} {metadata.version('numpy')}"
+    return source_digest.digest(files, root, versions)
 
 
 def skip_unchanged(items: Iterable[pytest.Item], known: dict[str, str], digest_of: Callable[[str], str]) -> None:
@@ -75,39 +72,3 @@ def all_passed(outcomes: Iterable[tuple[str, bool]]) -> dict[str, str]:
     for noted, well in outcomes:
         passed[noted] = passed.get(noted, True) and well
     return dict(noted.split() for noted, well in passed.items() if well)
-
-
-@cache
-def _closure(module: str, root: Path) -> frozenset[Path]:
-    """The files of a module and of everything of ours that it imports, each with the packages above it."""
-    found: set[Path] = set()
-    todo = [module]
-    seen = set()
-    while todo:
-        name = todo.pop()
-        if name in seen or name.partition(".")[0] not in _OURS:
-            continue
-        seen.add(name)
-        todo.append(name.rpartition(".")[0])
-        base = root.joinpath(*name.split("."))
-        file = base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
-        if file.exists():
-            found.add(file)
-            todo += _imports(file)
-    return frozenset(found)
-
-
-@cache
-def _imports(file: Path) -> tuple[str, ...]:
-    names: list[str] = []
-    for node in ast.walk(ast.parse(_content(file))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return tuple(names)
-
-
-@cache
-def _content(file: Path) -> bytes:
-    return file.read_bytes()

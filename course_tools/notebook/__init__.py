@@ -13,7 +13,7 @@ from course_tools.notebook.network_drawing import network
 from course_tools.notebook.predict import predict
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.progress_record import my_progress
-from course_tools.notebook.recorded_studies import recorded
+from course_tools.notebook.recorded_studies import recorded, show_study
 from course_tools.notebook.show import show
 from course_tools.notebook.weight_maps import weight_maps
 
@@ -38,6 +38,7 @@ __all__ = [
     "progress",
     "recorded",
     "show",
+    "show_study",
     "weight_maps",
 ]
 

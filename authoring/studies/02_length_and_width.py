@@ -1,0 +1,64 @@
+"""Dates to ISO 8601 with and without attention: how many updates does it take, by width and by length of the sentence?
+
+Rivals: an encoder-decoder that passes on its last state alone, and the same encoder with Luong's decoder, which attends to every
+state; 32 and 64 numbers in a state. All learn from sentences of one date and of two, and are tested on new ones of one, two and
+three dates; none saw three.
+
+Budget: 2,000 updates with 32 sentences each, three seeds; the curves show who still gains.
+"""
+
+from statistics import mean
+
+import torch
+
+from course_lib.attention import GeneralAttention
+from course_lib.datasets import PADDING, Vocabulary, dates, joined
+from course_lib.generation import greedy_translation
+from course_lib.losses import teacher_forced_loss
+from course_lib.models import Encoder, LuongDecoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
+from course_lib.primitives import fused_gru
+from course_lib.training import batches, train
+
+UPDATES, LOOKS, LR, LENGTHS = 2_000, (200, 400, 800, 1_200, 1_600, 2_000), 4e-3, (1, 2, 3)
+SETTINGS = {f"{kind}, width {width}": (kind, width) for width in (32, 64) for kind in ("last state", "attention")}
+TOLERANCE = {"one date": 0.1, "two dates": 0.25, "three dates": 0.1, "one date after 400": 0.2, "two dates after 400": 0.25}
+TOLERANCE["curve"] = 0.25
+GPU_SETTINGS = {f"{kind}, width {width}": (kind, width) for width in (32, 64, 128, 256) for kind in ("last state", "attention")}
+
+
+def run(setting, seed, device):
+    """Train one model; exact match on new sentences of each length, and that of two dates through training."""
+    kind, d = setting
+    days = dates(4_000, 300, 500, formats=("medium",), seed=0)
+    known = joined(days.train, 1, 3_000, seed=1) + joined(days.train, 2, 6_000, seed=2)
+    new = {n: joined(days.test, n, 300, seed=9) for n in LENGTHS}
+    letters, characters = (Vocabulary.of(pair[side] for pair in known) for side in (0, 1))
+    torch.manual_seed(seed)
+    if kind == "attention":
+        decoder = LuongDecoder(len(characters), d // 2, d, d, GeneralAttention(d, d), fused_gru)
+    else:
+        decoder = PlainDecoder(len(characters), d // 2, d, d, fused_gru)
+    model = Seq2Seq(Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), decoder).to(device)
+    source, lengths = letters.batch([pair.source for pair in known])
+    target, _ = characters.batch([pair.target for pair in known], begin=True, end=True)
+
+    def loss(model, batch):
+        source, lengths, target = batch
+        return teacher_forced_loss(model(source[:, : lengths.max()], lengths, target).logits, target, PADDING)
+
+    @torch.no_grad()
+    def exact_match(n):
+        model.eval()
+        texts = (part.to(device) for part in letters.batch([pair.source for pair in new[n]]))
+        answers = greedy_translation(model, *texts, 36).tokens.tolist()
+        model.train()
+        return mean(characters.decode(row) == pair.target for row, pair in zip(answers, new[n], strict=True))
+
+    stream = batches(*(part.to(device) for part in (source, lengths, target)), batch_size=32, seed=seed)
+    curve, early = {}, {}
+    for step in train(model, stream, loss, steps=UPDATES, lr=LR, warmup=UPDATES // 10):
+        if step.index + 1 in LOOKS:
+            curve[step.index + 1] = exact_match(2)
+        if step.index + 1 == 400:
+            early = {"one date after 400": exact_match(1), "two dates after 400": curve[400]}
+    return {"one date": exact_match(1), "two dates": curve[UPDATES], "three dates": exact_match(3), **early, "curve": curve}

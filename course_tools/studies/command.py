@@ -1,0 +1,48 @@
+"""`course study`: list the studies, run what is missing of some, or check records by repeating a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_tools.studies.record import read, record_path
+from course_tools.studies.runner import check, run_missing, state, workers
+from course_tools.studies.study import load, names, studies_folder
+
+
+def list_all(folder: Path, device: str = "cpu") -> str:
+    """Name each study with its question and how far it is recorded."""
+    found = (load(name, folder) for name in names(folder))
+    return (
+        "\n".join(f"{study.name}  {study.question}\n    {state(study, device)}" for study in found) or "there are no studies."
+    )
+
+
+def run_all(
+    wanted: Sequence[str], folder: Path, seeds: Sequence[int] | None, device: str, jobs: int, dask: str | None = None
+) -> int:
+    """Run what is missing of some studies, and print what they say; give the exit status."""
+    for study in [load(name, folder) for name in wanted]:
+        with workers(jobs, dask) as executor:
+            record = run_missing(study, executor, seeds, device, _of_workers(folder))
+        print(f"{study.name}: {record.cost}")
+        if study.finding:
+            print(study.finding(record))
+    return 0
+
+
+def check_all(wanted: Sequence[str], folder: Path, device: str, jobs: int, dask: str | None = None) -> int:
+    """Repeat one run of each study given, or of all that have a record; give the exit status."""
+    status = 0
+    for study in [load(name, folder) for name in wanted or names(folder)]:
+        if not wanted and read(record_path(folder, study.name, device)) is None:
+            print(f"{study.name}: not recorded")
+            continue
+        with workers(jobs, dask) as executor:
+            differences = check(study, executor, device, _of_workers(folder))
+        print("\n".join(differences) or f"{study.name}: the repeated run agrees with the record")
+        status = status or int(bool(differences))
+    return status
+
+
+def _of_workers(folder: Path) -> Path | None:
+    """Workers find the studies of the course in their own copy of it; those of another folder, where they are."""
+    return None if folder == studies_folder() else folder

@@ -1,0 +1,113 @@
+"""The recorded result of a study: scores, curves and cost of each run, as a small JSON file beside the study."""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import mean
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of a study: its scores by name, one score by step, and its seconds.
+
+    The seconds are processor time on a CPU, and those of the clock on a GPU.
+    """
+
+    name: str
+    seed: int
+    scores: dict[str, float]
+    curve: dict[int, float]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RecordedStudy:
+    """What a study measured, from which sources, on what machine, and what it cost."""
+
+    name: str
+    source: str
+    library: str
+    python: str
+    torch: str
+    machine: str
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The settings that have runs, in the order of the first runs."""
+        return list(dict.fromkeys(run.name for run in self.runs))
+
+    def of(self, name: str) -> list[Run]:
+        """The runs of a setting, in the order of the seeds.
+
+        Raises:
+            KeyError: no run has this name.
+        """
+        runs = sorted((run for run in self.runs if run.name == name), key=lambda run: run.seed)
+        if not runs:
+            raise KeyError(f"the study {self.name} has no run {name!r}; it has {self.names}.")
+        return runs
+
+    def scores(self, name: str, score: str) -> list[float]:
+        """One score of the runs of a name, in the order of the seeds.
+
+        Raises:
+            KeyError: no run has this name.
+        """
+        return [run.scores[score] for run in self.of(name)]
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """The steps, and the mean over the seeds of the score at each.
+
+        Raises:
+            KeyError: no run has this name.
+        """
+        runs = self.of(name)
+        steps = sorted(set.intersection(*(set(run.curve) for run in runs)))
+        return steps, [mean(run.curve[step] for run in runs) for step in steps]
+
+    @property
+    def cost(self) -> str:
+        """What the study took: "24 runs, 31 minutes of one CPU thread (x86_64), torch 2.13.0"."""
+        minutes = sum(run.seconds for run in self.runs) / 60
+        n = len(self.runs)
+        return f"{n} run{'s' * (n != 1)}, {minutes:.0f} minutes of {self.machine}, torch {self.torch}"
+
+    def with_run(self, run: Run) -> "RecordedStudy":
+        """The same record with one run more, in place of an earlier one of its setting and seed."""
+        others = [each for each in self.runs if (each.name, each.seed) != (run.name, run.seed)]
+        return replace(self, runs=[*others, run])
+
+
+def record_path(folder: Path, name: str, device: str = "cpu") -> Path:
+    """Where the record of a study on a device lies: NAME.json, or NAME.cuda.json."""
+    kind = device.partition(":")[0]
+    return folder / (f"{name}.json" if kind == "cpu" else f"{name}.{kind}.json")
+
+
+def read(path: Path) -> RecordedStudy | None:
+    """Read a record; None where there is none."""
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    runs = [Run(**{**run, "curve": {int(step): score for step, score in run["curve"].items()}}) for run in found["runs"]]
+    return RecordedStudy(path.name.partition(".")[0], **{**found, "runs": runs})
+
+
+def write(record: RecordedStudy, path: Path) -> None:
+    """Write a record as a whole or not at all, one line a run, scores with five significant digits."""
+    fields = asdict(record)
+    runs = fields.pop("runs")
+    del fields["name"]
+    for run in runs:
+        run["scores"] = {key: _short(value) for key, value in run["scores"].items()}
+        run["curve"] = {str(step): _short(value) for step, value in run["curve"].items()}
+    head = "".join(f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n" for key, value in fields.items())
+    lines = ",\n".join(f"  {json.dumps(run, ensure_ascii=False)}" for run in runs)
+    partial = path.with_suffix(".partial")
+    partial.write_text(f'{{\n{head} "runs": [\n{lines}\n ]\n}}\n', encoding="utf-8", newline="\n")
+    partial.replace(path)
+
+
+def _short(value: float) -> float:
+    return value if isinstance(value, int) else float(f"{value:.5g}")

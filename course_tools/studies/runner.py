@@ -1,0 +1,212 @@
+"""Run a study: every setting and seed that is not recorded yet, each kept as soon as it ends; or repeat one run.
+
+The runs go to an executor of `concurrent.futures`: processes of this machine, or those of a Dask cluster
+(`Client(address).get_executor()`). A run takes one CPU thread, so that it does not depend on how many run beside it.
+"""
+
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+from course_tools.studies.record import RecordedStudy, Run, read, record_path, write
+from course_tools.studies.study import CannotStudy, StaleStudy, Study, load, source_of
+
+
+@contextmanager
+def workers(jobs: int, dask: str | None = None) -> Iterator[Executor]:
+    """Give an executor: `jobs` fresh processes of this machine, or a Dask cluster.
+
+    Args:
+        jobs: processes at a time.
+        dask: the address of a Dask scheduler, such as "tcp://10.0.0.1:8786"; "local" starts one with `jobs` workers here.
+
+    Raises:
+        CannotStudy: Dask is not installed, or does not answer.
+    """
+    if dask is None:
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"))
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return
+    try:
+        from dask.distributed import Client
+    except ModuleNotFoundError:
+        raise CannotStudy("--dask needs Dask: pip install 'attention-course[dask]'.") from None
+    try:
+        local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+        client = Client(**local) if dask == "local" else Client(dask, timeout="10s")
+    except OSError as error:
+        raise CannotStudy(f"no Dask scheduler answers at {dask}: {error}") from None
+    with client, client.get_executor(pure=False) as executor:
+        yield executor
+
+
+def run_missing(
+    study: Study, executor: Executor, seeds: Sequence[int] | None = None, device: str = "cpu", folder: Path | None = None
+) -> RecordedStudy:
+    """Run every setting and seed that is not recorded, and write the record after each.
+
+    A record of another version of the study or the library, of another torch or machine is not continued: it is replaced.
+
+    Args:
+        study: what to run.
+        executor: where the runs go.
+        seeds: the seeds; those of the study by default.
+        device: "cpu", "cuda" or "cuda:1".
+        folder: where the workers find the studies; None = each in its own copy of the course.
+
+    Returns:
+        the record, whole.
+
+    Raises:
+        CannotStudy: runs failed, or a worker ended; all that had ended well is recorded.
+    """
+    path = record_path(study.path.parent, study.name, device)
+    fresh = _head(study, device)
+    record = continued(read(path), fresh) or fresh
+    seeds, settings = tuple(study.seeds if seeds is None else seeds), study.settings_on(device)
+    done = {(run.name, run.seed) for run in record.runs}
+    todo = [(name, seed) for seed in seeds for name in settings if (name, seed) not in done]
+    started = {
+        executor.submit(run_one, study.name, study.source, name, seed, device, folder): (name, seed) for name, seed in todo
+    }
+    failed = []
+    for future in _watched(started, len(done), len(done) + len(todo), study.name):
+        name, seed = started[future]
+        try:
+            record = record.with_run(future.result())
+        except BrokenExecutor:
+            raise CannotStudy("a worker was ended from outside; what is done is kept: the same command goes on.") from None
+        except Exception as error:
+            failed.append(f"{name}, seed {seed}: {type(error).__name__}: {error}")
+        else:
+            write(record, path)
+    if failed:
+        raise CannotStudy("; ".join([f"{len(failed)} of {len(todo)} runs failed", *failed]))
+    return record
+
+
+def check(study: Study, executor: Executor, device: str = "cpu", folder: Path | None = None) -> list[str]:
+    """Repeat the cheapest recorded run, and compare it with the record.
+
+    Where it agrees, the record notes the present version of the library: its numbers hold for that, too.
+
+    Args:
+        study: whose record is checked.
+        executor: where the run goes.
+        device: "cpu", "cuda" or "cuda:1".
+        folder: where the workers find the studies; None = each in its own copy of the course.
+
+    Returns:
+        what differs by more than the tolerance of the study, one line each; nothing where all agree.
+
+    Raises:
+        CannotStudy: the study has no record, or the run failed.
+        StaleStudy: the record comes from another version of the study.
+    """
+    path = record_path(study.path.parent, study.name, device)
+    record = require_fresh(study, read(path))
+    before = min((run for run in record.runs if run.name in study.settings_on(device)), key=lambda run: run.seconds)
+    now = executor.submit(run_one, study.name, study.source, before.name, before.seed, device, folder).result()
+    differences = _differences(study, before, now)
+    if not differences and record.library != study.library:
+        write(RecordedStudy(**{**vars(record), "library": study.library}), path)
+    return differences
+
+
+def require_fresh(study: Study, record: RecordedStudy | None) -> RecordedStudy:
+    """Give the record back.
+
+    Raises:
+        CannotStudy: there is none.
+        StaleStudy: it comes from another version of the study.
+    """
+    if record is None or not record.runs:
+        raise CannotStudy(f"the study {study.name} is not recorded yet: `course study {study.name}` runs it.")
+    if record.source != study.source:
+        raise StaleStudy(
+            f"the study {study.name} has changed since it was recorded: `course study {study.name}` runs it again."
+        )
+    return record
+
+
+def state(study: Study, device: str = "cpu") -> str:
+    """Say in words how far a study is recorded, and whether its record is stale."""
+    record = read(record_path(study.path.parent, study.name, device))
+    if record is None or not record.runs:
+        return "not recorded"
+    n = len(study.settings_on(device)) * len(study.seeds)
+    if record.source != study.source:
+        return "stale: the study has changed since"
+    said = f"{record.cost}" if len(record.runs) >= n else f"{len(record.runs)} of {n} runs so far; {record.cost}"
+    changed = record.library != study.library
+    return said + ("; the library has changed since: `--check` tells whether the numbers still hold" if changed else "")
+
+
+def continued(before: RecordedStudy | None, fresh: RecordedStudy) -> RecordedStudy | None:
+    """Give the earlier record where its runs can be continued: same sources, versions and machine; else None."""
+    return before if before and RecordedStudy(**{**vars(before), "runs": []}) == fresh else None
+
+
+def run_one(name: str, source: str, setting: str, seed: int, device: str, folder: Path | None) -> Run:
+    """Do one run, in a worker.
+
+    Raises:
+        StaleStudy: the worker's copy of the study differs from the one that was submitted.
+    """
+    import torch
+
+    study = load(name, folder)
+    if source_of(study.path) != source:
+        raise StaleStudy(f"the worker has another version of the study {name}.")
+    on_cpu = torch.device(device).type == "cpu"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    clock = time.process_time if on_cpu else time.perf_counter
+    start = clock()
+    try:
+        scores = dict(study.run(study.settings_on(device)[setting], seed, torch.device(device)))
+    finally:
+        torch.set_num_threads(threads)
+    curve = scores.pop("curve", {})
+    return Run(setting, seed, scores, curve, round(clock() - start, 1))
+
+
+def _head(study: Study, device: str) -> RecordedStudy:
+    import torch
+
+    if device == "cpu":
+        machine = f"one CPU thread ({platform.machine()})"
+    elif torch.cuda.is_available():
+        machine = f"one {torch.cuda.get_device_name(device)}"
+    else:
+        raise CannotStudy(f"there is no {device} here: torch finds no GPU.")
+    versions = platform.python_version(), torch.__version__.partition("+")[0]
+    return RecordedStudy(study.name, study.source, study.library, *versions, machine)
+
+
+def _watched(futures, n_done: int, total: int, label: str):
+    """The futures as they end, with a progress bar, where a person watches."""
+    from tqdm import tqdm
+
+    yield from tqdm(as_completed(futures), desc=label, initial=n_done, total=total, unit="run", disable=None)
+
+
+def _differences(study: Study, before: Run, now: Run) -> list[str]:
+    """Compare two runs of one setting and seed."""
+    pairs = [(name, name, before.scores.get(name), now.scores.get(name)) for name in {**before.scores, **now.scores}]
+    pairs += [(f"curve at {x}", "curve", before.curve.get(x), now.curve.get(x)) for x in {**before.curve, **now.curve}]
+    told = []
+    for label, score, was, value in pairs:
+        allowed = study.tolerance.get(score, 0.0) + 1e-4 * abs(was or 0.0)  # a record keeps five digits
+        if was is None or value is None or abs(value - was) > allowed:
+            told.append(
+                f"{before.name}, seed {before.seed}: {label} was {was}, is {value}; {allowed:.3g} would be within bounds"
+            )
+    return told

@@ -1,0 +1,162 @@
+"""A study: one small file in authoring/studies that says what it asks, which settings it compares, and how one run is done.
+
+    \"\"\"Is A better than B?                              # the first line is the question; then rivals, budget, time
+
+    Rivals: … Budget: … About 12 minutes on one CPU thread.
+    \"\"\"
+    SETTINGS = {"A, width 8": ("A", 8), "B, width 8": ("B", 8)}     # by name, whatever `run` understands
+    TOLERANCE = {"accuracy": 0.02}                       # for `course study --check`; other scores must be equal
+
+    def run(setting, seed, device):                      # one training: numbers by name; "curve" = {step: score}
+        return {"accuracy": 0.91, "parameters": 1_000, "curve": {100: 0.71, 200: 0.91}}
+
+    def figure(study):                                   # optional: a figure of the record, and its alt text
+    def finding(study):                                  # optional: in words, with numbers taken from the record
+
+Optional, too: `SEEDS` (0, 1, 2 without it), and `GPU_SETTINGS`, which `--device cuda` runs in place of SETTINGS.
+"""
+
+import ast
+import hashlib
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from course_tools import source_digest
+from course_tools.studies.record import RecordedStudy
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_DESCRIBING = ("figure", "finding")
+
+
+class CannotStudy(Exception):
+    """A study could not be run, checked or read; the text says why, in one sentence."""
+
+
+class UnknownStudy(CannotStudy):
+    """There is no study of this name; the text lists near names."""
+
+
+class StaleStudy(CannotStudy):
+    """The recorded result comes from another version of the study."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as its file describes it."""
+
+    path: Path
+    settings: Mapping[str, Any]
+    run: Callable[[Any, int, Any], dict[str, Any]]
+    gpu_settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    figure: Callable[[RecordedStudy], tuple[Any, str]] | None = None
+    finding: Callable[[RecordedStudy], str] | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called: the stem of its file."""
+        return self.path.stem
+
+    @cached_property
+    def text(self) -> str:
+        """Its docstring: the question in the first line; then rivals, budget and time."""
+        return ast.get_docstring(ast.parse(self.path.read_text(encoding="utf-8"))) or ""
+
+    @property
+    def question(self) -> str:
+        """The first line of its docstring."""
+        return self.text.partition("\n")[0]
+
+    @cached_property
+    def source(self) -> str:
+        """Digest of its file, without the docstring and what only draws or describes the record."""
+        return source_of(self.path)
+
+    @cached_property
+    def library(self) -> str:
+        """Digest of the files of course_lib that it imports, directly or not; what draws has no part in the numbers."""
+        root = _PACKAGE.parent
+        modules = [name for name in source_digest.imports_of(self.path) if name.startswith("course_lib")]
+        return source_digest.digest(source_digest.imported_files(modules, root), root)
+
+    def drawn(self, record: RecordedStudy) -> tuple[Any, str]:
+        """Draw its record: a matplotlib figure, and its alt text.
+
+        Raises:
+            CannotStudy: it draws no figure.
+        """
+        if self.figure is None:
+            raise CannotStudy(f"the study {self.name} draws no figure: define figure(study) in {self.path.name}.")
+        return self.figure(record)
+
+    def settings_on(self, device: str) -> Mapping[str, Any]:
+        """The settings for a device, such as "cpu" or "cuda"."""
+        return self.settings if device == "cpu" else self.gpu_settings or self.settings
+
+
+def studies_folder() -> Path:
+    """Find authoring/studies of the course, or its copy in an installed package, made by setup.py."""
+    folder = _PACKAGE.parent / "authoring" / "studies"
+    return folder if folder.is_dir() else _PACKAGE / "recorded_studies"
+
+
+def names(folder: Path | None = None) -> list[str]:
+    """List the names of all studies, such as "10_accuracy_and_cost"."""
+    return sorted(path.stem for path in (folder or studies_folder()).glob("[0-9][0-9]_*.py"))
+
+
+def load(name: str, folder: Path | None = None) -> Study:
+    """Read a study from its file.
+
+    Args:
+        name: the name, its beginning where only one study has it, or a lecture's number where it has one study.
+        folder: where the studies are; the course's by default.
+
+    Raises:
+        UnknownStudy: no study, or more than one, has this name.
+        CannotStudy: the file does not define what a study needs.
+    """
+    folder = folder or studies_folder()
+    path = folder / f"{_full_name(name, names(folder))}.py"
+    spec = importlib.util.spec_from_file_location(f"study_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise CannotStudy(f"{path.name} cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    lacking = [part for part in ("SETTINGS", "run") if not hasattr(module, part)]
+    if lacking or not module.__doc__:
+        raise CannotStudy(f"{path.name} is no study: it has no {' and no '.join([*lacking] or ['docstring'])}.")
+    optional = ("GPU_SETTINGS", "SEEDS", "TOLERANCE", "figure", "finding")
+    given = {part.lower(): getattr(module, part) for part in optional if hasattr(module, part)}
+    return Study(path, module.SETTINGS, module.run, **given)
+
+
+def source_of(path: Path) -> str:
+    """Give the digest of the file of a study, without its docstring, `figure` and `finding`."""
+    text = path.read_text(encoding="utf-8")
+    lines: list[str | None] = list(text.splitlines())
+    body = ast.parse(text).body
+    for i, node in enumerate(body):
+        is_docstring = i == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_docstring or (isinstance(node, ast.FunctionDef) and node.name in _DESCRIBING):
+            lines[node.lineno - 1 : node.end_lineno] = [None] * ((node.end_lineno or 0) - node.lineno + 1)
+    kept = "\n".join(line for line in lines if line and line.strip())
+    return hashlib.sha256(kept.encode()).hexdigest()[:16]
+
+
+def _full_name(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    name = name.removesuffix(".py")
+    if name in known:
+        return name
+    begun = [other for other in known if other.startswith(f"{name.zfill(2)}_" if name.isdigit() else name)]
+    if len(begun) == 1:
+        return begun[0]
+    near = begun or get_close_matches(name, known, n=3, cutoff=0.5) or known
+    raise UnknownStudy(f"there is no study {name!r}; {'near it' if near is not known else 'there'} are: {', '.join(near)}.")
