@@ -1,4 +1,4 @@
-"""Put the lectures that are handed out into the wheel, where `course grade` recognises notebooks by them."""
+"""Put the lectures that are handed out and the recorded studies into the wheel, for `course grade` and `recorded`."""
 
 from pathlib import Path
 
@@ -7,16 +7,20 @@ from setuptools.command.build_py import build_py
 
 
 class WithLectures(build_py):
-    """Builds the packages, and copies lectures/ into course_tools."""
+    """Builds the packages, and copies lectures/ and authoring/studies/ into course_tools."""
 
     def run(self) -> None:
         """Build as ever; an editable installation reads the lectures where they are."""
         super().run()
         if not self.editable_mode:
-            target = Path(self.build_lib, "course_tools", "lectures")
-            self.mkpath(str(target))
-            for notebook in sorted(Path("lectures").glob("[0-9][0-9]_*.ipynb")):
-                self.copy_file(str(notebook), str(target / notebook.name))
+            self._copy(sorted(Path("lectures").glob("[0-9][0-9]_*.ipynb")), "lectures")
+            self._copy(sorted(Path("authoring", "studies").glob("[0-9][0-9]_*")), "recorded_studies")
+
+    def _copy(self, files: list[Path], folder: str) -> None:
+        target = Path(self.build_lib, "course_tools", folder)
+        self.mkpath(str(target))
+        for file in files:
+            self.copy_file(str(file), str(target / file.name))
 
 
 setup(cmdclass={"build_py": WithLectures})

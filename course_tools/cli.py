@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     study.add_argument("--seeds", metavar="N,N", help="seeds, such as 0,1 (default: those of the study)")
     study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has a record of its own")
     study.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time, one thread each (default: 1)")
-    study.add_argument("--dask", metavar="ADDRESS", help="send the runs to this Dask scheduler; local = start one (extra [dask])")
+    study.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler for the runs; local = start one (extra [dask])")
     microscope = commands.add_parser("microscope", help="write the attention microscope, a page that needs no server")
     microscope.add_argument(
         "--out", type=Path, default=Path("microscope.html"), metavar="FILE", help="default: microscope.html"

@@ -22,6 +22,8 @@ from course_tools.publishing.papers import papers_page
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
+from course_tools.publishing.studies_page import FILE as STUDIES
+from course_tools.publishing.studies_page import studies_page
 from course_tools.publishing.teaching import FILE as TEACHING
 from course_tools.publishing.teaching import teaching
 
@@ -142,6 +144,7 @@ def _documents(root: Path) -> dict[Path, str]:
         root / FILE: predictions_json(root),
         **({papers: papers_page(root)} if (papers := root / "docs" / "papers.md").exists() else {}),
         **({page: teaching(root)} if (page := root / TEACHING).exists() else {}),
+        **({page: studies_page(root)} if (page := root / STUDIES).exists() else {}),
         root / "docs" / "companion.md": companion(root),
         root / "docs" / "lectures.md": lectures_table(root),
         root / "docs" / "claims.md": claims_page(claims_of),

@@ -56,6 +56,14 @@ class RecordedStudy:
         """
         return [run.scores[score] for run in self.of(name)]
 
+    def mean(self, name: str, score: str) -> float:
+        """One score of a name, mean of the seeds.
+
+        Raises:
+            KeyError: no run has this name.
+        """
+        return mean(self.scores(name, score))
+
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """The steps, and the mean over the seeds of the score at each.
 

@@ -1,7 +1,6 @@
 """The pages of the site that are written from the course: landing page, lectures, companion, studies, API reference."""
 
 import html
-import json
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -186,21 +185,6 @@ def claims_by_section(notebook: NotebookNode) -> dict[str, list[dict]]:
     return found
 
 
-def studies_page(root: Path) -> str | None:
-    """Write the recorded studies: what each asks, its settings, its scores by run with their spread; None without any."""
-    sections = []
-    for source in sorted((root / "authoring" / "studies").glob("*.py")):
-        results = [root / "course_tools" / "notebook" / "studies", source.parent]
-        result = next((path for folder in results if (path := folder / f"{source.stem}.json").exists()), None)
-        if result:
-            sections.append(_study(source, json.loads(result.read_text(encoding="utf-8"))))
-    if not sections:
-        return None
-    return "\n".join(
-        ["# Studies", "", "Experiments that take longer than a lecture has time for, recorded with every seed.", "", *sections]
-    )
-
-
 def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
     """Write the reference: a page for each package of the library (none given = all), a section for each of its modules."""
     library, pages, rows = root / "course_lib", {}, []
@@ -331,43 +315,3 @@ def _symbol(symbol: str, pages: Container[str]) -> str:
 def _automodule(name: str, members: bool) -> str:
     option = "\n   :members:" if members else "\n   :no-members:"
     return f"```{{eval-rst}}\n.. automodule:: {name}{option}\n```\n"
-
-
-def _study(source: Path, result: dict) -> str:
-    import ast
-
-    doc = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or source.stem
-    first, _, rest = doc.partition("\n")
-    settings = ", ".join(f"{name} {number_in_words(value)}" for name, value in result.get("settings", {}).items())
-    seconds = result.get("seconds") or sum(run.get("seconds", 0) for run in result["runs"])
-    cost = f"{len(result['runs'])} runs, {max(1, round(seconds / 60))} minutes of one core, torch {result.get('torch', '?')}"
-    rest = re.sub(r"(?m)^(    .+)$", "", rest).strip()
-    lines = [f"## {source.stem}", "", f"**{first}** {rest}", "", f"*{settings}. {cost}.*", ""]
-    return "\n".join([*lines, _scores(result["runs"]), ""])
-
-
-def _scores(runs: list[dict]) -> str:
-    """One row for each kind of run: each score as its mean, with the smallest and the largest over the seeds."""
-    grouped: dict[str, list[dict[str, float]]] = {}
-    for run in runs:
-        kind = run.get("name") or ", ".join(
-            f"{key} {run[key]}" for key in run if key not in ("seed", "seconds") and not isinstance(run[key], dict | list)
-        )
-        numbers = run.get("scores") or {
-            f"{key} {sub}": value for key in run if isinstance(run[key], dict) for sub, value in run[key].items()
-        }
-        grouped.setdefault(kind, []).append({key: value for key, value in numbers.items() if isinstance(value, int | float)})
-    columns = list(dict.fromkeys(key for rows in grouped.values() for row in rows for key in row))
-    lines = [f"| run | seeds | {' | '.join(map(cell, columns))} |", "| --- " * (len(columns) + 2) + "|"]
-    for kind, rows in grouped.items():
-        lines.append(
-            f"| {cell(kind)} | {len(rows)} | {' | '.join(_spread([row[c] for row in rows if c in row]) for c in columns)} |"
-        )
-    return "\n".join(lines)
-
-
-def _spread(values: list[float]) -> str:
-    if not values:
-        return ""
-    mean = sum(values) / len(values)
-    return f"{mean:.3g}" if min(values) == max(values) else f"{mean:.3g} ({min(values):.3g} to {max(values):.3g})"

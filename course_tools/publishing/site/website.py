@@ -69,9 +69,6 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
     written = web_pages.api_pages(root, packages)
     written["docs/rivals.md"], documents["rivals"] = rivals_page(chosen), "docs/rivals.md"
     written["docs/companion.md"] = web_pages.companion_page(root, chosen, written)
-    if "studies" not in documents and (studies := web_pages.studies_page(root)):
-        written["docs/studies.md"] = studies
-        documents["studies"] = "docs/studies.md"
     notebooks = {f"{folder}/{each.stem}.ipynb" for each in chosen for folder in ("lectures", "solutions")}
     pages = {*notebooks, *documents.values(), *written}
     for name in documents.values():

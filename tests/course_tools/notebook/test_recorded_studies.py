@@ -1,64 +1,54 @@
-"""A study keeps each run as it ends, goes on where it was stopped, and drops what another source or other settings gave."""
-
-import json
-from pathlib import Path
+"""A lecture reads a recorded study and shows its figure with what it cost; what is missing or stale is refused."""
 
 import pytest
 
-from course_tools.notebook.recorded_studies import _RESULTS, Study, recorded
+from course_tools.notebook import recorded_studies
+from course_tools.notebook.recorded_studies import recorded, show_study
+from course_tools.studies import CannotStudy, RecordedStudy, Run, StaleStudy, load
+from course_tools.studies.record import write
 
-PROGRAMS = sorted((Path(__file__).parents[3] / "authoring" / "studies").glob("*.py"))
+TOY = '''"""Is it?"""
+
+SETTINGS = {"a": 1}
+
+
+def run(setting, seed, device):
+    return {}
+
+
+def figure(study):
+    from matplotlib.figure import Figure
+
+    return Figure(), f"Scores {study.scores('a', 'score')}."
+'''
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    program = tmp_path / "12_matching.py"
-    program.write_text("print()\n")
-    return program
+def folder(tmp_path):
+    (tmp_path / "12_toy.py").write_text(TOY)
+    study = load("12_toy", tmp_path)
+    head = RecordedStudy("12_toy", study.source, "", "3.11.7", "2.13.0", "one CPU thread")
+    write(head.with_run(Run("a", 0, {"score": 0.5}, {}, 120.0)), tmp_path / "12_toy.json")
+    return tmp_path
 
 
-def run_all(study: Study, names: tuple[str, ...], seeds: tuple[int, ...]) -> list[tuple[str, int]]:
-    done = []
-    for name, seed in study.missing(names, seeds):
-        study.record(name, seed, {"score": seed / 3}, {10: 0.25, 20: 0.5 + seed})
-        done.append((name, seed))
-    return done
+def test_the_caption_says_that_a_figure_is_recorded_and_what_it_cost(folder, monkeypatch):
+    captions = []
+    monkeypatch.setattr(recorded_studies, "show", lambda figure, alt: captions.append(alt))
+    assert show_study("12_toy", folder) == recorded("12_toy", folder)
+    assert captions == ["Scores [0.5]. As recorded by `course study 12_toy`: 1 run, 2 minutes of one CPU thread, torch 2.13.0."]
 
 
-def test_a_study_goes_on_where_it_was_stopped(source, tmp_path):
-    first = Study(source, results=tmp_path, steps=20)
-    assert run_all(first, ("a",), (0,)) == [("a", 0)]
-    again = Study(source, results=tmp_path, steps=20)
-    assert run_all(again, ("a", "b"), (0, 1)) == [("b", 0), ("a", 1), ("b", 1)]
-    assert len(json.loads((tmp_path / "12_matching.json").read_text())["runs"]) == 4
+def test_what_is_missing_or_stale_is_refused(folder):
+    (folder / "12_toy.py").write_text(TOY.replace("return {}", "return {'score': 1}"))
+    with pytest.raises(StaleStudy):
+        recorded("12_toy", folder)
+    (folder / "12_toy.json").unlink()
+    with pytest.raises(CannotStudy, match="not recorded yet"):
+        recorded("12_toy", folder)
 
 
-@pytest.mark.parametrize("change", ["source", "settings"])
-def test_runs_of_another_source_or_other_settings_are_dropped(source, tmp_path, change):
-    run_all(Study(source, results=tmp_path, steps=20), ("a",), (0,))
-    if change == "source":
-        source.write_text("print(2)\n")
-    other = Study(source, results=tmp_path, steps=20 if change == "source" else 21)
-    assert run_all(other, ("a",), (0,)) == [("a", 0)]
-
-
-def test_scores_come_by_seed_and_curves_as_their_mean(source, tmp_path, monkeypatch):
-    monkeypatch.setattr("course_tools.notebook.recorded_studies._RESULTS", tmp_path)
-    run_all(Study(source, results=tmp_path, steps=20), ("a",), (2, 0))
-    found = recorded("12_matching")
-    assert found.scores("a", "score") == [0.0, 0.6667]
-    assert found.curve("a") == ([10, 20], [0.25, 1.5])
-    assert found.cost.startswith("2 runs, ")
-    with pytest.raises(KeyError, match="it has \\['a'\\]"):
-        found.scores("b", "score")
-
-
-def test_a_study_that_was_never_run_says_how_to_run_it():
-    with pytest.raises(FileNotFoundError, match=r"python authoring/studies/99_nothing\.py"):
-        recorded("99_nothing")
-
-
-@pytest.mark.parametrize("result", sorted(_RESULTS.glob("*.json")), ids=lambda path: path.stem)
-def test_every_recorded_result_has_its_program(result):
-    assert result.stem in {program.stem for program in PROGRAMS}
-    assert recorded(result.stem).runs
+def test_a_study_without_a_figure_says_so(folder):
+    (folder / "12_toy.py").write_text(TOY.partition("\n\n\ndef figure")[0] + "\n")
+    with pytest.raises(CannotStudy, match="draws no figure"):
+        show_study("12_toy", folder)

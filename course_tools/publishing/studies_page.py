@@ -1,0 +1,62 @@
+"""docs/studies.md: every study with its question, its recorded scores, its figure in words, and what it says."""
+
+from pathlib import Path
+from statistics import mean
+
+from course_tools.publishing.claims_table import cell
+from course_tools.studies import RecordedStudy, Study, load, names
+from course_tools.studies.record import read, record_path
+
+FILE = "docs/studies.md"
+_HEAD = """# Studies
+
+Experiments that take longer than a lecture has time for. Each is one file in `authoring/studies`; its record, with every seed,
+lies beside it, and lectures plot it as recorded. A record of another version of its study is refused.
+
+`course study --list` tells how far each is recorded. `course study NAME` runs what is missing, and goes on after a stop.
+`course study --check` repeats one run of each and compares. `--device cuda` runs the larger settings of a GPU, `--dask ADDRESS`
+sends the runs to a Dask cluster. This page is written by `course build`.
+"""
+
+
+def studies_page(root: Path) -> str:
+    """Write the page from the studies of a course and their records."""
+    folder = root / "authoring" / "studies"
+    return "\n".join([_HEAD, *(_section(load(name, folder), folder) for name in names(folder))])
+
+
+def _section(study: Study, folder: Path) -> str:
+    record = read(record_path(folder, study.name))
+    lines = [f"## {study.name}", "", f"**{study.question}**{study.text.removeprefix(study.question)}", ""]
+    if record is None or not record.runs:
+        return "\n".join([*lines, f"*Not recorded yet: `course study {study.name}` runs it.*", ""])
+    if record.source != study.source:
+        return "\n".join([*lines, f"*Changed since it was recorded: `course study {study.name}` runs it again.*", ""])
+    lines += [_table(record), "", f"*{record.cost}.*", ""]
+    if study.figure:
+        lines += [f"**Figure.** {study.drawn(record)[1]}", ""]
+    if study.finding:
+        lines += [f"**What it says.** {study.finding(record)}", ""]
+    return "\n".join(lines)
+
+
+def _table(record: RecordedStudy) -> str:
+    """One row for each setting: each score as its mean, with the smallest and the largest over the seeds."""
+    scores = list(dict.fromkeys(score for run in record.runs for score in run.scores))
+    rows = [f"| setting | seeds | {' | '.join(map(cell, scores))} |", "| --- " * (len(scores) + 2) + "|"]
+    for name in record.names:
+        runs = record.of(name)
+        values = ([run.scores[score] for run in runs if score in run.scores] for score in scores)
+        rows.append(f"| {cell(name)} | {len(runs)} | {' | '.join(map(_spread, values))} |")
+    return "\n".join(rows)
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    middle, least, most = (_number(value) for value in (mean(values), min(values), max(values)))
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"

@@ -1,0 +1,127 @@
+"""A study goes on where it was stopped; a stale record is refused; a check finds a difference; a failed run stops no other."""
+
+from dataclasses import replace
+
+import pytest
+
+from course_tools.studies import CannotStudy, RecordedStudy, StaleStudy, check, load, run_missing
+from course_tools.studies.record import read, record_path, write
+from course_tools.studies.runner import require_fresh, run_one, state, workers
+
+
+def recorded(toy) -> RecordedStudy:
+    return read(record_path(toy.path.parent, toy.name))
+
+
+def test_all_settings_and_seeds_are_run_one_seed_after_another(toy, here, folder, ran):
+    record = run_missing(toy, here, folder=folder)
+    assert ran() == "10 20 11 21 "
+    assert record.scores("b", "score") == [2, pytest.approx(2 + 1 / 3)]
+    assert record.machine.startswith("one CPU thread")
+    assert state(toy) == recorded(toy).cost
+
+
+def test_a_study_that_was_stopped_goes_on_and_runs_nothing_twice(toy, here, folder, ran):
+    run_missing(toy, here, [0], folder=folder)
+    assert state(toy).startswith("2 of 4 runs so far")
+    run_missing(toy, here, folder=folder)
+    run_missing(toy, here, folder=folder)
+    assert ran() == "10 20 11 21 "
+    assert len(recorded(toy).runs) == 4
+
+
+def test_what_ended_before_a_run_failed_is_kept(toy, here, folder, ran):
+    (folder / "broken").touch()
+    with pytest.raises(CannotStudy, match="1 of 4 runs failed; b, seed 1: FloatingPointError: the loss is nan"):
+        run_missing(toy, here, folder=folder)
+    assert len(recorded(toy).runs) == 3
+    (folder / "broken").unlink()
+    run_missing(toy, here, folder=folder)
+    assert ran() == "10 20 11 21 "
+
+
+def test_a_killed_worker_loses_nothing_that_was_done(toy, folder):
+    text = toy.path.read_text().replace(
+        "    with (FOLDER", '    if seed and (FOLDER / "kill").exists():\n        __import__("os")._exit(1)\n    with (FOLDER'
+    )
+    toy.path.write_text(text)
+    deadly = load("12_toy", folder)
+    (folder / "kill").touch()
+    with pytest.raises(CannotStudy, match="the same command goes on"), workers(1) as executor:
+        run_missing(deadly, executor, folder=folder)
+    assert [(run.name, run.seed) for run in recorded(toy).runs] == [("a", 0), ("b", 0)]
+
+
+@pytest.mark.parametrize("changed", ["source", "library", "torch", "machine"])
+def test_runs_of_another_version_or_machine_are_not_continued(toy, here, folder, ran, changed):
+    run_missing(toy, here, [0], folder=folder)
+    write(replace(recorded(toy), **{changed: "another"}), record_path(folder, toy.name))
+    run_missing(toy, here, [0], folder=folder)
+    assert ran() == "10 20 10 20 "
+
+
+def test_a_stale_record_is_refused_and_named(toy, here, folder):
+    with pytest.raises(CannotStudy, match="not recorded yet: `course study 12_toy` runs it"):
+        require_fresh(toy, recorded(toy))
+    run_missing(toy, here, [0], folder=folder)
+    assert require_fresh(toy, recorded(toy)) == recorded(toy)
+    toy.path.write_text(toy.path.read_text().replace("seed / 3", "seed / 4"))
+    changed = load("12_toy", folder)
+    with pytest.raises(StaleStudy, match="changed since it was recorded"):
+        check(changed, here, folder=folder)
+    assert state(changed) == "stale: the study has changed since"
+
+
+def test_a_worker_with_another_copy_of_the_study_refuses(toy, folder):
+    with pytest.raises(StaleStudy, match="another version"):
+        run_one(toy.name, "another", "a", 0, "cpu", folder)
+
+
+@pytest.mark.parametrize(
+    ("score", "planted", "told"),
+    [
+        ("score", 1.09, []),
+        ("score", 1.2, ["a, seed 0: score was 1.2, is 1.0; 0.1 would be within bounds"]),
+        ("parameters", 8, ["a, seed 0: parameters was 8, is 7; 0.0008 would be within bounds"]),
+        ("lost", 1, ["a, seed 0: lost was 1, is None; 0.0001 would be within bounds"]),
+    ],
+)
+def test_a_check_repeats_the_cheapest_run_and_finds_a_planted_difference(toy, here, folder, ran, score, planted, told):
+    record = run_missing(toy, here, folder=folder)
+    runs = [replace(run, seconds=1.0 if (run.name, run.seed) == ("a", 0) else 2.0) for run in record.runs]
+    runs = [replace(run, scores={**run.scores, score: planted}) if run.seconds == 1.0 else run for run in runs]
+    write(replace(record, runs=runs, library="before"), record_path(folder, toy.name))
+    assert check(toy, here, folder=folder) == told
+    assert ran() == "10 20 11 21 10 "
+    assert recorded(toy).library == ("before" if told else toy.library)
+
+
+def test_a_check_compares_curves(toy, here, folder):
+    record = run_missing(toy, here, [0], folder=folder)
+    runs = [replace(run, seconds=1.0, curve={10: 0.25, 20: 9.0}) for run in record.runs]
+    write(replace(record, runs=runs), record_path(folder, toy.name))
+    assert check(toy, here, folder=folder) == ["a, seed 0: curve at 20 was 9.0, is 1.0; 0.101 would be within bounds"]
+
+
+def test_without_a_gpu_a_study_for_one_says_so(toy, here, folder, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(CannotStudy, match="there is no cuda here"):
+        run_missing(toy, here, device="cuda", folder=folder)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_runs_a_study(toy, folder):
+    pytest.importorskip("distributed", reason="the extra [dask] is not installed")
+    with workers(1, "local") as executor:
+        assert len(run_missing(toy, executor, [0], folder=folder).runs) == 2
+
+
+def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
+    distributed = pytest.importorskip("dask.distributed", reason="the extra [dask] is not installed")
+
+    def silent(address: str, **how: object) -> None:
+        raise OSError(f"timed out: {address}")
+
+    monkeypatch.setattr(distributed, "Client", silent)
+    with pytest.raises(CannotStudy, match="no Dask scheduler answers at tcp://there:1: timed out"), workers(1, "tcp://there:1"):
+        pass

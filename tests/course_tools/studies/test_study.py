@@ -1,0 +1,54 @@
+"""A study is read from its file; what changes its numbers changes its digest, and what describes them does not."""
+
+import pytest
+
+from course_tools.studies import CannotStudy, UnknownStudy, load, names
+from course_tools.studies.study import source_of
+
+
+def test_a_file_gives_question_settings_and_run(toy, folder):
+    assert toy.question == "Does the second letter come later than the first?"
+    assert toy.text.endswith("Budget: none.")
+    assert (toy.settings, toy.seeds, toy.settings_on("cuda:1")) == ({"a": 1, "b": 2}, (0, 1), {"c": 3})
+    assert names(folder) == ["12_other", "12_toy"]
+    assert load("12_other", folder).settings_on("cuda") == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("12_tyo", "near it are: 12_toy"),
+        ("12", "near it are: 12_other, 12_toy"),
+        ("zebra", "there are: 12_other, 12_toy"),
+    ],
+)
+def test_an_unknown_name_gives_near_names(folder, wanted, said):
+    with pytest.raises(UnknownStudy, match=f"no study '{wanted}'; {said}"):
+        load(wanted, folder)
+
+
+def test_the_beginning_of_a_name_suffices(folder):
+    assert load("12_t", folder).name == "12_toy"
+
+
+def test_a_file_without_a_run_is_no_study(folder):
+    (folder / "13_nothing.py").write_text('"""Words."""\n')
+    with pytest.raises(CannotStudy, match=r"13_nothing\.py is no study: it has no SETTINGS and no run\."):
+        load("13", folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differs"),
+    [
+        ("SEEDS = (0, 1)", "SEEDS = (0, 1, 2)", True),
+        ("seed / 3", "seed / 4", True),
+        ("Budget: none.", "Budget: nothing\nat all.", False),
+        (" runs.", " runs in all.", False),
+        ("\n\n\ndef run", "\n\ndef run", False),
+    ],
+)
+def test_the_digest_leaves_out_docstring_figure_and_finding(toy, old, new, differs):
+    before, text = toy.source, toy.path.read_text()
+    assert old in text
+    toy.path.write_text(text.replace(old, new))
+    assert (source_of(toy.path) != before) == differs
