@@ -118,13 +118,14 @@ def run(setting, seed, device):
 
 def figure(study):
     """Accuracy against parameters and against multiply-adds, and through training at width 16, means of the seeds."""
+    import seaborn as sns
     from matplotlib.figure import Figure
 
     from course_tools.notebook import plots
 
     drawn = Figure(figsize=(6.0, 7.2), layout="constrained")
     axes, said = drawn.subplots(3, 1), []
-    for kind, marker, colour in zip(WIDTHS, plots.MARKERS, ("C0", "C1", "C2"), strict=False):
+    for kind, marker, colour in zip(WIDTHS, plots.MARKERS, sns.color_palette("colorblind"), strict=False):
         names = [name for name in study.names if name.startswith(kind)]
         heights = [study.mean(name, "accuracy") for name in names]
         for ax, cost in zip(axes, ("parameters", "multiply-adds"), strict=False):
