@@ -463,8 +463,8 @@ show(
 
 # %% [markdown]
 # **How many updates does the last state need?** The table shows a recorded run of the model of section 1: its exact match on
-# one date and on two dates, for two seeds (`authoring/studies/02_last_state.py`, learning rate 4e-3; forty minutes in all on
-# one busy CPU thread).
+# one date and on two dates, for two seeds (learning rate 4e-3; forty minutes in all on one busy CPU thread; an earlier version of the
+# study `02_length_and_width`, which compares both models at two widths).
 #
 # | updates | seed 0 | seed 1 |
 # | --- | --- | --- |

@@ -5,7 +5,8 @@ same relative positions. One network for all: features of each pixel separately,
 stride 2), global max pooling, ten logits. Widths 8, 16 and 32, the whole picture 8 and 16, so that accuracy can be compared at
 equal width, equal parameters and equal multiply-adds; 14 × 14 digits, 4,000 to learn from, 1,000 unseen.
 
-Budget: 1,200 updates with 16 digits each (almost 5 epochs), three seeds; the curves show who still gains. One learning rate for
+Budget: 1,200 updates with 16 digits each (almost 5 epochs), three seeds, of which the table counts those run; the curves
+show who still gains. One learning rate for
 all, tried at width 16, 600 updates, on another seed. At 0.02, 0.04, 0.08, 0.16 over the root of the width, local attention
 reached 0.53, 0.62, 0.62, 0.58, the whole picture 0.72, 0.75, 0.84, 0.79, the convolution 0.90, 0.91, 0.92, 0.93: 0.08 is the
 best for both forms of attention, and 0.01 below the best for the convolution. About 11 minutes on one CPU thread.
@@ -158,7 +159,7 @@ def finding(study):
     wider = ", ".join(f"{lead:.2f}" for lead in leads)
     late = ", ".join(f"{kind} {gain:+.2f}" for kind, gain in gains.items())
     return (
-        f"After {STEPS:,} updates ({n_seeds} or more seeds) the convolution leads local attention by {wider} at widths 8, 16 and 32. "
+        f"After {STEPS:,} updates ({n_seeds} seeds) the convolution leads local attention by {wider} at widths 8, 16 and 32. "
         f"It also leads at equal cost: with {study.scores(small, 'parameters')[0]:,} parameters it reaches {by_name[small]:.2f}, "
         f"local attention with {study.scores(large, 'parameters')[0]:,} reaches {by_name[large]:.2f}. Attention over the whole "
         f"picture reaches {by_name['whole picture, width 16']:.2f} at width 16, local attention "
