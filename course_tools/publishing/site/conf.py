@@ -89,7 +89,7 @@ def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> Non
     formula, above, text = False, " ", []
     for paragraph in "\n".join(lines).split("\n\n"):
         below = paragraph.startswith("    ") and (formula or not above.startswith(" "))
-        if below and not formula:
+        if below and not formula and not above.endswith("::"):
             text.append("::")
         formula = below
         text.append(paragraph if formula else _SIGN.sub(lambda found: found[1] or f"\\{found[0]}", paragraph))
