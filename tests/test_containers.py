@@ -54,7 +54,7 @@ def commands() -> list[list[str]]:
 
 def test_every_command_that_is_called_exists_with_its_options():
     found = [command for command in commands() if command]  # the container alone is called without one
-    assert {command[0] for command in found} == {"lab", "test", "setup", "site", "exercises", "grade", "colab"}
+    assert {command[0] for command in found} == {"lab", "test", "setup", "site", "exercises", "grade", "colab", "study"}
     for name, *options in found:
         given = [option for option in options if option != "--cpu"]
         if name == "setup":
@@ -147,7 +147,7 @@ def test_the_site_that_is_built_is_the_one_that_is_kept():
 
 
 def test_workflows_may_read_and_nothing_else():
-    assert len(WORKFLOWS) == 2
+    assert set(WORKFLOWS) == {"tests.yml", "site.yml", "studies.yml"}
     assert all(workflow["permissions"] == {"contents": "read"} for workflow in WORKFLOWS.values())
 
 
