@@ -5,11 +5,11 @@ same relative positions. One network for all: features of each pixel separately,
 stride 2), global max pooling, ten logits. Widths 8, 16 and 32, the whole picture 8 and 16, so that accuracy can be compared at
 equal width, equal parameters and equal multiply-adds; 14 × 14 digits, 4,000 to learn from, 1,000 unseen.
 
-Budget: 1,200 updates with 16 digits each (almost 5 epochs), three seeds, of which the table counts those run; the curves
-show who still gains. One learning rate for
-all, tried at width 16, 600 updates, on another seed. At 0.02, 0.04, 0.08, 0.16 over the root of the width, local attention
-reached 0.53, 0.62, 0.62, 0.58, the whole picture 0.72, 0.75, 0.84, 0.79, the convolution 0.90, 0.91, 0.92, 0.93: 0.08 is the
-best for both forms of attention, and 0.01 below the best for the convolution. About 11 minutes on one CPU thread.
+Budget: 1,200 updates with 16 digits each (almost 5 epochs), three seeds, of which the table counts those run; the curves show
+who still gains. One learning rate for all, tried at width 16, 600 updates, on another seed. At 0.02, 0.04, 0.08, 0.16 over the
+root of the width, local attention reached 0.53, 0.62, 0.62, 0.58, the whole picture 0.72, 0.75, 0.84, 0.79, the convolution
+0.90, 0.91, 0.92, 0.93: 0.08 is the best for both forms of attention, and 0.01 below the best for the convolution. About 11
+minutes on one CPU thread.
 """
 
 import torch

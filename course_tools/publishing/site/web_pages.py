@@ -83,7 +83,7 @@ def symbol_address(symbol: str) -> str | None:
 
 
 def landing(figures: Figures, lectures: Sequence[Lecture], picture: bool, sections: Mapping[str, list[str]]) -> str:
-    """Write the landing page: what the course is, three doors, the lectures.
+    """Write the landing page: what the course is, where students, teachers and engineers begin, the lectures.
 
     Args:
         figures: the line of numbers.
@@ -245,7 +245,7 @@ _LENS = (
     'transformer reverses a word, and lines show which letter each output attends to"></a>'
 )
 
-_DOORS = """## Three doors
+_DOORS = """## Learn, teach or build
 
 ::::{{grid}} 1 1 3 3
 :gutter: 3
@@ -264,7 +264,8 @@ stand in the table below.
 :::
 
 :::{{grid-item-card}} Build
-`course_lib`: a typed library of the mechanisms, one paper a file, that needs torch, numpy, einops and jaxtyping alone.
+`course_lib`: a typed library of the mechanisms, each with its paper and equation, that needs torch, numpy,
+einops and jaxtyping alone.
 
 [API reference](api/index.md)
 :::
