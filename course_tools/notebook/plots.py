@@ -119,7 +119,9 @@ def curves(
         _ticks_at(ax, sorted({float(place) for xs, _ in lines.values() for place in to_array(xs)}))
     if "y" in log:
         ax.set_yscale("log")
-    ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
+    many = len(ax.get_lines()) > 5  # they find no place inside that hides no curve
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2} if many else {}
+    ax.legend(fontsize=8, framealpha=0.9, edgecolor="none", **below)
     return figure
 
 

@@ -113,3 +113,11 @@ def test_the_sentence_names_where_each_query_looks_most():
 
 def test_a_long_sentence_is_cut_and_says_so():
     assert plots.describe(torch.eye(9)).endswith("query 5 at key 5 (1.00), and 3 more rows.")
+
+
+@pytest.mark.parametrize(("n", "below"), [(5, False), (6, True)])
+def test_the_legend_of_many_curves_stands_below_them(n, below):
+    figure = plots.curves({f"curve {i}": ([1, 2, 3], [i, i + 1, i]) for i in range(n)}, x="step", y="loss")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    assert bool(ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0) is below
