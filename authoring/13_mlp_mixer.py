@@ -857,7 +857,7 @@ explore(draw_unit, rank=(1, 128), block=(1, 2))
 #
 # The paper's table 1 gives sizes and counts from Mixer-S/32, with 19 million parameters, to H/14, with 431 million.
 #
-# | name | |
+# | name | stands for |
 # | --- | --- |
 # | d_model, d_tokens, d_channels | $d$, $d_s$, $d_c$ |
 # | n_layers, n_patches, d_patch, n_classes | $L$, $N$, $d_p$, classes of the head (0 = no head) |

@@ -79,7 +79,8 @@ def test_a_lecture_holds_no_output_and_no_solution(lecture):
         (function,) = ast.parse(cell.source).body
         assert ast.get_docstring(function), cell.source
         documented_end = function.body[0].end_lineno
-        assert [line.strip() for line in cell.source.splitlines()[documented_end:]] == STUB.splitlines()
+        body = cell.source.splitlines()[documented_end:]
+        assert [line.strip() for line in body if line.strip()] == STUB.splitlines()
     assert not any("SOLUTION" in cell.source for cell in notebook.cells)
 
 
