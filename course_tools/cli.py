@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from course_tools.publishing import NotACourse, PublishingFailed, UnknownLecture, lectures, lectures_root, project_root
+from course_tools.command_failed import CommandFailed
+from course_tools.publishing import lectures, lectures_root, project_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,12 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _parser().error(f"unrecognised arguments: {' '.join(rest)}")
     try:
         return _COMMANDS[options.command](options, rest)
-    except (NotACourse, UnknownLecture) as error:
+    except CommandFailed as error:
         print(f"course: {error}", file=sys.stderr)
-        return 2
-    except PublishingFailed as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+        return error.status
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("course_lib", "course_tools"):
             raise
@@ -91,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     what = study.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="list the studies, and whether their records are whole")
     what.add_argument("--check", action="store_true", help="repeat the cheapest recorded run, and compare it with the record")
-    study.add_argument("--seeds", metavar="N,N", help="seeds, such as 0,1 (default: those of the study)")
+    study.add_argument("--seeds", metavar="N,N", type=_numbers, help="seeds, such as 0,1 (default: those of the study)")
     study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has a record of its own")
     study.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time, one thread each (default: 1)")
     study.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler for the runs; local = start one (extra [dask])")
@@ -136,6 +134,13 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--column", metavar="TITLE", help="which column of the roster, where its title does not tell")
 
 
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes whole numbers with commas, such as 0,1,2, not {text!r}") from None
+
+
 # Each command imports what it needs when it is called: `course lab` should not wait for torch.
 def _lab(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.lab import lab
@@ -152,14 +157,9 @@ def _restore(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _test_me(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.grading.files import CannotGrade
     from course_tools.grading.self_assessment import assess
 
-    try:
-        print(assess(project_root(), options.lecture, options.notebook))
-    except CannotGrade as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    print(assess(project_root(), options.lecture, options.notebook))
     return 0
 
 
@@ -246,20 +246,15 @@ def _progress(options: argparse.Namespace, rest: list[str]) -> int:
 def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.batch import GradingOptions
     from course_tools.grading.engine import Engine
-    from course_tools.grading.files import CannotGrade
     from course_tools.grading.pipeline import Tables, grade, nowhere
     from course_tools.grading.policy import NO_RULES, Policy
 
     lecture = options.lecture and options.lecture.zfill(2)
     how = GradingOptions(Engine, lectures_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
-    try:
-        tables = Tables(options.canvas, options.moodle, options.column)
-        policy = Policy.read(options.policy) if options.policy else NO_RULES
-        send = _to_canvas(options.canvas_upload, lecture) if options.canvas_upload else nowhere
-        return grade(options.path, how, options.out, tables, policy, lambda changes: options.accept, send)
-    except CannotGrade as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    tables = Tables(options.canvas, options.moodle, options.column)
+    policy = Policy.read(options.policy) if options.policy else NO_RULES
+    send = _to_canvas(options.canvas_upload, lecture) if options.canvas_upload else nowhere
+    return grade(options.path, how, options.out, tables, policy, lambda changes: options.accept, send)
 
 
 def _to_canvas(address: str, lecture: str | None) -> Callable:
@@ -273,37 +268,24 @@ def _to_canvas(address: str, lecture: str | None) -> Callable:
 
 
 def _exam(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.exams import CannotCompose, write_exam
+    from course_tools.exams import write_exam
 
     numbers = [number.strip().zfill(2) for number in options.lectures.split(",") if number.strip()]
-    try:
-        written = write_exam(options.out, numbers, options.forms, options.minutes, options.seed)
-    except CannotCompose as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    written = write_exam(options.out, numbers, options.forms, options.minutes, options.seed)
     print("\n".join(f"wrote {path}" for path in written))
     return 0
 
 
 def _study(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.studies import CannotStudy, UnknownStudy
     from course_tools.studies.command import check_all, list_all, run_all
 
     folder = project_root() / "authoring" / "studies"
-    try:
-        if options.list or not (options.names or options.check):
-            print(list_all(folder, options.device))
-            return 0
-        if options.check:
-            return check_all(options.names, folder, options.device, options.jobs, options.dask)
-        seeds = [int(seed) for seed in options.seeds.split(",")] if options.seeds else None
-        return run_all(options.names, folder, seeds, options.device, options.jobs, options.dask)
-    except ValueError:
-        print(f"course: --seeds takes whole numbers with commas, such as 0,1,2, not {options.seeds!r}.", file=sys.stderr)
-        return 2
-    except CannotStudy as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UnknownStudy) else 1
+    if options.list or not (options.names or options.check):
+        print(list_all(folder, options.device))
+        return 0
+    if options.check:
+        return check_all(options.names, folder, options.device, options.jobs, options.dask)
+    return run_all(options.names, folder, options.seeds, options.device, options.jobs, options.dask)
 
 
 def _microscope(options: argparse.Namespace, rest: list[str]) -> int:
@@ -314,14 +296,9 @@ def _microscope(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _export_nbgrader(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.grading.files import CannotGrade
     from course_tools.grading.lms.nbgrader import export
 
-    try:
-        print("\n".join(f"wrote {path}" for path in export(project_root(), options.folder, options.require_isolation)))
-    except CannotGrade as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    print("\n".join(f"wrote {path}" for path in export(project_root(), options.folder, options.require_isolation)))
     return 0
 
 
@@ -329,41 +306,27 @@ def _item_analysis(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.files import CannotGrade, write_whole
     from course_tools.grading.report.item_analysis import analyse, items_csv, items_page
 
-    try:
-        items = analyse(options.folders, sorted(options.progress.rglob("*.jsonl")) if options.progress else [])
-        if not items:
-            raise CannotGrade("nothing was graded in these folders.")
-        for path, text in ((options.out, items_page(items)), (options.out.with_suffix(".csv"), items_csv(items))):
-            write_whole(path, text)
-            print(f"wrote {path}")
-    except CannotGrade as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    items = analyse(options.folders, sorted(options.progress.rglob("*.jsonl")) if options.progress else [])
+    if not items:
+        raise CannotGrade("nothing was graded in these folders.")
+    for path, text in ((options.out, items_page(items)), (options.out.with_suffix(".csv"), items_csv(items))):
+        write_whole(path, text)
+        print(f"wrote {path}")
     return 0
 
 
 def _export_gradescope(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.grading.files import CannotGrade
     from course_tools.grading.lms.gradescope import export
 
-    try:
-        out = options.out or Path(f"gradescope_{options.lecture.zfill(2)}.zip")
-        print(f"wrote {export(project_root(), options.lecture, out)}")
-    except CannotGrade as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    out = options.out or Path(f"gradescope_{options.lecture.zfill(2)}.zip")
+    print(f"wrote {export(project_root(), options.lecture, out)}")
     return 0
 
 
 def _export_github(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.grading.files import CannotGrade
     from course_tools.grading.lms.github import export
 
-    try:
-        written = export(project_root(), options.lecture, options.folder, options.repository)
-    except CannotGrade as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    written = export(project_root(), options.lecture, options.folder, options.repository)
     print("\n".join(f"wrote {path}" for path in written))
     return 0
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from course_tools.bank import LECTURES, exercises
 from course_tools.checks.exercise import Exercise
+from course_tools.command_failed import CommandFailed
 from course_tools.exams.questions import KINDS, MAKERS, MINUTES, Option, Question
 
 LETTERS = "ABCD"
@@ -20,7 +21,7 @@ _MIX = (("repair", 0.18), ("predict", 0.15), ("shape", 0.17), ("diagnose", 1.0),
 """In this order, which part of the minutes a kind of question gets, where the bank has enough of them and as many are left."""
 
 
-class CannotCompose(Exception):
+class CannotCompose(CommandFailed):
     """An exam was asked for that the bank cannot give; the text says what is missing."""
 
 

@@ -11,8 +11,10 @@ import secrets
 import unicodedata
 from pathlib import Path
 
+from course_tools.command_failed import CommandFailed
 
-class CannotGrade(Exception):
+
+class CannotGrade(CommandFailed):
     """The grading as a whole cannot go on; the text says why and what to do. No mark that was earned is lost."""
 
 

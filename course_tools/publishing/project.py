@@ -6,18 +6,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_tools.command_failed import CommandFailed
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-class NotACourse(Exception):
+class NotACourse(CommandFailed):
     """No folder with an `authoring/` was found."""
 
+    status = 2
 
-class UnknownLecture(Exception):
+
+class UnknownLecture(CommandFailed):
     """A lecture was asked for that the course does not have; the text lists those it has."""
 
+    status = 2
 
-class PublishingFailed(Exception):
+
+class PublishingFailed(CommandFailed):
     """A lecture could not be built or run; the text says which, where and why."""
 
 

@@ -27,18 +27,21 @@ from pathlib import Path
 from typing import Any
 
 from course_tools import source_digest
+from course_tools.command_failed import CommandFailed
 from course_tools.studies.record import RecordedStudy
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _DESCRIBING = ("figure", "finding")
 
 
-class CannotStudy(Exception):
+class CannotStudy(CommandFailed):
     """A study could not be run, checked or read; the text says why, in one sentence."""
 
 
 class UnknownStudy(CannotStudy):
     """There is no study of this name; the text lists near names."""
+
+    status = 2
 
 
 class StaleStudy(CannotStudy):

@@ -38,7 +38,6 @@ def test_a_study_is_run_listed_and_checked(course, capsys, ran):
     [
         (["12_tyo"], 2, "course: there is no study '12_tyo'; near it are: 12_toy"),
         (["12_toy", "--check"], 1, "course: the study 12_toy is not recorded yet"),
-        (["12_toy", "--seeds", "one"], 2, "course: --seeds takes whole numbers"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(course, capsys, arguments, status, said):
@@ -46,6 +45,13 @@ def test_what_cannot_be_done_is_said_in_one_line(course, capsys, arguments, stat
     error = capsys.readouterr().err
     assert error.startswith(said)
     assert error.count("\n") == 1
+
+
+def test_a_seed_that_is_no_number_is_refused_before_any_run(course, capsys, ran):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["study", "12_toy", "--seeds", "one"])
+    assert "argument --seeds: takes whole numbers" in capsys.readouterr().err
+    assert ran() == ""
 
 
 @pytest.mark.parametrize("name", RECORDED)
