@@ -115,6 +115,11 @@ def no_weight_is_stepped(measured: Measured, truth: Truth) -> bool:
     return measured.n_parameters > 0 and measured.n_updates > 0 and measured.untouched == 1.0
 
 
+def weights_left_out(measured: Measured, truth: Truth) -> bool:
+    """Evidence: modules were trained through, and weights of theirs with a gradient are in no optimizer."""
+    return measured.left_out > UNUSED
+
+
 def updates_are_too_large(measured: Measured, truth: Truth) -> bool:
     """Evidence: the first ten updates move the weights by many times their size."""
     return measured.moved_at_first > TOO_FAR

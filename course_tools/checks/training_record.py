@@ -22,6 +22,8 @@ LARGEST_READ = 2**16
 """Numbers of one recorded call."""
 MOST_LOSSES = 2000
 
+Query = Tensor | tuple[Tensor, ...]
+
 
 class Measured(NamedTuple):
     """What came of one training.
@@ -32,7 +34,8 @@ class Measured(NamedTuple):
     optimizers (backward passes where there is none), `losses` is what was differentiated, (n,). `read` are the inputs of the
     first calls of the model. `kept` is the fraction of updates before which the gradients of the last one were not cleared.
     `moved_at_first` is how far the first ten updates moved the largest tensor of weights, relative to its size, and `moved` how
-    far all did. All three are 0 where no optimizer was used.
+    far all did. All three are 0 where no optimizer was used. Of the weights with a gradient in all modules that were called,
+    `left_out` is the fraction that no optimizer holds; 0 where there is no optimizer.
     """
 
     outputs: list[Tensor]
@@ -46,10 +49,13 @@ class Measured(NamedTuple):
     kept: float
     moved_at_first: float
     moved: float
+    left_out: float
 
 
-def measure(train: Callable[..., object], data: Sequence[object], queries: Sequence[Tensor]) -> Measured | None:
+def measure(train: Callable[..., object], data: Sequence[object], queries: Sequence[Query]) -> Measured | None:
     """Run `train(*data)`, record it, and ask the model that it returns; None where it returns None.
+
+    A query is the input of the model, or a tuple of its inputs.
 
     Raises:
         NotAFunction: it returned something that cannot be called, or whose results are not tensors.
@@ -78,11 +84,12 @@ def measure(train: Callable[..., object], data: Sequence[object], queries: Seque
         record.n_kept / max(record.n_steps - 1, 1),
         record.moved_at_first,
         record.moved(),
+        record.left_out(),
     )
 
 
-def _asked(model: Callable[..., object], query: Tensor) -> Tensor:
-    output = model(query.clone())
+def _asked(model: Callable[..., object], query: Query) -> Tensor:
+    output = model(*(part.clone() for part in (query if isinstance(query, tuple) else (query,))))
     if not isinstance(output, Tensor):
         raise NotAFunction(f"The model should return one tensor, and it returned a value of type {type(output).__name__}.")
     return output.detach().cpu().clone()
@@ -100,6 +107,7 @@ class Recorder(contextlib.ExitStack):
         self.moved_at_first = 0.0
         self.stepped: set[int] = set()
         self.with_gradient: set[int] = set()
+        self.called: dict[int, nn.Parameter] = {}
         self._followed: Tensor | None = None
         self._start = self._gradient = None
 
@@ -148,6 +156,7 @@ class Recorder(contextlib.ExitStack):
         first = next((x for x in inputs if isinstance(x, Tensor)), None)
         if self._depth > 1 or first is None or not torch.is_grad_enabled() or len(self.read) >= MOST_READ:
             return
+        self.called.update((id(p), p) for p in module.parameters())
         if first.numel() <= LARGEST_READ and not first.requires_grad and next(module.parameters(), None) is not None:
             self.read.append(first.detach().cpu().clone())
 
@@ -169,6 +178,12 @@ class Recorder(contextlib.ExitStack):
             return 0.0
         distance, size = (self._followed.detach() - self._start).norm().item(), self._start.norm().item()
         return distance / size if size and math.isfinite(distance) else math.inf
+
+    def left_out(self) -> float:
+        """Compare the weights of the modules that were called with those that optimizers hold."""
+        given = [p for p in self.called.values() if p.grad is not None]
+        left = sum(p.numel() for p in given if id(p) not in self.stepped) if self.stepped else 0
+        return left / max(sum(p.numel() for p in given), 1)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, inputs: tuple, options: dict) -> None:
         self.n_steps += 1

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_tools.bank import exercise, exercises
-from course_tools.bank.lecture_07.train_gpt import SmallGPT
 from course_tools.checks import Exercise
 from course_tools.checks.training_record import Measured, measure
 from course_tools.checks.verdict import Examination
@@ -51,25 +50,20 @@ def test_a_right_submission_of_any_design_earns_all_points(id, right):
     )
 
 
-def untrained(text, n_tokens, n_steps):
-    """A sound model that was never updated: causal, the same for every batch, dependent on the order."""
-    return SmallGPT(n_tokens).eval()
+def without_an_update(build, monkeypatch):
+    return lambda *data: build.reference(*data[:-1], 0)
 
 
-def with_a_loop_that_changes_nothing(text, n_tokens, n_steps):
-    model = SmallGPT(n_tokens)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    for _ in range(n_steps // 10):
-        windows = text[torch.randint(len(text) - 32, (8, 1)) + torch.arange(33)]
-        optimizer.zero_grad()
-        F.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten()).backward()
-        optimizer.step()
-    return model.eval()
+def with_updates_that_change_nothing(build, monkeypatch):
+    sgd = torch.optim.SGD
+    for name in ("Adam", "AdamW", "SGD"):
+        monkeypatch.setattr(torch.optim, name, lambda parameters, **options: sgd(parameters, lr=0.0))
+    return lambda *data: build.reference(*data[:-1], data[-1] // 10)
 
 
-@pytest.mark.parametrize("wrong", [with_a_loop_that_changes_nothing, untrained])
-def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_task, wrong):
-    found = questions(build_task.id).examine(wrong)
+@pytest.mark.parametrize("idle", [without_an_update, with_updates_that_change_nothing])
+def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_task, idle, monkeypatch):
+    found = questions(build_task.id).examine(idle(build_task, monkeypatch))
     assert 0 < found.points <= found.max_points / 3, found.message
 
 
@@ -88,7 +82,7 @@ def test_a_build_task_is_large_enough_and_says_what_it_holds(build_task: Exercis
 def test_what_a_student_must_not_know_never_goes_inside(build_task: Exercise):
     call, truth = build_task.questions(seed=0)
     sent = [tensor for part in call for tensor in part if isinstance(tensor, torch.Tensor)]
-    hidden = {name: tensor for name, tensor in truth.items() if name.startswith("next")}
+    hidden = {name: tensor for name, tensor in truth.items() if name.startswith(("next", "labels"))}
     assert hidden
     assert not any(one.shape == other.shape and torch.equal(one, other) for one in sent for other in hidden.values())
 
@@ -196,6 +190,26 @@ def test_a_record_shows_gradients_that_are_kept_and_a_model_that_is_not_trained(
     assert tiny_training(clears=False).kept == 1.0
     assert tiny_training(other=True).untouched == 1.0
     assert tiny_training(other=True).moved == 0.0
+
+
+def test_a_record_shows_weights_that_no_optimizer_holds():
+    def train(x):
+        encoder, head = nn.Linear(3, 3), nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            head(encoder(x)).square().mean().backward()
+            optimizer.step()
+        return encoder
+
+    found = measure(train, [torch.randn(7, 3)], [torch.randn(2, 3)])
+    assert found.left_out == 8 / 20
+    assert tiny_training().left_out == 0.0
+
+
+def test_a_model_of_two_inputs_is_asked_with_tuples():
+    found = measure(lambda: torch.matmul, [], [(torch.eye(2), torch.ones(2, 3))])
+    assert torch.equal(found.outputs[0], torch.ones(2, 3))
 
 
 def test_a_record_leaves_torch_as_it_was():
