@@ -10,10 +10,18 @@ from course_tools.checks.outcome import Outcome
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Write the prompt of the example out and mark every space and line break. What is at its end? And at its start, "
-    "without a task?",
-    "Make three parts: the task and its line break, or nothing; each shot as two lines; the question. Only shots are left out.",
-    "While there are shots and the prompt is longer than `room`, drop the first (`solved[1:]`); 0 is a limit too, None is not.",
+    (
+        "Write the prompt of the example out and mark every space and line break. What is at its end? And at its start, "
+        "without a task?"
+    ),
+    (
+        "Build three parts: the task with its line break (nothing where there is no task), two lines for each shot, and the "
+        "question. Where the prompt is too long, only shots are left out."
+    ),
+    (
+        "While there are shots and the prompt is longer than `room`, drop the first (`solved[1:]`). `room=0` is a limit, "
+        "`None` is not."
+    ),
 )
 
 

@@ -14,8 +14,9 @@ HINTS = (
         "the pair that begins with sentence 4, which sentences may be drawn as a negative, and which of them is number 3?"
     ),
     (
-        "First find all `first`, so that coins and picks have a pair each. For a document with `own` of the n sentences, "
-        "there are M = n - own negatives. The number of one before the document is its index; what about those after it?"
+        "First compute all `first`: their number tells how many coins and picks are used. A document with `own` of the n "
+        "sentences has M = n - own negatives. One that stands before the document has its index as its number; what number has "
+        "one that stands after it?"
     ),
     (
         "Per pair, `others = (document != document[i]).nonzero()[:, 0]` lists the negatives in order, so the wanted one "

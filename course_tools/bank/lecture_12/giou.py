@@ -20,8 +20,8 @@ wrong, right = Answers(), Answers()
 
 HINTS = (
     (
-        "Lay two small boxes side by side with a gap, then widen the gap. IoU is 0 all the while. Which area grows with it, "
-        "and which of it do the two boxes not cover?"
+        "Draw two small boxes with a gap between them, and move them further apart. Their IoU stays 0. Which area grows, and "
+        "which part of it do the two boxes not cover?"
     ),
     (
         "C is the smallest box around both: from the smaller of the first corners to the larger of the second. Subtract "

@@ -20,8 +20,9 @@ HINTS = (
         "M). Distances: each box of N against each of M, summed over the four numbers. GIoU expects corners."
     ),
     (
-        "-w0 · probability.gather(-1, classes) + w1 · `torch.cdist(boxes, targets, p=1)` - w2 · giou(to_corners(…), "
-        "to_corners(…)), with the classes of -1 clamped to 0 before the gather and their columns set to 0 afterwards."
+        "With p (…, N, M), the probability at each query of the class of each object, the cost is `-w0 * p + w1 * "
+        "torch.cdist(boxes, targets, p=1) - w2 * giou(to_corners(boxes), to_corners(targets))`. For p, clamp the classes of "
+        "-1 to 0 before the gather; at the end, set their columns of the cost to 0."
     ),
 )
 
