@@ -524,8 +524,8 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Longer training and other seeds.** The study `authoring/studies/09_reach.py` trains these networks, and one more, for twice as many steps; the figure shows
-# its recorded result. **Try it** live with `side=32`, where the digits are closer together: do more convolutions alone learn the task then?
+# **Longer training and other seeds.** The study `09_reach` (docs/studies.md) trains these networks, and one with the largest value in
+# place of the mean, for twice as many steps and with three seeds; the figure shows its recorded result. **Try it** live with `side=32`, where the digits are closer together: do more convolutions alone learn the task then?
 
 # %%
 study = recorded("09_reach")
@@ -535,7 +535,7 @@ show(
         {name: study.curve(name) for name in recorded_names},
         "step",
         "accuracy",
-        "recorded, mean of the seeds run so far",
+        "recorded, mean of three seeds",
         across={"chance": 0.5},
     ),
     alt="Recorded accuracy through training, mean of the seeds: "

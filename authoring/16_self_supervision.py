@@ -915,7 +915,7 @@ live = {
     "BYOL, live": (LOOKS, [collapse["BYOL", step][2] for step in LOOKS]),
 }
 longer = {name: study.curve(name) for name in ("SimCLR", *KINDS)}
-for title, lines in (("this run", live), ("recorded, mean of the seeds run", longer)):
+for title, lines in (("this run", live), ("recorded, mean of three seeds", longer)):
     show(
         plots.curves(
             lines,
@@ -961,12 +961,20 @@ claim(
     min(gains),
     at_least=0.03,
 )
-lost = study.scores("BYOL", "probe")[0] - study.scores("no stop-gradient", "probe")[0]
+lost = [
+    kept - without
+    for kept, without in zip(
+        study.scores("BYOL", "probe"),
+        study.scores("no stop-gradient", "probe"),
+        strict=True,
+    )
+]
 claim(
     "16.v",
-    "recorded, one seed: what the probe of the encoder loses without the stop-gradient",
-    lost,
-    at_least=0.2,
+    "recorded: what the probe of the encoder loses without the stop-gradient, least of "
+    "the seeds",
+    min(lost),
+    at_least=0.15,
 )
 over_untrained = collapse["BYOL", 240][2] - blank[4][0]
 claim(

@@ -140,7 +140,7 @@ def figure(study):
     axes[2].set(xlabel="update, width 16", ylabel="accuracy")
     for ax in axes:
         ax.grid(alpha=0.25)
-    axes[0].legend(fontsize=8)
+    axes[0].legend(fontsize=8, loc="lower right")
     axes[0].set_title(f"as recorded: digits of {SIDE} × {SIDE}, {STEPS:,} updates; a dot is a seed", fontsize=10)
     alt = f"Accuracy on unseen digits against parameters, multiply-adds and updates. By width, mean of the seeds: {'; '.join(said)}."
     return drawn, alt
