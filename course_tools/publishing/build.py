@@ -22,6 +22,8 @@ from course_tools.publishing.papers import papers_page
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
+from course_tools.publishing.rivals_page import FILE as RIVALS
+from course_tools.publishing.rivals_page import rivals_page
 from course_tools.publishing.studies_page import FILE as STUDIES
 from course_tools.publishing.studies_page import studies_page
 from course_tools.publishing.teaching import FILE as TEACHING
@@ -145,6 +147,7 @@ def _documents(root: Path) -> dict[Path, str]:
         **({papers: papers_page(root)} if (papers := root / "docs" / "papers.md").exists() else {}),
         **({page: teaching(root)} if (page := root / TEACHING).exists() else {}),
         **({page: studies_page(root)} if (page := root / STUDIES).exists() else {}),
+        **({page: rivals_page(lectures(root))} if (page := root / RIVALS).exists() else {}),
         root / "docs" / "companion.md": companion(root),
         root / "docs" / "lectures.md": lectures_table(root),
         root / "docs" / "claims.md": claims_page(claims_of),

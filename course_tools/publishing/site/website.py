@@ -17,7 +17,6 @@ from course_tools.bank import exercises
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.site import web_notebooks, web_pages
-from course_tools.publishing.site.rivals import rivals_page
 from course_tools.publishing.slides.deck_page import write_deck
 from course_tools.publishing.web_assets import copy_mathjax, require_site_extra
 
@@ -67,7 +66,6 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
     """Write the source of every page, with the folders of the course, so that its relative links stay what they are."""
     documents = {path.stem: f"docs/{path.name}" for path in sorted((root / "docs").glob("*.md"))}
     written = web_pages.api_pages(root, packages)
-    written["docs/rivals.md"], documents["rivals"] = rivals_page(chosen), "docs/rivals.md"
     written["docs/companion.md"] = web_pages.companion_page(root, chosen, written)
     notebooks = {f"{folder}/{each.stem}.ipynb" for each in chosen for folder in ("lectures", "solutions")}
     pages = {*notebooks, *documents.values(), *written}

@@ -3,7 +3,7 @@
 import pytest
 
 from course_tools.publishing.project import lectures, project_root
-from course_tools.publishing.site.rivals import RIVALS, rivals_page
+from course_tools.publishing.rivals_page import RIVALS, rivals_page
 
 
 def test_every_lecture_lists_comparisons_that_it_makes():

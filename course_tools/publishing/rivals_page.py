@@ -1,4 +1,4 @@
-"""Rivals and controls: which claims of each lecture compare a mechanism with its obvious rival, or take its cause away."""
+"""docs/rivals.md: which claims of each lecture compare a mechanism with its obvious rival, or take its cause away."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,8 @@ import nbformat
 from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture
+
+FILE = "docs/rivals.md"
 
 RIVALS = {
     "01": "j k p q r x y za",
@@ -31,6 +33,7 @@ _HEAD = """# Rivals and controls
 
 What a mechanism is worth shows beside its obvious rival. A control takes away what is said to be the cause, and the effect must
 go with it. These claims make such comparisons, some of them in the rival's favour; the lectures say what was held equal.
+[studies.md](studies.md) holds the longer runs. This page is written by `course build`.
 """
 
 
