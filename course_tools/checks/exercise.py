@@ -7,6 +7,7 @@ the wrong answers of the bank carry the misconception that leads to them in thei
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import partial
 
 import torch
@@ -19,13 +20,68 @@ from course_tools.checks.training_record import Measured
 Answer = Callable[..., object]
 
 
+class Severity(IntEnum):
+    """How much of an exercise a mistake misses. Each severity leaves a quarter of the points, the gravest the lowest one."""
+
+    IDEA = 0
+    PART = 1
+    DETAIL = 2
+    CASE = 3
+
+    @property
+    def law(self) -> str:
+        """The sentence that a student reads."""
+        return _SEVERITY_LAWS[self]
+
+    def limits(self, points: int) -> tuple[int, int]:
+        """The fewest and the most points that a mistake leaves, of so many; it never leaves all."""
+        return (points * self // 4 + 1 if self else 0), min(points * (self + 1) // 4, points - 1)
+
+
+_SEVERITY_LAWS = {
+    Severity.IDEA: "A mistake in the idea leaves at most a quarter of the points.",
+    Severity.PART: "A mistake in a part of the computation leaves up to half of the points.",
+    Severity.DETAIL: "A mistake in a detail leaves more than half of the points, and at most three quarters.",
+    Severity.CASE: "A mistake in a special case, or in the form of the result, leaves more than three quarters of the points.",
+}
+
+
 class Answers(list[Answer]):
-    """Answers of a bank in the order of their definition. An instance is the decorator that adds one: `@wrong`, `@right`."""
+    """Answers of a bank in the order of their definition. An instance is the decorator that adds one: `@wrong`, `@right`.
+
+    `@wrong.idea`, `@wrong.part`, `@wrong.detail` and `@wrong.case` also say how grave the mistake is; one marked `@wrong` alone
+    earns the points of the properties that hold.
+    """
 
     def __call__(self, answer: Answer) -> Answer:
         """Add an answer, and give it back as it is."""
         self.append(answer)
         return answer
+
+    def idea(self, answer: Answer) -> Answer:
+        """Add an answer that misses what the exercise is about, turns it round, or leaves out an input that it needs."""
+        return self._of(Severity.IDEA, answer)
+
+    def part(self, answer: Answer) -> Answer:
+        """Add an answer in which a step of the computation is missing or wrong."""
+        return self._of(Severity.PART, answer)
+
+    def detail(self, answer: Answer) -> Answer:
+        """Add an answer that is right but for a factor, an index, an order of axes, or one function for a similar one."""
+        return self._of(Severity.DETAIL, answer)
+
+    def case(self, answer: Answer) -> Answer:
+        """Add an answer that is right but for a special case, its gradients, its inputs, or the form of its result."""
+        return self._of(Severity.CASE, answer)
+
+    def _of(self, severity: Severity, answer: Answer) -> Answer:
+        answer.severity = severity
+        return self(answer)
+
+
+def severity_of(answer: Answer) -> Severity | None:
+    """The severity with which an answer of the bank is marked, if it is."""
+    return getattr(answer, "severity", None)
 
 
 _PLAIN = {"dtype": torch.float32, "device": "cpu"}

@@ -4,8 +4,8 @@ An answer is observed on the inputs of every property. A property that fails ski
 only where a wrong answer of the bank does the same as the student's on every input: results, errors, changed arguments and
 gradients alike. One that does the same on the first failing property, fails none that the student's has, and shares two
 of its failures or half of them is suspected, if it is the only one. Answers that only raise are the same if they raise with the
-same words. Points follow severity: a right computation in the wrong packaging loses the points of its shape, and an answer that
-does not depend on most of its inputs earns none.
+same words. Points follow severity: a right computation in the wrong packaging loses the points of its shape, an answer that
+does not depend on most of its inputs earns none, and a mistake that is named earns what its severity leaves.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Literal, NamedTuple
 
-from course_tools.checks.exercise import Answer, Exercise, Property
+from course_tools.checks.exercise import Answer, Exercise, Property, severity_of
 from course_tools.checks.input_dependence import Probe, ignored_inputs, probes
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
@@ -28,16 +28,24 @@ Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
 class Finding:
     """What came of one property. `detail` says what was expected and what came, `example` on which smallest input.
 
-    `numbers` shows values of the reference; a graded report leaves them out.
+    `numbers` shows values of the reference; a graded report leaves them out. One that "adjusts" is no property: its points are
+    what the severity of a named mistake adds to those of the properties, or takes from them.
     """
 
     name: str
     law: str
-    status: Literal["holds", "fails", "skipped"]
+    status: Literal["holds", "fails", "skipped", "adjusts"]
     points: int
     detail: str = ""
     example: str = ""
     numbers: str = ""
+
+    @property
+    def shown_points(self) -> str:
+        """What it earned of how much, as "0/2"; what it adds or takes, as "+2"; nothing where no points are at stake."""
+        if self.status == "adjusts":
+            return f"{self.points:+d}"
+        return f"{self.points if self.status == 'holds' else 0}/{self.points}" if self.points else ""
 
 
 class FailingInput(NamedTuple):
@@ -133,16 +141,17 @@ class Examination:
             forbidden = frozenset().union(*(got.called for got in outcomes))
             started = not outcomes[0].not_started
             passed = not forbidden and all(f.status == "holds" for f in findings)
-            misconception = suspected = None
+            known = similar = None
             if not passed and not forbidden and started:
-                misconception, suspected = self._misconception(observed, findings)
-                findings = self._by_severity(observed, findings, outcomes, shown)
+                known, similar = self._mistake(observed, findings)
+                findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points)
         if forbidden:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
             advice += [f"{SWITCHED_OFF}: it would hide which functions are called."] * (SWITCHED_OFF in forbidden)
             law = "It is built by hand, as the exercise asks."
             findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(advice)}"),)
-        points = 0 if forbidden else sum(f.points for f in findings if f.status == "holds")
+        points = 0 if forbidden else _earned(findings)
+        misconception, suspected = _misconception_of(known), _misconception_of(similar)
         message = _message(exercise, findings, points, misconception, suspected, started)
         return Verdict(passed, points, exercise.points, misconception, message, findings, started, suspected)
 
@@ -209,8 +218,8 @@ class Examination:
             known[prop.name] = [observe(answer, call, prop.with_gradients) for asked, call in self.asked if asked is prop]
         return known[prop.name]
 
-    def _misconception(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[str | None, str | None]:
-        """The misconception that the answer shows, and else the one that it may show."""
+    def _mistake(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[Answer | None, Answer | None]:
+        """The wrong answer of the bank whose mistake this is, and else the one whose mistake it may be."""
         first = next(f.name for f in findings if f.status == "fails")
         if isinstance(observed[first][-1][2].error, TimedOut):
             return None, None
@@ -224,24 +233,23 @@ class Examination:
                 continue
             shared, failed = found
             if len(shared) == len(observed):
-                return _misconception_of(wrong), None
+                return wrong, None
             n = len(shared & failed)
             if not held & failed and (n >= 2 or 2 * n >= len(failed)):
                 similar.append((n, wrong))
         most = max((n for n, _ in similar), default=0)
         best = [wrong for n, wrong in similar if n == most]
-        return None, _misconception_of(best[0]) if len(best) == 1 else None
+        return None, best[0] if len(best) == 1 else None
 
-    def _shown_by_measurements(self, got: Outcome) -> tuple[str | None, str | None]:
+    def _shown_by_measurements(self, got: Outcome) -> tuple[Answer | None, Answer | None]:
         """The mistake that the measurements of a training prove, and else the one that they make likely."""
         if got.results is None:
             return None, None
         measured, training = Measured(*got.results), self.exercise.training
         proven = next((wrong for wrong, shows in training.proofs.items() if shows(measured, self._truth)), None)
         if proven is not None:
-            return _misconception_of(proven), None
-        likely = next((wrong for wrong, shows in training.suspicions.items() if shows(measured, self._truth)), None)
-        return None, likely and _misconception_of(likely)
+            return proven, None
+        return None, next((wrong for wrong, shows in training.suspicions.items() if shows(measured, self._truth)), None)
 
     def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str]] | None:
         """Name the properties on which a wrong answer does the same as the student's, and those that it fails.
@@ -284,7 +292,21 @@ def _findings(
 
 
 def _earned(findings: Sequence[Finding]) -> int:
-    return sum(f.points for f in findings if f.status == "holds")
+    return sum(f.points for f in findings if f.status in ("holds", "adjusts"))
+
+
+def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int) -> tuple[Finding, ...]:
+    """Bring the points of a named mistake between the limits of its severity.
+
+    One that ignores its inputs, or returns nothing, is not raised.
+    """
+    severity = None if known is None else severity_of(known)
+    if severity is None or findings[0].status != "holds" or any(f.name == "inputs used" for f in findings):
+        return findings
+    earned = _earned(findings)
+    low, high = severity.limits(most)
+    change = min(max(earned, low), high) - earned
+    return (*findings, Finding("severity", severity.law, "adjusts", change)) if change else findings
 
 
 def _as_returned(outcome: Outcome) -> object:
@@ -310,8 +332,8 @@ def _all_close(one: tuple[object, ...] | None, other: tuple[object, ...] | None)
     return len(one) == len(other) and all(map(is_close, one, other))
 
 
-def _misconception_of(wrong: Answer) -> str:
-    return " ".join((wrong.__doc__ or "").split())
+def _misconception_of(wrong: Answer | None) -> str | None:
+    return None if wrong is None else " ".join((wrong.__doc__ or "").split())
 
 
 def _size(call: Call) -> int:
@@ -357,6 +379,7 @@ def _message(
     if suspected:
         lines.append(f"{PERHAPS} {suspected}")
     lines += [_line(f) for f in failed]
+    lines += [f"{f.points:+d} {f.name}: {f.law}" for f in findings if f.status == "adjusts"]
     return "\n".join(lines)
 
 

@@ -15,8 +15,8 @@ from course_tools.checks.verdict import PERHAPS, Finding, Verdict
 
 _AGAIN = "It fails in the same way as before."
 _BOLD, _EMPHASIS = (re.compile(rf"{mark}(\S|\S[^*<]*\S){mark}") for mark in (r"\*\*", r"\*"))
-_SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–"}
-_COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080"}
+_SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–", "adjusts": "±"}
+_COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080", "adjusts": "#808080"}
 
 
 class Hint(NamedTuple):
@@ -63,7 +63,8 @@ class VerdictDisplay:
             return f"<div>{start}</div>{note}{printed}"
         named = v.misconception or (f"{PERHAPS} {v.suspected}" if v.suspected else "")
         misconception = f'<p style="margin:.4em 0;font-size:1.05em">{_marked(named)}</p>' if named else ""
-        rows = "".join(map(_row, [f for f in v.findings if f.status != "skipped"])) + _skipped(v.findings)
+        judged, adjusted = ([f for f in v.findings if f.status in of] for of in (("holds", "fails"), ("adjusts",)))
+        rows = "".join([*map(_row, judged), _skipped(v.findings), *map(_row, adjusted)])
         table = f'<table style="margin:.3em 0">{rows}</table>' if rows else ""
         return f"{misconception}{table}<div>Until it is right, the lecture goes on with ours.</div>{note}{printed}"
 
@@ -91,10 +92,9 @@ def _row(finding: Finding) -> str:
     colour, sign = _COLOURS[finding.status], _SIGNS[finding.status]
     detail = _marked(f"{finding.detail} {finding.numbers}".strip())
     example = f'<br><span style="opacity:.75">smallest input: {escape(finding.example)}</span>' if finding.example else ""
-    points = f"{finding.points if finding.status == 'holds' else 0}/{finding.points}" if finding.points else ""
     cell = '<td style="text-align:left;vertical-align:top">'
     return (
-        f'<tr>{cell}<span style="color:{colour}">{sign}</span> {escape(finding.name)}</td>{cell}{points}</td>'
+        f'<tr>{cell}<span style="color:{colour}">{sign}</span> {escape(finding.name)}</td>{cell}{finding.shown_points}</td>'
         f"{cell}{_marked(finding.law)}{'<br>' + detail if detail else ''}{example}</td></tr>"
     )
 

@@ -20,7 +20,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def forgets_the_slope_of_tanh(grad_h_new, x, h, h_new, W, U):
     """You leave out the derivative of tanh, as if the step were linear. Where a unit is saturated, almost no gradient
     passes."""
@@ -28,14 +28,14 @@ def forgets_the_slope_of_tanh(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
-@wrong
+@wrong.part
 def squashes_the_new_state_again(grad_h_new, x, h, h_new, W, U):
     """You apply tanh to h_new before you take the derivative. But h_new is already a value of tanh, not its argument."""
     delta = grad_h_new * (1 - torch.tanh(h_new) ** 2)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
-@wrong
+@wrong.detail
 def recomputes_the_state_without_the_bias(grad_h_new, x, h, h_new, W, U):
     """You compute the new state anew from W x + U h. The bias is missing there, so your derivatives belong to a different step
     from the one that was taken."""
@@ -43,14 +43,14 @@ def recomputes_the_state_without_the_bias(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
-@wrong
+@wrong.detail
 def takes_the_slope_of_the_sigmoid(grad_h_new, x, h, h_new, W, U):
     """You use s (1 - s), the derivative of the sigmoid. That of tanh is 1 - h_new²: at h_new = 0 it is 1, and yours is 0."""
     delta = grad_h_new * h_new * (1 - h_new)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
-@wrong
+@wrong.part
 def transposes_the_recurrent_matrix(grad_h_new, x, h, h_new, W, U):
     """You send the gradient of the state through U in the forward direction. U is square, so the shapes fit, but the backward
     pass uses the transpose of the forward map; note that here δ is a row vector."""
@@ -58,14 +58,14 @@ def transposes_the_recurrent_matrix(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U.mT, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
-@wrong
+@wrong.part
 def multiplies_by_the_new_state(grad_h_new, x, h, h_new, W, U):
     """For the gradient of U you pair δ with the state after the step. U was multiplied by the state before the step."""
     delta = grad_h_new * (1 - h_new**2)
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h_new, delta.sum(0)
 
 
-@wrong
+@wrong.detail
 def transposes_the_weight_gradients(grad_h_new, x, h, h_new, W, U):
     """Your gradients of W and U are transposed. A gradient has the shape of its parameter, (out, in) here; for the square U no
     shape error tells you."""
@@ -73,7 +73,7 @@ def transposes_the_weight_gradients(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, x.mT @ delta, h.mT @ delta, delta.sum(0)
 
 
-@wrong
+@wrong.detail
 def averages_over_the_batch(grad_h_new, x, h, h_new, W, U):
     """You divide the gradients of W, U and b by the batch size. If L is a mean, its 1/B is already in the incoming gradient;
     here the examples are summed."""
@@ -81,7 +81,7 @@ def averages_over_the_batch(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x / len(x), delta.mT @ h / len(x), delta.mean(0)
 
 
-@wrong
+@wrong.part
 def sums_over_the_batch_too_early(grad_h_new, x, h, h_new, W, U):
     """You sum δ and the inputs over the batch, and multiply the sums. A sum of products is not the product of the sums:
     only for a batch of one do they agree."""
@@ -90,7 +90,7 @@ def sums_over_the_batch_too_early(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, torch.outer(total, x.sum(0)), torch.outer(total, h.sum(0)), total
 
 
-@wrong
+@wrong.case
 def overwrites_the_incoming_gradient(grad_h_new, x, h, h_new, W, U):
     """Your numbers are right, but `*=` writes δ into the tensor that was passed in: code that still needs ∂L/∂h_new finds δ
     there."""
@@ -98,7 +98,7 @@ def overwrites_the_incoming_gradient(grad_h_new, x, h, h_new, W, U):
     return grad_h_new @ W, grad_h_new @ U, grad_h_new.mT @ x, grad_h_new.mT @ h, grad_h_new.sum(0)
 
 
-@wrong
+@wrong.case
 def keeps_the_bias_gradient_of_each_example(grad_h_new, x, h, h_new, W, U):
     """Your gradient of b still has a batch axis. All examples share one b of shape (n,), so its gradient is δ summed over
     the batch."""
@@ -106,7 +106,7 @@ def keeps_the_bias_gradient_of_each_example(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta
 
 
-@wrong
+@wrong.case
 def returns_the_parameters_first(grad_h_new, x, h, h_new, W, U):
     """Your five gradients are computed correctly, but you return those of the parameters first. The order asked for is x, h, W,
     U, b."""

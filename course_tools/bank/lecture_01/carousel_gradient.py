@@ -26,60 +26,60 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def adds_the_gates_up(forget_gates):
     """You add the gates. Each step multiplies the cell state by its gate, so the factors of the chain rule multiply
     too; your gradient grows with T, though no gate can enlarge it."""
     return forget_gates.sum(0)
 
 
-@wrong
+@wrong.part
 def raises_the_mean_gate(forget_gates):
     """You treat all steps as if each had the mean gate. One closed gate is enough to stop the gradient; in your mean
     the open ones make up for it."""
     return forget_gates.mean(0) ** len(forget_gates)
 
 
-@wrong
+@wrong.part
 def multiplies_along_the_units(forget_gates):
     """You multiply along the last axis, over the units, and keep the steps. On the carousel the units do not interact; the
     time axis is the one to reduce."""
     return forget_gates.prod(-1)
 
 
-@wrong
+@wrong.part
 def multiplies_everything(forget_gates):
     """You multiply all gates into a single number. Every unit of every example has its own carousel and its own gradient."""
     return forget_gates.prod()
 
 
-@wrong
+@wrong.detail
 def keeps_every_step(forget_gates):
     """You return the running products, ∂c_t/∂c_0 for each t. Asked for is the last one, ∂c_T/∂c_0, from the first step to T."""
     return forget_gates.cumprod(0)
 
 
-@wrong
+@wrong.detail
 def leaves_out_the_first_gate(forget_gates):
     """You skip f_1. The step from c_0 to c_1 already has this gate; what you have is ∂c_T/∂c_1."""
     return forget_gates[1:].prod(0)
 
 
-@wrong
+@wrong.part
 def squashes_the_gates_again(forget_gates):
     """You apply the sigmoid to the gates. They are already values in 0…1: an open gate of yours lets only 0.73 pass, a closed
     one 0.5."""
     return torch.sigmoid(forget_gates).prod(0)
 
 
-@wrong
+@wrong.part
 def multiplies_the_slopes_of_the_gates(forget_gates):
     """You multiply the derivatives f (1 - f) of the sigmoids. They belong to the path through the gates; along the carousel
     the factor is the gate itself."""
     return (forget_gates * (1 - forget_gates)).prod(0)
 
 
-@wrong
+@wrong.case
 def overwrites_the_gates(forget_gates):
     """Your numbers are right, but `*=` writes the running products into the tensor you were given: the caller's gates are
     overwritten."""
@@ -90,14 +90,14 @@ def overwrites_the_gates(forget_gates):
     return forget_gates[-1]
 
 
-@wrong
+@wrong.case
 def fails_without_steps(forget_gates):
     """You take the last of the running products. For T = 0 there is none, and you raise an error, though the answer is
     known: c_0 has the gradient 1 to itself."""
     return forget_gates.cumprod(0)[-1]
 
 
-@wrong
+@wrong.idea
 def takes_the_last_gate_only(forget_gates):
     """You return the last gate alone, which is ∂c_T/∂c_{T-1}. From c_0 to c_T every gate is a factor."""
     return forget_gates[-1]

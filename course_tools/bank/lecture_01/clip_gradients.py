@@ -18,21 +18,21 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def clips_each_tensor_alone(gradients, max_norm):
     """You clip each tensor by its own norm. The joint norm can still exceed max_norm, and the direction of the step changes,
     since the tensors shrink by different factors."""
     return [g * torch.clamp(max_norm / torch.linalg.vector_norm(g), max=1.0) for g in gradients]
 
 
-@wrong
+@wrong.idea
 def clips_each_entry(gradients, max_norm):
     """You cut each entry off at ±max_norm. This is clipping by value: it changes the direction of the gradient, and many
     entries together can still be far longer than max_norm."""
     return [g.clamp(-max_norm, max_norm) for g in gradients]
 
 
-@wrong
+@wrong.part
 def always_rescales(gradients, max_norm):
     """You bring every gradient to the length max_norm, short ones too: near a minimum your steps never get smaller, and a
     gradient of zero becomes NaN."""
@@ -40,7 +40,7 @@ def always_rescales(gradients, max_norm):
     return [g * (max_norm / norm) for g in gradients]
 
 
-@wrong
+@wrong.idea
 def stretches_the_short(gradients, max_norm):
     """You bound the factor on the wrong side: long gradients stay as they are, and short ones are stretched to
     max_norm."""
@@ -48,7 +48,7 @@ def stretches_the_short(gradients, max_norm):
     return [g * torch.clamp(max_norm / norm, min=1.0) for g in gradients]
 
 
-@wrong
+@wrong.detail
 def scales_to_length_one(gradients, max_norm):
     """You detect correctly which gradients are too long, but then scale them to the norm 1 instead of max_norm."""
     norm = torch.sqrt(sum((g**2).sum() for g in gradients))
@@ -56,7 +56,7 @@ def scales_to_length_one(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
-@wrong
+@wrong.detail
 def forgets_the_root(gradients, max_norm):
     """You compare max_norm with the sum of squares, which is the norm squared: you clip at another threshold, and what
     you clip gets the wrong length."""
@@ -65,7 +65,7 @@ def forgets_the_root(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
-@wrong
+@wrong.detail
 def adds_the_norms(gradients, max_norm):
     """You add the norms of the tensors. Norms do not add up, only their squares do: your sum is too large, so you clip
     too often and too much."""
@@ -74,7 +74,7 @@ def adds_the_norms(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
-@wrong
+@wrong.part
 def looks_at_the_longest_tensor_only(gradients, max_norm):
     """You use one factor for all, which is right, but take it from the longest tensor alone. All of them together can
     then still be longer than max_norm."""
@@ -83,7 +83,7 @@ def looks_at_the_longest_tensor_only(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
-@wrong
+@wrong.detail
 def adds_absolute_values(gradients, max_norm):
     """You measure length by the sum of absolute values. The threshold is on the Euclidean norm, which is smaller, so you clip
     too much."""
@@ -92,7 +92,7 @@ def adds_absolute_values(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
-@wrong
+@wrong.case
 def overwrites_the_gradients(gradients, max_norm):
     """Your numbers are right, but you write them over the gradients you were given (`mul_`, `*=`, `gradients[i] = …`).
     You were asked for new ones: the caller's gradients must survive."""
@@ -101,7 +101,7 @@ def overwrites_the_gradients(gradients, max_norm):
     return [g.mul_(scale) for g in gradients]
 
 
-@wrong
+@wrong.part
 def takes_the_largest_entry(gradients, max_norm):
     """You take the largest absolute entry for the norm. The threshold is on the Euclidean norm, which is never smaller, so
     your gradients can stay longer than max_norm."""
@@ -110,7 +110,7 @@ def takes_the_largest_entry(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
-@wrong
+@wrong.detail
 def takes_the_root_mean_square(gradients, max_norm):
     """You take the root of the mean of the squares. The norm is the root of their sum; yours is smaller by √(number of
     entries), so you clip too rarely and too little."""

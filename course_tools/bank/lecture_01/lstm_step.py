@@ -32,7 +32,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
     """You read the blocks as i, f, o, g, in the order of the formula. The rows are stored in torch's order: your output gate
     gets the candidate's weights, and the candidate those of the output gate."""
@@ -41,7 +41,7 @@ def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.detail
 def swaps_input_gate_and_forget_gate(x, h, c, W, U, b):
     """You take the first block of rows for the forget gate and the second for the input gate: yours keeps the old cell state
     where it should add the candidate."""
@@ -50,7 +50,7 @@ def swaps_input_gate_and_forget_gate(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def interleaves_the_gates(x, h, c, W, U, b):
     """You read the 4n rows as n groups of four, a group for each unit. They are stored as four blocks of n, a block for
     each gate."""
@@ -59,7 +59,7 @@ def interleaves_the_gates(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.detail
 def squashes_the_candidate_with_the_sigmoid(x, h, c, W, U, b):
     """You put the sigmoid on all four blocks. The candidate is not a gate: with values in 0…1 it could never lower a cell
     state."""
@@ -68,7 +68,7 @@ def squashes_the_candidate_with_the_sigmoid(x, h, c, W, U, b):
     return o * torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def never_forgets(x, h, c, W, U, b):
     """You keep the old cell state in full. That is the LSTM of 1997; here it is multiplied by the forget gate, which you never
     use."""
@@ -77,7 +77,7 @@ def never_forgets(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def feeds_the_cell_state_to_the_gates(x, h, c, W, U, b):
     """You multiply U by the cell state c. The gates are computed from the hidden state h, not from the cell state."""
     i, f, g, o = (x @ W.mT + c @ U.mT + b).chunk(4, dim=-1)
@@ -85,7 +85,7 @@ def feeds_the_cell_state_to_the_gates(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def shows_the_raw_cell_state(x, h, c, W, U, b):
     """You leave out the tanh of the cell state. The cell state can grow without bound; tanh maps it to -1…1 before the output
     gate."""
@@ -94,7 +94,7 @@ def shows_the_raw_cell_state(x, h, c, W, U, b):
     return torch.sigmoid(o) * c, c
 
 
-@wrong
+@wrong.part
 def shows_the_old_cell_state(x, h, c, W, U, b):
     """You make the new state from the old cell state: the input of this step has an effect only one step later."""
     i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
@@ -102,7 +102,7 @@ def shows_the_old_cell_state(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c_new
 
 
-@wrong
+@wrong.case
 def returns_the_cell_state_first(x, h, c, W, U, b):
     """Both of your results are right, but you return the cell state first. The shapes agree, so no error shows that the two
     are exchanged."""
@@ -111,7 +111,7 @@ def returns_the_cell_state_first(x, h, c, W, U, b):
     return c, torch.sigmoid(o) * torch.tanh(c)
 
 
-@wrong
+@wrong.case
 def overwrites_the_cell_state(x, h, c, W, U, b):
     """Your numbers are right, but `*=` and `+=` write them into the caller's cell state: the old one is lost, though the
     backward pass needs it."""
@@ -121,7 +121,7 @@ def overwrites_the_cell_state(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def couples_the_gates(x, h, c, W, U, b):
     """You use 1 - f instead of the input gate. This is the variant with coupled gates; here i has its own rows of W, U and
     b, and both gates may be open at once."""
@@ -131,7 +131,7 @@ def couples_the_gates(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.detail
 def adds_the_bias_twice(x, h, c, W, U, b):
     """You add b to the input's product and again to the state's. torch.nn.LSTM has two biases; here there is one, added
     once."""
@@ -140,7 +140,7 @@ def adds_the_bias_twice(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def forgets_the_bias(x, h, c, W, U, b):
     """You never add b: the gates of your cell cannot be open or closed by default."""
     i, f, g, o = (x @ W.mT + h @ U.mT).chunk(4, dim=-1)
@@ -148,7 +148,7 @@ def forgets_the_bias(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def forgets_the_output_gate(x, h, c, W, U, b):
     """You return tanh(c) as the new state. The output gate o is missing: it decides how much of each unit the state
     passes on."""
@@ -157,7 +157,7 @@ def forgets_the_output_gate(x, h, c, W, U, b):
     return torch.tanh(c), c
 
 
-@wrong
+@wrong.part
 def squashes_the_gates_with_tanh(x, h, c, W, U, b):
     """You apply tanh to all four blocks. A gate must lie in 0…1, so i, f and o take the sigmoid; yours can change the sign of
     what they gate."""
@@ -166,7 +166,7 @@ def squashes_the_gates_with_tanh(x, h, c, W, U, b):
     return o * torch.tanh(c), c
 
 
-@wrong
+@wrong.detail
 def reads_the_gates_in_the_order_of_a_textbook(x, h, c, W, U, b):
     """You read the blocks as f, i, o, g, the order of many textbooks. The rows are stored in torch's order, i, f, g, o: each of
     your gates has the weights of another."""
@@ -175,7 +175,7 @@ def reads_the_gates_in_the_order_of_a_textbook(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@wrong
+@wrong.idea
 def computes_the_gates_from_the_input_alone(x, h, c, W, U, b):
     """You never use U and h. Every gate and the candidate depend on the hidden state, too: add h Uᵀ."""
     i, f, g, o = (x @ W.mT + b).chunk(4, dim=-1)

@@ -28,57 +28,57 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def forgets_the_bias(x, h, W, U, b):
     """You never add b: at a zero input and a zero state all of your units are 0, whatever the bias is."""
     return torch.tanh(x @ W.mT + h @ U.mT)
 
 
-@wrong
+@wrong.detail
 def adds_the_bias_twice(x, h, W, U, b):
     """You add b to the input's product and again to the state's. The formula has a single b, shared by both products."""
     return torch.tanh((x @ W.mT + b) + (h @ U.mT + b))
 
 
-@wrong
+@wrong.part
 def leaves_out_the_tanh(x, h, W, U, b):
     """You return the sum as it is. Without the nonlinearity the network stays linear, and its state can grow without bound."""
     return x @ W.mT + h @ U.mT + b
 
 
-@wrong
+@wrong.detail
 def squashes_with_the_sigmoid(x, h, W, U, b):
     """You apply the sigmoid, which is for gates: your states lie in 0…1, those of tanh in -1…1."""
     return torch.sigmoid(x @ W.mT + h @ U.mT + b)
 
 
-@wrong
+@wrong.part
 def squashes_each_product(x, h, W, U, b):
     """You apply tanh to each term and add afterwards. Your state can leave -1…1; the sum must be inside the nonlinearity."""
     return torch.tanh(x @ W.mT + b) + torch.tanh(h @ U.mT)
 
 
-@wrong
+@wrong.idea
 def ignores_the_state(x, h, W, U, b):
     """You never use h: without it the layer has no memory, and every step is computed like the first."""
     return torch.tanh(x @ W.mT + b)
 
 
-@wrong
+@wrong.detail
 def transposes_the_recurrent_matrix(x, h, W, U, b):
     """You multiply the state by U where its transpose is needed. U is square, so there is no shape error, but your weight from
     unit i to unit j is the one from j to i."""
     return torch.tanh(x @ W.mT + h @ U + b)
 
 
-@wrong
+@wrong.case
 def expects_exactly_one_batch_axis(x, h, W, U, b):
     """You go through the first axis and take each entry for a single vector. That holds for one batch axis, not for a lone
     vector and not for two batch axes."""
     return torch.stack([torch.tanh(W @ x_k + U @ h_k + b) for x_k, h_k in zip(x, h, strict=True)])
 
 
-@wrong
+@wrong.case
 def overwrites_the_state(x, h, W, U, b):
     """Your numbers are right, but you write them into h itself: the caller's old state is lost, and back-propagation through
     time needs it."""
@@ -86,13 +86,13 @@ def overwrites_the_state(x, h, W, U, b):
     return h
 
 
-@wrong
+@wrong.case
 def cuts_the_gradient_of_the_state(x, h, W, U, b):
     """Your numbers are right, but you detach the old state: no gradient can flow back in time beyond a single step."""
     return torch.tanh(x @ W.mT + h.detach() @ U.mT + b)
 
 
-@wrong
+@wrong.detail
 def uses_relu(x, h, W, U, b):
     """You apply ReLU to the sum. An Elman network uses tanh, which lets a unit be negative and bounds it by 1; your
     state is never negative and has no upper bound."""

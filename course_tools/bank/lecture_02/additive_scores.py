@@ -31,28 +31,28 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def without_the_tanh(q, k, W, U, v):
     """You add the two projections and multiply by v without the tanh. Your score is then a term of the query plus a term of
     the key, so all queries rank the keys alike."""
     return ((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v
 
 
-@wrong
+@wrong.part
 def sum_of_two_tanhs(q, k, W, U, v):
     """You take the tanh of each projection and add afterwards. The sum of query and key must be inside the nonlinearity; yours
     is a term of the query plus a term of the key, so all queries rank the keys alike."""
     return (torch.tanh(q @ W.mT).unsqueeze(-2) + torch.tanh(k @ U.mT).unsqueeze(-3)) @ v
 
 
-@wrong
+@wrong.detail
 def queries_and_keys_on_swapped_axes(q, k, W, U, v):
     """You put the keys in the rows and the queries in the columns. Each number is right, but its position is (key, query), and
     the softmax in attend would run over the queries."""
     return torch.tanh((q @ W.mT).unsqueeze(-3) + (k @ U.mT).unsqueeze(-2)) @ v
 
 
-@wrong
+@wrong.part
 def transposed_by_reshape(q, k, W, U, v):
     """You have the scores as (key, query) and bring them to the required shape by a reshape. A reshape keeps the order of the
     numbers in memory, so they end up at other pairs; swapping two axes is another operation."""
@@ -60,49 +60,49 @@ def transposed_by_reshape(q, k, W, U, v):
     return by_key.reshape(*q.shape[:-1], k.shape[-2])
 
 
-@wrong
+@wrong.detail
 def matrices_swapped(q, k, W, U, v):
     """You apply U to the queries and W to the keys. Look at their shapes: it runs only where queries and keys have the same
     size, and even there each is projected by the other's matrix."""
     return torch.tanh((q @ U.mT).unsqueeze(-2) + (k @ W.mT).unsqueeze(-3)) @ v
 
 
-@wrong
+@wrong.idea
 def query_meets_only_its_own_key(q, k, W, U, v):
     """You add the i-th query to the i-th key only, and get one score per position. Each query has to be scored against all
     keys, and the number of keys may differ from the number of queries."""
     return torch.tanh(q @ W.mT + k @ U.mT) @ v
 
 
-@wrong
+@wrong.part
 def tanh_over_the_score(q, k, W, U, v):
     """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and inside it your score is
     linear: a term of the query plus a term of the key."""
     return torch.tanh(((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v)
 
 
-@wrong
+@wrong.idea
 def hidden_units_summed_without_v(q, k, W, U, v):
     """You sum the hidden units as they are and never use v. Then each unit counts the same, and v, a parameter of the model,
     has no effect and receives no gradient."""
     return torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)).sum(-1)
 
 
-@wrong
+@wrong.detail
 def softmax_already_taken(q, k, W, U, v):
     """You return weights: your rows sum to 1. Scores are asked for, any real numbers; a softmax taken here would be
     taken a second time in attend, and that flattens the weights."""
     return (torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v).softmax(-1)
 
 
-@wrong
+@wrong.case
 def axes_counted_from_the_front(q, k, W, U, v):
     """You place the new axes by counting from the front. That fits exactly one batch axis; with none, or with batch and heads,
     the new axes are at the wrong position, and you pair the wrong vectors or get an error."""
     return torch.tanh((q @ W.mT).unsqueeze(2) + (k @ U.mT).unsqueeze(1)) @ v
 
 
-@wrong
+@wrong.detail
 def relu_for_tanh(q, k, W, U, v):
     """You use ReLU where additive attention has tanh: hidden units whose sum is negative drop out of your score."""
     return ((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)).relu() @ v

@@ -31,7 +31,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def softmax_over_the_queries(scores, values, mask=None):
     """You normalise over the queries: for each key, your weights sum to 1. It is the query that distributes its
     attention, so for each query the weights over the keys must sum to 1."""
@@ -44,7 +44,7 @@ def softmax_over_the_queries(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.part
 def mask_inverted(scores, values, mask=None):
     """You read True as "forbidden" and attend to exactly the forbidden keys. In this course True = may attend; other libraries
     differ, so read the docstring each time."""
@@ -55,7 +55,7 @@ def mask_inverted(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.part
 def mask_after_the_softmax(scores, values, mask=None):
     """You normalise over all keys and set the forbidden weights to 0 afterwards. The forbidden keys are then part of the
     denominator, so the other weights do not sum to 1."""
@@ -65,7 +65,7 @@ def mask_after_the_softmax(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.part
 def forbidden_scores_set_to_zero(scores, values, mask=None):
     """You multiply the scores by the mask, so a forbidden key has score 0. But exp(0) = 1: it still gets weight, and
     more than an allowed key whose score is negative."""
@@ -75,7 +75,7 @@ def forbidden_scores_set_to_zero(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.case
 def nan_for_a_row_masked_whole(scores, values, mask=None):
     """Where a query may attend to no key, all your scores are -inf and the softmax is 0/0. One such row, for example in a
     padded sentence, makes the loss of the whole batch NaN."""
@@ -85,7 +85,7 @@ def nan_for_a_row_masked_whole(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.case
 def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
     """You fill forbidden scores with -1e9. If all of a row are forbidden, all are equal again, and the softmax spreads the
     weight evenly over forbidden keys."""
@@ -95,7 +95,7 @@ def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.detail
 def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
     """You push forbidden scores down by 10 000 instead of giving them -inf. Scores may be any real numbers: where a forbidden
     score exceeds the others by more than that, its key still gets all the weight."""
@@ -105,7 +105,7 @@ def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.case
 def scores_overwritten(scores, values, mask=None):
     """You write the mask into the scores you were given. Your answer is right, but the caller's tensor is changed: code that
     uses the scores again finds -inf, and autograd may raise an error."""
@@ -116,7 +116,7 @@ def scores_overwritten(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.case
 def exponentials_that_overflow(scores, values, mask=None):
     """You take the exponentials of the scores as they are. In float32 exp(89) is already infinite and exp(-104) is 0, so large
     scores give NaN and very low ones 0/0; the formula has a finite result for both."""
@@ -128,7 +128,7 @@ def exponentials_that_overflow(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.case
 def nan_left_in_the_gradients(scores, values, mask=None):
     """You let a row masked whole become NaN and replace the NaN by 0 afterwards. The forward pass is right; in the backward
     pass the gradient of 0/0 is NaN, and after one step so are all parameters."""
@@ -138,14 +138,14 @@ def nan_left_in_the_gradients(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong
+@wrong.case
 def weights_first(scores, values, mask=None):
     """Both of your results are right, but you return the weights first. The order is (context, weights)."""
     context, weights = attend(scores, values, mask)
     return weights, context
 
 
-@wrong
+@wrong.idea
 def scores_divided_by_their_sum(scores, values, mask=None):
     """You divide the scores by their sum, without exp. Scores may be negative, so your weights can be negative too, or
     divide by 0."""
@@ -155,7 +155,7 @@ def scores_divided_by_their_sum(scores, values, mask=None):
     return weights @ values, weights
 
 
-@wrong
+@wrong.detail
 def scores_scaled_by_the_number_of_keys(scores, values, mask=None):
     """You divide the scores by √T_k. Scaling belongs to the function that computes the scores; this one normalises them
     as they are."""

@@ -30,7 +30,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def key_before_query(q, k, W, v):
     """You join the pair with the key first. The length is the same, so there is no error, but the columns of W that belong to
     the query now act on the key."""
@@ -40,7 +40,7 @@ def key_before_query(q, k, W, v):
     return torch.tanh(torch.cat([every_k, every_q], dim=-1) @ W.mT) @ v
 
 
-@wrong
+@wrong.part
 def without_the_tanh(q, k, W, v):
     """You leave out the tanh. Two linear layers in a row are one, so your score is a term of the query plus a term of the key:
     all queries rank the keys alike."""
@@ -50,7 +50,7 @@ def without_the_tanh(q, k, W, v):
     return torch.cat([every_q, every_k], dim=-1) @ W.mT @ v
 
 
-@wrong
+@wrong.detail
 def relu_for_tanh(q, k, W, v):
     """You use a ReLU as the nonlinearity, today's habit for a hidden layer. The formula has a tanh: its units are
     bounded and can be negative, yours are neither."""
@@ -60,7 +60,7 @@ def relu_for_tanh(q, k, W, v):
     return F.relu(torch.cat([every_q, every_k], dim=-1) @ W.mT) @ v
 
 
-@wrong
+@wrong.part
 def tanh_over_the_score(q, k, W, v):
     """You apply the tanh to the finished score, after v. That keeps all scores between -1 and 1, and inside it your score is
     linear: a term of the query plus a term of the key."""
@@ -70,7 +70,7 @@ def tanh_over_the_score(q, k, W, v):
     return torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.mT @ v)
 
 
-@wrong
+@wrong.detail
 def queries_and_keys_on_swapped_axes(q, k, W, v):
     """You put the keys in the rows and the queries in the columns. Each pair is joined correctly, but its score is at (key,
     query), and a softmax over the last axis would run over the queries."""
@@ -80,7 +80,7 @@ def queries_and_keys_on_swapped_axes(q, k, W, v):
     return torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.mT) @ v
 
 
-@wrong
+@wrong.part
 def pairs_out_of_step(q, k, W, v):
     """You repeat queries and keys in the same way, each vector several times in a row. One must be repeated element by element
     and the other as a whole; as it is, some pairs occur more than once and others never."""
@@ -89,7 +89,7 @@ def pairs_out_of_step(q, k, W, v):
     return (torch.tanh(pairs @ W.mT) @ v).unflatten(-1, (T_q, T_k))
 
 
-@wrong
+@wrong.idea
 def one_query_at_a_time(q, k, W, v):
     """You spread the queries over the keys as if there were only one, as in a single step of the decoder. With one
     query it is right; with several you either get an error or join each query to one key only."""
@@ -97,7 +97,7 @@ def one_query_at_a_time(q, k, W, v):
     return (torch.tanh(torch.cat([every_q, k], dim=-1) @ W.mT) @ v).unsqueeze(-2)
 
 
-@wrong
+@wrong.detail
 def matrix_cut_in_halves(q, k, W, v):
     """You cut W in two equal halves, one for the query and one for the key. That fits only where both have the same size; the
     docstring says how many columns belong to which."""
@@ -105,7 +105,7 @@ def matrix_cut_in_halves(q, k, W, v):
     return torch.tanh((q @ for_q.mT).unsqueeze(-2) + (k @ for_k.mT).unsqueeze(-3)) @ v
 
 
-@wrong
+@wrong.part
 def matrix_reshaped_not_transposed(q, k, W, v):
     """You bring W to (d_q + d_k, d_a) by a reshape. The shape fits the product, but the numbers keep their order in memory, so
     that each hidden unit gets weights of several others; swapping two axes is another operation."""
@@ -115,7 +115,7 @@ def matrix_reshaped_not_transposed(q, k, W, v):
     return torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.reshape(-1, len(W))) @ v
 
 
-@wrong
+@wrong.case
 def scores_collected_as_numbers(q, k, W, v):
     """You write the scores one by one, as bare numbers, into a new tensor. All of them are right, but they are detached from
     q, k, W and v: no gradient reaches them and nothing is learned."""
@@ -126,7 +126,7 @@ def scores_collected_as_numbers(q, k, W, v):
     return scores
 
 
-@wrong
+@wrong.detail
 def softmax_already_taken(q, k, W, v):
     """You return weights, not scores: the softmax follows later, in `attend`, together with the mask."""
     T_q, T_k = q.shape[-2], k.shape[-2]

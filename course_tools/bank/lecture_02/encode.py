@@ -33,7 +33,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
     """You return the state after step T for every sequence. A shorter one has read its padding by then, and its last state
     depends on the padding."""
@@ -44,7 +44,7 @@ def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.part
 def padding_read_as_zeros(x, lengths, h, W, U, b):
     """You set the padding to 0 and let the network go on, as if a zero input had no effect. But U and b still act at each
     step, so the state moves on after the sequence has ended."""
@@ -56,7 +56,7 @@ def padding_read_as_zeros(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.detail
 def padding_states_not_zeroed(x, lengths, h, W, U, b):
     """You hold the state where a sequence has ended, and record the held state at its padding too. The docstring asks for 0
     there; as it is, attention over the states would count the last token several times."""
@@ -67,7 +67,7 @@ def padding_states_not_zeroed(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.detail
 def state_reset_at_padding(x, lengths, h, W, U, b):
     """You set the state itself to 0 at padding, not only what you record. Every sequence that is followed by padding then ends
     in the state 0."""
@@ -78,7 +78,7 @@ def state_reset_at_padding(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.detail
 def one_token_too_many(x, lengths, h, W, U, b):
     """You read one token of padding after the end of each shorter sequence. A sequence of length 1 has its only token at t =
     0."""
@@ -90,7 +90,7 @@ def one_token_too_many(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.part
 def first_length_for_all(x, lengths, h, W, U, b):
     """You take the length of the first sequence for the whole batch. Longer sequences are cut off there, and shorter ones
     read their padding; each sequence has its own length."""
@@ -102,7 +102,7 @@ def first_length_for_all(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.case
 def empty_sequence_loses_its_state(x, lengths, h, W, U, b):
     """You pick the last state at the position before the length. For an empty sequence this is -1, which Python takes as
     the end of the axis, so you return the zeros of the last row instead of the initial state."""
@@ -114,7 +114,7 @@ def empty_sequence_loses_its_state(x, lengths, h, W, U, b):
     return states, states[torch.arange(len(x)), lengths - 1]
 
 
-@wrong
+@wrong.detail
 def starts_from_zero(x, lengths, h, W, U, b):
     """You start from a state of zeros and ignore the one you are given. The caller may pass a state that is not 0, for
     instance that of an earlier part of the text."""
@@ -126,7 +126,7 @@ def starts_from_zero(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.case
 def gradient_cut_at_each_step(x, lengths, h, W, U, b):
     """You detach the state before each step. All numbers are right, but no gradient flows from a state to the one before: the
     network cannot learn to remember anything for longer than one step."""
@@ -138,7 +138,7 @@ def gradient_cut_at_each_step(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.case
 def initial_state_overwritten(x, lengths, h, W, U, b):
     """You write each new state into the tensor of the initial state. Your result is right, but it is the caller's
     tensor: a second call with the same initial state starts where the first one ended."""
@@ -150,7 +150,7 @@ def initial_state_overwritten(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong
+@wrong.part
 def forgets_the_bias(x, lengths, h, W, U, b):
     """You never add b: a step is tanh(W x_t + U h_{t-1} + b)."""
     states = x.new_zeros(*x.shape[:2], len(b))
@@ -161,7 +161,7 @@ def forgets_the_bias(x, lengths, h, W, U, b):
     return states, h
 
 
-@wrong
+@wrong.idea
 def leaves_out_the_tanh(x, lengths, h, W, U, b):
     """Your step has no tanh: without the nonlinearity the network is linear and its state can grow without bound."""
     states = x.new_zeros(*x.shape[:2], len(b))
@@ -172,7 +172,7 @@ def leaves_out_the_tanh(x, lengths, h, W, U, b):
     return states, h
 
 
-@wrong
+@wrong.part
 def squashes_with_the_sigmoid(x, lengths, h, W, U, b):
     """You apply the sigmoid. Your states lie in 0…1; those of an Elman network are tanh, in -1…1."""
     states = x.new_zeros(*x.shape[:2], len(b))
@@ -183,7 +183,7 @@ def squashes_with_the_sigmoid(x, lengths, h, W, U, b):
     return states, h
 
 
-@wrong
+@wrong.part
 def transposes_the_recurrent_matrix(x, lengths, h, W, U, b):
     """You multiply the state by U where Uᵀ is needed: the state is a row, so it is `h @ U.mT`. U is square, so no shape error
     tells you."""
@@ -195,7 +195,7 @@ def transposes_the_recurrent_matrix(x, lengths, h, W, U, b):
     return states, h
 
 
-@wrong
+@wrong.idea
 def forgets_the_state_before(x, lengths, h, W, U, b):
     """Your steps never use the state before them. Each state then depends on a single token, and order has no effect."""
     states = x.new_zeros(*x.shape[:2], len(b))
@@ -206,7 +206,7 @@ def forgets_the_state_before(x, lengths, h, W, U, b):
     return states, h
 
 
-@wrong
+@wrong.case
 def fails_without_steps(x, lengths, h, W, U, b):
     """You stack a list with one state for each step. For T = 0 the list is empty and `torch.stack` raises an error, though
     the result is defined: states of shape (B, 0, n), and the initial state."""

@@ -31,83 +31,83 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def matrix_forgotten(q, k, W):
     """You take plain dot products and leave W out. This fails where queries and keys differ in size, and where they agree the
     mechanism has no parameters."""
     return q @ k.mT
 
 
-@wrong
+@wrong.detail
 def matrix_transposed(q, k, W):
     """You use the transpose of W, as a linear layer does. Here W is (d_q, d_k): yours runs only where the two sizes agree, and
     there it exchanges the roles of queries and keys."""
     return q @ W.mT @ k.mT
 
 
-@wrong
+@wrong.detail
 def keys_by_queries(q, k, W):
     """You start from the keys, and so have a row per key and a column per query. The numbers are right, but they are
     transposed: the softmax over the last axis would run over the queries."""
     return k @ W.mT @ q.mT
 
 
-@wrong
+@wrong.part
 def tanh_around_the_product(q, k, W):
     """You put a tanh around the product, as in additive attention. This score is bilinear and has no nonlinearity; yours
     cannot leave the range from -1 to 1, so no key can get nearly all the weight."""
     return torch.tanh(q @ W @ k.mT)
 
 
-@wrong
+@wrong.detail
 def scaled_by_the_root_of_d_k(q, k, W):
     """You divide by the square root of the keys' size. That belongs to scaled dot-product attention; here W can learn its own
     scale, and the formula has none."""
     return q @ W @ k.mT / math.sqrt(k.shape[-1])
 
 
-@wrong
+@wrong.idea
 def query_meets_only_its_own_key(q, k, W):
     """You multiply the i-th query with the i-th key only, and get one score per position. Each query has to be scored against
     all keys, and the number of keys may differ from the number of queries."""
     return (q @ W * k).sum(-1)
 
 
-@wrong
+@wrong.part
 def matrix_on_both_sides(q, k, W):
     """You send both the queries and the keys through W before the dot product, so W enters the score twice. The formula has it
     once."""
     return (q @ W) @ (k @ W).mT
 
 
-@wrong
+@wrong.part
 def keys_reshaped_not_transposed(q, k, W):
     """You bring the keys to (d_k, T_k) by a reshape. The shape is the one you need, but the numbers keep their order in
     memory, so that each column is a mixture of several keys; swapping two axes is another operation."""
     return q @ W @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
 
 
-@wrong
+@wrong.idea
 def matrix_drawn_anew(q, k, W):
     """You build a linear layer inside the function and ignore the W you are given. Its weights are drawn anew at each
     call, so the same queries and keys score differently each time, and nothing is ever learned."""
     return nn.Linear(q.shape[-1], k.shape[-1], bias=False, dtype=q.dtype, device=q.device)(q) @ k.mT
 
 
-@wrong
+@wrong.case
 def matrix_out_of_the_graph(q, k, W):
     """You detach W from the graph. All scores are right, but no gradient reaches W, so it is never trained."""
     return q @ W.detach() @ k.mT
 
 
-@wrong
+@wrong.detail
 def keys_first_without_transposing(q, k, W):
     """You compute k W qᵀ. W has the shape (d_q, d_k), so the query comes first: q W kᵀ. Yours fits only where d_q = d_k, and
     then it exchanges the axes and transposes W."""
     return k @ W @ q.mT
 
 
-@wrong
+@wrong.detail
 def softmax_already_taken(q, k, W):
     """You return weights, not scores: the softmax follows later, in `attend`, together with the mask."""
     return (q @ W @ k.mT).softmax(-1)

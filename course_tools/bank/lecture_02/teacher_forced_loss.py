@@ -31,42 +31,42 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def without_the_shift(logits, target, padding):
     """You compare each position with the token the decoder has just read. It only has to copy its input, so your loss
     goes down quickly and the model learns nothing about the next token."""
     return F.cross_entropy(logits.transpose(1, 2), target, ignore_index=padding)
 
 
-@wrong
+@wrong.idea
 def shifted_the_wrong_way(logits, target, padding):
     """You shift by one, but to the other side: each position is compared with the token before the one just read. The decoder
     has already read it; the target must be the next token, not an earlier one."""
     return F.cross_entropy(logits[:, 1:].transpose(1, 2), target[:, :-1], ignore_index=padding)
 
 
-@wrong
+@wrong.part
 def shifted_after_flattening(logits, target, padding):
     """You flatten the batch first and shift afterwards. So the target of the last position of each sentence is the first token
     of the next sentence in the batch."""
     return F.cross_entropy(logits.flatten(0, 1)[:-1], target.flatten()[1:], ignore_index=padding)
 
 
-@wrong
+@wrong.part
 def padding_counted(logits, target, padding):
     """You average over all positions, including those at padding. The model is rewarded for predicting padding after padding,
     which is easy, and the loss depends on how far the batch happens to be padded."""
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:])
 
 
-@wrong
+@wrong.detail
 def sum_instead_of_mean(logits, target, padding):
     """You add up over all tokens and do not divide. Your loss, and with it the size of a training step, grows with the number
     of tokens in the batch; asked for is the mean over tokens."""
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="sum")
 
 
-@wrong
+@wrong.detail
 def mean_of_sentence_means(logits, target, padding):
     """You average within each sentence, and then over the sentences. A token of a short sentence then counts more than
     one of a long sentence; asked for is one mean over all tokens of the batch."""
@@ -75,7 +75,7 @@ def mean_of_sentence_means(logits, target, padding):
     return (losses.sum(1) / n_real).mean()
 
 
-@wrong
+@wrong.detail
 def padding_in_the_denominator(logits, target, padding):
     """You set the loss at padding to 0 and take the mean over all positions. Padding adds nothing to your sum, but it is still
     counted in what you divide by, so a batch with more padding has a lower loss."""
@@ -83,7 +83,7 @@ def padding_in_the_denominator(logits, target, padding):
     return losses.mean()
 
 
-@wrong
+@wrong.detail
 def padding_looked_for_in_the_inputs(logits, target, padding):
     """You leave out the positions at which the decoder reads padding, not those at which the target is padding. The two are
     one step apart: after each end of a sentence, one padding token still counts."""
@@ -91,14 +91,14 @@ def padding_looked_for_in_the_inputs(logits, target, padding):
     return F.cross_entropy(logits[:, :-1][real], target[:, 1:][real])
 
 
-@wrong
+@wrong.part
 def softmax_taken_twice(logits, target, padding):
     """You turn the logits into probabilities before the cross-entropy, which takes a softmax itself. The second softmax gets
     only numbers between 0 and 1, so even a perfect decoder has a large loss."""
     return F.cross_entropy(logits[:, :-1].softmax(-1).transpose(1, 2), target[:, 1:], ignore_index=padding)
 
 
-@wrong
+@wrong.case
 def probability_rounded_to_zero(logits, target, padding):
     """You compute the probability first and its logarithm afterwards. In float32 a probability below about 1e-45 is 0, its
     logarithm -inf, and the whole mean infinite, though the true loss is finite."""
@@ -107,7 +107,7 @@ def probability_rounded_to_zero(logits, target, padding):
     return -probabilities.gather(1, target[:, 1:][real][:, None]).log().mean()
 
 
-@wrong
+@wrong.detail
 def adds_up_the_sentences(logits, target, padding):
     """You average within each sentence and then add over the batch. The loss is one mean over all real tokens; yours grows
     with the batch size."""
@@ -115,7 +115,7 @@ def adds_up_the_sentences(logits, target, padding):
     return (loss.sum(1) / (target[:, 1:] != padding).sum(1)).sum()
 
 
-@wrong
+@wrong.detail
 def divides_by_the_batch(logits, target, padding):
     """You add the losses of a sentence and average over the batch. The loss is the mean over tokens, so divide by the number
     of next tokens that are not padding; yours grows with the length of the sentences."""

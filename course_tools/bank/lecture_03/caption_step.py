@@ -54,7 +54,7 @@ def _say(y, h, z, readout):
     return (y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT
 
 
-@wrong
+@wrong.part
 def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
     """You use the context without the gate β. Then the image has full weight at words like "of" too, which do not depend on
     it; f and b are never used."""
@@ -63,7 +63,7 @@ def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, context, readout), h, c, weights)
 
 
-@wrong
+@wrong.detail
 def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
     """You multiply the context by f h + b as it is, without the sigmoid. That number may be negative or large; a gate lies
     between 0 and 1."""
@@ -73,7 +73,7 @@ def gates_without_a_sigmoid(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
-@wrong
+@wrong.detail
 def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
     """You multiply the returned weights by the gate. The gated context is right, but the weights are a distribution over
     regions and sum to 1; the gate acts on the context."""
@@ -83,7 +83,7 @@ def gates_the_weights(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), h, c, scaled)
 
 
-@wrong
+@wrong.part
 def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
     """You give the LSTM the gated context, and the readout the one without the gate. There is one ẑ, and both get it."""
     z, context, weights = _seen(h, regions, attention, gate)
@@ -91,7 +91,7 @@ def gates_for_the_lstm_alone(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, context, readout), h, c, weights)
 
 
-@wrong
+@wrong.part
 def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
     """You attend again with the new state, and the readout uses that context. Attention is computed once, with the state
     before the word; your weights belong to the next word."""
@@ -101,7 +101,7 @@ def looks_after_reading(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
-@wrong
+@wrong.detail
 def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, readout):
     """You concatenate ẑ first and the word second. The size is the same, so there is no error, but the columns of W that
     belong to the word now act on the context."""
@@ -110,7 +110,7 @@ def puts_the_picture_before_the_word(y, h, c, regions, attention, gate, cell, re
     return CaptionStep(_say(y, h, z, readout), h, c, weights)
 
 
-@wrong
+@wrong.idea
 def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     """You compute the logits from the state before the word. The LSTM's input then has an effect only one word later; the
     readout uses the new h."""
@@ -119,7 +119,7 @@ def speaks_from_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout), *new, weights)
 
 
-@wrong
+@wrong.part
 def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
     """You compute the logits from the state and the context alone. The embedded word is a term of the sum too, y + L_h h + L_z
     ẑ."""
@@ -128,7 +128,7 @@ def forgets_the_word_in_the_readout(y, h, c, regions, attention, gate, cell, rea
     return CaptionStep(_say(torch.zeros_like(y), h, z, readout), h, c, weights)
 
 
-@wrong
+@wrong.detail
 def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
     """You finish with a softmax. Asked for are logits: the loss takes the softmax itself, and a second one makes all words
     nearly equally likely."""
@@ -137,21 +137,21 @@ def speaks_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(_say(y, h, z, readout).softmax(-1), h, c, weights)
 
 
-@wrong
+@wrong.case
 def returns_the_old_state(y, h, c, regions, attention, gate, cell, readout):
     """You return the old states. Your logits are right, but the next step must start from the new h and c."""
     z, _, weights = _seen(h, regions, attention, gate)
     return CaptionStep(_say(y, _read(y, z, h, c, cell)[0], z, readout), h, c, weights)
 
 
-@wrong
+@wrong.part
 def forgets_the_context_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
     """Your logits do not depend directly on the gated context ẑ: the term L_z ẑ is missing from L_o (E y + L_h h_t + L_z ẑ)."""
     L_h, L_z, L_o = readout
     return caption_step(y, h, c, regions, attention, gate, cell, (L_h, torch.zeros_like(L_z), L_o))
 
 
-@wrong
+@wrong.part
 def forgets_the_state_in_the_readout(y, h, c, regions, attention, gate, cell, readout):
     """Your logits do not depend on the new state: the term L_h h_t is missing from L_o (E y + L_h h_t + L_z ẑ)."""
     L_h, L_z, L_o = readout

@@ -37,7 +37,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def reads_one_long_sentence(states, mask, words, sentences):
     """You pool all the words of a document at once, as if they were one long sentence. The second query is then never used,
     and the hierarchy is lost."""
@@ -46,7 +46,7 @@ def reads_one_long_sentence(states, mask, words, sentences):
     return PooledDocument(vector, weights.sum(-1), weights)
 
 
-@wrong
+@wrong.part
 def normalises_words_over_the_document(states, mask, words, sentences):
     """You normalise the weights of the words over the whole document. Your sentence vectors are then too small; the weights of
     the words of *each* sentence must sum to 1."""
@@ -56,7 +56,7 @@ def normalises_words_over_the_document(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, weights)
 
 
-@wrong
+@wrong.detail
 def exchanges_the_queries(states, mask, words, sentences):
     """You pool the words by the query for sentences, and the sentences by the query for words. They have the same sizes, so
     there is no error, but each was learned for the other level."""
@@ -65,7 +65,7 @@ def exchanges_the_queries(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, word_weights)
 
 
-@wrong
+@wrong.part
 def asks_the_same_twice(states, mask, words, sentences):
     """You pool with the weights for words at both levels. The sentences have their own W, b and u, which you never use."""
     of_sentences, word_weights = pool(states, *words, mask)
@@ -73,7 +73,7 @@ def asks_the_same_twice(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, word_weights)
 
 
-@wrong
+@wrong.case
 def weighs_empty_sentences(states, mask, words, sentences):
     """You pool the sentences without a mask. The empty ones that pad a short document are vectors of zeros, but they get
     weight, and the real ones get less."""
@@ -82,7 +82,7 @@ def weighs_empty_sentences(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, word_weights)
 
 
-@wrong
+@wrong.detail
 def wants_full_sentences(states, mask, words, sentences):
     """You count a sentence as real only where *all* of its positions hold a word. Any shorter sentence is then left out; a
     sentence is real if it has at least one word."""
@@ -91,7 +91,7 @@ def wants_full_sentences(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, word_weights)
 
 
-@wrong
+@wrong.part
 def reads_the_padding(states, mask, words, sentences):
     """You use the mask for the sentences and not for the words. The padding after a short sentence then gets weight in the
     sentence's vector."""
@@ -100,7 +100,7 @@ def reads_the_padding(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, word_weights)
 
 
-@wrong
+@wrong.idea
 def takes_the_mean_of_the_words(states, mask, words, sentences):
     """You take the plain mean of the words of each sentence, and attend only to sentences. Pool the words by their query
     too."""
@@ -109,7 +109,7 @@ def takes_the_mean_of_the_words(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, word_weights)
 
 
-@wrong
+@wrong.idea
 def takes_the_mean_of_the_sentences(states, mask, words, sentences):
     """You attend to the words and then take the plain mean of the real sentences. Each sentence then has the same weight; pool
     the sentences by their query too."""
@@ -119,7 +119,7 @@ def takes_the_mean_of_the_sentences(states, mask, words, sentences):
     return PooledDocument((weights[..., None] * of_sentences).sum(1), weights, word_weights)
 
 
-@wrong
+@wrong.detail
 def multiplies_the_weights(states, mask, words, sentences):
     """You return the product of both weights for the words. That is the weight of a word in the whole document; asked for is
     its weight within its sentence, where the weights sum to 1."""
@@ -128,7 +128,7 @@ def multiplies_the_weights(states, mask, words, sentences):
     return PooledDocument(vector, sentence_weights, sentence_weights[..., None] * word_weights)
 
 
-@wrong
+@wrong.case
 def returns_words_before_sentences(states, mask, words, sentences):
     """You return the weights of the words second and those of the sentences third, in the order of computation. Asked for is
     the vector, then the sentences (B, S), then the words (B, S, T)."""

@@ -34,49 +34,49 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def looks_at_the_words(weights):
     """You sum over the regions, the last axis. The softmax has made each of those sums 1, so your penalty is 0 whatever the
     model attends to; it is over the *words* that a region's weights must sum to 1."""
     return (1 - weights.sum(2)).square().sum(-1).mean()
 
 
-@wrong
+@wrong.detail
 def averages_over_the_regions(weights):
     """You take the mean over the regions as well. The penalty sums over them: yours is smaller by the factor L, and weaker the
     finer the grid of regions is."""
     return (1 - weights.sum(1)).square().mean()
 
 
-@wrong
+@wrong.detail
 def sums_over_the_batch(weights):
     """You sum over the captions of the batch. Your penalty then grows with the batch while the loss of the words is a mean;
     take the mean over the captions."""
     return (1 - weights.sum(1)).square().sum()
 
 
-@wrong
+@wrong.detail
 def takes_the_distance(weights):
     """You take the absolute distance from 1 and not its square. Then one region with sum 0 costs as much as ten with sum 0.9,
     and the gradient does not shrink as a sum comes near 1."""
     return (1 - weights.sum(1)).abs().sum(-1).mean()
 
 
-@wrong
+@wrong.part
 def squares_before_adding_up(weights):
     """You subtract each single weight from 1 and square before you sum over the words. That asks every word to give every
     region the weight 1; it is the sum over the whole caption that should be 1."""
     return (1 - weights).square().sum((1, 2)).mean()
 
 
-@wrong
+@wrong.detail
 def averages_over_the_words(weights):
     """You take the mean over the words and ask it to be 1. A region has a mean of 1 only if every word attends to it alone;
     its weights should sum to 1."""
     return (1 - weights.mean(1)).square().sum(-1).mean()
 
 
-@wrong
+@wrong.detail
 def shares_the_words_out(weights):
     """You ask each region's sum to be T/L, its average. The paper asks for 1, however many words and regions there are; the
     two are the same only where there are as many words as regions."""
@@ -84,42 +84,42 @@ def shares_the_words_out(weights):
     return (T / L - weights.sum(1)).square().sum(-1).mean()
 
 
-@wrong
+@wrong.idea
 def squares_the_total(weights):
     """You sum over the regions first and square the total. Sums above and below 1 cancel, and the result is (L - T)² for every
     caption; each region's own distance must be squared."""
     return (1 - weights.sum(1)).sum(-1).square().mean()
 
 
-@wrong
+@wrong.part
 def averages_the_captions_first(weights):
     """You take the mean over the batch before the square. Then a region with sum 2 in one caption and 0 in another counts as
     1; each caption has its own image and its own penalty."""
     return (1 - weights.sum(1).mean(0)).square().sum()
 
 
-@wrong
+@wrong.case
 def gives_one_for_each_caption(weights):
     """You return a penalty for each caption. It should be one number, to be added to a loss: the mean over the batch is
     missing."""
     return (1 - weights.sum(1)).square().sum(-1)
 
 
-@wrong
+@wrong.part
 def punishes_the_excess_alone(weights):
     """You count only the regions whose weights sum to more than 1. Regions that are never attended to then cost nothing;
     deviations in both directions count."""
     return (weights.sum(1) - 1).relu().square().sum(-1).mean()
 
 
-@wrong
+@wrong.case
 def stops_the_gradient(weights):
     """You cut the weights off from the graph, with `detach`, `no_grad`, `.item()` or a new tensor. The number is right, but no
     gradient reaches the weights."""
     return (1 - weights.detach().sum(1)).square().sum(-1).mean()
 
 
-@wrong
+@wrong.part
 def forgets_the_square(weights):
     """You add up 1 - Σ_t α_ti without squaring it: a region attended to twice makes up for one never attended to, and the
     penalty can be negative."""

@@ -49,14 +49,14 @@ def _entropy(weights):
     return -(weights * weights.log()).sum((1, 2))
 
 
-@wrong
+@wrong.case
 def lets_the_reward_flow(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You leave the reward log p - b in the graph. The value is right, but its gradient also reaches log p through the reward;
     the reward is a constant factor of the log-probabilities of the sampled regions."""
     return -(log_p + (log_p - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.idea
 def teaches_no_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You detach log p in both terms. Then no gradient reaches the word model at all; only the reward is detached, the first
     log p is not."""
@@ -64,7 +64,7 @@ def teaches_no_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     return -(log_p + (log_p - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.idea
 def teaches_no_looks(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You detach the logs of the sampled weights. The attention learns through them; detach the reward that multiplies them
     instead."""
@@ -72,27 +72,27 @@ def teaches_no_looks(log_p, weights, looks, baseline, entropy_weight=0.0):
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.idea
 def forgets_the_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You return the attention term alone. The word model then learns nothing: log p itself is the first term of the sum."""
     return -((log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.part
 def forgets_the_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take log p as the reward, without the baseline. As log p is never above 0, every sampled region becomes less likely,
     good or bad; with log p - b, those better than the baseline become likelier."""
     return -(log_p + log_p.detach() * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.detail
 def adds_the_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You add the baseline to log p. Both are below 0, so every sampled region becomes less likely, good or bad; the reward is
     how much *better* than the baseline the caption is, log p - b."""
     return -(log_p + (log_p.detach() + baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.detail
 def compares_within_the_batch(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the mean of this batch's log p for the baseline, and not the one passed in. In a batch of one your reward is
     always 0; b is an average of log p over many batches."""
@@ -100,20 +100,20 @@ def compares_within_the_batch(log_p, weights, looks, baseline, entropy_weight=0.
     return -(log_p + reward * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.idea
 def climbs(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You return the objective without the minus. An optimiser minimises your result, and so makes the captions less likely."""
     return (log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.detail
 def rewards_a_narrow_look(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You give the entropy the wrong sign: Σ α log α is below 0, and H has a minus in front of it. Your λ rewards weights
     concentrated on one region, where it should reward spread-out ones."""
     return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) - entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.part
 def takes_the_likeliest_look(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the largest weight of each word, and not that of the sampled region. The reward belongs to the regions in
     `looks`, from which the caption was computed."""
@@ -121,7 +121,7 @@ def takes_the_likeliest_look(log_p, weights, looks, baseline, entropy_weight=0.0
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.part
 def takes_the_log_of_the_sum(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You add the sampled weights and take the log of the sum. The regions are sampled independently, so their probabilities
     multiply: sum the logs over the words."""
@@ -129,7 +129,7 @@ def takes_the_log_of_the_sum(log_p, weights, looks, baseline, entropy_weight=0.0
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
 
 
-@wrong
+@wrong.detail
 def averages_over_the_words(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the mean over the words where a sum is asked for, in the log-probabilities and in the entropy. Both are then
     too small by the factor T; the mean is over the batch only."""
@@ -137,7 +137,7 @@ def averages_over_the_words(log_p, weights, looks, baseline, entropy_weight=0.0)
     return -(log_p + ((log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)) / T).mean()
 
 
-@wrong
+@wrong.detail
 def forgets_the_entropy(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You never use entropy_weight: the term λ Σ_t H(α_t), which rewards spread-out attention, is missing."""
     return hard_attention_loss(log_p, weights, looks, baseline)

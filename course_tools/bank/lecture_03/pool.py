@@ -51,14 +51,14 @@ def _mix(weights, values):
     return Attended((weights[..., None] * values).sum(-2), weights)
 
 
-@wrong
+@wrong.part
 def forgets_the_mask(values, W, b, u, mask=None):
     """You never use the mask. The padding after a short sequence gets weight like any token, and the vector of a sentence
     depends on how far it is padded."""
     return _pool(_scores(values, W, b, u), values, None)
 
 
-@wrong
+@wrong.part
 def masks_after_the_softmax(values, W, b, u, mask=None):
     """You take the softmax over all tokens and set the weights of the padding to 0 afterwards. The other weights then sum to
     less than 1; mask the padding before the softmax."""
@@ -66,14 +66,14 @@ def masks_after_the_softmax(values, W, b, u, mask=None):
     return _mix(weights if mask is None else weights * mask, values)
 
 
-@wrong
+@wrong.idea
 def turns_the_mask_round(values, W, b, u, mask=None):
     """You mask the tokens at which the mask is True. Here True marks a real token: you pool the padding and leave out the
     sentence."""
     return _pool(_scores(values, W, b, u), values, None if mask is None else ~mask)
 
 
-@wrong
+@wrong.part
 def gives_padding_a_score_of_zero(values, W, b, u, mask=None):
     """You set the scores of the padding to 0. exp(0) = 1, more than any token whose score is negative; only -inf has weight
     0."""
@@ -81,7 +81,7 @@ def gives_padding_a_score_of_zero(values, W, b, u, mask=None):
     return _mix((scores if mask is None else scores * mask).softmax(-1), values)
 
 
-@wrong
+@wrong.case
 def gives_nan_for_nothing(values, W, b, u, mask=None):
     """You give every score of an empty sequence -inf, and the softmax then divides 0 by 0: its weights and its vector are NaN,
     and so is every loss computed from them. A sequence without a real token should give zeros."""
@@ -89,7 +89,7 @@ def gives_nan_for_nothing(values, W, b, u, mask=None):
     return _mix((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1), values)
 
 
-@wrong
+@wrong.case
 def spreads_over_nothing(values, W, b, u, mask=None):
     """You set the scores of the padding to -10⁹. In an empty sequence all of them are equally low, so the softmax spreads the
     weight over the padding; there both weights and vector should be 0."""
@@ -97,35 +97,35 @@ def spreads_over_nothing(values, W, b, u, mask=None):
     return _mix((scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1), values)
 
 
-@wrong
+@wrong.part
 def leaves_the_tanh_out(values, W, b, u, mask=None):
     """You multiply W h + b by the query without the tanh. Without it, W and u are equivalent to one vector, and the bias adds
     the same to all scores."""
     return _pool((values @ W.mT + b) @ u, values, mask)
 
 
-@wrong
+@wrong.detail
 def lets_the_bias_cancel(values, W, b, u, mask=None):
     """Your b has no effect: it is left out, or added after the tanh, where it adds the same to every token's score and cancels
     in the softmax. It must be added to W h, inside the tanh."""
     return _pool((torch.tanh(values @ W.mT) + b) @ u, values, mask)
 
 
-@wrong
+@wrong.idea
 def asks_nothing(values, W, b, u, mask=None):
     """You add up the hidden units and never use u. That is a fixed query of ones; multiply the hidden units by the learned
     query u."""
     return _pool(torch.tanh(values @ W.mT + b).sum(-1), values, mask)
 
 
-@wrong
+@wrong.part
 def pools_the_hidden_units(values, W, b, u, mask=None):
     """You mix the hidden units tanh(W h + b) and not the tokens. They only serve to compute scores; the result has the d_v
     features of a token, and yours has d_a."""
     return _pool(_scores(values, W, b, u), torch.tanh(values @ W.mT + b), mask)
 
 
-@wrong
+@wrong.part
 def shares_the_weight_among_sequences(values, W, b, u, mask=None):
     """You take the softmax over the first axis. Where that is the batch, the sequences compete with each other, and the
     weights of one sequence do not sum to 1; normalise over T, the last axis of the scores."""
@@ -135,7 +135,7 @@ def shares_the_weight_among_sequences(values, W, b, u, mask=None):
     return _mix(weights if mask is None else weights.masked_fill(~mask, 0.0), values)
 
 
-@wrong
+@wrong.detail
 def scales_like_a_dot_product(values, W, b, u, mask=None):
     """You divide the scores by √d_a, as in scaled dot products. There is no such factor here: u is learned together with its
     scale, and your weights are too even."""

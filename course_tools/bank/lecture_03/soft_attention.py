@@ -48,7 +48,7 @@ def _mix(weights, regions):
     return Attended((weights[..., None] * regions).sum(1), weights)
 
 
-@wrong
+@wrong.part
 def has_no_tanh(regions, h, W_a, W_h, v):
     """You add the two parts and go straight to v. Without the tanh the state adds the same number to every region's score, the
     softmax takes it out again, and the weights are independent of the state."""
@@ -56,62 +56,62 @@ def has_no_tanh(regions, h, W_a, W_h, v):
     return (weights[..., None] * regions).sum(1), weights
 
 
-@wrong
+@wrong.idea
 def keeps_the_state_apart(regions, h, W_a, W_h, v):
     """The state has no effect on your weights: it is left out, or has its own tanh and is added afterwards. Then it adds the
     same to every region of an image and cancels in the softmax; it must be added *inside* the one tanh."""
     return _mix(((regions @ W_a.mT).tanh() @ v + (h @ W_h.mT).tanh() @ v[:, None]).softmax(-1), regions)
 
 
-@wrong
+@wrong.detail
 def squashes_the_score(regions, h, W_a, W_h, v):
     """You multiply by v first and take the tanh of the finished score. All scores then lie between -1 and 1, and no region can
     ever weigh more than e² times another; the tanh belongs to the m hidden units, before v."""
     return _mix(((regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).tanh().softmax(-1), regions)
 
 
-@wrong
+@wrong.idea
 def normalises_over_the_batch(regions, h, W_a, W_h, v):
     """You take the softmax over axis 0. There the images of the batch compete with each other, and in a batch of one all
     weights are 1; the weights of *one* image must sum to 1."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(0), regions)
 
 
-@wrong
+@wrong.part
 def decides_region_by_region(regions, h, W_a, W_h, v):
     """You take a sigmoid of each score. The weights of an image then do not sum to 1; the softmax makes the regions compete."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).sigmoid(), regions)
 
 
-@wrong
+@wrong.idea
 def never_normalises(regions, h, W_a, W_h, v):
     """You mix with the raw scores. They may be negative and do not sum to 1; a softmax over the regions turns them into
     weights."""
     return _mix(_hidden(regions, h, W_a, W_h) @ v, regions)
 
 
-@wrong
+@wrong.part
 def uses_one_state_for_all(regions, h, W_a, W_h, v):
     """You use the first state of the batch for every image. Each image has its own caption and state; in a batch of one the
     mistake has no effect."""
     return _mix((_hidden(regions, h[:1], W_a, W_h) @ v).softmax(-1), regions)
 
 
-@wrong
+@wrong.part
 def mixes_the_hidden_units(regions, h, W_a, W_h, v):
     """You mix W_a a_i, the regions in the attention space. Those only serve to compute scores, and have size m; the context
     mixes the regions themselves, of size d_a."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v).softmax(-1), regions @ W_a.mT)
 
 
-@wrong
+@wrong.idea
 def looks_everywhere_alike(regions, h, W_a, W_h, v):
     """You compute the weights, and then take the plain mean of the regions. It is the same before every word; each region must
     be multiplied by its weight."""
     return Attended(regions.mean(1), (_hidden(regions, h, W_a, W_h) @ v).softmax(-1))
 
 
-@wrong
+@wrong.part
 def picks_one_region(regions, h, W_a, W_h, v):
     """You pick the region with the largest score and leave out the rest. That is a hard choice, through which no gradient
     flows to the scores; soft attention mixes all regions, each by its weight."""
@@ -119,14 +119,14 @@ def picks_one_region(regions, h, W_a, W_h, v):
     return _mix(F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype), regions)
 
 
-@wrong
+@wrong.detail
 def scales_like_a_dot_product(regions, h, W_a, W_h, v):
     """You divide the scores by √m, as in scaled dot products. Additive scores have no such factor: v is learned together with
     its scale, and your weights are too even."""
     return _mix((_hidden(regions, h, W_a, W_h) @ v / v.shape[0] ** 0.5).softmax(-1), regions)
 
 
-@wrong
+@wrong.case
 def returns_weights_first(regions, h, W_a, W_h, v):
     """You return the weights first and the context second. The caller expects the context (B, d_a) first, then the weights (B,
     L)."""
@@ -134,7 +134,7 @@ def returns_weights_first(regions, h, W_a, W_h, v):
     return weights, context
 
 
-@wrong
+@wrong.detail
 def takes_relu_for_tanh(regions, h, W_a, W_h, v):
     """You use ReLU where the attention network has tanh: hidden units whose sum is negative drop out of the score."""
     hidden = (regions @ W_a.mT + (h @ W_h.mT)[:, None]).relu()

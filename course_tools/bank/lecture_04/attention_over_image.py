@@ -40,7 +40,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def forgets_the_scale(x, W_q, W_k, W_v):
     """Your scores are not divided by √d_k: they grow with the size of the vectors, until nearly all the weight of each
     pixel is on one other."""
@@ -49,7 +49,7 @@ def forgets_the_scale(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
-@wrong
+@wrong.detail
 def scales_by_the_number_of_channels(x, W_q, W_k, W_v):
     """You scale by √C, the channels of the image. The dot products are of projected pixels, so the scale is √d_k, the size
     of a key."""
@@ -58,7 +58,7 @@ def scales_by_the_number_of_channels(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
-@wrong
+@wrong.detail
 def flattens_column_by_column(x, W_q, W_k, W_v):
     """You lay the pixels out column by column, but put them back row by row: the right contexts end up at the wrong pixels."""
     pixels = rearrange(x, "B C H W -> B (W H) C")
@@ -66,7 +66,7 @@ def flattens_column_by_column(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
-@wrong
+@wrong.idea
 def reshapes_without_permuting(x, W_q, W_k, W_v):
     """You make the tokens by a reshape alone. It keeps the order in memory, where a whole channel comes before the
     next, so a token of yours holds one channel of several pixels instead of all channels of one pixel."""
@@ -76,7 +76,7 @@ def reshapes_without_permuting(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=H)
 
 
-@wrong
+@wrong.part
 def reshapes_without_permuting_back(x, W_q, W_k, W_v):
     """Your attention is right, but you reshape its result straight to (B, d_v, H, W). The features of a pixel are
     contiguous in memory, so they are spread over several pixels."""
@@ -85,7 +85,7 @@ def reshapes_without_permuting_back(x, W_q, W_k, W_v):
     return context.reshape(x.shape[0], -1, *x.shape[-2:])
 
 
-@wrong
+@wrong.case
 def looks_at_the_whole_batch(x, W_q, W_k, W_v):
     """Your pixels attend to the pixels of every image in the batch. The result of an image must be independent of the other
     images."""
@@ -95,7 +95,7 @@ def looks_at_the_whole_batch(x, W_q, W_k, W_v):
     return rearrange(context, "(B H W) d_v -> B d_v H W", B=B, H=H)
 
 
-@wrong
+@wrong.idea
 def stays_within_the_row(x, W_q, W_k, W_v):
     """You keep the rows of the image as a batch axis, so a pixel attends only to its own row. Each pixel attends to the
     whole image: H and W must become one axis of tokens."""
@@ -104,7 +104,7 @@ def stays_within_the_row(x, W_q, W_k, W_v):
     return rearrange(context, "B H W d_v -> B d_v H W")
 
 
-@wrong
+@wrong.idea
 def attends_over_the_channels(x, W_q, W_k, W_v):
     """Your tokens are the channels, each with H·W features: you mix feature maps and no information moves between pixels.
     Here the pixels are the tokens, and the channels their features."""
@@ -113,7 +113,7 @@ def attends_over_the_channels(x, W_q, W_k, W_v):
     return rearrange(context, "B d_v (H W) -> B d_v H W", H=x.shape[-2])
 
 
-@wrong
+@wrong.part
 def normalises_over_the_queries(x, W_q, W_k, W_v):
     """Your softmax runs over the queries. It must run over the keys, so that the context of each pixel is an average with
     weights that sum to 1."""
@@ -122,7 +122,7 @@ def normalises_over_the_queries(x, W_q, W_k, W_v):
     return rearrange(scores.softmax(1) @ pixels @ W_v.mT, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
-@wrong
+@wrong.detail
 def swaps_the_matrices_of_queries_and_keys(x, W_q, W_k, W_v):
     """You make the queries with W_k and the keys with W_q. That transposes the matrix of scores."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
@@ -130,7 +130,7 @@ def swaps_the_matrices_of_queries_and_keys(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) d_v -> B d_v H W", H=x.shape[-2])
 
 
-@wrong
+@wrong.part
 def mixes_the_pixels_themselves(x, W_q, W_k, W_v):
     """You average the input pixels and never use W_v. What is mixed are the values W_v x, so the result has d_v channels."""
     pixels = rearrange(x, "B C H W -> B (H W) C")
@@ -138,7 +138,7 @@ def mixes_the_pixels_themselves(x, W_q, W_k, W_v):
     return rearrange(context, "B (H W) C -> B C H W", H=x.shape[-2])
 
 
-@wrong
+@wrong.detail
 def adds_its_input(x, W_q, W_k, W_v):
     """You add the input image to the result. That residual belongs to a block around the attention; here the context of each
     pixel is asked for, and it has d_v channels, not C."""

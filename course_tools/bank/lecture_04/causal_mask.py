@@ -25,7 +25,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def forbids_the_own_position(T_q, T_k=None, device=None):
     """Your queries attend only to strictly earlier positions. A position may attend to itself as well; in yours the first
     one may attend to nothing."""
@@ -33,7 +33,7 @@ def forbids_the_own_position(T_q, T_k=None, device=None):
     return torch.arange(T_k, device=device) < torch.arange(T_q, device=device)[:, None] + T_k - T_q
 
 
-@wrong
+@wrong.part
 def lets_the_next_token_in(T_q, T_k=None, device=None):
     """Your diagonal is one step too far to the right: each query also attends to the next token, which is the one a
     language model must predict."""
@@ -41,7 +41,7 @@ def lets_the_next_token_in(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q + 1)
 
 
-@wrong
+@wrong.idea
 def looks_into_the_future(T_q, T_k=None, device=None):
     """You kept the upper triangle: each query attends to itself and to *later* positions. Rows are queries and columns are
     keys, so earlier positions are to the left of the diagonal."""
@@ -49,14 +49,14 @@ def looks_into_the_future(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q)
 
 
-@wrong
+@wrong.idea
 def marks_the_forbidden_keys(T_q, T_k=None, device=None):
     """Your True marks the forbidden keys, as in some of torch's modules. In this course True = may attend."""
     T_k = T_q if T_k is None else T_k
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).triu(T_k - T_q + 1)
 
 
-@wrong
+@wrong.detail
 def aligns_the_first_query_with_the_first_key(T_q, T_k=None, device=None):
     """You put query i at position i even when there are more keys than queries. In cached decoding the queries are the last
     positions, so the last query must be allowed every key."""
@@ -64,7 +64,7 @@ def aligns_the_first_query_with_the_first_key(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril()
 
 
-@wrong
+@wrong.detail
 def shifts_the_wrong_way(T_q, T_k=None, device=None):
     """With more keys than queries, you move the diagonal to the left. The extra keys come before the queries, so each query
     may attend to more keys than in the square mask, not to fewer."""
@@ -72,14 +72,14 @@ def shifts_the_wrong_way(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_q - T_k)
 
 
-@wrong
+@wrong.detail
 def forgets_the_number_of_keys(T_q, T_k=None, device=None):
     """Your mask always has T_q columns. It needs one column for each key, and T_k may be larger than T_q."""
     position = torch.arange(T_q, device=device)
     return position <= position[:, None]
 
 
-@wrong
+@wrong.part
 def puts_the_keys_in_the_rows(T_q, T_k=None, device=None):
     """Your mask has a row for each key and a column for each query. Scores are (T_q, T_k), so queries belong in the rows;
     transposed, a square mask allows the future and forbids the past."""
@@ -87,7 +87,7 @@ def puts_the_keys_in_the_rows(T_q, T_k=None, device=None):
     return torch.arange(T_k, device=device)[:, None] <= torch.arange(T_q, device=device) + T_k - T_q
 
 
-@wrong
+@wrong.case
 def returns_ones_and_zeros(T_q, T_k=None, device=None):
     """Your mask holds the numbers 1 and 0. It must be bool: only then do `~` and `&` mean "not" and "and", and
     nothing in this course takes a mask of numbers."""
@@ -95,7 +95,7 @@ def returns_ones_and_zeros(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, device=device).tril(T_k - T_q)
 
 
-@wrong
+@wrong.part
 def returns_what_to_add_to_the_scores(T_q, T_k=None, device=None):
     """Your mask is additive, 0 where the query may attend and -∞ elsewhere. Here a mask is bool with True = may attend, and
     `attend` turns it into -∞."""
@@ -103,20 +103,20 @@ def returns_what_to_add_to_the_scores(T_q, T_k=None, device=None):
     return torch.full((T_q, T_k), -torch.inf, device=device).triu(T_k - T_q + 1)
 
 
-@wrong
+@wrong.idea
 def allows_everything(T_q, T_k=None, device=None):
     """Your mask allows every key to every query, so it masks nothing: later keys, j > i + T_k - T_q, must be False."""
     return torch.ones(T_q, T_q if T_k is None else T_k, dtype=torch.bool, device=device)
 
 
-@wrong
+@wrong.idea
 def takes_the_upper_triangle(T_q, T_k=None, device=None):
     """You take the upper triangle (`triu`): each query attends to its own and to later positions. Earlier ones are the lower
     triangle (`tril`), with the diagonal shifted by T_k - T_q."""
     return torch.ones(T_q, T_q if T_k is None else T_k, dtype=torch.bool, device=device).triu()
 
 
-@wrong
+@wrong.case
 def ignores_the_device(T_q, T_k=None, device=None):
     """You create the mask on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device` to
     every tensor that you create."""

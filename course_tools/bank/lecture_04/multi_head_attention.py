@@ -39,7 +39,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You project the queries by W_k and the keys by W_q: in self-attention, that transposes every score."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_k), (keys, W_q), (values, W_v)))
@@ -47,7 +47,7 @@ def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v,
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.detail
 def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You multiply by the matrices as they are stored, (out, in). A product from the right needs them as (in, out); with
     square matrices there is no error, and every projection is wrong."""
@@ -56,7 +56,7 @@ def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n
     return merge_heads(context) @ W_o, weights
 
 
-@wrong
+@wrong.part
 def forgets_the_output_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You stop after laying the heads side by side and never use W_o. Without it the heads are not mixed, and the result
     need not have the size d_model."""
@@ -65,7 +65,7 @@ def forgets_the_output_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_h
     return merge_heads(context), weights
 
 
-@wrong
+@wrong.part
 def merges_without_transposing(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You reshape (n_heads, T_q, d_v) straight to (T_q, n_heads · d_v). The numbers keep their order in memory, so a
     row of yours holds several positions of one head instead of all heads of one position."""
@@ -74,7 +74,7 @@ def merges_without_transposing(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     return context.reshape(*queries.shape[:-1], -1) @ W_o.mT, weights
 
 
-@wrong
+@wrong.idea
 def views_instead_of_splitting(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You reshape the projections straight to (n_heads, T, d). That cuts the sequence into pieces: a head of yours gets all
     the features of some positions instead of its own features of every position."""
@@ -84,7 +84,7 @@ def views_instead_of_splitting(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.idea
 def lets_all_heads_share_one_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """Every head of yours projects by the rows of the first one. Each head has its own rows in W_q, W_k and W_v."""
     firsts = (x @ W[: W.shape[0] // n_heads].mT for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
@@ -93,7 +93,7 @@ def lets_all_heads_share_one_projection(queries, keys, values, W_q, W_k, W_v, W_
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.detail
 def scales_by_d_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You scale the scores by √d_model. Each dot product runs over the features of one head only, so the scale is that
     of a head's keys, whatever the size of the model."""
@@ -102,7 +102,7 @@ def scales_by_d_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=N
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.part
 def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You do not pass the mask on to the heads: every query attends to every key, the forbidden ones included."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
@@ -110,7 +110,7 @@ def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.detail
 def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You give the mask (B, T_q, T_k) as it is to scores (B, n_heads, T_q, T_k): its batch axis is broadcast against the
     heads. Usually that fails; where B = n_heads it runs, and head b gets the mask of sequence b."""
@@ -119,7 +119,7 @@ def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o,
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.part
 def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You attend with the heads in front of the batch, and then reshape the result as if each sequence's heads were
     adjacent: a sequence gets the contexts and weights of others."""
@@ -129,7 +129,7 @@ def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.detail
 def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You give back the mean of the weights over the heads, as torch's module does by default. Here every head's weights
     are asked for: heads attend to different keys, and the mean hides it."""
@@ -138,7 +138,7 @@ def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_
     return merge_heads(context) @ W_o.mT, weights.mean(-3)
 
 
-@wrong
+@wrong.detail
 def forgets_the_scale(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You do not divide the scores by √d_k, where d_k is the number of features of one head."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
@@ -146,7 +146,7 @@ def forgets_the_scale(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=N
     return merge_heads(context) @ W_o.mT, weights
 
 
-@wrong
+@wrong.case
 def returns_the_weights_first(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """Both of your results are right, but you return the weights first. The order is (context, weights)."""
     context, weights = multi_head_attention(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask)

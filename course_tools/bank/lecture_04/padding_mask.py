@@ -24,49 +24,49 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def counts_one_too_many(lengths, T_k):
     """You allow one padding token: positions are counted from 0, so the position that equals the length is already the
     first one of the padding."""
     return (torch.arange(T_k, device=lengths.device) <= lengths[:, None])[:, None, :]
 
 
-@wrong
+@wrong.detail
 def drops_the_last_token(lengths, T_k):
     """You count the positions from 1 but compare as if they began at 0: the last real token of each sequence is
     hidden."""
     return (torch.arange(1, T_k + 1, device=lengths.device) < lengths[:, None])[:, None, :]
 
 
-@wrong
+@wrong.idea
 def marks_the_padding(lengths, T_k):
     """Your True marks the padding, as in torch's `key_padding_mask`. In this course True = may attend, so it belongs to the
     real tokens."""
     return (torch.arange(T_k, device=lengths.device) >= lengths[:, None])[:, None, :]
 
 
-@wrong
+@wrong.part
 def pads_on_the_left(lengths, T_k):
     """You take the last tokens of each row for the real ones. The padding follows the sequence, so the real tokens come
     first."""
     return (torch.arange(T_k, device=lengths.device) >= T_k - lengths[:, None])[:, None, :]
 
 
-@wrong
+@wrong.detail
 def forgets_the_query_axis(lengths, T_k):
     """Your mask is (B, T_k). Against scores (B, T_q, T_k), its rows are taken for queries instead of sequences; it
     needs an axis for the queries in the middle."""
     return torch.arange(T_k, device=lengths.device) < lengths[:, None]
 
 
-@wrong
+@wrong.idea
 def masks_the_queries(lengths, T_k):
     """Your mask is (B, T_k, 1): it masks the padded *queries* and allows the padding among the keys. The mask is over keys,
     the last axis."""
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, :, None]
 
 
-@wrong
+@wrong.part
 def hides_the_padded_queries_too(lengths, T_k):
     """You also forbid every key to the padded queries. The mask is over keys only: the number of queries may differ, and
     every query may attend to the real tokens."""
@@ -74,35 +74,35 @@ def hides_the_padded_queries_too(lengths, T_k):
     return real[:, :, None] & real[:, None, :]
 
 
-@wrong
+@wrong.detail
 def adds_a_head_axis(lengths, T_k):
     """Your mask is (B, 1, 1, T_k), with an axis for heads. It must broadcast to scores (B, T_q, T_k), and multi-head
     attention adds the head axis by itself."""
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None, None, :]
 
 
-@wrong
+@wrong.case
 def returns_ones_and_zeros(lengths, T_k):
     """Your mask holds the numbers 1 and 0. It must be bool: only then do `~` and `&` mean "not" and "and", and it can
     be joined to a causal mask."""
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None, :].float()
 
 
-@wrong
+@wrong.case
 def stops_at_the_longest_sequence(lengths, T_k):
     """Your mask ends at the longest sequence of the batch. The keys are padded to T_k, which may be longer, and the
     mask needs a column for each of them."""
     return (torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None])[:, None, :]
 
 
-@wrong
+@wrong.case
 def lets_an_empty_sequence_see_one_token(lengths, T_k):
     """You treat an empty sequence as if it had one token, perhaps to keep the softmax from an empty row. A length of 0
     means that nothing is real; `attend` gives weights of 0 to a row in which every key is forbidden."""
     return (torch.arange(T_k, device=lengths.device) < lengths.clamp(min=1)[:, None])[:, None, :]
 
 
-@wrong
+@wrong.idea
 def allows_everything(lengths, T_k):
     """Your mask allows every position, padding included: it must be False from lengths[b] on."""
     return torch.ones(len(lengths), 1, T_k, dtype=torch.bool)

@@ -37,42 +37,42 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def forgets_the_scale(q, k, v, mask=None):
     """Your scores are not divided by √d_k: dot products grow with the size of the vectors, so with long ones your
     softmax puts nearly all its weight on a single key and passes hardly any gradient."""
     return attend(q @ k.mT, v, mask)
 
 
-@wrong
+@wrong.detail
 def divides_by_d_k(q, k, v, mask=None):
     """You divide the scores by d_k itself. The spread of a dot product grows only like √d_k, so your scores become
     too small and your weights too even."""
     return attend(q @ k.mT / k.shape[-1], v, mask)
 
 
-@wrong
+@wrong.detail
 def scales_by_the_size_of_the_values(q, k, v, mask=None):
     """You scale by √d_v. The values are not part of the dot products, so their size is unrelated to the spread of the
     scores; where d_v = d_k the mistake has no effect."""
     return attend(q @ k.mT / math.sqrt(v.shape[-1]), v, mask)
 
 
-@wrong
+@wrong.detail
 def scales_by_the_number_of_keys(q, k, v, mask=None):
     """You scale by √T_k, the number of keys. The scale belongs to the number of terms in each dot product, which is
     the size of a key and not how many keys there are."""
     return attend(q @ k.mT / math.sqrt(k.shape[-2]), v, mask)
 
 
-@wrong
+@wrong.detail
 def multiplies_by_the_scale(q, k, v, mask=None):
     """You multiply the scores by √d_k. The scale is there to bring large scores down; yours spreads them further and
     saturates the softmax sooner."""
     return attend(q @ k.mT * math.sqrt(k.shape[-1]), v, mask)
 
 
-@wrong
+@wrong.part
 def scales_after_the_softmax(q, k, v, mask=None):
     """You scale the weights and not the scores. The softmax has then already saturated, and each row of your weights
     sums to 1/√d_k instead of 1."""
@@ -81,7 +81,7 @@ def scales_after_the_softmax(q, k, v, mask=None):
     return Attended(weights @ v, weights)
 
 
-@wrong
+@wrong.idea
 def normalises_over_the_queries(q, k, v, mask=None):
     """Your softmax runs over the queries: for each key the weights sum to 1. The weights of each query must sum to 1 over
     the keys."""
@@ -92,20 +92,20 @@ def normalises_over_the_queries(q, k, v, mask=None):
     return weights @ v, weights
 
 
-@wrong
+@wrong.part
 def inverts_the_mask(q, k, v, mask=None):
     """You read True in the mask as "forbidden". In this course True = may attend, so your queries attend to exactly the
     forbidden keys."""
     return attend(q @ k.mT / math.sqrt(k.shape[-1]), v, None if mask is None else ~mask)
 
 
-@wrong
+@wrong.part
 def ignores_the_mask(q, k, v, mask=None):
     """You never use the mask: every query attends to every key, the forbidden ones included."""
     return attend(q @ k.mT / math.sqrt(k.shape[-1]), v)
 
 
-@wrong
+@wrong.part
 def masks_after_the_softmax(q, k, v, mask=None):
     """You set the forbidden weights to 0 after the softmax. The forbidden keys are then part of the denominator, and the
     other weights of a row no longer sum to 1."""
@@ -115,7 +115,7 @@ def masks_after_the_softmax(q, k, v, mask=None):
     return Attended(weights @ v, weights)
 
 
-@wrong
+@wrong.part
 def masks_with_a_score_of_zero(q, k, v, mask=None):
     """You give the forbidden keys a score of 0. That is a score like any other, and the softmax gives it a positive weight
     because exp(0) = 1; the forbidden keys still get weight."""
@@ -126,7 +126,7 @@ def masks_with_a_score_of_zero(q, k, v, mask=None):
     return weights @ v, weights
 
 
-@wrong
+@wrong.case
 def masks_with_a_large_negative_number(q, k, v, mask=None):
     """You give forbidden keys a score of -1e9. Where a row forbids every key, all its scores are equal and the softmax spreads
     the weight evenly over forbidden keys; such a row must have weights 0 and context 0."""
@@ -137,7 +137,7 @@ def masks_with_a_large_negative_number(q, k, v, mask=None):
     return weights @ v, weights
 
 
-@wrong
+@wrong.case
 def gives_nan_for_a_row_masked_whole(q, k, v, mask=None):
     """Where the mask forbids every key of a query, your softmax divides 0 by 0 and gives NaN; such a row must have weights 0
     and context 0."""
@@ -148,14 +148,14 @@ def gives_nan_for_a_row_masked_whole(q, k, v, mask=None):
     return weights @ v, weights
 
 
-@wrong
+@wrong.case
 def returns_the_weights_first(q, k, v, mask=None):
     """Both of your results are right, but you return the weights first. The order is (context, weights)."""
     context, weights = attend(q @ k.mT / math.sqrt(k.shape[-1]), v, mask)
     return weights, context
 
 
-@wrong
+@wrong.case
 def counts_on_one_batch_axis(q, k, v, mask=None):
     """You count on exactly one batch axis, as torch.bmm does or an exchange of axes 1 and 2. There may be none or several, as
     with heads: count the axes from the back."""
@@ -163,7 +163,7 @@ def counts_on_one_batch_axis(q, k, v, mask=None):
     return attend(scores, v, mask)
 
 
-@wrong
+@wrong.idea
 def takes_a_sigmoid(q, k, v, mask=None):
     """You apply a sigmoid to each score. Your weights of a query do not sum to 1; the softmax makes the keys compete."""
     scores = q @ k.mT / math.sqrt(k.shape[-1])

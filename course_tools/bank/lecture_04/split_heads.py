@@ -35,54 +35,54 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def views_instead_of_transposing(x, n_heads):
     """You reshape straight to (n_heads, T, d). The numbers keep their order in memory, so your first head gets all the
     features of the first positions instead of its own features of every position."""
     return x.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
 
-@wrong
+@wrong.part
 def transposes_before_cutting(x, n_heads):
     """You exchange positions and features before you reshape. Each head gets the right numbers, but inside a head the
     features of one position are no longer adjacent."""
     return x.mT.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
 
-@wrong
+@wrong.detail
 def takes_every_nth_feature(x, n_heads):
     """Your head i gets the features i, i + n_heads, i + 2·n_heads, …. The features of a head are contiguous: a block of d
     neighbours."""
     return rearrange(x, "... T (d h) -> ... h T d", h=n_heads)
 
 
-@wrong
+@wrong.part
 def takes_n_heads_for_the_size_of_a_head(x, n_heads):
     """You made heads of n_heads features each. `n_heads` is the number of heads, and their size follows from it."""
     return rearrange(x, "... T (h d) -> ... h T d", d=n_heads)
 
 
-@wrong
+@wrong.detail
 def leaves_the_heads_behind_the_positions(x, n_heads):
     """You cut the features but left the axes as (T, n_heads, d). The products of attention run over the last two axes,
     so yours would compare heads with each other at one position, instead of positions."""
     return x.unflatten(-1, (n_heads, -1))
 
 
-@wrong
+@wrong.detail
 def puts_the_features_before_the_positions(x, n_heads):
     """Your heads are (d, T): positions and features of each head are exchanged. Attention expects (T, d), positions first."""
     return rearrange(x, "... T (h d) -> ... h d T", h=n_heads)
 
 
-@wrong
+@wrong.detail
 def puts_the_heads_before_the_batch(x, n_heads):
     """Your head axis comes before the batch. It belongs between batch and positions, or masks and batch axes are broadcast
     against the wrong axis."""
     return torch.stack(x.chunk(n_heads, -1))
 
 
-@wrong
+@wrong.detail
 def folds_the_heads_into_the_batch(x, n_heads):
     """You merged the heads with the last batch axis. The heads keep an axis of their own here: the batch axes pass
     through unchanged."""
@@ -90,7 +90,7 @@ def folds_the_heads_into_the_batch(x, n_heads):
     return heads.flatten(-4, -3) if heads.dim() > 3 else heads
 
 
-@wrong
+@wrong.part
 def deals_the_heads_to_other_sequences(x, n_heads):
     """You order the heads before the batch, and then reshape as if each sequence's heads were adjacent: a sequence gets
     heads that belong to others."""
@@ -98,14 +98,14 @@ def deals_the_heads_to_other_sequences(x, n_heads):
     return folded.reshape(*x.shape[:-2], n_heads, x.shape[-2], x.shape[-1] // n_heads)
 
 
-@wrong
+@wrong.case
 def counts_the_axes_from_the_front(x, n_heads):
     """You exchange axes 1 and 2. These are positions and heads only if there is exactly one batch axis; there may be
     none, or several."""
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
 
-@wrong
+@wrong.idea
 def gives_every_head_all_features(x, n_heads):
     """You copied all features to each head. The features are divided among the heads: each gets its own part, n_heads times
     smaller."""

@@ -46,7 +46,7 @@ def _looked_back(x, own, n_heads, norm):
     return layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal).context, *norm)
 
 
-@wrong
+@wrong.idea
 def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You take queries and keys from the encoder and only the values from the decoder. Your result has a row for each token
     of the *source*; the queries come from the target tokens, keys and values from the memory."""
@@ -55,7 +55,7 @@ def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.idea
 def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You take the values of the cross-attention from the target tokens. Only its weights then depend on the source; keys
     and values both come from the memory."""
@@ -64,7 +64,7 @@ def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_hea
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.idea
 def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """Your self-attention has no causal mask. In training each position then attends to the token that it should predict;
     in generation the later tokens do not exist."""
@@ -73,7 +73,7 @@ def looks_into_the_future(x, memory, own, cross, network, norms, n_heads, memory
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.part
 def adds_the_first_input_again(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You add what comes from the memory to the block's own input. The result of the self-attention is then only in the
     queries and not in the sum; each step adds its output to what it was given."""
@@ -82,7 +82,7 @@ def adds_the_first_input_again(x, memory, own, cross, network, norms, n_heads, m
     return layer_norm(m + feed_forward(m, *network), *norms[2])
 
 
-@wrong
+@wrong.detail
 def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You never use the memory's mask. The target tokens then attend to the padding of a short source."""
     x = _looked_back(x, own, n_heads, norms[0])
@@ -90,7 +90,7 @@ def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memo
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.detail
 def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You join the memory's mask to the causal one and do not mask the memory. It marks the real tokens of the *source*: it
     belongs to the cross-attention."""
@@ -101,7 +101,7 @@ def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.detail
 def exchanges_the_attentions_weights(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You use the matrices of `cross` for the self-attention and those of `own` for the cross-attention. They have the same
     sizes, so there is no error, but each was learned for the other attention."""
@@ -110,7 +110,7 @@ def exchanges_the_attentions_weights(x, memory, own, cross, network, norms, n_he
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.idea
 def looks_at_the_memory_first(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """Your cross-attention comes before the self-attention. The queries to the source should depend on the tokens before
     them, so the self-attention comes first."""
@@ -119,7 +119,7 @@ def looks_at_the_memory_first(x, memory, own, cross, network, norms, n_heads, me
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.part
 def adds_nothing_to_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """The residual around the cross-attention is missing. Each of the three steps adds its own input before the norm."""
     x = _looked_back(x, own, n_heads, norms[0])
@@ -127,7 +127,7 @@ def adds_nothing_to_the_memory(x, memory, own, cross, network, norms, n_heads, m
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.part
 def forgets_the_first_norm(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You normalise after the cross-attention and after the network, but not after the self-attention. There are three
     steps and three norms; your first gain and bias are never used."""
@@ -136,7 +136,7 @@ def forgets_the_first_norm(x, memory, own, cross, network, norms, n_heads, memor
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.part
 def normalises_before_each_step(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You normalise what goes into each step and add its output to the bare sum. That is the pre-norm block of later
     models; here each norm follows its sum."""
@@ -147,7 +147,7 @@ def normalises_before_each_step(x, memory, own, cross, network, norms, n_heads, 
     return x + feed_forward(layer_norm(x, *norms[2]), *network)
 
 
-@wrong
+@wrong.idea
 def forgets_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """Your block never attends to the memory: without cross-attention the output is independent of the source sentence."""
     causal = causal_mask(x.shape[1], device=x.device)
@@ -155,7 +155,7 @@ def forgets_the_memory(x, memory, own, cross, network, norms, n_heads, memory_ma
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
-@wrong
+@wrong.part
 def adds_nothing_to_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """The first residual is missing: the input x is added to the result of the self-attention before the norm."""
     causal = causal_mask(x.shape[1], device=x.device)

@@ -36,7 +36,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def normalises_before_each_half(x, attention, network, norms, n_heads, mask=None):
     """You normalise what goes into each layer and add its output to the bare input. That is the pre-norm block; here the
     norm follows the sum."""
@@ -45,7 +45,7 @@ def normalises_before_each_half(x, attention, network, norms, n_heads, mask=None
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
-@wrong
+@wrong.part
 def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=None):
     """You normalise the attention's output alone. Without x in the sum there is no residual connection, and the gradient
     has no direct path back."""
@@ -53,7 +53,7 @@ def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=No
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
-@wrong
+@wrong.part
 def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None):
     """You normalise the network's output alone. The second half has a residual connection like the first: its input is added
     before the norm."""
@@ -61,7 +61,7 @@ def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None
     return layer_norm(feed_forward(h, *network), *norms[1])
 
 
-@wrong
+@wrong.part
 def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None):
     """You add the block's own input in the second half too. The result of the attention then reaches the output only
     through the network; each half adds its own input, and that of the second is the result of the first."""
@@ -69,7 +69,7 @@ def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None)
     return layer_norm(x + feed_forward(h, *network), *norms[1])
 
 
-@wrong
+@wrong.detail
 def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
     """You use the second norm after the attention and the first after the network. The pairs come in the order of their
     use; the mistake has no effect only while all gains are 1 and all biases 0."""
@@ -77,7 +77,7 @@ def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[0])
 
 
-@wrong
+@wrong.detail
 def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     """You normalise both sums by the same gain and bias. Each norm has its own weights, and those of the second are never
     used."""
@@ -85,7 +85,7 @@ def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[0])
 
 
-@wrong
+@wrong.part
 def normalises_before_it_adds(x, attention, network, norms, n_heads, mask=None):
     """You normalise each layer's output and add the input afterwards. The sum itself is then never normalised, and it grows
     from block to block; post-norm is the norm of the whole sum."""
@@ -93,7 +93,7 @@ def normalises_before_it_adds(x, attention, network, norms, n_heads, mask=None):
     return h + layer_norm(feed_forward(h, *network), *norms[1])
 
 
-@wrong
+@wrong.part
 def normalises_only_at_the_end(x, attention, network, norms, n_heads, mask=None):
     """You add both layers and normalise once, at the end. There is a norm after each half: the input of your network is
     never normalised, and the first gain and bias are never used."""
@@ -101,21 +101,21 @@ def normalises_only_at_the_end(x, attention, network, norms, n_heads, mask=None)
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
-@wrong
+@wrong.detail
 def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     """You do not pass the mask on to the attention. Every token then attends to the padding."""
     h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads).context, *norms[0])
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
-@wrong
+@wrong.idea
 def mixes_the_channels_first(x, attention, network, norms, n_heads, mask=None):
     """You run the network first and attend afterwards. Here attention comes first: the network is applied to its result."""
     h = layer_norm(x + feed_forward(x, *network), *norms[0])
     return layer_norm(h + multi_head_attention(h, h, h, *attention, n_heads, mask).context, *norms[1])
 
 
-@wrong
+@wrong.idea
 def lets_the_network_see_the_first_input(x, attention, network, norms, n_heads, mask=None):
     """The input of your network is that of the block, in parallel to the attention and not after it. The network must be
     applied to the result of the attention."""
@@ -123,7 +123,7 @@ def lets_the_network_see_the_first_input(x, attention, network, norms, n_heads, 
     return layer_norm(h + feed_forward(x, *network), *norms[1])
 
 
-@wrong
+@wrong.detail
 def takes_true_for_hidden(x, attention, network, norms, n_heads, mask=None):
     """You invert the mask, as torch's own encoder needs it. In this course True = may attend, so your tokens attend to
     exactly the forbidden positions."""
@@ -132,7 +132,7 @@ def takes_true_for_hidden(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
-@wrong
+@wrong.part
 def forgets_the_activation(x, attention, network, norms, n_heads, mask=None):
     """Your network has no ReLU between its two layers: without it both are one linear map."""
     W_1, b_1, W_2, b_2 = network

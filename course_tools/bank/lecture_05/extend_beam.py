@@ -41,7 +41,7 @@ def _best_of_all(scores, total):
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
 
 
-@wrong
+@wrong.idea
 def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, penalty=0.0):
     """You extend every hypothesis by its own best token. Your hypotheses never compete: an unlikely one stays on the beam,
     and two good continuations of one hypothesis cannot both be kept."""
@@ -51,7 +51,7 @@ def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, p
     return scores, new.gather(1, parent), parent, word.gather(1, parent)
 
 
-@wrong
+@wrong.part
 def adds_the_logits_themselves(log_p, logits, going, length, padding, penalty=0.0):
     """You add the logits as they come. They are log p only up to a constant that differs for each hypothesis, so sums of
     them cannot be compared; the log-softmax removes that constant."""
@@ -59,14 +59,14 @@ def adds_the_logits_themselves(log_p, logits, going, length, padding, penalty=0.
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.idea
 def normalises_over_the_beam(log_p, logits, going, length, padding, penalty=0.0):
     """Your log-softmax runs over the beam. For each hypothesis, the probabilities of all tokens must sum to 1."""
     total = log_p[..., None] + _behind(logits.log_softmax(1), going, padding)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.case
 def exchanges_parent_and_word(log_p, logits, going, length, padding, penalty=0.0):
     """You exchange parent and token. The flat index is parent · n_tokens + token, so the quotient by n_tokens is the
     parent, and the remainder the token."""
@@ -75,7 +75,7 @@ def exchanges_parent_and_word(log_p, logits, going, length, padding, penalty=0.0
     return scores, total.flatten(1).gather(1, best), best % logits.shape[-1], best // logits.shape[-1]
 
 
-@wrong
+@wrong.part
 def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=0.0):
     """You divide the flat index by the width of the beam. A row of the table has n_tokens entries, so parent and token are
     quotient and remainder by n_tokens."""
@@ -85,7 +85,7 @@ def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=
     return scores, total.flatten(1).gather(1, best), best // width, best % width
 
 
-@wrong
+@wrong.idea
 def forgets_what_went_before(log_p, logits, going, length, padding, penalty=0.0):
     """You rank by log p of the new token alone. The log p of a hypothesis is the sum over all its tokens: without that of
     the beginning, an unlikely hypothesis wins by one likely token."""
@@ -93,7 +93,7 @@ def forgets_what_went_before(log_p, logits, going, length, padding, penalty=0.0)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.part
 def lets_ended_sentences_go_on(log_p, logits, going, length, padding, penalty=0.0):
     """You never use `going`. Your ended hypotheses are continued by whatever the model predicts; only padding may follow an
     end."""
@@ -101,7 +101,7 @@ def lets_ended_sentences_go_on(log_p, logits, going, length, padding, penalty=0.
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.part
 def drops_ended_sentences(log_p, logits, going, length, padding, penalty=0.0):
     """You allow no continuation of an ended hypothesis, not even padding, so it drops out of the beam. It should stay and
     compete as it is, since it may be the best of all."""
@@ -109,7 +109,7 @@ def drops_ended_sentences(log_p, logits, going, length, padding, penalty=0.0):
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.detail
 def makes_ended_sentences_pay_for_padding(log_p, logits, going, length, padding, penalty=0.0):
     """You extend an ended hypothesis by padding only, but add the model's log p of padding. It then becomes less likely
     with every further step; padding adds 0."""
@@ -118,7 +118,7 @@ def makes_ended_sentences_pay_for_padding(log_p, logits, going, length, padding,
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.detail
 def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
     """You multiply log p by the penalty of its length. log p is negative, so multiplying makes long hypotheses worse still;
     dividing raises it."""
@@ -126,7 +126,7 @@ def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0
     return _best_of_all(total * ((5 + length[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.detail
 def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
     """You return the divided scores as log p too. In the next step they are added to and divided once more, so that early
     tokens count less and less; log p must be the undivided sum."""
@@ -135,7 +135,7 @@ def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
     return scores, scores.clone(), best // logits.shape[-1], best % logits.shape[-1]
 
 
-@wrong
+@wrong.detail
 def counts_the_new_word_twice(log_p, logits, going, length, padding, penalty=0.0):
     """You add 1 to the length of every hypothesis that goes on. `length` already counts the new token, so yours favours
     unfinished hypotheses over ended ones."""
@@ -143,7 +143,7 @@ def counts_the_new_word_twice(log_p, logits, going, length, padding, penalty=0.0
     return _best_of_all(total / ((5 + (length + going)[..., None]) / 6) ** penalty, total)
 
 
-@wrong
+@wrong.detail
 def forgets_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
     """You rank by log p alone and never use `penalty`: long hypotheses then lose, because each token lowers log p."""
     return extend_beam(log_p, logits, going, length, padding)

@@ -31,42 +31,42 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def forgets_the_relu(x, W_1, b_1, W_2, b_2):
     """You put nothing between the two layers. Two linear maps in a row are one linear map, however wide the hidden layer
     is."""
     return (x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
-@wrong
+@wrong.part
 def cuts_off_at_the_end(x, W_1, b_1, W_2, b_2):
     """You apply the ReLU after the second layer and not between the two. The two layers are then one linear map, and your
     output is never negative."""
     return ((x @ W_1.mT + b_1) @ W_2.mT + b_2).relu()
 
 
-@wrong
+@wrong.detail
 def cuts_off_twice(x, W_1, b_1, W_2, b_2):
     """You apply a second ReLU after the second layer. The output is added to the input, and yours could only increase
     features."""
     return ((x @ W_1.mT + b_1).relu() @ W_2.mT + b_2).relu()
 
 
-@wrong
+@wrong.part
 def cuts_off_the_input(x, W_1, b_1, W_2, b_2):
     """You apply the ReLU to the input, before the first layer. All that is negative in the embeddings is lost before any
     weight has seen it, and between the two layers nothing happens."""
     return (x.relu() @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
-@wrong
+@wrong.detail
 def uses_gelu(x, W_1, b_1, W_2, b_2):
     """You use GELU, as GPT and BERT do. The network of the original Transformer has ReLU: negative values become exactly 0,
     and positive ones stay as they are."""
     return F.gelu(x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
-@wrong
+@wrong.idea
 def takes_the_maximum_over_the_positions(x, W_1, b_1, W_2, b_2):
     """You take max(0, ·) for a maximum over the positions. It compares each single number with 0; yours reduces the
     sequence to one vector, and here each position is independent of the others."""
@@ -74,47 +74,47 @@ def takes_the_maximum_over_the_positions(x, W_1, b_1, W_2, b_2):
     return inner.amax(-2, keepdim=True).clamp(min=0) @ W_2.mT + b_2
 
 
-@wrong
+@wrong.part
 def does_not_transpose_the_matrices(x, W_1, b_1, W_2, b_2):
     """You multiply by the matrices as they are stored, (out, in). From the right they are needed as (in, out): the sizes do
     not fit, and where d_ff = d_model there is no error and both products are wrong."""
     return (x @ W_1 + b_1).relu() @ W_2 + b_2
 
 
-@wrong
+@wrong.idea
 def takes_each_matrix_for_the_other(x, W_1, b_1, W_2, b_2):
     """You widen with `W_2` and narrow with `W_1`, because untransposed they fit in that order. The sizes are right, but
     each matrix was learned for the other layer."""
     return (x @ W_2 + b_1).relu() @ W_1 + b_2
 
 
-@wrong
+@wrong.detail
 def forgets_the_first_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b₁. It shifts the threshold of each hidden unit."""
     return (x @ W_1.mT).relu() @ W_2.mT + b_2
 
 
-@wrong
+@wrong.detail
 def forgets_the_second_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b₂. Where all hidden units are 0, your output is always 0."""
     return (x @ W_1.mT + b_1).relu() @ W_2.mT
 
 
-@wrong
+@wrong.detail
 def adds_the_first_bias_too_late(x, W_1, b_1, W_2, b_2):
     """You add b₁ after the ReLU. There it does not shift the thresholds; it only adds a constant to the output, as b₂ does
     already."""
     return ((x @ W_1.mT).relu() + b_1) @ W_2.mT + b_2
 
 
-@wrong
+@wrong.detail
 def adds_its_input(x, W_1, b_1, W_2, b_2):
     """You add the input to the result. That residual connection belongs to the block around the network, which would then
     add it a second time."""
     return x + (x @ W_1.mT + b_1).relu() @ W_2.mT + b_2
 
 
-@wrong
+@wrong.detail
 def uses_the_sigmoid(x, W_1, b_1, W_2, b_2):
     """You use the sigmoid between the two layers. The position-wise network has ReLU, max(0, ·), there."""
     return (x @ W_1.mT + b_1).sigmoid() @ W_2.mT + b_2

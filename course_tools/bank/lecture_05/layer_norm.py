@@ -34,14 +34,14 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def estimates_the_variance_of_a_sample(x, gain, bias, epsilon=1e-5):
     """You divide the squared deviations by d - 1, as `torch.var` does unless told otherwise. The d features are not a sample
     of anything: the variance here is over d, and yours is 0 / 0 for a single feature."""
     return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
-@wrong
+@wrong.idea
 def normalises_each_feature_over_the_batch(x, gain, bias, epsilon=1e-5):
     """You average each feature over all the vectors: that is batch normalisation. A vector's result then depends on the
     others of the batch; layer normalisation uses one vector alone."""
@@ -49,14 +49,14 @@ def normalises_each_feature_over_the_batch(x, gain, bias, epsilon=1e-5):
     return (x - rows.mean(0)) / (rows.var(0, correction=0) + epsilon).sqrt() * gain + bias
 
 
-@wrong
+@wrong.idea
 def averages_over_everything(x, gain, bias, epsilon=1e-5):
     """You take one mean and one variance of the whole tensor. Each vector needs its own, or it depends on the rest of the
     batch."""
     return (x - x.mean()) / (x.var(correction=0) + epsilon).sqrt() * gain + bias
 
 
-@wrong
+@wrong.part
 def averages_over_the_positions_too(x, gain, bias, epsilon=1e-5):
     """You average over the last two axes together, so that all positions of a sentence share one mean and one variance.
     Each position is normalised by itself, over its own features only."""
@@ -65,7 +65,7 @@ def averages_over_the_positions_too(x, gain, bias, epsilon=1e-5):
     return (x - mean) / (variance + epsilon).sqrt() * gain + bias
 
 
-@wrong
+@wrong.detail
 def adds_epsilon_to_the_deviation(x, gain, bias, epsilon=1e-5):
     """You add ε after the root, to the standard deviation. It belongs to the variance, inside the root: the two differ for
     vectors of small variance."""
@@ -73,7 +73,7 @@ def adds_epsilon_to_the_deviation(x, gain, bias, epsilon=1e-5):
     return centred / (x.std(-1, correction=0, keepdim=True) + epsilon) * gain + bias
 
 
-@wrong
+@wrong.part
 def divides_by_the_variance(x, gain, bias, epsilon=1e-5):
     """You divide by the variance and leave out its root. The result then still depends on the scale of the input: a vector
     twice as long comes out half as long instead of the same."""
@@ -81,14 +81,14 @@ def divides_by_the_variance(x, gain, bias, epsilon=1e-5):
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon) * gain + bias
 
 
-@wrong
+@wrong.part
 def does_not_centre(x, gain, bias, epsilon=1e-5):
     """You divide by the root of the mean square and never subtract the mean. That is RMS normalisation: your result does
     not have mean 0."""
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
-@wrong
+@wrong.part
 def scales_before_normalising(x, gain, bias, epsilon=1e-5):
     """You multiply by the gain first and normalise then. The normalisation then cancels most of the gain: doubling all
     gains has almost no effect."""
@@ -97,7 +97,7 @@ def scales_before_normalising(x, gain, bias, epsilon=1e-5):
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() + bias
 
 
-@wrong
+@wrong.detail
 def exchanges_gain_and_bias(x, gain, bias, epsilon=1e-5):
     """You multiply by the bias and add the gain. With the initial values, a bias of 0 and a gain of 1, your result is a
     vector of ones for every input."""
@@ -105,7 +105,7 @@ def exchanges_gain_and_bias(x, gain, bias, epsilon=1e-5):
     return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() * bias + gain
 
 
-@wrong
+@wrong.case
 def centres_the_input_in_place(x, gain, bias, epsilon=1e-5):
     """You subtract the mean from the input itself. The caller's x is changed too, and the residual connection around the
     layer then adds the wrong tensor; for a leaf tensor with requires_grad autograd raises an error."""
@@ -113,14 +113,14 @@ def centres_the_input_in_place(x, gain, bias, epsilon=1e-5):
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
 
 
-@wrong
+@wrong.case
 def uses_an_epsilon_of_its_own(x, gain, bias, epsilon=1e-5):
     """You leave ε at its usual value and ignore the one that was passed. The mistake has no effect until another one is
     passed in."""
     return F.layer_norm(x, x.shape[-1:], gain, bias)
 
 
-@wrong
+@wrong.case
 def forgets_epsilon(x, gain, bias, epsilon=1e-5):
     """You never use ε. A vector whose features are all equal has variance 0, and yours comes out as 0 / 0, which is NaN,
     and so is everything computed from it."""
@@ -128,13 +128,13 @@ def forgets_epsilon(x, gain, bias, epsilon=1e-5):
     return centred / centred.square().mean(-1, keepdim=True).sqrt() * gain + bias
 
 
-@wrong
+@wrong.part
 def forgets_the_bias(x, gain, bias, epsilon=1e-5):
     """You never add the bias: after the gain, each feature is shifted by its own b."""
     return layer_norm(x, gain, torch.zeros_like(bias), epsilon)
 
 
-@wrong
+@wrong.part
 def forgets_the_gain(x, gain, bias, epsilon=1e-5):
     """You never multiply by the gain: each normalised feature is scaled by its own g."""
     return layer_norm(x, torch.ones_like(gain), bias, epsilon)

@@ -36,7 +36,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def normalises_behind_each_sum(x, attention, network, norms, n_heads, mask=None):
     """You normalise the sums, as in the original Transformer. In a pre-norm block the norms come before the layers, and the
     residual sum is never normalised."""
@@ -44,7 +44,7 @@ def normalises_behind_each_sum(x, attention, network, norms, n_heads, mask=None)
     return layer_norm(x + feed_forward(x, *network), *norms[1])
 
 
-@wrong
+@wrong.part
 def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=None):
     """You overwrite x by its normalised form before each layer, and add to that. The residual path is then no longer a
     plain sum: it contains two norms in each block."""
@@ -54,7 +54,7 @@ def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=Non
     return x + feed_forward(x, *network)
 
 
-@wrong
+@wrong.part
 def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_heads, mask=None):
     """Your first half is right, but the second adds the network's output to the input of the network, the normalised sum.
     It is added to the sum before that norm."""
@@ -64,7 +64,7 @@ def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_hea
     return seen + feed_forward(seen, *network)
 
 
-@wrong
+@wrong.detail
 def normalises_only_the_queries(x, attention, network, norms, n_heads, mask=None):
     """You give the attention normalised queries and raw keys and values. All three are the same sequence here, and the norm
     comes before the whole layer."""
@@ -72,7 +72,7 @@ def normalises_only_the_queries(x, attention, network, norms, n_heads, mask=None
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
-@wrong
+@wrong.idea
 def shows_the_network_the_first_input(x, attention, network, norms, n_heads, mask=None):
     """Your network gets the norm of the block's input, without the attention. Its input is the norm of the sum after the
     attention."""
@@ -81,7 +81,7 @@ def shows_the_network_the_first_input(x, attention, network, norms, n_heads, mas
     return h + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
-@wrong
+@wrong.detail
 def normalises_the_result_too(x, attention, network, norms, n_heads, mask=None):
     """You add one more norm after the last sum. The final norm belongs to the whole stack and has its own weights; inside a
     block there is none."""
@@ -91,7 +91,7 @@ def normalises_the_result_too(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(x, *norms[1])
 
 
-@wrong
+@wrong.detail
 def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     """You do not pass the mask on to the attention. Every token then attends to the padding."""
     seen = layer_norm(x, *norms[0])
@@ -99,7 +99,7 @@ def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
-@wrong
+@wrong.detail
 def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     """You normalise before both layers by the same gain and bias. Each norm has its own weights, and those of the second
     are never used."""
@@ -108,7 +108,7 @@ def uses_the_first_norm_twice(x, attention, network, norms, n_heads, mask=None):
     return x + feed_forward(layer_norm(x, *norms[0]), *network)
 
 
-@wrong
+@wrong.part
 def forgets_the_norm_before_the_network(x, attention, network, norms, n_heads, mask=None):
     """You normalise before the attention only; your network gets the sum as it is. That sum grows from block to block, and
     each half needs its own norm before it."""
@@ -117,7 +117,7 @@ def forgets_the_norm_before_the_network(x, attention, network, norms, n_heads, m
     return x + feed_forward(x, *network)
 
 
-@wrong
+@wrong.part
 def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=None):
     """You go on with the attention's output alone and never add x to it: the first residual connection is missing."""
     seen = layer_norm(x, *norms[0])
@@ -125,7 +125,7 @@ def adds_nothing_to_the_attention(x, attention, network, norms, n_heads, mask=No
     return h + feed_forward(layer_norm(h, *norms[1]), *network)
 
 
-@wrong
+@wrong.part
 def normalises_what_each_layer_says(x, attention, network, norms, n_heads, mask=None):
     """You normalise the output of each layer before it is added. The norm is applied to the input of the layer, not to its
     output."""
@@ -133,7 +133,7 @@ def normalises_what_each_layer_says(x, attention, network, norms, n_heads, mask=
     return x + layer_norm(feed_forward(x, *network), *norms[1])
 
 
-@wrong
+@wrong.part
 def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None):
     """You add the network's output to the block's own input instead of to the sum so far. The result of the attention then
     reaches the output only through the network."""
@@ -142,7 +142,7 @@ def adds_the_first_input_twice(x, attention, network, norms, n_heads, mask=None)
     return x + feed_forward(layer_norm(h, *norms[1]), *network)
 
 
-@wrong
+@wrong.part
 def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None):
     """You return the output of the network alone. Its input is added to it, as it was before the norm: x + FFN(LN(x))."""
     seen = layer_norm(x, *norms[0])
@@ -150,7 +150,7 @@ def adds_nothing_to_the_network(x, attention, network, norms, n_heads, mask=None
     return feed_forward(layer_norm(x, *norms[1]), *network)
 
 
-@wrong
+@wrong.part
 def forgets_the_activation(x, attention, network, norms, n_heads, mask=None):
     """Your network has no ReLU between its two layers: without it both are one linear map."""
     W_1, b_1, W_2, b_2 = network

@@ -26,7 +26,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def gives_the_cosine_its_own_exponent(T, d_model, device=None):
     """You put each feature's own index into the exponent, so a cosine has another frequency than its sine. The two share
     one angle: only then is a shift in position the same rotation everywhere."""
@@ -38,7 +38,7 @@ def gives_the_cosine_its_own_exponent(T, d_model, device=None):
     return encoding
 
 
-@wrong
+@wrong.detail
 def lists_the_sines_before_the_cosines(T, d_model, device=None):
     """Your first half of the features holds all sines and the second half all cosines. In the formula they alternate: a
     sine at 2i, and its cosine at 2i + 1."""
@@ -47,7 +47,7 @@ def lists_the_sines_before_the_cosines(T, d_model, device=None):
     return torch.cat([angle.sin(), angle.cos()[:, : d_model // 2]], dim=1)
 
 
-@wrong
+@wrong.detail
 def counts_positions_from_one(T, d_model, device=None):
     """You begin at position 1, so every row is the one that belongs to the next position. The first position is 0: its sines
     are 0 and its cosines 1."""
@@ -56,7 +56,7 @@ def counts_positions_from_one(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
-@wrong
+@wrong.part
 def halves_the_exponent(T, d_model, device=None):
     """You put the number of the pair into the exponent, i, where 2i belongs. Your exponents end near 1/2 instead of 1, so
     the lowest frequency is about a hundred times too high."""
@@ -66,7 +66,7 @@ def halves_the_exponent(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
-@wrong
+@wrong.part
 def doubles_the_exponent_twice(T, d_model, device=None):
     """You count the features in steps of 2 and then multiply by 2 once more. What you count is 2i already; your exponents
     run to 2, and the later features are nearly constant."""
@@ -76,7 +76,7 @@ def doubles_the_exponent_twice(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
-@wrong
+@wrong.idea
 def speeds_up_along_the_features(T, d_model, device=None):
     """You multiply the position by the power of 10000 instead of dividing by it. The frequencies of your later features are
     far too high; they should be low."""
@@ -85,7 +85,7 @@ def speeds_up_along_the_features(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
-@wrong
+@wrong.detail
 def lays_the_positions_along_the_columns(T, d_model, device=None):
     """Your result has a row for each feature and a column for each position. It is added to embeddings, which have a row for
     each position: (T, d_model)."""
@@ -98,7 +98,7 @@ def lays_the_positions_along_the_columns(T, d_model, device=None):
     return encoding
 
 
-@wrong
+@wrong.detail
 def exchanges_sine_and_cosine(T, d_model, device=None):
     """Your even features are cosines and your odd ones sines. Features are counted from 0, so the first of each pair is the
     sine: position 0 begins with 0."""
@@ -107,7 +107,7 @@ def exchanges_sine_and_cosine(T, d_model, device=None):
     return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)[:, :d_model]
 
 
-@wrong
+@wrong.case
 def wants_a_cosine_for_every_sine(T, d_model, device=None):
     """You write as many cosines as sines. With an odd number of features the last sine has no cosine, and your cosines do
     not fit into the remaining columns."""
@@ -119,7 +119,7 @@ def wants_a_cosine_for_every_sine(T, d_model, device=None):
     return encoding
 
 
-@wrong
+@wrong.idea
 def rounds_the_exponent_down(T, d_model, device=None):
     """You divide 2i by d_model in whole numbers. 2i is always the smaller of the two, so all your exponents are 0, and all
     features have the frequency of the first."""
@@ -128,7 +128,7 @@ def rounds_the_exponent_down(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
-@wrong
+@wrong.case
 def adds_a_batch_axis(T, d_model, device=None):
     """You put an axis of size 1 in front, (1, T, d_model). The encoding is the same for every sentence and broadcasts to
     (B, T, d_model) as it is; the result asked for has two axes."""
@@ -137,7 +137,7 @@ def adds_a_batch_axis(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[None, :, :d_model]
 
 
-@wrong
+@wrong.detail
 def takes_1000_for_10000(T, d_model, device=None):
     """Your wavelengths end at 1000 · 2π. The base of the powers is 10000."""
     t = torch.arange(T, device=device)[:, None]
@@ -147,7 +147,7 @@ def takes_1000_for_10000(T, d_model, device=None):
     return encoding
 
 
-@wrong
+@wrong.idea
 def forgets_the_cosines(T, d_model, device=None):
     """All of your features are sines. Odd features are cosines, of the same frequency as the sine before them."""
     t = torch.arange(T, device=device)[:, None]
@@ -157,7 +157,7 @@ def forgets_the_cosines(T, d_model, device=None):
     return encoding
 
 
-@wrong
+@wrong.case
 def ignores_the_device(T, d_model, device=None):
     """You create the encoding on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device`
     to every tensor that you create."""

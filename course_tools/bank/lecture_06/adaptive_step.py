@@ -47,20 +47,20 @@ def _asked(states, halt, h, seen=None):
     return states, torch.cat([h, torch.sigmoid(seen @ w + b)[..., None]], dim=-1)
 
 
-@wrong
+@wrong.idea
 def lets_everyone_think_on(x, y, halt, h, epsilon=0.01):
     """You take y for every token. The state of a halted position must stay as it was, so that the others can go on
     attending to it."""
     return _asked(y, halt, h)
 
 
-@wrong
+@wrong.idea
 def lets_the_halted_think(x, y, halt, h, epsilon=0.01):
     """You update the halted positions and keep the others. A position goes on while its sum is *below* 1 - ε."""
     return _asked(torch.where(_thinks(h, epsilon), x, y), halt, h)
 
 
-@wrong
+@wrong.idea
 def looks_at_the_last_probability(x, y, halt, h, epsilon=0.01):
     """You compare only the newest h with 1 - ε. Halting adds up: a position with h of 0.5 twice has halted too. It is the
     sum over all steps so far that counts."""
@@ -68,21 +68,21 @@ def looks_at_the_last_probability(x, y, halt, h, epsilon=0.01):
     return _asked(torch.where(last < 1 - epsilon, y, x), halt, h)
 
 
-@wrong
+@wrong.part
 def averages_the_probabilities(x, y, halt, h, epsilon=0.01):
     """You take the mean of the h so far. It rarely reaches 1 - ε, so your positions take too many steps; at the first step
     it is a mean of no numbers. Take the sum."""
     return _asked(torch.where(h.mean(-1, keepdim=True) < 1 - epsilon, y, x), halt, h)
 
 
-@wrong
+@wrong.detail
 def forgets_epsilon(x, y, halt, h, epsilon=0.01):
     """You let a position go on until its sum reaches 1. It halts at 1 - ε; without ε even a position with h near 1 takes
     another step."""
     return _asked(torch.where(_thinks(h, 0.0), y, x), halt, h)
 
 
-@wrong
+@wrong.part
 def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
     """You let all positions of a sequence go on as long as one of them does. Each position halts independently: that makes
     the depth adaptive."""
@@ -91,26 +91,26 @@ def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
     return states, torch.cat([h, torch.sigmoid(states @ w + b)[..., None]], dim=-1)
 
 
-@wrong
+@wrong.part
 def wipes_out_the_halted(x, y, halt, h, epsilon=0.01):
     """You set the states of halted positions to 0. A halted position keeps its x, and the others go on attending to it."""
     return _asked(torch.where(_thinks(h, epsilon), y, 0.0), halt, h)
 
 
-@wrong
+@wrong.part
 def asks_before_the_step(x, y, halt, h, epsilon=0.01):
     """You let the halting unit read x, the states before the step. Its input is the new states."""
     return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=x)
 
 
-@wrong
+@wrong.detail
 def asks_what_was_not_taken(x, y, halt, h, epsilon=0.01):
     """The input of your halting unit is y for every position. A halted position keeps x; the input is the state after the
     step."""
     return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=y)
 
 
-@wrong
+@wrong.part
 def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
     """You add the new h to the sum before you decide which positions go on. The decision depends on the previous steps
     alone."""
@@ -118,21 +118,21 @@ def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
     return _asked(torch.where(_thinks(longer, epsilon), y, x), halt, h)
 
 
-@wrong
+@wrong.part
 def forgets_the_sigmoid(x, y, halt, h, epsilon=0.01):
     """You append w · state + b without the sigmoid. That is any real number, not a probability."""
     states = torch.where(_thinks(h, epsilon), y, x)
     return states, torch.cat([h, (states @ halt[0] + halt[1])[..., None]], dim=-1)
 
 
-@wrong
+@wrong.detail
 def returns_the_new_probability_only(x, y, halt, h, epsilon=0.01):
     """You return the newest h alone. The next step needs the sum of all, so append it to the previous ones."""
     states, longer = _asked(torch.where(_thinks(h, epsilon), y, x), halt, h)
     return states, longer[..., -1:]
 
 
-@wrong
+@wrong.detail
 def silences_the_halted(x, y, halt, h, epsilon=0.01):
     """You write h = 0 for halted positions. The probability is computed for every position; `halting_distribution` ignores
     what follows the halt."""
@@ -141,7 +141,7 @@ def silences_the_halted(x, y, halt, h, epsilon=0.01):
     return states, torch.cat([h, torch.where(thinks, longer[..., -1:], 0.0)], dim=-1)
 
 
-@wrong
+@wrong.detail
 def forgets_the_bias(x, y, halt, h, epsilon=0.01):
     """You never add the bias b of the halting unit: the probability is σ(w · state + b)."""
     return adaptive_step(x, y, (halt[0], torch.zeros_like(halt[1])), h, epsilon)

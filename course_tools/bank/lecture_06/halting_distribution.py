@@ -45,21 +45,21 @@ def _shares(h, thinks, last, before=None):
     return torch.where(goes_on, h, torch.where(thinks, last, 0.0))
 
 
-@wrong
+@wrong.part
 def forgets_the_remainder(h, epsilon=0.01):
     """You leave h at the step at which the position halts. Your p then do not sum to 1; that step gets the remainder, 1 - Σ
     h of the steps before."""
     return torch.where(_before(h) < 1 - epsilon, h, 0.0)
 
 
-@wrong
+@wrong.idea
 def never_halts(h, epsilon=0.01):
     """You go on to the end: every step keeps its h, and the last gets the rest, which may be negative. As soon as the sum
     reaches 1 - ε the position halts, and all later steps get 0."""
     return torch.cat([h[..., :-1], 1 - h[..., :-1].sum(-1, keepdim=True)], dim=-1)
 
 
-@wrong
+@wrong.detail
 def forgets_epsilon(h, epsilon=0.01):
     """You wait until the sum reaches 1. A sigmoid never does, so your positions take one step too many; with 1 - ε, one
     step with h near 1 is enough."""
@@ -67,14 +67,14 @@ def forgets_epsilon(h, epsilon=0.01):
     return _shares(h, before < 1, 1 - before)
 
 
-@wrong
+@wrong.case
 def types_epsilon_in(h, epsilon=0.01):
     """You write 0.99 instead of 1 - ε. That is only the default; another epsilon has no effect in yours."""
     before = _before(h)
     return _shares(h, before < 0.99, 1 - before)
 
 
-@wrong
+@wrong.idea
 def breaks_a_stick(h, epsilon=0.01):
     """You take h as the probability to halt *given* that the position has not halted before: h_n times all 1 - h before.
     That is another model of halting; here p is h itself, until the sum reaches 1 - ε."""
@@ -82,14 +82,14 @@ def breaks_a_stick(h, epsilon=0.01):
     return torch.cat([(h * going_on)[..., :-1], going_on[..., -1:]], dim=-1)
 
 
-@wrong
+@wrong.idea
 def breaks_a_stick_and_keeps_the_rest(h, epsilon=0.01):
     """You multiply each h by all 1 - h before it: the probability of halting at this step. That is another model of
     halting, and its p need not sum to 1; here p is h itself, until the sum reaches 1 - ε."""
     return h * F.pad((1 - h).cumprod(-1)[..., :-1], (1, 0), value=1.0)
 
 
-@wrong
+@wrong.part
 def stops_when_the_stick_is_short(h, epsilon=0.01):
     """You take h_n times all 1 - h before as p, and halt where these reach 1 - ε. A position then halts too late; add up
     the h themselves, which are p before N."""
@@ -97,7 +97,7 @@ def stops_when_the_stick_is_short(h, epsilon=0.01):
     return _shares(h * going_on, going_on > epsilon, going_on)
 
 
-@wrong
+@wrong.part
 def divides_by_the_sum(h, epsilon=0.01):
     """You set p to 0 after N and divide by the sum. Your p sum to 1, but before N they are no longer h; only the last step
     changes."""
@@ -105,7 +105,7 @@ def divides_by_the_sum(h, epsilon=0.01):
     return p / p.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
-@wrong
+@wrong.detail
 def gives_the_rest_to_the_very_end(h, epsilon=0.01):
     """You add the remainder at the last of all steps, though the position has halted before. It belongs to N, the last step
     that is taken."""
@@ -114,14 +114,14 @@ def gives_the_rest_to_the_very_end(h, epsilon=0.01):
     return torch.cat([p[..., :-1], 1 - p[..., :-1].sum(-1, keepdim=True)], dim=-1)
 
 
-@wrong
+@wrong.detail
 def adds_the_remainder_to_h(h, epsilon=0.01):
     """You give the halting step its h plus the remainder. It gets the remainder alone; your p sum to more than 1."""
     before = _before(h)
     return _shares(h, before < 1 - epsilon, 1 - before + h)
 
 
-@wrong
+@wrong.detail
 def halts_one_step_too_late(h, epsilon=0.01):
     """You give the remainder to the step after the one that reaches 1 - ε. The sum may exceed 1 by then, and your remainder
     is negative; the step that reaches 1 - ε is N itself."""
@@ -130,7 +130,7 @@ def halts_one_step_too_late(h, epsilon=0.01):
     return _shares(h, thinks, 1 - reached + h)
 
 
-@wrong
+@wrong.part
 def halts_all_at_once(h, epsilon=0.01):
     """You stop only when every position of the batch has reached 1 - ε. Each position halts independently; in yours the
     early ones go on, and their last p is negative."""
@@ -139,7 +139,7 @@ def halts_all_at_once(h, epsilon=0.01):
     return _shares(h, thinks, 1 - before)
 
 
-@wrong
+@wrong.case
 def leaves_the_undecided_open(h, epsilon=0.01):
     """Where the sum never reaches 1 - ε you keep all h as they are. At the last step every position halts: it gets the
     remainder."""
@@ -148,7 +148,7 @@ def leaves_the_undecided_open(h, epsilon=0.01):
     return torch.where(halts, 1 - before, torch.where(before < 1 - epsilon, h, 0.0))
 
 
-@wrong
+@wrong.idea
 def chooses_one_step(h, epsilon=0.01):
     """You give everything to the step at which the position halts. The steps before keep p = h; and your 0s and 1s pass no
     gradient to the halting unit."""

@@ -39,14 +39,14 @@ def _mixed(p, states):
     return (p[..., None] * states).sum(-2)
 
 
-@wrong
+@wrong.idea
 def takes_the_last_state(states, h, epsilon=0.01):
     """You return the state after the last of all steps. A position that halts earlier mixes the states of the steps it
     took, and the halting unit gets no gradient from yours."""
     return states[..., -1, :]
 
 
-@wrong
+@wrong.idea
 def takes_the_state_at_the_halt(states, h, epsilon=0.01):
     """You return the state of step N alone. The states before it have weight h; a choice of one step has no gradient with
     respect to h."""
@@ -55,27 +55,27 @@ def takes_the_state_at_the_halt(states, h, epsilon=0.01):
     return _mixed(last, states)
 
 
-@wrong
+@wrong.part
 def weighs_by_h(states, h, epsilon=0.01):
     """You weigh the states by h itself. These do not sum to 1, and steps after the halt get weight; first turn h into p by
     `halting_distribution`."""
     return _mixed(h, states)
 
 
-@wrong
+@wrong.part
 def divides_by_the_sum_of_h(states, h, epsilon=0.01):
     """You divide h by its sum and weigh by that. States after the halt are still in your mixture, and the last step that is
     taken does not get the remainder."""
     return _mixed(h / h.sum(-1, keepdim=True), states)
 
 
-@wrong
+@wrong.idea
 def averages_all_states(states, h, epsilon=0.01):
     """You average over all steps and never use h. The weights of the steps depend on h."""
     return states.mean(-2)
 
 
-@wrong
+@wrong.detail
 def averages_until_the_halt(states, h, epsilon=0.01):
     """You average over the steps that were taken. The set of steps is right, but the states before the halt have weight h,
     and the last one the remainder."""
@@ -83,27 +83,27 @@ def averages_until_the_halt(states, h, epsilon=0.01):
     return _mixed(taken / taken.sum(-1, keepdim=True), states)
 
 
-@wrong
+@wrong.part
 def takes_a_softmax(states, h, epsilon=0.01):
     """You take the softmax of h. It sums to 1, but no step ever gets 0, not even those after the halt; and h are
     probabilities, not logits."""
     return _mixed(h.softmax(-1), states)
 
 
-@wrong
+@wrong.case
 def types_epsilon_in(states, h, epsilon=0.01):
     """You do not pass epsilon on, so the halting distribution uses its default, 0.01."""
     return _mixed(halting_distribution(h), states)
 
 
-@wrong
+@wrong.case
 def takes_the_shares_from_the_graph(states, h, epsilon=0.01):
     """You detach p. Your result is right, but the halting unit gets no gradient from the loss; only the ponder cost reaches
     it."""
     return _mixed(halting_distribution(h, epsilon).detach(), states)
 
 
-@wrong
+@wrong.part
 def mixes_as_it_goes(states, h, epsilon=0.01):
     """You mix recursively: at each step p of the new state and 1 - p of the previous mixture. That shrinks earlier states
     again; a plain weighted sum needs no 1 - p, since p sums to 1."""
@@ -113,14 +113,14 @@ def mixes_as_it_goes(states, h, epsilon=0.01):
     return mixed
 
 
-@wrong
+@wrong.case
 def keeps_the_axis_of_steps(states, h, epsilon=0.01):
     """You leave an axis of size 1 where the steps were, (…, 1, d). The product of a row with a matrix has it; squeeze it,
     since the result is one state for each position."""
     return halting_distribution(h, epsilon)[..., None, :] @ states
 
 
-@wrong
+@wrong.detail
 def chooses_the_largest_share(states, h, epsilon=0.01):
     """You take the state with the largest weight. A hard choice drops the others and passes no gradient to h; sum all
     states, each with its weight."""
@@ -128,7 +128,7 @@ def chooses_the_largest_share(states, h, epsilon=0.01):
     return _mixed(F.one_hot(best, h.shape[-1]).to(h.dtype), states)
 
 
-@wrong
+@wrong.idea
 def takes_the_first_state(states, h, epsilon=0.01):
     """You return the state after the first step. It is the result only for a position that halts at once; otherwise all steps
     up to the halt count."""

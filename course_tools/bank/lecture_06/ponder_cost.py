@@ -49,20 +49,20 @@ def _R(h, N):
     return 1 - _before(h).gather(-1, N[..., None] - 1)[..., 0]
 
 
-@wrong
+@wrong.idea
 def counts_the_steps_only(h, epsilon=0.01):
     """You return N alone. A count has no gradient, so the halting unit learns nothing from it; the remainder is added for
     its gradient."""
     return _N(h, epsilon).to(h.dtype)
 
 
-@wrong
+@wrong.idea
 def takes_the_remainder_only(h, epsilon=0.01):
     """You return R alone. Its gradient is right, but the cost is the number of steps plus the remainder."""
     return _R(h, _N(h, epsilon))
 
 
-@wrong
+@wrong.detail
 def counts_from_zero(h, epsilon=0.01):
     """You take the index of the halting step for the number of steps. Indices begin at 0, so you count one too few: a
     position that halts at once has taken one step."""
@@ -70,20 +70,20 @@ def counts_from_zero(h, epsilon=0.01):
     return N - 1 + _R(h, N)
 
 
-@wrong
+@wrong.idea
 def expects_the_number_of_steps(h, epsilon=0.01):
     """You return Σ n · p, the expected step. The position has computed all N steps, and the cost counts all of them."""
     return halting_distribution(h, epsilon) @ torch.arange(1.0, h.shape[-1] + 1)
 
 
-@wrong
+@wrong.part
 def adds_up_all_h(h, epsilon=0.01):
     """You use the sum of all h instead of the remainder. Steps after N are never taken, and R falls where h grows; yours
     grows."""
     return _N(h, epsilon) + h.sum(-1)
 
 
-@wrong
+@wrong.detail
 def subtracts_the_last_step_too(h, epsilon=0.01):
     """You subtract the h of step N from 1 as well. The remainder is 1 - Σ h of the steps up to N - 1; yours is near 0, and
     may be negative."""
@@ -91,14 +91,14 @@ def subtracts_the_last_step_too(h, epsilon=0.01):
     return N + _R(h, N) - h.gather(-1, N[..., None] - 1)[..., 0]
 
 
-@wrong
+@wrong.case
 def takes_the_remainder_from_the_graph(h, epsilon=0.01):
     """You detach the remainder. The value is right, but R is the only part with a gradient: yours has none."""
     N = _N(h, epsilon)
     return N + _R(h.detach(), N)
 
 
-@wrong
+@wrong.detail
 def subtracts_the_remainder(h, epsilon=0.01):
     """You subtract R. The gradient then has the wrong sign: minimising your cost makes h smaller in the early steps, and
     the number of steps larger."""
@@ -106,7 +106,7 @@ def subtracts_the_remainder(h, epsilon=0.01):
     return N - _R(h, N)
 
 
-@wrong
+@wrong.case
 def averages_over_the_batch(h, epsilon=0.01):
     """You return one mean for the whole batch. Each position has its own cost; they are averaged later, without the
     padding."""
@@ -114,7 +114,7 @@ def averages_over_the_batch(h, epsilon=0.01):
     return (N + _R(h, N)).mean()
 
 
-@wrong
+@wrong.detail
 def forgets_epsilon(h, epsilon=0.01):
     """You wait until the sum reaches 1. A position halts at 1 - ε; otherwise one with a first h near 1 would still take two
     steps."""
@@ -122,7 +122,7 @@ def forgets_epsilon(h, epsilon=0.01):
     return N + _R(h, N)
 
 
-@wrong
+@wrong.idea
 def lets_all_take_every_step(h, epsilon=0.01):
     """You take n_steps for N, and what is missing to 1 before the last of them for R. That is the cost of a position that
     never halts early; each one stops where its own sum reaches 1 - ε."""

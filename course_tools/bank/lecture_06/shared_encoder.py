@@ -45,7 +45,7 @@ def _encoding(x, step):
     return step_encoding(x.shape[1], x.shape[2], step)
 
 
-@wrong
+@wrong.part
 def encodes_once(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding before the first step only. In a Universal Transformer the encodings of position and step are
     added before every step; your later steps have none."""
@@ -54,7 +54,7 @@ def encodes_once(x, attention, network, norms, n_heads, n_steps, mask=None):
     return x
 
 
-@wrong
+@wrong.idea
 def never_encodes(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You apply the block n_steps times without any encoding, so it is independent of the order of the tokens and of the
     step."""
@@ -63,7 +63,7 @@ def never_encodes(x, attention, network, norms, n_heads, n_steps, mask=None):
     return x
 
 
-@wrong
+@wrong.part
 def tells_the_place_only(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the sinusoids of the positions before each step, but not those of the step. Your block is then the same
     function at every step."""
@@ -72,7 +72,7 @@ def tells_the_place_only(x, attention, network, norms, n_heads, n_steps, mask=No
     return x
 
 
-@wrong
+@wrong.detail
 def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=None):
     """Your steps run from 0 to n_steps - 1, as `range(n_steps)` gives them. They are counted from 1, so each of yours gets the
     encoding of the one before."""
@@ -81,7 +81,7 @@ def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=
     return x
 
 
-@wrong
+@wrong.part
 def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding to what the block returns. The first step then has none, and the last encoding is in the result;
     add it before the block."""
@@ -90,7 +90,7 @@ def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mas
     return x
 
 
-@wrong
+@wrong.idea
 def begins_anew_each_time(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You apply the block to the initial states at every step. The results of the earlier steps are lost; each step
     continues from the output of the one before."""
@@ -100,7 +100,7 @@ def begins_anew_each_time(x, attention, network, norms, n_heads, n_steps, mask=N
     return y
 
 
-@wrong
+@wrong.detail
 def adds_a_second_residual(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add what the block returns to the states. The block has its residual connections inside; the states after a step
     are its output alone."""
@@ -109,7 +109,7 @@ def adds_a_second_residual(x, attention, network, norms, n_heads, n_steps, mask=
     return x
 
 
-@wrong
+@wrong.detail
 def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You do not pass the mask on to the block. At every step each token attends to the padding."""
     for step in range(1, n_steps + 1):
@@ -117,7 +117,7 @@ def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
     return x
 
 
-@wrong
+@wrong.case
 def cuts_the_graph_between_steps(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You detach the states after each step but the last. Your numbers are right, but the shared weights learn from the
     last step alone, and nothing reaches the input."""
@@ -127,7 +127,7 @@ def cuts_the_graph_between_steps(x, attention, network, norms, n_heads, n_steps,
     return x
 
 
-@wrong
+@wrong.case
 def overwrites_the_states(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding with `+=` in place. At the first step x is still the caller's own tensor, and it comes back
     changed."""
@@ -137,13 +137,13 @@ def overwrites_the_states(x, attention, network, norms, n_heads, n_steps, mask=N
     return x
 
 
-@wrong
+@wrong.idea
 def takes_one_step_only(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You apply the block once and never use n_steps."""
     return shared_encoder(x, attention, network, norms, n_heads, 1, mask)
 
 
-@wrong
+@wrong.detail
 def takes_one_step_too_few(x, attention, network, norms, n_heads, n_steps, mask=None):
     """Your loop ends one step too early: range(1, n_steps) leaves out the step n_steps."""
     return shared_encoder(x, attention, network, norms, n_heads, max(n_steps - 1, 0), mask)

@@ -32,60 +32,60 @@ def _row(step, d_model, device=None):
     return sinusoidal_positions(step + 1, d_model, device=device)[step]
 
 
-@wrong
+@wrong.idea
 def knows_no_step(T, d_model, step, device=None):
     """You encode the position only. The weights are shared by all steps, so with your encoding all steps are the same
     function."""
     return sinusoidal_positions(T, d_model, device=device)
 
 
-@wrong
+@wrong.idea
 def knows_no_position(T, d_model, step, device=None):
     """You encode the step only, the same row for every position. Attention is independent of the order, so yours treats the
     tokens as a set."""
     return _row(step, d_model, device).expand(T, d_model)
 
 
-@wrong
+@wrong.detail
 def counts_steps_from_zero(T, d_model, step, device=None):
     """You take the row of step - 1. Steps count from 1, and the first of them has the sinusoids of 1; rows count from 0, so the
     row of step t has the index t."""
     return sinusoidal_positions(T, d_model, device=device) + _row(step - 1, d_model, device)
 
 
-@wrong
+@wrong.detail
 def counts_one_step_too_far(T, d_model, step, device=None):
     """You take the row of step + 1. To have the row of a step you need step + 1 rows, but its index is the step itself."""
     return sinusoidal_positions(T, d_model, device=device) + _row(step + 1, d_model, device)
 
 
-@wrong
+@wrong.idea
 def encodes_the_sum(T, d_model, step, device=None):
     """You add the step to the position and take the sinusoids of the sum. Position 3 at step 1 is then equal to position 2
     at step 2; encode both separately, and add the encodings."""
     return sinusoidal_positions(T + step, d_model, device=device)[step:]
 
 
-@wrong
+@wrong.part
 def multiplies_the_two(T, d_model, step, device=None):
     """You multiply the two encodings. Where either is 0 the other is lost, as at position 0, whose sines are 0; the two are
     added."""
     return sinusoidal_positions(T, d_model, device=device) * _row(step, d_model, device)
 
 
-@wrong
+@wrong.detail
 def subtracts_the_step(T, d_model, step, device=None):
     """You subtract the encoding of the step. It is added, as the encoding of the position is added to the token."""
     return sinusoidal_positions(T, d_model, device=device) - _row(step, d_model, device)
 
 
-@wrong
+@wrong.detail
 def averages_the_two(T, d_model, step, device=None):
     """You take the mean of the two encodings, half of what is asked for. They are added, and values in -2…2 do no harm."""
     return (sinusoidal_positions(T, d_model, device=device) + _row(step, d_model, device)) / 2
 
 
-@wrong
+@wrong.part
 def joins_the_two(T, d_model, step, device=None):
     """You put the two encodings side by side, 2 · d_model features wide. The result is added to states of d_model features:
     add one encoding to the other."""
@@ -93,14 +93,14 @@ def joins_the_two(T, d_model, step, device=None):
     return torch.cat([sinusoidal_positions(T, d_model, device=device), of_step], dim=1)
 
 
-@wrong
+@wrong.part
 def moves_the_step_along_the_places(T, d_model, step, device=None):
     """You take another step for each position: `step` for the first, the next for the second, and so on. All positions are
     at the same step; one row is added to all."""
     return sinusoidal_positions(T, d_model, device=device) + sinusoidal_positions(T + step, d_model, device=device)[step:]
 
 
-@wrong
+@wrong.detail
 def lists_the_sines_before_the_cosines(T, d_model, step, device=None):
     """Your first half of the features holds all sines and the second half all cosines. As in lecture 05 they alternate: a
     sine at 2i, its cosine at 2i + 1."""
@@ -108,21 +108,21 @@ def lists_the_sines_before_the_cosines(T, d_model, step, device=None):
     return torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
 
 
-@wrong
+@wrong.part
 def adds_the_bare_step(T, d_model, step, device=None):
     """You add the number of the step itself to every feature. It grows without bound; the step is encoded by the same sines
     and cosines as a position."""
     return sinusoidal_positions(T, d_model, device=device) + step
 
 
-@wrong
+@wrong.detail
 def counts_positions_from_one(T, d_model, step, device=None):
     """You count positions from 1. Positions count from 0; only steps count from 1."""
     of_step = sinusoidal_positions(step + 1, d_model, device=device)[step]
     return sinusoidal_positions(T + 1, d_model, device=device)[1:] + of_step
 
 
-@wrong
+@wrong.case
 def ignores_the_device(T, d_model, step, device=None):
     """You create the encoding on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device`
     on to every tensor that you create."""

@@ -59,7 +59,7 @@ def _out(q, keys, values, W_o, scale=None, mask=None):
     return _heads(q, keys, values, scale, mask).flatten(1) @ W_o.mT
 
 
-@wrong
+@wrong.idea
 def looks_only_at_the_past(x, keys, values, W_q, W_k, W_v, W_o):
     """You attend first and append afterwards. Your new token attends to the past and not to itself, and the very first
     token attends to nothing; in causal attention each token attends to itself too."""
@@ -67,7 +67,7 @@ def looks_only_at_the_past(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), *cache)
 
 
-@wrong
+@wrong.detail
 def puts_the_new_token_in_front(x, keys, values, W_q, W_k, W_v, W_o):
     """You put the new key and value in front of the past. The context is the same, since attention is independent of the
     order of the keys; but your cache is now reversed."""
@@ -76,14 +76,14 @@ def puts_the_new_token_in_front(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
-@wrong
+@wrong.detail
 def forgets_the_scale(x, keys, values, W_q, W_k, W_v, W_o):
     """You do not divide the scores by √d_k. One step then differs from attention over the whole text."""
     q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
     return CachedStep(_out(q, keys, values, W_o, scale=1.0), keys, values)
 
 
-@wrong
+@wrong.detail
 def scales_by_all_heads_together(x, keys, values, W_q, W_k, W_v, W_o):
     """You divide by the root of h · d_k, the width of all heads together. Each head's dot product has only d_k terms, so
     your scores are too small and your weights too even; with one head the mistake has no effect."""
@@ -91,7 +91,7 @@ def scales_by_all_heads_together(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o, scale=math.sqrt(W_k.shape[0])), keys, values)
 
 
-@wrong
+@wrong.detail
 def parts_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     """You split the projections as if the features of the heads were interleaved. The features of a head are contiguous; a
     head of yours mixes features of several."""
@@ -100,7 +100,7 @@ def parts_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
-@wrong
+@wrong.detail
 def joins_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     """You merge the heads feature by feature, the first of every head, then the second. W_o expects the heads one after the
     other."""
@@ -109,14 +109,14 @@ def joins_the_heads_the_wrong_way(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(rearrange(context, "B h 1 d_v -> B (d_v h)") @ W_o.mT, keys, values)
 
 
-@wrong
+@wrong.case
 def returns_the_old_cache(x, keys, values, W_q, W_k, W_v, W_o):
     """You return the cache as it came in. Your output is right, but the next token cannot attend to this one: the returned
     cache must contain the new key and value."""
     return CachedStep(_out(*_grown(x, keys, values, W_q, W_k, W_v), W_o), keys, values)
 
 
-@wrong
+@wrong.idea
 def stores_the_query_as_key(x, keys, values, W_q, W_k, W_v, W_o):
     """You put the new token's query into the cache, where its key belongs. Both have the same size, so there is no error,
     but later tokens need its key."""
@@ -124,7 +124,7 @@ def stores_the_query_as_key(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
-@wrong
+@wrong.part
 def overwrites_the_last_place(x, keys, values, W_q, W_k, W_v, W_o):
     """You write the new key and value over the newest ones of the past, in the caller's own tensors. A token is lost with
     each step and the cache never grows; at T = 0 there is nothing to overwrite."""
@@ -134,7 +134,7 @@ def overwrites_the_last_place(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o), keys, values)
 
 
-@wrong
+@wrong.idea
 def masks_as_if_it_stood_first(x, keys, values, W_q, W_k, W_v, W_o):
     """You add a causal mask of one row, the first of the triangle: it allows only the oldest key. The new token is the last
     one and may attend to all keys, so no mask is needed."""
@@ -143,7 +143,7 @@ def masks_as_if_it_stood_first(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(_out(q, keys, values, W_o, mask=causal), keys, values)
 
 
-@wrong
+@wrong.part
 def forgets_the_output_projection(x, keys, values, W_q, W_k, W_v, W_o):
     """You return the merged heads without W_o: the last step of multi-head attention is the output projection."""
     _, keys, values = cached_step(x, keys, values, W_q, W_k, W_v, W_o)

@@ -38,7 +38,7 @@ def _shortened(before, solved, behind, room, left=slice(1, None)):
     return before + "".join(solved) + behind
 
 
-@wrong
+@wrong.detail
 def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="", room=None):
     """Your prompt ends with a space after the last colon. Most vocabularies have tokens with a leading space, so a lone
     space at the end is a sequence that training texts hardly contain; end with the colon."""
@@ -46,7 +46,7 @@ def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="
     return _shortened(before, solved, behind + " ", room)
 
 
-@wrong
+@wrong.detail
 def ends_with_a_line_break(shots, question, names=("Input", "Output"), task="", room=None):
     """You end the last line with a line break, but the answer belongs on it, after the colon, as in the examples: end with
     the colon."""
@@ -54,14 +54,14 @@ def ends_with_a_line_break(shots, question, names=("Input", "Output"), task="", 
     return _shortened(before, solved, behind + "\n", room)
 
 
-@wrong
+@wrong.detail
 def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output"), task="", room=None):
     """You write inputs and answers directly after their colons. A space follows each colon except the last."""
     whole = [(f"{names[0]}:{given}\n", f"{names[1]}:{answer}\n") for given, answer in shots]
     return _shortened(f"{task}\n" if task else "", [*map("".join, whole)], f"{names[0]}:{question}\n{names[1]}:", room)
 
 
-@wrong
+@wrong.case
 def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="", room=None):
     """You write the line break of the task even where there is no task. Your prompt then begins with an empty line, which
     uses up room."""
@@ -69,26 +69,26 @@ def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="
     return _shortened(f"{task}\n", solved, behind, room)
 
 
-@wrong
+@wrong.detail
 def parts_the_shots_by_empty_lines(shots, question, names=("Input", "Output"), task="", room=None):
     """You put an empty line after each shot. The format has none: each shot is two lines, and the next follows directly."""
     before, solved, behind = _parts(shots, question, names, task)
     return _shortened(before, [shot + "\n" for shot in solved], behind, room)
 
 
-@wrong
+@wrong.detail
 def always_says_input_and_output(shots, question, names=("Input", "Output"), task="", room=None):
     """You write "Input" and "Output" and never use `names`. These two are only the default."""
     return _shortened(*_parts(shots, question, ("Input", "Output"), task), room)
 
 
-@wrong
+@wrong.detail
 def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", room=None):
     """You make room by leaving out the last shots. The oldest, at the front of the list, are left out first."""
     return _shortened(*_parts(shots, question, names, task), room, slice(-1))
 
 
-@wrong
+@wrong.part
 def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
     """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the
     limit is for the whole prompt, its open last line included."""
@@ -96,14 +96,14 @@ def forgets_the_question_in_the_count(shots, question, names=("Input", "Output")
     return _shortened(before, solved, "", room) + behind
 
 
-@wrong
+@wrong.case
 def never_fills_the_room(shots, question, names=("Input", "Output"), task="", room=None):
     """You leave out a shot even where the prompt is exactly `room` characters long. A prompt of exactly `room` characters
     still fits."""
     return _shortened(*_parts(shots, question, names, task), None if room is None else room - 1)
 
 
-@wrong
+@wrong.part
 def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", room=None):
     """You cut the finished prompt off at the front. That removes the task and cuts a shot in two; shots are left out whole,
     and task and question always stay."""
@@ -112,7 +112,7 @@ def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", roo
     return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
 
 
-@wrong
+@wrong.detail
 def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
     """You skip a shot that does not fit and keep older ones that do. If one does not fit, all older ones are left out too."""
     before, solved, behind = _parts(shots, question, names, task)
@@ -123,13 +123,13 @@ def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", 
     return before + middle + behind
 
 
-@wrong
+@wrong.case
 def takes_no_room_for_no_limit(shots, question, names=("Input", "Output"), task="", room=None):
     """You test `if room`. None is falsy, but so is 0: with room = 0 your prompt has every shot, where it should have none."""
     return _shortened(*_parts(shots, question, names, task), room or None)
 
 
-@wrong
+@wrong.case
 def takes_shots_off_the_list(shots, question, names=("Input", "Output"), task="", room=None):
     """You remove the oldest shots from the caller's list, which then has fewer shots for the next question; a tuple cannot
     be shortened at all."""
@@ -138,7 +138,7 @@ def takes_shots_off_the_list(shots, question, names=("Input", "Output"), task=""
     return "".join(map("".join, _parts(shots, question, names, task)))
 
 
-@wrong
+@wrong.detail
 def reverses_the_shots(shots, question, names=("Input", "Output"), task="", room=None):
     """You write the newest shot first. The shots keep their order: the oldest first, the newest just before the question."""
     before = f"{task}\n" if task else ""
@@ -149,7 +149,7 @@ def reverses_the_shots(shots, question, names=("Input", "Output"), task="", room
     return before + "".join(reversed(solved)) + behind
 
 
-@wrong
+@wrong.part
 def forgets_the_task(shots, question, names=("Input", "Output"), task="", room=None):
     """Your prompt never states the task: where `task` is not empty, it is the first line."""
     return few_shot_prompt(shots, question, names, room=room)

@@ -34,7 +34,7 @@ def _block(d):
     return 4 * (d**2 + d) + (8 * d**2 + 5 * d) + 4 * d
 
 
-@wrong
+@wrong.detail
 def counts_the_last_matrix_again(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count a matrix from d_model back to the vocabulary. In GPT-2 that is the embedding itself, used a second time:
     the matrix is shared, and counted once."""
@@ -42,41 +42,41 @@ def counts_the_last_matrix_again(n_tokens, T_max, d_model, n_layers, n_norms_at_
     return ends + n_layers * _block(d_model) + n_tokens * d_model
 
 
-@wrong
+@wrong.detail
 def forgets_the_biases(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count the matrices of a block and not the biases. All six have one: four of attention and two of the network."""
     block = 4 * d_model**2 + 8 * d_model**2 + 4 * d_model
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.detail
 def forgets_the_positions(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You leave out the positions, and T_max is never used. Sinusoids would cost nothing; GPT learns a vector for each
     position, and those are parameters too."""
     return n_tokens * d_model + n_layers * _block(d_model) + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.part
 def forgets_the_norms(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count no norm, neither in the blocks nor at the end. Each norm has a learned gain and shift for each feature."""
     return (n_tokens + T_max) * d_model + n_layers * (_block(d_model) - 4 * d_model)
 
 
-@wrong
+@wrong.detail
 def gives_a_norm_no_shift(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You give every norm d_model parameters, its gain. Each norm here has a shift as well, another d_model numbers."""
     block = _block(d_model) - 2 * d_model
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * d_model
 
 
-@wrong
+@wrong.part
 def stops_at_queries_keys_and_values(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count three projections: queries, keys, values. A fourth matrix with its bias projects the merged heads."""
     block = _block(d_model) - (d_model**2 + d_model)
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.part
 def keeps_the_network_narrow(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """Your network has two matrices from d_model to d_model. Inside it is four times as wide as a token, and that is where
     two thirds of a block's parameters are."""
@@ -84,7 +84,7 @@ def keeps_the_network_narrow(n_tokens, T_max, d_model, n_layers, n_norms_at_the_
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.part
 def forgets_the_way_back(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count only the first layer of the network, from d to 4d. The second one maps back from 4d to d, a matrix of the
     same size with its own bias."""
@@ -92,7 +92,7 @@ def forgets_the_way_back(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.detail
 def gives_both_layers_the_same_bias(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You give both layers of the network a bias of length d. A bias has the size of its layer's output, and the first
     layer has 4d outputs."""
@@ -100,7 +100,7 @@ def gives_both_layers_the_same_bias(n_tokens, T_max, d_model, n_layers, n_norms_
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.detail
 def gives_a_block_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count one norm a block. There are two, one for attention and one for the network, each with its own gain and
     shift."""
@@ -108,14 +108,14 @@ def gives_a_block_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_en
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.case
 def always_closes_with_one_norm(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You always add one norm at the end, and never use `n_norms_at_the_end`. GPT-1 has none there, so your count for it is
     2 · d_model too high."""
     return (n_tokens + T_max) * d_model + n_layers * _block(d_model) + 2 * d_model
 
 
-@wrong
+@wrong.part
 def adds_a_look_at_an_encoder(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count a second attention with its norm in each block, as in the decoder of a translator. GPT has no encoder; its
     blocks have self-attention only."""
@@ -123,7 +123,7 @@ def adds_a_look_at_an_encoder(n_tokens, T_max, d_model, n_layers, n_norms_at_the
     return (n_tokens + T_max) * d_model + n_layers * block + n_norms_at_the_end * 2 * d_model
 
 
-@wrong
+@wrong.idea
 def counts_one_block(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """You count one block, whatever n_layers is. Each block has its own parameters."""
     return gpt_parameters(n_tokens, T_max, d_model, 1, n_norms_at_the_end)

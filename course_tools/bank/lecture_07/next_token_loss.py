@@ -36,7 +36,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def asks_for_the_token_just_read(logits, tokens, counts=None):
     """You compare each position with the token at that position. The model has just read it and need only copy it: your
     loss falls quickly, and nothing is learned about the next token."""
@@ -45,7 +45,7 @@ def asks_for_the_token_just_read(logits, tokens, counts=None):
     return F.cross_entropy(logits[counts], tokens[counts])
 
 
-@wrong
+@wrong.idea
 def asks_for_the_token_before(logits, tokens, counts=None):
     """You shift by one to the wrong side: the target of each position is the token before the one it has just read. The
     target must be the next token."""
@@ -55,7 +55,7 @@ def asks_for_the_token_before(logits, tokens, counts=None):
     return F.cross_entropy(predictions[counts[:, :-1]], targets[counts[:, :-1]])
 
 
-@wrong
+@wrong.part
 def shifts_after_flattening(logits, tokens, counts=None):
     """You join all rows of the batch into one long text and shift then. The target at the end of each text is then the
     first token of the next one; with one text the mistake has no effect."""
@@ -66,7 +66,7 @@ def shifts_after_flattening(logits, tokens, counts=None):
     return F.cross_entropy(predictions, targets)
 
 
-@wrong
+@wrong.part
 def takes_counts_from_the_reader(logits, tokens, counts=None):
     """You use `counts` at the token that is read, one position too early. It marks the tokens that are targets: yours
     leaves out the first token after a prompt, and counts the first padding."""
@@ -76,14 +76,14 @@ def takes_counts_from_the_reader(logits, tokens, counts=None):
     return F.cross_entropy(predictions[counts[:, :-1]], targets[counts[:, :-1]])
 
 
-@wrong
+@wrong.part
 def asks_for_every_token(logits, tokens, counts=None):
     """You never use `counts`. Padding and prompt then count like everything else, the model is rewarded for predicting
     padding, and the loss depends on how far the batch is padded."""
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:])
 
 
-@wrong
+@wrong.part
 def takes_counts_for_padding(logits, tokens, counts=None):
     """You leave out the tokens at which `counts` is True, as if it marked the padding. True means that a token counts; you
     average over exactly those that do not."""
@@ -93,7 +93,7 @@ def takes_counts_for_padding(logits, tokens, counts=None):
     return F.cross_entropy(predictions[~counts[:, 1:]], targets[~counts[:, 1:]])
 
 
-@wrong
+@wrong.detail
 def divides_by_all_places(logits, tokens, counts=None):
     """You set the loss of a token that does not count to 0 and divide by the number of all positions. The more padding a
     batch has, the smaller your loss is."""
@@ -101,7 +101,7 @@ def divides_by_all_places(logits, tokens, counts=None):
     return losses.mean() if counts is None else losses.where(counts[:, 1:], 0.0).mean()
 
 
-@wrong
+@wrong.detail
 def averages_the_averages(logits, tokens, counts=None):
     """You average each text first, and then these averages. A target in a text with few targets then has more weight than
     one in a text with many; every target should have the same weight."""
@@ -110,7 +110,7 @@ def averages_the_averages(logits, tokens, counts=None):
     return ((losses * asked).sum(1) / asked.sum(1)).mean()
 
 
-@wrong
+@wrong.detail
 def adds_the_losses_up(logits, tokens, counts=None):
     """You add the losses of all tokens and do not divide. Your number grows with the batch and with the length of its
     texts, and so does each training step; asked for is the mean over tokens."""
@@ -118,7 +118,7 @@ def adds_the_losses_up(logits, tokens, counts=None):
     return losses.sum() if counts is None else losses[counts[:, 1:]].sum()
 
 
-@wrong
+@wrong.part
 def takes_the_softmax_twice(logits, tokens, counts=None):
     """You take a softmax before the cross-entropy, which takes a softmax itself. The second one gets only numbers from 0 to
     1, so even a perfect model has a large loss."""
@@ -128,7 +128,7 @@ def takes_the_softmax_twice(logits, tokens, counts=None):
     return F.cross_entropy(predictions[counts[:, 1:]], targets[counts[:, 1:]])
 
 
-@wrong
+@wrong.idea
 def reshapes_to_move_the_classes(logits, tokens, counts=None):
     """You bring the vocabulary to axis 1 by a reshape. That keeps the order of the numbers in memory, so that logits of
     different tokens and positions are mixed; to exchange two axes, transpose."""
@@ -138,7 +138,7 @@ def reshapes_to_move_the_classes(logits, tokens, counts=None):
     return losses.mean() if counts is None else losses[counts[:, 1:]].mean()
 
 
-@wrong
+@wrong.case
 def calls_nothing_perfect(logits, tokens, counts=None):
     """You return 0 where no token counts. A loss of 0 would mean a perfect prediction; the mean of no numbers is undefined,
     hence NaN."""
@@ -147,13 +147,13 @@ def calls_nothing_perfect(logits, tokens, counts=None):
     return losses[asked].sum() / asked.sum().clamp(min=1)
 
 
-@wrong
+@wrong.detail
 def measures_in_bits(logits, tokens, counts=None):
     """Your loss is in bits: you divide by ln 2. Asked for are nats, the natural logarithm."""
     return next_token_loss(logits, tokens, counts) / math.log(2)
 
 
-@wrong
+@wrong.detail
 def forgets_the_minus(logits, tokens, counts=None):
     """Your loss has the wrong sign: it is the mean of -log p, which is never negative; yours would be minimised by making
     the true token unlikely."""

@@ -41,21 +41,21 @@ def _kept(logits, n):
     return torch.full_like(logits, -torch.inf).scatter(-1, best.indices, best.values)
 
 
-@wrong
+@wrong.part
 def gives_probabilities(logits, k):
     """You finish with a softmax. Asked for are logits, so that a temperature or the nucleus can follow; a second softmax
     makes the probabilities much too even."""
     return _kept(logits, min(k, logits.shape[-1])).softmax(-1)
 
 
-@wrong
+@wrong.detail
 def normalises_what_is_left(logits, k):
     """You take the log-softmax of what is left, so that the kept probabilities sum to 1. The k largest logits should stay
     as they are: the softmax of the sampling normalises."""
     return _kept(logits, min(k, logits.shape[-1])).log_softmax(-1)
 
 
-@wrong
+@wrong.part
 def sets_the_others_to_zero(logits, k):
     """You set the other logits to 0. exp(0) = 1, so the removed tokens keep a positive probability; where the kept logits
     are negative they are even the likeliest. Only -inf has probability 0."""
@@ -63,21 +63,21 @@ def sets_the_others_to_zero(logits, k):
     return torch.zeros_like(logits).scatter(-1, best.indices, best.values)
 
 
-@wrong
+@wrong.detail
 def takes_a_very_small_logit(logits, k):
     """You set the others to -10⁹. That is still a finite logit: they are not removed, as by -inf."""
     best = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -1e9).scatter(-1, best.indices, best.values)
 
 
-@wrong
+@wrong.idea
 def keeps_the_unlikely(logits, k):
     """You keep the k smallest logits, because your order is ascending. The likeliest tokens are those with the largest
     logits."""
     return logits.masked_fill(logits.argsort(-1).argsort(-1) >= k, -torch.inf)
 
 
-@wrong
+@wrong.detail
 def keeps_one_too_few(logits, k):
     """You keep only what lies strictly above the k-th largest logit. That leaves k - 1 tokens, and with k = 1 none at all:
     the k-th is kept too."""
@@ -85,7 +85,7 @@ def keeps_one_too_few(logits, k):
     return logits.masked_fill(logits <= border, -torch.inf)
 
 
-@wrong
+@wrong.detail
 def keeps_one_too_many(logits, k):
     """You compare with the logit at index k of the sorted row. Indices begin at 0, so this is already the first token that
     should be removed, and you keep k + 1."""
@@ -93,7 +93,7 @@ def keeps_one_too_many(logits, k):
     return logits.masked_fill(logits < border, -torch.inf)
 
 
-@wrong
+@wrong.case
 def keeps_all_that_are_equal(logits, k):
     """You keep every logit that is no smaller than the k-th. Where several are equal to it, more than k stay, and with k =
     1 the choice is no longer greedy; keep exactly k, whichever of the equal ones."""
@@ -101,21 +101,21 @@ def keeps_all_that_are_equal(logits, k):
     return logits.masked_fill(logits < border, -torch.inf)
 
 
-@wrong
+@wrong.part
 def ranks_the_whole_batch(logits, k):
     """You look for the k largest logits of the whole batch. Then one row keeps several tokens and another none; every row
     should keep its own k."""
     return _kept(logits.flatten(), min(k, logits.numel())).view_as(logits)
 
 
-@wrong
+@wrong.part
 def gives_the_k_alone(logits, k):
     """You return the k largest logits and nothing else. Your row has k entries, and their indices are lost; the result has
     an entry for every token of the vocabulary."""
     return logits.topk(min(k, logits.shape[-1]), dim=-1).values
 
 
-@wrong
+@wrong.part
 def moves_them_to_the_front(logits, k):
     """You put the k largest logits into the first k entries, in descending order. The index of a logit is that of its
     token, so you assign them to the first tokens of the vocabulary; they must stay at their indices."""
@@ -125,13 +125,13 @@ def moves_them_to_the_front(logits, k):
     return out
 
 
-@wrong
+@wrong.case
 def asks_for_more_than_there_are(logits, k):
     """You pass k to `topk` as it is, and that fails where k is larger than the vocabulary. Then all tokens are kept."""
     return _kept(logits, k)
 
 
-@wrong
+@wrong.case
 def overwrites_the_logits(logits, k):
     """You write -inf into the caller's logits, which may still be needed, to sample again or to compute a loss; fill a new
     tensor."""
@@ -140,7 +140,7 @@ def overwrites_the_logits(logits, k):
         return logits.masked_fill_(ranks >= k, -torch.inf)
 
 
-@wrong
+@wrong.idea
 def keeps_the_first_k(logits, k):
     """You keep the first k classes, not the k largest logits: sort, or use `topk`, to find which they are."""
     kept = torch.full_like(logits, -torch.inf)

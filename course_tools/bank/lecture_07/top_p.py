@@ -45,7 +45,7 @@ def _put_back(kept, order):
     return torch.full_like(kept, -torch.inf).scatter(-1, order, kept)
 
 
-@wrong
+@wrong.detail
 def leaves_out_the_word_that_crosses(logits, p):
     """You stop before the token with which the sum reaches p. Your set then sums to less than p; the token that crosses the
     threshold belongs to the nucleus."""
@@ -54,7 +54,7 @@ def leaves_out_the_word_that_crosses(logits, p):
     return _put_back(ordered.masked_fill((probabilities.cumsum(-1) > p) & ~first, -torch.inf), order)
 
 
-@wrong
+@wrong.detail
 def loses_the_likeliest(logits, p):
     """You keep a token only while the sum up to it, itself included, is at most p. If the likeliest token alone has more
     than p, nothing is kept; compare the sum before a token."""
@@ -62,7 +62,7 @@ def loses_the_likeliest(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) > p, -torch.inf), order)
 
 
-@wrong
+@wrong.detail
 def takes_one_too_many(logits, p):
     """You take one more token after p is reached. The nucleus is the smallest set whose probabilities sum to p or more."""
     ordered, probabilities, order = _sorted(logits)
@@ -70,7 +70,7 @@ def takes_one_too_many(logits, p):
     return _put_back(ordered.masked_fill(torch.arange(logits.shape[-1]) > needed, -torch.inf), order)
 
 
-@wrong
+@wrong.idea
 def keeps_the_tail(logits, p):
     """You begin the sum at the least likely token and keep the tail, which the nucleus removes; begin at the likeliest."""
     ordered, order = logits.sort(dim=-1)
@@ -78,7 +78,7 @@ def keeps_the_tail(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf), order)
 
 
-@wrong
+@wrong.detail
 def leaves_them_sorted(logits, p):
     """You return the logits in sorted order. The index of a logit is that of its token; after sorting, each must go back to
     its own index."""
@@ -86,7 +86,7 @@ def leaves_them_sorted(logits, p):
     return ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf)
 
 
-@wrong
+@wrong.part
 def puts_them_back_the_wrong_way(logits, p):
     """You put the sorted logits back by `gather` with the sorting order. That permutes a second time instead of undoing the
     first: use `scatter` with the order."""
@@ -94,7 +94,7 @@ def puts_them_back_the_wrong_way(logits, p):
     return ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf).gather(-1, order)
 
 
-@wrong
+@wrong.idea
 def does_not_sort(logits, p):
     """You add up in the order of the vocabulary, without sorting. Which tokens you keep then depends on their indices; the
     nucleus begins with the likeliest."""
@@ -102,7 +102,7 @@ def does_not_sort(logits, p):
     return logits.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf)
 
 
-@wrong
+@wrong.idea
 def adds_up_the_logits(logits, p):
     """You add up logits where p is a probability. Logits may be negative, and a constant added to all of them changes your
     set; take a softmax first."""
@@ -110,13 +110,13 @@ def adds_up_the_logits(logits, p):
     return _put_back(ordered.masked_fill(ordered.cumsum(-1) - ordered >= p, -torch.inf), order)
 
 
-@wrong
+@wrong.idea
 def compares_single_probabilities(logits, p):
     """You compare the probability of each single token with p. The nucleus is defined by the cumulative sum."""
     return logits.masked_fill(logits.softmax(-1) < p, -torch.inf)
 
 
-@wrong
+@wrong.part
 def adds_up_over_the_first_axis(logits, p):
     """Your sum runs over the first axis. For a batch that is from row to row, so the set of one text depends on the texts
     before it; the tokens are on the last axis."""
@@ -124,7 +124,7 @@ def adds_up_over_the_first_axis(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(0) - probabilities >= p, -torch.inf), order)
 
 
-@wrong
+@wrong.part
 def sets_the_others_to_zero(logits, p):
     """You set the tokens outside the nucleus to 0. A logit of 0 is an ordinary one, and often larger than those you keep.
     Only -inf becomes probability 0."""
@@ -132,7 +132,7 @@ def sets_the_others_to_zero(logits, p):
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, 0.0), order)
 
 
-@wrong
+@wrong.case
 def overwrites_the_logits(logits, p):
     """You write -inf into the caller's logits, which may still be needed, to sample again with another p; return a new
     tensor."""
@@ -142,7 +142,7 @@ def overwrites_the_logits(logits, p):
         return logits.masked_fill_(out, -torch.inf)
 
 
-@wrong
+@wrong.detail
 def normalises_what_is_left(logits, p):
     """You renormalise the logits that you keep. They stay as they are: sampling takes a softmax of them, which normalises
     anyway."""

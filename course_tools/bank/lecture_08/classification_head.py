@@ -39,88 +39,88 @@ def _head(pooled, W_p, b_p, W, b, f=torch.tanh):
     return F.linear(f(F.linear(pooled, W_p, b_p)), W, b)
 
 
-@wrong
+@wrong.idea
 def averages_the_tokens(states, W_p, b_p, W, b):
     """You average the states of all tokens. BERT uses the state of [CLS], which attends to every token and is trained for
     this."""
     return _head(states.mean(1), W_p, b_p, W, b)
 
 
-@wrong
+@wrong.idea
 def takes_the_last_token(states, W_p, b_p, W, b):
     """You take the state of the last token. That is right for a model that reads from left to right; here [CLS] comes first,
     and at the end there may be padding."""
     return _head(states[:, -1], W_p, b_p, W, b)
 
 
-@wrong
+@wrong.idea
 def takes_the_largest_of_each_feature(states, W_p, b_p, W, b):
     """You take the maximum of each feature over the tokens. BERT uses the state of [CLS] alone."""
     return _head(states.amax(1), W_p, b_p, W, b)
 
 
-@wrong
+@wrong.part
 def averages_the_answers(states, W_p, b_p, W, b):
     """You classify every token and average their logits. The whole sequence is classified from the state of [CLS] alone."""
     return _head(states, W_p, b_p, W, b).mean(1)
 
 
-@wrong
+@wrong.idea
 def answers_for_every_token(states, W_p, b_p, W, b):
     """You give logits for every token, (B, T, n_classes). That is a head for token classification; a sequence has one set
     of logits, from its [CLS]."""
     return _head(states, W_p, b_p, W, b)
 
 
-@wrong
+@wrong.idea
 def takes_the_first_example(states, W_p, b_p, W, b):
     """You take the first example of the batch with all its tokens, states[0]. The first axis counts sequences; the first
     token of each is `states[:, 0]`."""
     return _head(states[0], W_p, b_p, W, b)
 
 
-@wrong
+@wrong.part
 def forgets_the_tanh(states, W_p, b_p, W, b):
     """You apply the two layers with no nonlinearity between them. Together they are then a single linear layer, and the
     pooler adds nothing; it needs its tanh."""
     return _head(states[:, 0], W_p, b_p, W, b, f=lambda x: x)
 
 
-@wrong
+@wrong.detail
 def takes_a_relu(states, W_p, b_p, W, b):
     """You apply a ReLU after the pooler, as is usual between layers. BERT's pooler has a tanh, and its weights were trained
     with it: negative features count too, and none grows beyond 1."""
     return _head(states[:, 0], W_p, b_p, W, b, f=F.relu)
 
 
-@wrong
+@wrong.detail
 def squashes_the_logits_too(states, W_p, b_p, W, b):
     """You apply a second tanh to the logits. They then lie between -1 and 1, and no class can get a probability near 1;
     logits are not bounded."""
     return torch.tanh(_head(states[:, 0], W_p, b_p, W, b))
 
 
-@wrong
+@wrong.detail
 def gives_probabilities(states, W_p, b_p, W, b):
     """You finish with a softmax. Asked for are logits: the cross-entropy takes the softmax itself, and a second one makes
     the probabilities too even."""
     return _head(states[:, 0], W_p, b_p, W, b).softmax(-1)
 
 
-@wrong
+@wrong.detail
 def adds_the_bias_behind_the_tanh(states, W_p, b_p, W, b):
     """You add b_p after the tanh. The bias belongs to the linear layer, inside the tanh; yours only shifts the result."""
     return F.linear(torch.tanh(F.linear(states[:, 0], W_p)) + b_p, W, b)
 
 
-@wrong
+@wrong.detail
 def forgets_the_biases(states, W_p, b_p, W, b):
     """You multiply by both matrices and never use b_p and b. With a state of 0 your logits are 0 for every class; the biases
     are part of the two layers."""
     return torch.tanh(states[:, 0] @ W_p.mT) @ W.mT
 
 
-@wrong
+@wrong.detail
 def squashes_with_the_sigmoid(states, W_p, b_p, W, b):
     """Your pooler uses the sigmoid. BERT's pooler has tanh."""
     return torch.sigmoid(states[:, 0] @ W_p.mT + b_p) @ W.mT + b

@@ -55,7 +55,7 @@ def _statistics(weights, delimiters, lengths, mean=_mean, rows=None):
     return HeadStatistics(*map(mean, _rows(weights, delimiters) if rows is None else rows, counts))
 
 
-@wrong
+@wrong.detail
 def exchanges_before_and_behind(weights, delimiters, lengths):
     """You take the diagonal above the main one for the previous token. Rows are queries and columns keys, so the key before
     query i is in column i - 1: below the diagonal."""
@@ -63,13 +63,13 @@ def exchanges_before_and_behind(weights, delimiters, lengths):
     return right._replace(previous=right.following, following=right.previous)
 
 
-@wrong
+@wrong.part
 def counts_the_padding(weights, delimiters, lengths):
     """You average over all T rows. Rows of padding are meaningless; average over the rows of real tokens."""
     return _statistics(weights, delimiters, torch.full_like(lengths, weights.shape[-1]))
 
 
-@wrong
+@wrong.detail
 def averages_sentence_by_sentence(weights, delimiters, lengths):
     """You average within each sentence and then over the sentences. A token of a short sentence then has more weight than
     one of a long sentence; all real tokens of the batch have the same weight."""
@@ -82,7 +82,7 @@ def averages_sentence_by_sentence(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, mean)
 
 
-@wrong
+@wrong.detail
 def divides_the_neighbours_by_all_tokens(weights, delimiters, lengths):
     """You divide the weights on the neighbours by the number of all real tokens. The first has no previous and the last no
     next token; a head that attends only to the previous token would not get 1."""
@@ -91,7 +91,7 @@ def divides_the_neighbours_by_all_tokens(weights, delimiters, lengths):
     return right._replace(previous=right.previous * share, following=right.following * share)
 
 
-@wrong
+@wrong.case
 def lets_the_last_token_look_into_the_padding(weights, delimiters, lengths):
     """You average the weight on the next token over every real token with a next column. The last real token of a shorter
     sentence has only padding there: it must not count."""
@@ -99,7 +99,7 @@ def lets_the_last_token_look_into_the_padding(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths)._replace(following=following)
 
 
-@wrong
+@wrong.part
 def looks_from_the_delimiters(weights, delimiters, lengths):
     """You take the rows of the delimiters instead of their columns. That is what the delimiters attend to; asked for is the
     weight that each token gives to them."""
@@ -108,7 +108,7 @@ def looks_from_the_delimiters(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, rows=rows)
 
 
-@wrong
+@wrong.detail
 def averages_over_the_delimiters(weights, delimiters, lengths):
     """You divide the weight on delimiters by how many the sentence has. Asked for is the total weight on delimiters; with
     two of them you report half."""
@@ -117,7 +117,7 @@ def averages_over_the_delimiters(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, rows=rows)
 
 
-@wrong
+@wrong.case
 def takes_the_logarithm_of_zero(weights, delimiters, lengths):
     """You multiply p by log p as it is. Where a weight is exactly 0 this is 0 · -∞ = NaN, and so is the mean; such a key
     adds 0 to the entropy."""
@@ -125,7 +125,7 @@ def takes_the_logarithm_of_zero(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths, rows=rows)
 
 
-@wrong
+@wrong.idea
 def takes_the_entropy_of_the_mean(weights, delimiters, lengths):
     """You average the rows first and take the entropy of the mean row. Rows that are concentrated on different keys then
     have a large entropy; take the entropy of each row, and then the mean."""
@@ -134,14 +134,14 @@ def takes_the_entropy_of_the_mean(weights, delimiters, lengths):
     return _statistics(weights, delimiters, lengths)._replace(entropy=torch.special.entr(row).sum(-1))
 
 
-@wrong
+@wrong.detail
 def forgets_the_minus_of_the_entropy(weights, delimiters, lengths):
     """Your entropy is negative: it is -Σ w log w, and log w ≤ 0."""
     found = head_statistics(weights, delimiters, lengths)
     return (*found[:-1], -found[-1])
 
 
-@wrong
+@wrong.detail
 def measures_the_entropy_in_bits(weights, delimiters, lengths):
     """Your entropy is in bits: you use log₂. Asked for are nats, the natural logarithm, so that it lies in 0…log T."""
     found = head_statistics(weights, delimiters, lengths)

@@ -29,7 +29,7 @@ def _fates(tokens, mask, fate, replacements):
     return torch.where(fate < 0.8, mask, torch.where(fate < 0.9, replacements, tokens))
 
 
-@wrong
+@wrong.part
 def always_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You turn every chosen token into [MASK]. Later tasks have no [MASK], so a tenth are replaced by another token and a
     tenth stay."""
@@ -37,28 +37,28 @@ def always_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     return Masked(torch.where(chosen, mask, tokens), chosen)
 
 
-@wrong
+@wrong.part
 def does_not_ask_for_the_words_that_stay(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You remove the tokens that stay from `chosen`. Your text is right, but they are targets of the loss too."""
     chosen = eligible & (choice < rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.9))
 
 
-@wrong
+@wrong.part
 def asks_only_for_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You mark a token as chosen only where it became [MASK]. Those that were replaced or stayed are chosen too."""
     chosen = eligible & (choice < rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.8))
 
 
-@wrong
+@wrong.part
 def takes_out_special_tokens_too(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You never use `eligible`: sometimes a [CLS], a [SEP] or padding is chosen; these must stay."""
     chosen = choice < rate
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
-@wrong
+@wrong.idea
 def reads_eligible_the_other_way(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You choose among the tokens that are not eligible. True means that a token may be chosen; you choose exactly those
     that must stay."""
@@ -66,28 +66,28 @@ def reads_eligible_the_other_way(tokens, eligible, mask, choice, fate, replaceme
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
-@wrong
+@wrong.idea
 def corrupts_the_whole_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You apply `fate` to every token, chosen or not. The 80, 10 and 10 percent are of the chosen tokens only."""
     chosen = eligible & (choice < rate)
     return Masked(_fates(tokens, mask, fate, replacements), chosen)
 
 
-@wrong
+@wrong.idea
 def chooses_above_the_rate(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You choose where `choice` is above the rate. That is most of the text; 15 % are below a rate of 0.15."""
     chosen = eligible & (choice > rate)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
-@wrong
+@wrong.case
 def types_the_rate_in(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You write 0.15 instead of `rate`. It is only the default; another rate has no effect in yours."""
     chosen = eligible & (choice < 0.15)
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen)
 
 
-@wrong
+@wrong.detail
 def exchanges_replaced_and_kept(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """Your tokens stay for a fate in 0.8…0.9 and are replaced from 0.9 on. The two are exchanged: the replacement comes
     first."""
@@ -96,7 +96,7 @@ def exchanges_replaced_and_kept(tokens, eligible, mask, choice, fate, replacemen
     return Masked(torch.where(chosen, corrupted, tokens), chosen)
 
 
-@wrong
+@wrong.detail
 def replaces_over_the_masks(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You write the masks first and then a replacement wherever fate < 0.9. That condition holds for the masked tokens too,
     so no [MASK] is left; require 0.8 ≤ fate as well."""
@@ -105,7 +105,7 @@ def replaces_over_the_masks(tokens, eligible, mask, choice, fate, replacements, 
     return Masked(torch.where(chosen & (fate < 0.9), replacements, corrupted), chosen)
 
 
-@wrong
+@wrong.part
 def uses_one_draw_for_both(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You use `choice` again for the fate. A chosen token has a choice below the rate, hence below 0.8, and always becomes
     [MASK]. The fate is an independent draw."""
@@ -113,7 +113,7 @@ def uses_one_draw_for_both(tokens, eligible, mask, choice, fate, replacements, r
     return Masked(torch.where(chosen, _fates(tokens, mask, choice, replacements), tokens), chosen)
 
 
-@wrong
+@wrong.case
 def overwrites_the_text(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You write into the caller's text. The true tokens, the targets of the loss, are then lost; make a new tensor."""
     chosen = eligible & (choice < rate)
@@ -121,7 +121,7 @@ def overwrites_the_text(tokens, eligible, mask, choice, fate, replacements, rate
     return Masked(tokens, chosen)
 
 
-@wrong
+@wrong.detail
 def keeps_no_chosen_token(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You replace every chosen token that does not become [MASK]: 80/20/0. Of those chosen, the ones with fate ≥ 0.9 stay
     as they are: 80/10/10."""
@@ -129,7 +129,7 @@ def keeps_no_chosen_token(tokens, eligible, mask, choice, fate, replacements, ra
     return torch.where(chosen, torch.where(fate < 0.8, mask, replacements), tokens), chosen
 
 
-@wrong
+@wrong.detail
 def replaces_none(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You never use `replacements`: 80/0/20. Of those chosen, the ones with fate from 0.8 to 0.9 become their replacement."""
     chosen = eligible & (choice < rate)

@@ -40,27 +40,27 @@ def _losses(logits, tokens):
     return F.cross_entropy(logits.mT, tokens, reduction="none")
 
 
-@wrong
+@wrong.idea
 def averages_over_all_places(logits, tokens, chosen):
     """You average over every position and never use `chosen`. At most positions the model reads its target and need only
     copy it."""
     return _losses(logits, tokens).mean()
 
 
-@wrong
+@wrong.idea
 def asks_for_the_others(logits, tokens, chosen):
     """You average over the positions that were not chosen. True means that a token counts."""
     return _losses(logits, tokens)[~chosen].mean()
 
 
-@wrong
+@wrong.detail
 def divides_by_all_places(logits, tokens, chosen):
     """You set the losses of the other positions to 0 and take the mean over all B · T. The sum is right, but you must
     divide by the number of chosen positions."""
     return (_losses(logits, tokens) * chosen).mean()
 
 
-@wrong
+@wrong.detail
 def averages_sentence_by_sentence(logits, tokens, chosen):
     """You average within each sentence first and then over the sentences. A token in a sentence with few chosen ones then
     has more weight; all chosen tokens of the batch have the same weight."""
@@ -68,53 +68,53 @@ def averages_sentence_by_sentence(logits, tokens, chosen):
     return ((_losses(logits, tokens) * chosen).sum(1) / n.clamp(min=1))[n > 0].mean()
 
 
-@wrong
+@wrong.detail
 def adds_up(logits, tokens, chosen):
     """You sum over the chosen positions. Your loss grows with the size of the batch, and so do its gradients; take the
     mean."""
     return _losses(logits, tokens)[chosen].sum()
 
 
-@wrong
+@wrong.idea
 def shifts_by_one(logits, tokens, chosen):
     """You take the next token as the target, as in a left-to-right language model. In BERT, the target of position t is the
     original token at t."""
     return _losses(logits[:, :-1], tokens[:, 1:])[chosen[:, 1:]].mean()
 
 
-@wrong
+@wrong.part
 def takes_the_softmax_twice(logits, tokens, chosen):
     """You take the softmax yourself, and the cross-entropy takes it once more. Probabilities lie in 0…1, so the second
     softmax is nearly uniform; pass the logits."""
     return F.cross_entropy(logits.softmax(-1)[chosen], tokens[chosen])
 
 
-@wrong
+@wrong.part
 def forgets_the_logarithm(logits, tokens, chosen):
     """You average 1 - p of the true tokens, without a logarithm. The cross-entropy is -log p."""
     return 1 - logits.softmax(-1).gather(-1, tokens[..., None])[..., 0][chosen].mean()
 
 
-@wrong
+@wrong.detail
 def forgets_the_sign(logits, tokens, chosen):
     """You average log p, without the minus. Your loss is negative, and minimising it makes the true tokens less likely."""
     return -_losses(logits, tokens)[chosen].mean()
 
 
-@wrong
+@wrong.detail
 def measures_in_bits(logits, tokens, chosen):
     """You take logarithms of base 2. Your result is the right one in bits; asked for are nats, with the natural logarithm."""
     return _losses(logits, tokens)[chosen].mean() / torch.log(torch.tensor(2.0))
 
 
-@wrong
+@wrong.part
 def silences_the_other_logits(logits, tokens, chosen):
     """You set the logits of the other positions to 0 and average over all. Logits of 0 are a uniform prediction with a loss
     of log n_tokens; these positions must be left out."""
     return _losses(logits * chosen[..., None], tokens).mean()
 
 
-@wrong
+@wrong.case
 def cuts_the_graph(logits, tokens, chosen):
     """You detach the logits. Your value is right, but no gradient reaches the model."""
     return F.cross_entropy(logits.detach()[chosen], tokens[chosen])

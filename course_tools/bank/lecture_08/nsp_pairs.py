@@ -54,20 +54,20 @@ def _right(document, rounded=int):
     return stranger
 
 
-@wrong
+@wrong.part
 def takes_strangers_from_the_whole_text(document, coins, picks):
     """You draw the negative from all sentences. It may then come from the same document, or even be the next sentence."""
     return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(document)))
 
 
-@wrong
+@wrong.part
 def takes_the_number_for_the_index(document, coins, picks):
     """You count M negatives correctly and then use the number as an index into the text. From the pair's own document on,
     the two differ: its sentences must be skipped."""
     return _pairs(document, coins, picks, lambda i, pick: _number(pick, len(_others(document, i))))
 
 
-@wrong
+@wrong.part
 def always_steps_over_the_document(document, coins, picks):
     """You add the size of the own document to every number. Only the sentences after the document are shifted by that much;
     those before it are not, and yours never draws them."""
@@ -79,20 +79,20 @@ def always_steps_over_the_document(document, coins, picks):
     return _pairs(document, coins, picks, stranger)
 
 
-@wrong
+@wrong.idea
 def pairs_across_documents(document, coins, picks):
     """You begin a pair with every sentence from the start on, one for each coin. The last sentence of a document begins no
     pair; yours pairs it with the next document, and the pairs at the end are missing."""
     return _pairs(document, coins, picks, _right(document), first=torch.arange(len(coins)))
 
 
-@wrong
+@wrong.detail
 def turns_the_coin_round(document, coins, picks):
     """You take the next sentence where the coin is ½ or more. The pair is a true one where the coin is below ½."""
     return _pairs(document, coins, picks, _right(document), coins >= 0.5)
 
 
-@wrong
+@wrong.detail
 def names_the_false_pairs(document, coins, picks):
     """You make the right pairs and return True for the negatives. `follows` is True where the second sentence follows the
     first."""
@@ -100,33 +100,33 @@ def names_the_false_pairs(document, coins, picks):
     return pairs._replace(follows=~pairs.follows)
 
 
-@wrong
+@wrong.idea
 def makes_true_pairs_only(document, coins, picks):
     """You pair every sentence with the next one and never use the coins: there are no negatives."""
     return _pairs(document, coins, picks, lambda i, pick: i + 1)
 
 
-@wrong
+@wrong.detail
 def rounds_to_the_nearest(document, coins, picks):
     """You round pick · M to the nearest number. The first negative then has half the probability of the others; ⌊ ⌋ rounds
     down."""
     return _pairs(document, coins, picks, _right(document, round))
 
 
-@wrong
+@wrong.case
 def runs_past_the_last_stranger(document, coins, picks):
     """You take ⌊pick · M⌋ as it is. Where pick is 1 this is M, and the last negative is number M - 1."""
     return _pairs(document, coins, picks, lambda i, pick: _others(document, i)[int(pick * len(_others(document, i)))])
 
 
-@wrong
+@wrong.part
 def exchanges_the_first_sentence(document, coins, picks):
     """You replace the first sentence by the negative. The first one stays; the second is replaced."""
     first, stranger, _ = _pairs(document, coins, picks, _right(document), coins < 0)
     return SentencePairs(torch.where(coins < 0.5, first, stranger), first + 1, coins < 0.5)
 
 
-@wrong
+@wrong.detail
 def avoids_only_the_true_pair(document, coins, picks):
     """You draw the negative from all sentences but the two of the true pair. It may then come from the same document; take
     the sentences of all other documents."""
@@ -138,7 +138,7 @@ def avoids_only_the_true_pair(document, coins, picks):
     return _pairs(document, coins, picks, stranger)
 
 
-@wrong
+@wrong.detail
 def scales_by_one_less(document, coins, picks):
     """You compute ⌊pick · (M - 1)⌋, so that the last of the M sentences is drawn only where pick is exactly 1. The number is
     ⌊pick · M⌋."""

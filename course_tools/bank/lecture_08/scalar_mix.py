@@ -34,85 +34,85 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def takes_the_weights_as_they_are(layers, w, gamma):
     """You weigh the layers by w itself. These numbers may be negative and need not sum to 1; the weights are their softmax."""
     return gamma * (w @ layers)
 
 
-@wrong
+@wrong.part
 def normalises_without_exp(layers, w, gamma):
     """You divide w by its sum. Where some w are negative your weights are too, and where their sum is near 0 your result is
     very large; the softmax takes exp first."""
     return gamma * (w / w.sum() @ layers)
 
 
-@wrong
+@wrong.part
 def takes_a_sigmoid(layers, w, gamma):
     """You apply a sigmoid to each weight. Your weights lie in 0…1, but do not sum to 1."""
     return gamma * (w.sigmoid() @ layers)
 
 
-@wrong
+@wrong.detail
 def forgets_gamma(layers, w, gamma):
     """You leave γ out. γ scales the mixture to the size that the task needs."""
     return w.softmax(0) @ layers
 
 
-@wrong
+@wrong.detail
 def puts_gamma_into_the_softmax(layers, w, gamma):
     """You multiply w by γ before the softmax. There it acts as an inverse temperature; γ scales the mixture."""
     return (gamma * w).softmax(0) @ layers
 
 
-@wrong
+@wrong.idea
 def averages_the_layers(layers, w, gamma):
     """You give every layer the same weight and never use w, which is learned for each task."""
     return gamma * layers.mean(-2)
 
 
-@wrong
+@wrong.idea
 def takes_the_top_layer(layers, w, gamma):
     """You take the last layer alone. Here all layers count, each with its own weight."""
     return gamma * layers[..., -1, :]
 
 
-@wrong
+@wrong.part
 def takes_the_favourite_layer(layers, w, gamma):
     """You take only the layer with the largest weight. A hard choice drops the others and passes no gradient to w; the
     softmax mixes all layers."""
     return gamma * layers[..., int(w.argmax()), :]
 
 
-@wrong
+@wrong.idea
 def turns_the_features_into_shares(layers, w, gamma):
     """You take the softmax of the layers, over the features, and not of w. The layers are mixed unchanged; the weights w
     are normalised."""
     return gamma * (w @ layers.softmax(-1))
 
 
-@wrong
+@wrong.detail
 def averages_after_weighing(layers, w, gamma):
     """You take the mean of the weighted layers. The weights sum to 1 already, so the sum is an average; yours is smaller by
     a factor of n_layers."""
     return gamma * (w.softmax(0)[:, None] * layers).mean(-2)
 
 
-@wrong
+@wrong.idea
 def adds_up_the_features(layers, w, gamma):
     """You sum over the last axis, the features, where the layers should be summed. One number is left for each layer of
     each token, instead of one vector for each token."""
     return gamma * (w.softmax(0)[:, None] * layers).sum(-1)
 
 
-@wrong
+@wrong.part
 def lays_the_layers_side_by_side(layers, w, gamma):
     """You weight the layers and concatenate them, n_layers · d features long. The sum in the formula adds them up, and the
     result is as wide as one layer."""
     return gamma * (w.softmax(0)[:, None] * layers).flatten(-2)
 
 
-@wrong
+@wrong.detail
 def adds_gamma(layers, w, gamma):
     """You add γ to the mixture. It is a factor that scales the whole."""
     return gamma + w.softmax(0) @ layers

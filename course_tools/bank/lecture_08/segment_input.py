@@ -37,7 +37,7 @@ def _laid_out(head, tail):
     return torch.cat([head, tail]), torch.cat([torch.zeros_like(head), torch.ones_like(tail)])
 
 
-@wrong
+@wrong.part
 def leaves_the_end_open(first, second, begin, separate):
     """You put a [SEP] between two sentences and none at the end. Every sentence is followed by one, the last one too, and a
     single sentence as well."""
@@ -46,7 +46,7 @@ def leaves_the_end_open(first, second, begin, separate):
     return _laid_out(_tokens(begin, first, separate), _tokens(second))
 
 
-@wrong
+@wrong.idea
 def runs_the_sentences_together(first, second, begin, separate):
     """You put one [SEP] at the very end and none between the two sentences. Only the segments then say where one ends; the
     first sentence has its own [SEP]."""
@@ -55,19 +55,19 @@ def runs_the_sentences_together(first, second, begin, separate):
     return _laid_out(_tokens(begin, first), _tokens(second, separate))
 
 
-@wrong
+@wrong.detail
 def begins_twice(first, second, begin, separate):
     """You put a [CLS] before each sentence. There is one for the whole input, at its start."""
     return _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(begin, second, separate))
 
 
-@wrong
+@wrong.part
 def forgets_the_beginning(first, second, begin, separate):
     """You leave [CLS] out. The classification head uses the state of the first token, which must be [CLS]."""
     return _laid_out(_tokens(first, separate), None if second is None else _tokens(second, separate))
 
 
-@wrong
+@wrong.detail
 def gives_the_first_separator_away(first, second, begin, separate):
     """You count the [SEP] between the sentences to the second. Your tokens are right, but this [SEP] closes the first sentence
     and has its segment, 0."""
@@ -76,7 +76,7 @@ def gives_the_first_separator_away(first, second, begin, separate):
     return _laid_out(_tokens(begin, first), _tokens(separate, second, separate))
 
 
-@wrong
+@wrong.detail
 def gives_every_separator_to_the_first(first, second, begin, separate):
     """You give segment 1 to the tokens of the second sentence only; its [SEP] gets a 0. It closes the second sentence and
     belongs to it."""
@@ -86,7 +86,7 @@ def gives_every_separator_to_the_first(first, second, begin, separate):
     return tokens, segments
 
 
-@wrong
+@wrong.case
 def looks_for_the_separator(first, second, begin, separate):
     """You search for the first [SEP] among the tokens and let segment 1 begin after it. Where the first sentence itself
     holds this token, that is too early; the length of the first sentence says where it ends."""
@@ -96,7 +96,7 @@ def looks_for_the_separator(first, second, begin, separate):
     return tokens, (torch.arange(len(tokens)) > end).long()
 
 
-@wrong
+@wrong.case
 def counts_the_separators(first, second, begin, separate):
     """You number the segments by how many [SEP] precede each token. A sentence that holds this token itself is then cut in
     two, and there is a third segment; only 0 and 1 exist."""
@@ -105,14 +105,14 @@ def counts_the_separators(first, second, begin, separate):
     return tokens, is_separator.cumsum(0) - is_separator
 
 
-@wrong
+@wrong.detail
 def counts_segments_from_one(first, second, begin, separate):
     """You number the segments 1 and 2. They are indices into a table of two rows, so 0 and 1."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, segments + 1
 
 
-@wrong
+@wrong.idea
 def knows_one_segment_only(first, second, begin, separate):
     """You give every token segment 0. The second sentence and its [SEP] have segment 1: that distinguishes the two
     sentences."""
@@ -120,27 +120,27 @@ def knows_one_segment_only(first, second, begin, separate):
     return tokens, torch.zeros_like(segments)
 
 
-@wrong
+@wrong.case
 def closes_a_sentence_that_is_not_there(first, second, begin, separate):
     """You treat None as an empty sentence, and close it with a [SEP] of segment 1. Without a second sentence the input ends
     after the first [SEP]."""
     return _laid_out(_tokens(begin, first, separate), _tokens([] if second is None else second, separate))
 
 
-@wrong
+@wrong.case
 def makes_segments_of_floats(first, second, begin, separate):
     """Your segments are floating-point numbers. Only integers are indices: take `zeros_like` of the tokens."""
     tokens, segments = _laid_out(_tokens(begin, first, separate), None if second is None else _tokens(second, separate))
     return tokens, segments.float()
 
 
-@wrong
+@wrong.case
 def asks_whether_a_sentence_is_true(first, second, begin, separate):
     """You test `if second`. The truth value of a tensor of several entries is an error; test `second is None`."""
     return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if second else None)
 
 
-@wrong
+@wrong.case
 def drops_an_empty_sentence(first, second, begin, separate):
     """You treat an empty second sentence as if there were none. Its [SEP] of segment 1 still follows. Test `second is
     None`."""

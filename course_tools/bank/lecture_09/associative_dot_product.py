@@ -35,45 +35,45 @@ def _mixed(theta, phi, g, n):
     return Attended(theta @ (phi.mT @ g) / n, None)
 
 
-@wrong
+@wrong.case
 def multiplies_from_the_left(theta, phi, g):
     """You multiply θ φᵀ first. Your numbers are right, but on the way you build one for each pair of positions: time and
     memory grow with N². Put the brackets around φᵀ g."""
     return Attended((theta @ phi.mT) @ g / phi.shape[-2], None)
 
 
-@wrong
+@wrong.detail
 def forgets_to_divide(theta, phi, g):
     """You do not divide by the number of keys. Your features then grow with the number of positions."""
     return _mixed(theta, phi, g, 1)
 
 
-@wrong
+@wrong.case
 def divides_by_the_queries(theta, phi, g):
     """You divide by the number of queries. The sum runs over the keys: N is their number, and where they were pooled the
     two differ."""
     return _mixed(theta, phi, g, theta.shape[-2])
 
 
-@wrong
+@wrong.detail
 def divides_by_the_batch(theta, phi, g):
     """You divide by len(φ), which is the number of images. N is the number of keys: the last axis but one."""
     return _mixed(theta, phi, g, len(phi))
 
 
-@wrong
+@wrong.detail
 def divides_by_the_width(theta, phi, g):
     """You divide by d_k. C(x) = N turns the sum over the positions into a mean; it is independent of d_k."""
     return _mixed(theta, phi, g, phi.shape[-1])
 
 
-@wrong
+@wrong.detail
 def divides_both_factors(theta, phi, g):
     """You divide by N in both products. Divide by it once; yours is too small by a factor of N."""
     return _mixed(theta, phi, g, phi.shape[-2] ** 2)
 
 
-@wrong
+@wrong.case
 def adds_up_the_batch(theta, phi, g):
     """You sum φᵀ g over the batch too, perhaps by a letter that your einsum does not name on the right. Every image then
     mixes the positions of all images."""
@@ -81,40 +81,40 @@ def adds_up_the_batch(theta, phi, g):
     return Attended(theta @ memory / phi.shape[-2], None)
 
 
-@wrong
+@wrong.idea
 def normalises_both_factors(theta, phi, g):
     """You take a softmax of θ over its features and of φ over the positions. That is another attention with brackets from
     the right; here the products are used as they are, negative ones too."""
     return Attended(theta.softmax(-1) @ (phi.softmax(-2).mT @ g), None)
 
 
-@wrong
+@wrong.idea
 def normalises_the_memory(theta, phi, g):
     """You take a softmax of φᵀ g. The dot-product form has none; that is why the order of its products may be changed."""
     return Attended(theta @ (phi.mT @ g).softmax(-2), None)
 
 
-@wrong
+@wrong.part
 def divides_by_the_sum_of_weights(theta, phi, g):
     """You divide by θ_iᵀ Σ_j φ_j, the sum of the weights, as linear attention does. Without a positive feature map that sum
     may be near 0 or below; the paper divides by N for this reason."""
     return Attended(theta @ (phi.mT @ g) / (theta @ phi.sum(-2).unsqueeze(-1)), None)
 
 
-@wrong
+@wrong.detail
 def returns_it_transposed(theta, phi, g):
     """You return (φᵀ g)ᵀ θᵀ. Features and positions are exchanged: (d, N) instead of (N, d)."""
     return Attended((phi.mT @ g).mT @ theta.mT / phi.shape[-2], None)
 
 
-@wrong
+@wrong.idea
 def multiplies_the_means(theta, phi, g):
     """You average φ over the positions, and g, and multiply the means. The mean of products is not the product of means;
     the pairing of keys and values is lost."""
     return Attended((theta @ phi.mean(-2).unsqueeze(-1)) * g.mean(-2, keepdim=True), None)
 
 
-@wrong
+@wrong.part
 def makes_them_positive(theta, phi, g):
     """You cut θ and φ off at 0, so that no weight is negative. In this form weights may be negative."""
     return _mixed(theta.relu(), phi.relu(), g, phi.shape[-2])

@@ -56,21 +56,21 @@ def _features(x, W_k, W_v, W_pi, shares=_shares, scale=None, dim=-1):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
-@wrong
+@wrong.detail
 def scales_by_the_part(x, W_k, W_v, W_pi):
     """You divide by the root of the features of one part. The authors take √d_k, of the whole embedding, for every part; your
     softmaxes are sharper."""
     return _features(x, W_k, W_v, W_pi, scale=len(W_k) // len(W_pi))
 
 
-@wrong
+@wrong.detail
 def forgets_the_scale(x, W_k, W_v, W_pi):
     """You do not divide by √d_k. With one embedding for queries and keys, each position is most similar to itself, and
     without the scale it gets nearly all the weight."""
     return _features(x, W_k, W_v, W_pi, scale=1)
 
 
-@wrong
+@wrong.part
 def mixes_the_scores(x, W_k, W_v, W_pi):
     """You mix the scores of the parts and take one softmax. Each part is normalised first, and the probabilities are mixed."""
     z = x @ W_k.mT
@@ -80,7 +80,7 @@ def mixes_the_scores(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
-@wrong
+@wrong.idea
 def takes_one_softmax(x, W_k, W_v, W_pi):
     """You take one softmax of the whole embedding, and neither parts nor π. That is plain attention with keys as queries;
     here it is a mixture of n_mix softmaxes."""
@@ -89,20 +89,20 @@ def takes_one_softmax(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
-@wrong
+@wrong.part
 def mixes_in_equal_parts(x, W_k, W_v, W_pi):
     """You average the softmaxes. Their weights are π, which depends on the image; W_pi has no effect in yours."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: torch.ones_like(_shares(z, W)) / len(W))
 
 
-@wrong
+@wrong.part
 def leaves_the_shares_raw(x, W_k, W_v, W_pi):
     """You use W_π z̄ as it is. These numbers may be negative and need not sum to 1, so that your rows are not
     probabilities: π is their softmax."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: z.mean(-2) @ W.mT)
 
 
-@wrong
+@wrong.part
 def lets_each_place_choose(x, W_k, W_v, W_pi):
     """You compute π from each position's own z. There is one π for the whole image, from the mean of z over the positions."""
     z = x @ W_k.mT
@@ -111,21 +111,21 @@ def lets_each_place_choose(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
-@wrong
+@wrong.detail
 def chooses_from_the_largest(x, W_k, W_v, W_pi):
     """You take the largest value of each feature over the positions, where the mean is asked for. A single pixel then
     decides for the whole image."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: (z.amax(-2) @ W.mT).softmax(-1))
 
 
-@wrong
+@wrong.detail
 def chooses_from_the_sum(x, W_k, W_v, W_pi):
     """You sum z over the positions and do not divide by their number. π then depends on the size of the image; z̄ is the
     mean."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: (z.sum(-2) @ W.mT).softmax(-1))
 
 
-@wrong
+@wrong.part
 def reshapes_into_parts(x, W_k, W_v, W_pi):
     """You reshape (N, d_k) to (n_mix, N, d) at once. A reshape does not exchange axes, so that your parts are runs of
     positions; split the features first, then exchange the axes."""
@@ -136,28 +136,28 @@ def reshapes_into_parts(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v.mT), weights)
 
 
-@wrong
+@wrong.case
 def chooses_once_for_all(x, W_k, W_v, W_pi):
     """You average π over the batch. Each image has its own π; in yours it depends on the rest of the batch. In a batch of
     one the mistake has no effect."""
     return _features(x, W_k, W_v, W_pi, lambda z, W: _shares(z, W).reshape(-1, len(W)).mean(0).expand(*z.shape[:-2], -1))
 
 
-@wrong
+@wrong.detail
 def cuts_every_other_feature(x, W_k, W_v, W_pi):
     """You assign the features to the parts in turn. The features of part m are contiguous, m·d to (m+1)·d, as for heads."""
     dealt = rearrange(W_k, "(d n_mix) C -> (n_mix d) C", n_mix=len(W_pi))
     return _features(x, dealt, W_v, rearrange(W_pi, "p (d n_mix) -> p (n_mix d)", n_mix=len(W_pi)))
 
 
-@wrong
+@wrong.part
 def hands_over_the_input(x, W_k, W_v, W_pi):
     """You mix x itself. The values are W_v x, with d_v features."""
     _, weights = _features(x, W_k, W_v, W_pi)
     return Attended(weights @ x, weights)
 
 
-@wrong
+@wrong.part
 def normalises_over_those_who_ask(x, W_k, W_v, W_pi):
     """You normalise over i, the queries. p(x_j | x_i) is a probability of j: its rows sum to 1. The scores are symmetric,
     so only the sums tell the two apart."""

@@ -47,7 +47,7 @@ def _seen(tokens, W_theta, W_phi, W_g, W_z):
     return non_local_embedded_gaussian(tokens, W_theta, W_phi, W_g).context @ W_z.mT
 
 
-@wrong
+@wrong.part
 def keeps_the_times_apart(x, W_theta, W_phi, W_g, W_z):
     """You attend within each frame of a video separately. All positions of all frames belong to one softmax; for images the
     mistake has no effect."""
@@ -58,7 +58,7 @@ def keeps_the_times_apart(x, W_theta, W_phi, W_g, W_z):
     return x + (context @ W_z.mT).movedim(-1, 1).reshape(x.shape)
 
 
-@wrong
+@wrong.idea
 def looks_along_time_only(x, *weights):
     """Each pixel of a video attends only to the same pixel in other frames. Attention in space-time is over all pixels of
     all frames."""
@@ -68,7 +68,7 @@ def looks_along_time_only(x, *weights):
     return x + rearrange(_seen(lines, *weights), "B H W T C -> B C T H W")
 
 
-@wrong
+@wrong.case
 def reads_pictures_alone(x, *weights):
     """You unpack the axes after the features into H and W. That holds for an image; a video has three such axes and a
     sequence one, and the same block serves all of them."""
@@ -77,7 +77,7 @@ def reads_pictures_alone(x, *weights):
     return x + _seen(tokens, *weights).transpose(1, 2).reshape(B, C, H, W)
 
 
-@wrong
+@wrong.part
 def reshapes_into_tokens(x, *weights):
     """You reshape (B, C, places) to (B, places, C). A reshape does not exchange axes, so your tokens are runs of pixels of
     one channel, and not the channels of one pixel; transpose."""
@@ -85,14 +85,14 @@ def reshapes_into_tokens(x, *weights):
     return x + _map(_seen(tokens, *weights), x)
 
 
-@wrong
+@wrong.part
 def reshapes_into_maps(x, *weights):
     """You reshape the tokens (B, N, C) to the shape of x. The features are the last axis there and must come first here:
     exchange the axes before you unflatten the positions."""
     return x + _seen(_tokens(x), *weights).reshape(x.shape)
 
 
-@wrong
+@wrong.detail
 def exchanges_height_and_width(x, *weights):
     """You unflatten the positions as if they were numbered column by column. The contexts are added at the wrong positions;
     for a square image there is no shape error."""
@@ -102,13 +102,13 @@ def exchanges_height_and_width(x, *weights):
     return x + _seen(_tokens(x), *weights).mT.unflatten(2, (*before, W, H)).mT
 
 
-@wrong
+@wrong.part
 def forgets_the_input(x, *weights):
     """You return W_z y and do not add x. With W_z = 0 the block should be the identity, and yours gives 0."""
     return _map(_seen(_tokens(x), *weights), x)
 
 
-@wrong
+@wrong.part
 def lets_the_pictures_meet(x, *weights):
     """You put the positions of the whole batch into one sequence. Then every image attends to the others, and its result
     depends on the rest of the batch."""
@@ -116,21 +116,21 @@ def lets_the_pictures_meet(x, *weights):
     return x + _map(_seen(tokens.reshape(1, -1, x.shape[1]), *weights).reshape(tokens.shape), x)
 
 
-@wrong
+@wrong.detail
 def scales_the_scores(x, W_theta, W_phi, W_g, W_z):
     """You divide the scores by √d_k. This paper does not: its scores are the plain products."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map(attend(theta @ phi.mT / len(W_theta) ** 0.5, g).context @ W_z.mT, x)
 
 
-@wrong
+@wrong.part
 def normalises_over_those_who_ask(x, W_theta, W_phi, W_g, W_z):
     """You normalise over i, the queries. The weights of each query sum to 1: the softmax runs along the last axis, over j."""
     theta, phi, g = (_tokens(x) @ W.mT for W in (W_theta, W_phi, W_g))
     return x + _map((theta @ phi.mT).softmax(-2) @ g @ W_z.mT, x)
 
 
-@wrong
+@wrong.idea
 def takes_no_softmax(x, W_theta, W_phi, W_g, W_z):
     """You divide the products by N and take no softmax. That is the dot-product form; this block uses the embedded
     Gaussian."""
@@ -138,34 +138,34 @@ def takes_no_softmax(x, W_theta, W_phi, W_g, W_z):
     return x + _map(theta @ phi.mT / theta.shape[1] @ g @ W_z.mT, x)
 
 
-@wrong
+@wrong.detail
 def cuts_off_below_zero(x, *weights):
     """You end with ReLU, as other blocks of such networks do. The residual path must be the identity, for negative features
     too."""
     return F.relu(x + _map(_seen(_tokens(x), *weights), x))
 
 
-@wrong
+@wrong.idea
 def hands_all_the_same(x, W_theta, W_phi, W_g, W_z):
     """You give each position the mean of all. The weights must depend on the query, by θ and φ."""
     g = _tokens(x) @ W_g.mT
     return x + _map(g.mean(1, keepdim=True).expand_as(g) @ W_z.mT, x)
 
 
-@wrong
+@wrong.case
 def overwrites_the_input(x, *weights):
     """You add to x in place. That changes the caller's input, and autograd raises an error where x needs a gradient; make a
     new tensor by `x + …`."""
     return x.add_(_map(_seen(_tokens(x), *weights), x))
 
 
-@wrong
+@wrong.detail
 def exchanges_theta_and_phi(x, W_theta, W_phi, W_g, W_z):
     """You make the queries by W_φ and the keys by W_θ: the scores are transposed."""
     return non_local_block(x, W_phi, W_theta, W_g, W_z)
 
 
-@wrong
+@wrong.part
 def forgets_the_output_projection(x, W_theta, W_phi, W_g, W_z):
     """You add the context without W_z. It has d features and the input C: W_z maps the context back to C features before
     the sum."""

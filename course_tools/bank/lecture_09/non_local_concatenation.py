@@ -47,33 +47,33 @@ def _attended(weights, g):
     return Attended(weights @ g, weights)
 
 
-@wrong
+@wrong.detail
 def exchanges_the_halves(theta, phi, g, w_f):
     """You multiply φ_j by the first half of w_f and θ_i by the second. In [θ_i, φ_j] the query comes first."""
     return _attended(_scores(theta, phi, *reversed(w_f.chunk(2))).relu() / phi.shape[-2], g)
 
 
-@wrong
+@wrong.part
 def interleaves_the_features(theta, phi, g, w_f):
     """You multiply θ_i by every other entry of w_f, as if the features were interleaved. In a concatenation the first d_k
     entries belong to θ_i."""
     return _attended(_scores(theta, phi, w_f[0::2], w_f[1::2]).relu() / phi.shape[-2], g)
 
 
-@wrong
+@wrong.part
 def uses_one_half_for_both(theta, phi, g, w_f):
     """You use the first half of w_f for both θ_i and φ_j. The second half is for φ_j."""
     w_theta, _ = w_f.chunk(2)
     return _attended(_scores(theta, phi, w_theta, w_theta).relu() / phi.shape[-2], g)
 
 
-@wrong
+@wrong.part
 def forgets_the_relu(theta, phi, g, w_f):
     """You leave out the ReLU. The score is then a term of i plus a term of j; the ReLU makes it depend on the pair."""
     return _attended(_pairs(theta, phi, w_f) / phi.shape[-2], g)
 
 
-@wrong
+@wrong.part
 def bends_each_part(theta, phi, g, w_f):
     """You apply ReLU to each half before you add. It is applied to the sum of the two."""
     w_theta, w_phi = w_f.chunk(2)
@@ -81,52 +81,52 @@ def bends_each_part(theta, phi, g, w_f):
     return _attended(weights / phi.shape[-2], g)
 
 
-@wrong
+@wrong.detail
 def bends_the_context(theta, phi, g, w_f):
     """You apply ReLU to the context. It belongs to f, the weight of each pair; the context may have either sign."""
     weights = _pairs(theta, phi, w_f) / phi.shape[-2]
     return Attended((weights @ g).relu(), weights)
 
 
-@wrong
+@wrong.detail
 def divides_by_the_root(theta, phi, g, w_f):
     """You divide the scores by √d_k. Scaled dot-product attention does that; here w_f is learned together with its scale."""
     return _attended((_pairs(theta, phi, w_f) / theta.shape[-1] ** 0.5).relu() / phi.shape[-2], g)
 
 
-@wrong
+@wrong.idea
 def takes_a_softmax(theta, phi, g, w_f):
     """You put a softmax over the ReLU. This form divides by the number of keys instead, so its weights may all be 0; yours
     always sum to 1."""
     return _attended(_pairs(theta, phi, w_f).relu().softmax(-1), g)
 
 
-@wrong
+@wrong.part
 def takes_a_sigmoid(theta, phi, g, w_f):
     """You use a sigmoid instead of ReLU. Your f lies strictly between 0 and 1; ReLU can be 0 and is unbounded."""
     return _attended(_pairs(theta, phi, w_f).sigmoid() / phi.shape[-2], g)
 
 
-@wrong
+@wrong.detail
 def forgets_to_divide(theta, phi, g, w_f):
     """You do not divide by N. The context then grows with the number of positions."""
     return _attended(_pairs(theta, phi, w_f).relu(), g)
 
 
-@wrong
+@wrong.case
 def divides_by_the_queries(theta, phi, g, w_f):
     """You divide by the number of queries. The sum runs over the keys, so N is theirs."""
     return _attended(_pairs(theta, phi, w_f).relu() / theta.shape[-2], g)
 
 
-@wrong
+@wrong.part
 def divides_by_the_sum(theta, phi, g, w_f):
     """You divide each row by its sum, so that it becomes 1. Here C(x) is N, independent of the weights."""
     weights = _pairs(theta, phi, w_f).relu()
     return _attended(weights / weights.sum(-1, keepdim=True).clamp(min=1e-6), g)
 
 
-@wrong
+@wrong.case
 def returns_the_scores(theta, phi, g, w_f):
     """You return the scores before the ReLU as the weights. The context is right, but those are not the weights that mixed
     it."""
@@ -134,7 +134,7 @@ def returns_the_scores(theta, phi, g, w_f):
     return Attended(scores.relu() @ g / phi.shape[-2], scores)
 
 
-@wrong
+@wrong.detail
 def takes_leaky_relu(theta, phi, g, w_f):
     """You use LeakyReLU: your weights can be negative. The score of the concatenation is a ReLU, which sets them to 0."""
     w_theta, w_phi = w_f.unsqueeze(-1).chunk(2)

@@ -36,7 +36,7 @@ def _embedded(x, *weights):
     return [x @ W.mT for W in weights]
 
 
-@wrong
+@wrong.detail
 def divides_by_the_root(x, W_theta, W_phi, W_g):
     """You divide the scores by √d_k. That is scaled dot-product attention; the embedded Gaussian takes the product as it is,
     and your weights are too even."""
@@ -44,7 +44,7 @@ def divides_by_the_root(x, W_theta, W_phi, W_g):
     return attend(theta @ phi.mT / W_theta.shape[0] ** 0.5, g)
 
 
-@wrong
+@wrong.idea
 def normalises_over_those_who_ask(x, W_theta, W_phi, W_g):
     """You normalise over i, the queries. C(x) sums over j, so the rows sum to 1 and not the columns."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
@@ -52,7 +52,7 @@ def normalises_over_those_who_ask(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
-@wrong
+@wrong.idea
 def normalises_over_all_pairs(x, W_theta, W_phi, W_g):
     """You take one softmax over all pairs of positions. The weights of each query must sum to 1."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
@@ -61,49 +61,49 @@ def normalises_over_all_pairs(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
-@wrong
+@wrong.detail
 def exchanges_theta_and_phi(x, W_theta, W_phi, W_g):
     """You take φ for the queries and θ for the keys. The scores are then transposed."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     return attend(phi @ theta.mT, g)
 
 
-@wrong
+@wrong.part
 def embeds_both_alike(x, W_theta, W_phi, W_g):
     """You embed both sides by W_θ. Your scores are then symmetric; the keys have their own matrix W_φ."""
     theta, g = _embedded(x, W_theta, W_g)
     return attend(theta @ theta.mT, g)
 
 
-@wrong
+@wrong.idea
 def embeds_neither(x, W_theta, W_phi, W_g):
     """You use the products of the features themselves, x xᵀ. That is the Gaussian form; the embedded one projects by W_θ
     and W_φ."""
     return attend(x @ x.mT, x @ W_g.mT)
 
 
-@wrong
+@wrong.part
 def hands_over_the_input(x, W_theta, W_phi, W_g):
     """You mix x itself. The values are g = W_g x, with d features; your context has C."""
     theta, phi = _embedded(x, W_theta, W_phi)
     return attend(theta @ phi.mT, x)
 
 
-@wrong
+@wrong.part
 def hands_over_the_keys(x, W_theta, W_phi, W_g):
     """You mix φ, and never use W_g. The values have their own projection, g = W_g x."""
     theta, phi = _embedded(x, W_theta, W_phi)
     return attend(theta @ phi.mT, phi)
 
 
-@wrong
+@wrong.case
 def returns_the_scores(x, W_theta, W_phi, W_g):
     """You return the scores instead of the weights. The context is right, but the second result must be the softmax."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     return Attended((theta @ phi.mT).softmax(-1) @ g, theta @ phi.mT)
 
 
-@wrong
+@wrong.idea
 def divides_by_the_number(x, W_theta, W_phi, W_g):
     """You divide the products by N and take no exponential. That is the dot-product form; in the Gaussian ones f is an
     exponential, and C its sum."""
@@ -112,7 +112,7 @@ def divides_by_the_number(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
-@wrong
+@wrong.detail
 def averages_once_more(x, W_theta, W_phi, W_g):
     """You divide by N after the softmax, which has normalised already; your rows sum to 1/N."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
@@ -120,14 +120,14 @@ def averages_once_more(x, W_theta, W_phi, W_g):
     return Attended(weights @ g, weights)
 
 
-@wrong
+@wrong.part
 def compares_directions(x, W_theta, W_phi, W_g):
     """You normalise θ and φ to length 1. Your scores are cosines; asked for are the plain products."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     return attend(F.normalize(theta, dim=-1) @ F.normalize(phi, dim=-1).mT, g)
 
 
-@wrong
+@wrong.part
 def takes_a_sigmoid(x, W_theta, W_phi, W_g):
     """You apply a sigmoid to each score. Your weights of a query do not sum to 1; the softmax makes the positions compete."""
     weights = ((x @ W_theta.mT) @ (x @ W_phi.mT).mT).sigmoid()

@@ -43,28 +43,28 @@ def _arrows(weights, n_arrows, H, W, dim=-1, largest=True):
     return Arrows(_ends(place, H, W), strongest)
 
 
-@wrong
+@wrong.detail
 def exchanges_row_and_column(weights, n_arrows, H, W):
     """You give the column before the row. Points are often (x, y), but the ends are (time, row, column)."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends[..., [0, 2, 1]], strongest)
 
 
-@wrong
+@wrong.detail
 def puts_the_time_last(weights, n_arrows, H, W):
     """You give row, column, time. The time comes first, as in the axes of a video."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends.roll(-1, -1), strongest)
 
 
-@wrong
+@wrong.case
 def divides_by_the_height(weights, n_arrows, H, W):
     """You divide by H to find the row. A row has W positions, so divide by W; H is right for square maps only."""
     strongest, place = weights.topk(n_arrows, dim=-1)
     return Arrows(torch.stack([place // (H * W), place // H % W, place % H], dim=-1), strongest)
 
 
-@wrong
+@wrong.part
 def leaves_the_time_in_the_row(weights, n_arrows, H, W):
     """You take place // W for the row. In a video that counts through all frames: take the remainder of the quotient by H.
     At time 0 there is no difference."""
@@ -72,33 +72,33 @@ def leaves_the_time_in_the_row(weights, n_arrows, H, W):
     return Arrows(torch.stack([place // (H * W), place // W, place % W], dim=-1), strongest)
 
 
-@wrong
+@wrong.part
 def leaves_the_places_numbered(weights, n_arrows, H, W):
     """You return the flat indices as `topk` gives them. Asked for are time, row and column."""
     strongest, place = weights.topk(n_arrows, dim=-1)
     return Arrows(place, strongest)
 
 
-@wrong
+@wrong.idea
 def takes_the_weakest(weights, n_arrows, H, W):
     """You take the smallest weights, the first ones in rising order. The arrows belong to the largest weights."""
     return _arrows(weights, n_arrows, H, W, largest=False)
 
 
-@wrong
+@wrong.detail
 def ends_with_the_strongest(weights, n_arrows, H, W):
     """You have the right arrows, the strongest last. The weights should be in descending order."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends.flip(-2), strongest.flip(-1))
 
 
-@wrong
+@wrong.idea
 def finds_who_looks_here(weights, n_arrows, H, W):
     """You search over the queries, axis -2. A row of weights belongs to a query, and the keys are the last axis."""
     return _arrows(weights, n_arrows, H, W, dim=-2)
 
 
-@wrong
+@wrong.idea
 def keeps_a_few_of_all(weights, n_arrows, H, W):
     """You keep the largest weights of the whole matrix. Then one query gets many arrows and others none; each query has
     n_arrows."""
@@ -106,7 +106,7 @@ def keeps_a_few_of_all(weights, n_arrows, H, W):
     return Arrows(_ends(pair % weights.shape[-1], H, W), strongest)
 
 
-@wrong
+@wrong.part
 def drops_the_first(weights, n_arrows, H, W):
     """You leave out the largest weight, as if it belonged to the query itself. The largest weight may belong to any
     position."""
@@ -115,14 +115,14 @@ def drops_the_first(weights, n_arrows, H, W):
     return Arrows(_ends(best.indices[..., chosen], H, W), best.values[..., chosen])
 
 
-@wrong
+@wrong.detail
 def shares_out_anew(weights, n_arrows, H, W):
     """You divide the weights that you keep by their sum. The weights are returned as they are."""
     ends, strongest = _arrows(weights, n_arrows, H, W)
     return Arrows(ends, strongest / strongest.sum(-1, keepdim=True))
 
 
-@wrong
+@wrong.detail
 def counts_from_one(weights, n_arrows, H, W):
     """You count times, rows and columns from 1. As indices they begin at 0."""
     ends, strongest = _arrows(weights, n_arrows, H, W)

@@ -58,7 +58,7 @@ def _inside(scores, k, v, rows, stride):
     return _mixed(scores.masked_fill(~_mask(k, rows, stride), -torch.inf).softmax(-1), v, rows, stride)
 
 
-@wrong
+@wrong.part
 def looks_outside(q, k, v, rows, columns, stride=1):
     """You do not mask. The zeros outside the image have scores like any others and get weight, so that the context is too
     small near the border."""
@@ -68,14 +68,14 @@ def looks_outside(q, k, v, rows, columns, stride=1):
     return Attended((weights.unsqueeze(-2) @ local_windows(v, size, stride)).squeeze(-2), weights)
 
 
-@wrong
+@wrong.part
 def cuts_off_behind_the_softmax(q, k, v, rows, columns, stride=1):
     """You normalise first and set the weights outside to 0. Then those of a border pixel no longer sum to 1: forbidden scores
     must be -∞ before the softmax."""
     return _mixed(_scores(q, k, rows, columns, stride).softmax(-1) * _mask(k, rows, stride), v, rows, stride)
 
 
-@wrong
+@wrong.part
 def sets_forbidden_scores_to_zero(q, k, v, rows, columns, stride=1):
     """You set the scores outside to 0. A score of 0 is like any other, with e⁰ = 1 in the softmax; only -∞ gives a weight of
     0."""
@@ -83,7 +83,7 @@ def sets_forbidden_scores_to_zero(q, k, v, rows, columns, stride=1):
     return _mixed(scores.softmax(-1), v, rows, stride)
 
 
-@wrong
+@wrong.idea
 def looks_only_outside(q, k, v, rows, columns, stride=1):
     """You forbid what lies inside. True in the mask = inside, may be attended to; your pixels attend to the padding only."""
     scores, mask = _scores(q, k, rows, columns, stride), ~_mask(k, rows, stride)
@@ -91,14 +91,14 @@ def looks_only_outside(q, k, v, rows, columns, stride=1):
     return Attended(context.squeeze(-2), weights.squeeze(-2))
 
 
-@wrong
+@wrong.idea
 def forgets_the_places(q, k, v, rows, columns, stride=1):
     """You score by content alone. Without the relative logits the result is independent of the order of the neighbours in
     the window."""
     return _inside(_content(q, k, rows.shape[-2], stride), k, v, rows, stride)
 
 
-@wrong
+@wrong.part
 def adds_the_places_to_the_weights(q, k, v, rows, columns, stride=1):
     """You add the relative logits after the softmax. They are added to the content logits before it, or the weights no
     longer sum to 1."""
@@ -106,13 +106,13 @@ def adds_the_places_to_the_weights(q, k, v, rows, columns, stride=1):
     return _mixed(weights + relative_logits(q, rows, columns) * _mask(k, rows, stride), v, rows, stride)
 
 
-@wrong
+@wrong.detail
 def divides_by_the_root(q, k, v, rows, columns, stride=1):
     """You divide by √d_k. Scaled dot-product attention does that; this paper uses the scores as they are."""
     return _inside(_scores(q, k, rows, columns, stride) / k.shape[-1] ** 0.5, k, v, rows, stride)
 
 
-@wrong
+@wrong.part
 def mirrors_the_values(q, k, v, rows, columns, stride=1):
     """You number the values of a window column by column and the keys row by row. The weight of one position then goes to
     the value of another."""
@@ -121,7 +121,7 @@ def mirrors_the_values(q, k, v, rows, columns, stride=1):
     return Attended((weights.unsqueeze(-1) * windows).sum(-2), weights)
 
 
-@wrong
+@wrong.part
 def thins_out_the_keys(q, k, v, rows, columns, stride=1):
     """You keep only every stride-th key and value. The stride is between queries; each of them attends to all its
     neighbours, and yours to a window with gaps."""
@@ -129,7 +129,7 @@ def thins_out_the_keys(q, k, v, rows, columns, stride=1):
     return _inside(_scores(q, k, rows, columns, 1), k, v, rows, 1)
 
 
-@wrong
+@wrong.case
 def keeps_the_axis_of_the_query(q, k, v, rows, columns, stride=1):
     """You leave the query axis of size 1 in both results. Each pixel has one context and one row of weights: squeeze it
     out."""
@@ -137,14 +137,14 @@ def keeps_the_axis_of_the_query(q, k, v, rows, columns, stride=1):
     return attend(scores.unsqueeze(-2), local_windows(v, rows.shape[-2], stride), mask.unsqueeze(-2))
 
 
-@wrong
+@wrong.case
 def returns_the_scores(q, k, v, rows, columns, stride=1):
     """You return the scores instead of the weights. The context is right, but the second result must be the softmax."""
     scores = _scores(q, k, rows, columns, stride)
     return Attended(_inside(scores, k, v, rows, stride).context, scores)
 
 
-@wrong
+@wrong.detail
 def scales_by_the_window(q, k, v, rows, columns, stride=1):
     """You divide the scores by the size of the window, √size². This layer does not scale its scores at all."""
     size = rows.shape[-2]

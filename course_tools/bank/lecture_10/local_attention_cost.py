@@ -36,33 +36,33 @@ def _cost(d_in, d_out, size, H, W, stride, *, matrices=3, vectors=None, asking=N
     return OperationCount(matrices * d_in * d_out + offsets, projections + n * (window + offsets))
 
 
-@wrong
+@wrong.case
 def counts_every_operation(d_in, d_out, size, H, W, stride=1):
     """You count multiplications and additions separately. A multiply-add counts as one: yours are twice as many."""
     parameters, work = _cost(d_in, d_out, size, H, W, stride)
     return OperationCount(parameters, 2 * work)
 
 
-@wrong
+@wrong.detail
 def gives_each_place_a_vector(d_in, d_out, size, H, W, stride=1):
     """You count a vector for each of the size² positions of a window. A position is encoded by the vector of its row and
     that of its column: size of each, with half the features."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=size**2)
 
 
-@wrong
+@wrong.detail
 def gives_both_all_features(d_in, d_out, size, H, W, stride=1):
     """You count rows and columns with d_out features each. Rows have half of the features and columns the other half."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=2 * size)
 
 
-@wrong
+@wrong.part
 def forgets_the_places(d_in, d_out, size, H, W, stride=1):
     """You leave out the vectors of rows and columns. They are parameters, and every query is multiplied with them."""
     return _cost(d_in, d_out, size, H, W, stride, vectors=0)
 
 
-@wrong
+@wrong.detail
 def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
     """You count the vectors of rows and columns as parameters, and no work with them. Each query is multiplied with all of
     them, size · d_out multiply-adds."""
@@ -70,7 +70,7 @@ def forgets_the_work_of_the_places(d_in, d_out, size, H, W, stride=1):
     return OperationCount(parameters, work - -(-H // stride) * -(-W // stride) * size * d_out)
 
 
-@wrong
+@wrong.detail
 def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
     """You multiply each query by a vector for each of the size² positions. There are size rows and size columns of d_out /
     2 features: size · d_out multiply-adds."""
@@ -79,13 +79,13 @@ def multiplies_with_each_place(d_in, d_out, size, H, W, stride=1):
     return OperationCount(parameters, work)
 
 
-@wrong
+@wrong.part
 def counts_one_product(d_in, d_out, size, H, W, stride=1):
     """You count one product in the window. There are two: q with each key for the scores, and each weight with its value."""
     return _cost(d_in, d_out, size, H, W, stride, products=1)
 
 
-@wrong
+@wrong.part
 def projects_the_output(d_in, d_out, size, H, W, stride=1):
     """You count an output matrix W_o, as multi-head attention has one. This layer ends with the context: three matrices, of
     queries, keys and values."""
@@ -94,34 +94,34 @@ def projects_the_output(d_in, d_out, size, H, W, stride=1):
     return OperationCount(parameters + d_out * d_out, work + n * d_out * d_out)
 
 
-@wrong
+@wrong.idea
 def looks_everywhere(d_in, d_out, size, H, W, stride=1):
     """Each of your queries attends to all H · W pixels. That is global attention; here it attends to a window of size²
     positions."""
     return _cost(d_in, d_out, size, H, W, stride, looked_at=H * W)
 
 
-@wrong
+@wrong.idea
 def looks_along_one_side(d_in, d_out, size, H, W, stride=1):
     """You count `size` positions in a window. `size` is its side: it has size² positions."""
     return _cost(d_in, d_out, size, H, W, stride, looked_at=size)
 
 
-@wrong
+@wrong.detail
 def ignores_the_stride(d_in, d_out, size, H, W, stride=1):
     """You count a query for every pixel. With a stride there are ⌈H / stride⌉ · ⌈W / stride⌉, with the keys and values of
     all pixels."""
     return _cost(d_in, d_out, size, H, W, 1)
 
 
-@wrong
+@wrong.case
 def rounds_down(d_in, d_out, size, H, W, stride=1):
     """You round down when you divide by the stride. The first query is at the first pixel, so the remainder has one more:
     ⌈H / stride⌉."""
     return _cost(d_in, d_out, size, H, W, stride, asking=(H // stride) * (W // stride))
 
 
-@wrong
+@wrong.part
 def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
     """You project keys and values at every stride-th pixel only. There are fewer queries, but every pixel needs a key and a
     value."""
@@ -129,7 +129,7 @@ def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
     return _cost(d_in, d_out, size, H, W, stride, made=3 * n)
 
 
-@wrong
+@wrong.idea
 def projects_in_every_window(d_in, d_out, size, H, W, stride=1):
     """You count size² projections a pixel, as for a convolution. A key is computed once for each pixel and used in all
     windows that contain it."""

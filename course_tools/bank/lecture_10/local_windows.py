@@ -57,21 +57,21 @@ def _flat(windows):
     return windows.flatten(-3, -2)
 
 
-@wrong
+@wrong.part
 def begins_at_the_pixel(x, size, stride=1):
     """Your window begins at the pixel, with all padding below and to the right. The pixel is the middle of its window."""
     down, across = (_places(n, size, stride) + size // 2 for n in x.shape[-3:-1])
     return _flat(_collect(x, down, across))
 
 
-@wrong
+@wrong.idea
 def does_not_pad(x, size, stride=1):
     """You do not pad. Then only the positions far enough from the border have a window, and the image shrinks by size - 1;
     every stride-th position should have one."""
     return rearrange(x.unfold(-3, size, stride).unfold(-3, size, stride), "... d a b -> ... (a b) d")
 
 
-@wrong
+@wrong.part
 def pads_too_much(x, size, stride=1):
     """You pad by the whole side of a window, where half of it, size // 2, is enough. You get windows whose middle lies
     outside the image."""
@@ -79,41 +79,41 @@ def pads_too_much(x, size, stride=1):
     return rearrange(padded.unfold(-3, size, stride).unfold(-3, size, stride), "... d a b -> ... (a b) d")
 
 
-@wrong
+@wrong.detail
 def counts_column_by_column(x, size, stride=1):
     """You number the positions of a window column by column. They should come row by row, the uppermost first: number
     a·size + b is row a, column b."""
     return _flat(_windows(x, size, stride).transpose(-3, -2))
 
 
-@wrong
+@wrong.detail
 def turns_the_window_round(x, size, stride=1):
     """You number the positions of a window from its lower right corner, as the mathematical convolution turns its kernel.
     Number 0 is the upper left one."""
     return _flat(_windows(x, size, stride)).flip(-2)
 
 
-@wrong
+@wrong.detail
 def repeats_the_border(x, size, stride=1):
     """You repeat the border where a window leaves the image. Positions outside hold zeros, and are masked later."""
     down, across = (_places(n, size, stride).clamp(0, n - 1) for n in x.shape[-3:-1])
     return _flat(_collect(x, down, across))
 
 
-@wrong
+@wrong.detail
 def goes_round_the_edge(x, size, stride=1):
     """Your windows wrap around the border, as with `torch.roll`. Positions outside the image hold zeros."""
     down, across = (_places(n, size, stride) % n for n in x.shape[-3:-1])
     return _flat(_collect(x, down, across))
 
 
-@wrong
+@wrong.detail
 def leaves_the_features_before(x, size, stride=1):
     """You leave the features where `unfold` has them, before the window. The result has the features last: (size², d)."""
     return _flat(_windows(x, size, stride)).mT
 
 
-@wrong
+@wrong.idea
 def reshapes_the_features_away(x, size, stride=1):
     """You reshape (d, size, size) to (size², d). The features are the first axis there and must be moved; in yours, a
     position holds one feature of several positions."""
@@ -121,7 +121,7 @@ def reshapes_the_features_away(x, size, stride=1):
     return moved.reshape(*moved.shape[:-3], size * size, -1)
 
 
-@wrong
+@wrong.idea
 def takes_far_neighbours(x, size, stride=1):
     """You take every stride-th neighbour too. That is dilation; the stride is the distance between windows, and each window
     is contiguous."""
@@ -129,13 +129,13 @@ def takes_far_neighbours(x, size, stride=1):
     return _flat(_collect(x, down, across))
 
 
-@wrong
+@wrong.part
 def steps_by_one(x, size, stride=1):
     """You give every position a window, whatever the stride is. Only every stride-th row and column has one."""
     return _flat(_windows(x, size))
 
 
-@wrong
+@wrong.case
 def leaves_out_the_last(x, size, stride=1):
     """You make ⌊H / stride⌋ rows of ⌊W / stride⌋ windows. The first is at position 0, so where the stride does not divide
     the height there is one more: ⌈H / stride⌉."""

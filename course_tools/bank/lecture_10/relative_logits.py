@@ -45,14 +45,14 @@ def _square(q, rows, columns):
     return by_row.unsqueeze(-1) + by_column.unsqueeze(-2)
 
 
-@wrong
+@wrong.detail
 def counts_column_by_column(q, rows, columns):
     """Your row index runs fastest. Position a·size + b is row a, column b, as in `local_windows`; your logits are
     transposed in the window."""
     return _square(q, rows, columns).mT.flatten(-2)
 
 
-@wrong
+@wrong.detail
 def gives_the_columns_the_first_features(q, rows, columns):
     """You multiply the first features of q by the columns and the others by the rows. In [row ; column] the row comes
     first."""
@@ -62,7 +62,7 @@ def gives_the_columns_the_first_features(q, rows, columns):
     return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
 
 
-@wrong
+@wrong.idea
 def multiplies_the_two(q, rows, columns):
     """You multiply the numbers of row and column. The product of q with the concatenation [row ; column] is the sum of the
     two products."""
@@ -70,7 +70,7 @@ def multiplies_the_two(q, rows, columns):
     return (by_row.unsqueeze(-1) * by_column.unsqueeze(-2)).flatten(-2)
 
 
-@wrong
+@wrong.idea
 def forgets_the_columns(q, rows, columns):
     """You use the rows alone. All positions of one row of the window get the same number, so left and right are not
     distinguished."""
@@ -78,7 +78,7 @@ def forgets_the_columns(q, rows, columns):
     return by_row.repeat_interleave(columns.shape[-2], dim=-1)
 
 
-@wrong
+@wrong.idea
 def forgets_the_rows(q, rows, columns):
     """You use the columns alone. All positions of one column of the window get the same number, so above and below are not
     distinguished."""
@@ -86,21 +86,21 @@ def forgets_the_rows(q, rows, columns):
     return by_column.repeat(*[1] * (q.dim() - 1), rows.shape[-2])
 
 
-@wrong
+@wrong.detail
 def turns_the_rows_round(q, rows, columns):
     """You count the rows from below. The first vector of `rows` is that of the uppermost row of the window; yours exchanges
     above and below."""
     return _square(q, rows.flip(-2), columns).flatten(-2)
 
 
-@wrong
+@wrong.detail
 def turns_the_columns_round(q, rows, columns):
     """You count the columns from the right, perhaps with i - b for b - i. The first vector of `columns` is that of the leftmost
     column."""
     return _square(q, rows, columns.flip(-2)).flatten(-2)
 
 
-@wrong
+@wrong.part
 def gives_all_heads_the_first(q, rows, columns):
     """You use the first head's vectors for all heads. Where there is an axis of heads, each has its own."""
     if rows.dim() > 2:
@@ -108,7 +108,7 @@ def gives_all_heads_the_first(q, rows, columns):
     return _square(q, rows, columns).flatten(-2)
 
 
-@wrong
+@wrong.part
 def forgets_the_axis_of_the_heads(q, rows, columns):
     """You multiply the rows of the image with the vectors of the heads: where there is an axis of heads, your product
     broadcasts it against the wrong axis of q. Give the vectors one more axis, `unsqueeze(-3)`."""
@@ -117,26 +117,26 @@ def forgets_the_axis_of_the_heads(q, rows, columns):
     return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
 
 
-@wrong
+@wrong.part
 def normalises_already(q, rows, columns):
     """You take a softmax. These are logits, to which the content logits are added; there is one softmax of the sum."""
     return _square(q, rows, columns).flatten(-2).softmax(-1)
 
 
-@wrong
+@wrong.detail
 def divides_by_the_root(q, rows, columns):
     """You divide by √d_k. This paper has no scale, neither for content nor for position."""
     return _square(q, rows, columns).flatten(-2) / q.shape[-1] ** 0.5
 
 
-@wrong
+@wrong.case
 def leaves_the_window_square(q, rows, columns):
     """You leave a window as a square, (size, size). The logits of the content come as one list of size² positions, to which
     yours must be added."""
     return _square(q, rows, columns)
 
 
-@wrong
+@wrong.part
 def sets_them_side_by_side(q, rows, columns):
     """You concatenate the numbers of the rows and of the columns, 2 · size of them. A window has size² positions, and each
     gets the sum of the number of its row and that of its column."""

@@ -37,32 +37,32 @@ def _inside(n, size, stride):
     return (places >= 0) & (places < n)
 
 
-@wrong
+@wrong.idea
 def says_what_is_outside(H, W, size, stride=1, device=None):
     """Your mask is True outside the image. In this course True = may attend, so your pixels attend to the padding only."""
     return (~_both(_inside(H, size, stride), _inside(W, size, stride))).to(device=device)
 
 
-@wrong
+@wrong.case
 def gives_numbers(H, W, size, stride=1, device=None):
     """You return zeros and ones. A mask is of type bool: `~mask` and `masked_fill` need a bool."""
     return _both(_inside(H, size, stride), _inside(W, size, stride)).float().to(device=device)
 
 
-@wrong
+@wrong.detail
 def exchanges_height_and_width(H, W, size, stride=1, device=None):
     """You take W for the number of rows and H for that of columns. For a square image the mistake has no effect."""
     return _both(_inside(W, size, stride), _inside(H, size, stride)).to(device=device)
 
 
-@wrong
+@wrong.detail
 def counts_column_by_column(H, W, size, stride=1, device=None):
     """You number the positions of a window column by column. `local_windows` is in row-major order, and so is the mask."""
     down, across = _inside(H, size, stride), _inside(W, size, stride)
     return ((down[:, None, None, :] & across[:, :, None]).flatten(2)).to(device=device)
 
 
-@wrong
+@wrong.detail
 def reaches_one_place(H, W, size, stride=1, device=None):
     """You treat every window as if it reached one pixel beyond its middle. A window of size × size reaches size // 2."""
 
@@ -73,35 +73,35 @@ def reaches_one_place(H, W, size, stride=1, device=None):
     return _both(inside(H), inside(W)).to(device=device)
 
 
-@wrong
+@wrong.idea
 def shuts_off_the_border(H, W, size, stride=1, device=None):
     """You forbid the whole window of a pixel near the border. Only the positions outside the image are forbidden."""
     down, across = (_inside(n, size, stride).all(-1, keepdim=True).expand(-1, size) for n in (H, W))
     return _both(down, across).to(device=device)
 
 
-@wrong
+@wrong.part
 def watches_one_corner(H, W, size, stride=1, device=None):
     """You check that row and column are not negative, and no more. Windows leave the image at the lower and the right
     border too."""
     return _both(_places(H, size, stride) >= 0, _places(W, size, stride) >= 0).to(device=device)
 
 
-@wrong
+@wrong.detail
 def lets_one_more_in(H, W, size, stride=1, device=None):
     """You allow row H and column W. Counted from 0, the last ones are H - 1 and W - 1: compare with <, not ≤."""
     places = ((_places(n, size, stride), n) for n in (H, W))
     return _both(*((at >= 0) & (at <= n) for at, n in places)).to(device=device)
 
 
-@wrong
+@wrong.detail
 def leaves_the_border_out(H, W, size, stride=1, device=None):
     """You allow only what lies strictly between the edges, > 0. Row 0 and column 0 are inside the image."""
     places = ((_places(n, size, stride), n) for n in (H, W))
     return _both(*((at > 0) & (at < n) for at, n in places)).to(device=device)
 
 
-@wrong
+@wrong.part
 def counts_through_the_rows(H, W, size, stride=1, device=None):
     """You check that the number of a position, row · W + column, lies between 0 and H · W. A position beyond the right edge
     then counts as one of the next row; check rows and columns separately."""
@@ -109,19 +109,19 @@ def counts_through_the_rows(H, W, size, stride=1, device=None):
     return (((number >= 0) & (number < H * W)).flatten(2)).to(device=device)
 
 
-@wrong
+@wrong.part
 def ignores_the_stride(H, W, size, stride=1, device=None):
     """You make a window for every pixel. With a stride there is a window for every stride-th row and column only."""
     return _both(_inside(H, size, 1), _inside(W, size, 1)).to(device=device)
 
 
-@wrong
+@wrong.case
 def makes_a_list_of_windows(H, W, size, stride=1, device=None):
     """You put all windows in one list, (H_q · W_q, size²). The result has the shape of the grid: (H_q, W_q, size²)."""
     return _both(_inside(H, size, stride), _inside(W, size, stride)).flatten(0, 1).to(device=device)
 
 
-@wrong
+@wrong.case
 def ignores_the_device(H, W, size, stride=1, device=None):
     """You create the mask on the CPU whatever `device` is: with a model on a GPU the next operation fails. Pass `device` to
     every tensor that you create."""

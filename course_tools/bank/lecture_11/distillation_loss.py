@@ -45,14 +45,14 @@ def _loss(student, teacher, labels, temperature, share, divergence=_kl):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
 
 
-@wrong
+@wrong.idea
 def weighs_by_the_student(student, teacher, labels, temperature, share):
     """You weigh by the student's probabilities, KL(student ‖ teacher). Equation 2 of DeiT reads so, but Hinton and the code of
     DeiT weigh by the teacher's: where the teacher finds a class likely, the student must too."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(q, p))
 
 
-@wrong
+@wrong.detail
 def forgets_the_squared_temperature(student, teacher, labels, temperature, share):
     """You leave out τ². A temperature of τ makes the gradients of the KL about τ² times smaller, and without this factor
     the teacher has almost no effect when τ is large."""
@@ -60,13 +60,13 @@ def forgets_the_squared_temperature(student, teacher, labels, temperature, share
     return (1 - share) * F.cross_entropy(student, labels) + share * soft
 
 
-@wrong
+@wrong.part
 def tempers_only_the_teacher(student, teacher, labels, temperature, share):
     """You soften the teacher and not the student. Both are divided by τ inside the KL."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(p, q * temperature))
 
 
-@wrong
+@wrong.part
 def tempers_the_labels_too(student, teacher, labels, temperature, share):
     """You divide the student's logits by τ in the cross-entropy too. The cross-entropy with the labels is at temperature 1;
     τ belongs to the KL alone."""
@@ -74,7 +74,7 @@ def tempers_the_labels_too(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student / temperature, labels) + share * temperature**2 * soft
 
 
-@wrong
+@wrong.idea
 def multiplies_by_the_temperature(student, teacher, labels, temperature, share):
     """You multiply the logits by τ. A high temperature should make probabilities more even, and yours become sharper: divide
     by it."""
@@ -82,27 +82,27 @@ def multiplies_by_the_temperature(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
 
 
-@wrong
+@wrong.detail
 def exchanges_the_shares(student, teacher, labels, temperature, share):
     """You give λ to the labels and 1 - λ to the teacher. λ is the weight of the teacher: with λ = 0 the loss is the
     cross-entropy with the labels."""
     return _loss(student, teacher, labels, temperature, 1 - share)
 
 
-@wrong
+@wrong.detail
 def keeps_the_labels_in_full(student, teacher, labels, temperature, share):
     """You add λ times the teacher's term to the whole cross-entropy. The cross-entropy has the factor 1 - λ."""
     return _loss(student, teacher, labels, temperature, share) + share * F.cross_entropy(student, labels)
 
 
-@wrong
+@wrong.detail
 def averages_over_the_classes_too(student, teacher, labels, temperature, share):
     """You let `F.kl_div` take its mean over all B · K numbers. A divergence is a sum over the classes; only the examples are
     averaged, which is its reduction "batchmean"."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: _kl(p, q) / q.shape[-1])
 
 
-@wrong
+@wrong.idea
 def believes_only_the_decision(student, teacher, labels, temperature, share):
     """You use the teacher's most likely class as a label. That is hard distillation; the soft one uses the probabilities of
     all classes."""
@@ -110,7 +110,7 @@ def believes_only_the_decision(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * hard
 
 
-@wrong
+@wrong.case
 def teaches_the_teacher(student, teacher, labels, temperature, share):
     """You do not detach the teacher. Your loss is right, but its gradient also flows into the teacher, which should stay as
     it is."""
@@ -118,14 +118,14 @@ def teaches_the_teacher(student, teacher, labels, temperature, share):
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
 
 
-@wrong
+@wrong.detail
 def leaves_out_the_entropy(student, teacher, labels, temperature, share):
     """You take the cross-entropy with the teacher's probabilities. It has the same gradient, but is larger than the KL by the
     teacher's entropy, and so it is not 0 when student and teacher agree."""
     return _loss(student, teacher, labels, temperature, share, lambda p, q: F.cross_entropy(q, p.softmax(-1)))
 
 
-@wrong
+@wrong.case
 def takes_logs_of_probabilities(student, teacher, labels, temperature, share):
     """You take the logarithm of a finished softmax. Where a probability is so small that it was rounded to 0 you get 0 · -∞,
     NaN; `log_softmax` never rounds there."""
@@ -137,7 +137,7 @@ def takes_logs_of_probabilities(student, teacher, labels, temperature, share):
     return _loss(student, teacher, labels, temperature, share, divergence)
 
 
-@wrong
+@wrong.idea
 def forgets_the_temperature(student, teacher, labels, temperature, share):
     """You never use the temperature: it divides the logits of student and teacher inside the KL divergence, whose result is
     multiplied by its square."""

@@ -43,34 +43,34 @@ def _with(learned, tokens):
     return torch.cat([learned.expand(len(tokens), -1, -1), tokens], dim=1)
 
 
-@wrong
+@wrong.detail
 def puts_the_learned_last(patches, E, b, learned, positions):
     """You put the learned tokens after the patches. The class token is token 0, with the first position."""
     tokens = _projected(patches, E, b)
     return torch.cat([tokens, learned.expand(len(tokens), -1, -1)], dim=1) + positions
 
 
-@wrong
+@wrong.detail
 def forgets_the_bias(patches, E, b, learned, positions):
     """You project without the bias b. It is part of the linear layer that reads a patch."""
     return _with(learned, patches @ E.mT) + positions
 
 
-@wrong
+@wrong.detail
 def adds_the_bias_to_all(patches, E, b, learned, positions):
     """You add b after the concatenation, to the learned tokens too. The bias belongs to the projection of patches, and the
     learned tokens are not projected."""
     return _with(learned, patches @ E.mT) + b + positions
 
 
-@wrong
+@wrong.part
 def places_the_patches_only(patches, E, b, learned, positions):
     """You give no position to the learned tokens. There is one for every token, the learned ones included: the first rows of
     `positions` are theirs."""
     return _with(learned, _projected(patches, E, b) + positions[len(learned) :])
 
 
-@wrong
+@wrong.detail
 def gives_the_patches_the_first_positions(patches, E, b, learned, positions):
     """You give the patches the first positions and the learned tokens the last. Positions are in the order of the tokens,
     those of the learned ones first; yours are all shifted."""
@@ -78,20 +78,20 @@ def gives_the_patches_the_first_positions(patches, E, b, learned, positions):
     return _with(learned + positions[N:], _projected(patches, E, b) + positions[:N])
 
 
-@wrong
+@wrong.idea
 def forgets_the_positions(patches, E, b, learned, positions):
     """You add no positions. Attention is independent of the order, so for your model every permutation of the patches is
     the same image."""
     return _with(learned, _projected(patches, E, b))
 
 
-@wrong
+@wrong.part
 def multiplies_by_the_positions(patches, E, b, learned, positions):
     """You multiply the tokens by the positions. They are added."""
     return _with(learned, _projected(patches, E, b)) * positions
 
 
-@wrong
+@wrong.part
 def sets_the_positions_beside(patches, E, b, learned, positions):
     """You concatenate the positions to the tokens, as more features. Your tokens are twice as wide as the model; positions
     are added to the d_model features."""
@@ -99,26 +99,26 @@ def sets_the_positions_beside(patches, E, b, learned, positions):
     return torch.cat([tokens, positions.expand(len(tokens), -1, -1)], dim=-1)
 
 
-@wrong
+@wrong.case
 def takes_one_learned_token(patches, E, b, learned, positions):
     """You count on exactly one learned token and take the first. DeiT has two, and a model that averages its patches has
     none: take all that are passed in."""
     return _with(learned[:1], _projected(patches, E, b)) + positions
 
 
-@wrong
+@wrong.idea
 def adds_the_learned_to_the_patches(patches, E, b, learned, positions):
     """You add the learned tokens to every patch. They are separate tokens before the patches, and make the sequence longer."""
     return _projected(patches, E, b) + learned.sum(0) + positions[len(learned) :]
 
 
-@wrong
+@wrong.idea
 def overwrites_the_first_patches(patches, E, b, learned, positions):
     """You overwrite the first patches by the learned tokens. The learned tokens come in addition, before the patches."""
     return _with(learned, _projected(patches, E, b)[:, len(learned) :]) + positions[: patches.shape[1]]
 
 
-@wrong
+@wrong.detail
 def scales_by_the_width(patches, E, b, learned, positions):
     """You multiply the projected patches by √d_model, as the original Transformer does with its embeddings. Equation 1 has
     no such factor."""

@@ -39,7 +39,7 @@ def _sgd(learning_rate, momentum):
     return lambda w, v, g: (w - learning_rate * (momentum * v + g), momentum * v + g)
 
 
-@wrong
+@wrong.detail
 def starts_at_random(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You start with random weights, as `nn.Linear` does. The new head starts at 0: all classes are equally likely, and the
     result is deterministic."""
@@ -47,20 +47,20 @@ def starts_at_random(features, labels, n_classes, learning_rate, momentum, n_ste
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), W)
 
 
-@wrong
+@wrong.part
 def forgets_the_momentum(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You step along the gradient alone. The velocity keeps μ times its previous value."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, 0.0))
 
 
-@wrong
+@wrong.detail
 def dampens_the_gradient(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You multiply the gradient by 1 - μ in the velocity, a running mean as in Adam. Here it is added in full: a steady
     gradient makes steps up to 1 / (1 - μ) times as long."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate * (1 - momentum), momentum))
 
 
-@wrong
+@wrong.detail
 def looks_ahead(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You move along g + μ v, which is Nesterov's momentum. Polyak's, asked for here, moves along the velocity itself."""
 
@@ -71,32 +71,32 @@ def looks_ahead(features, labels, n_classes, learning_rate, momentum, n_steps):
     return _trained(features, labels, n_classes, n_steps, move)
 
 
-@wrong
+@wrong.detail
 def moves_before_it_looks(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You move by the old velocity and update it afterwards. All your steps come one step too late: first v, then W."""
     return _trained(features, labels, n_classes, n_steps, lambda w, v, g: (w - learning_rate * v, momentum * v + g))
 
 
-@wrong
+@wrong.idea
 def climbs(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You add the velocity instead of subtracting it. The loss then grows with every step."""
     return _trained(features, labels, n_classes, n_steps, _sgd(-learning_rate, momentum))
 
 
-@wrong
+@wrong.detail
 def adds_up_the_examples(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You sum the loss over the examples. With n of them your steps are n times as long; the loss is their mean."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate * len(features), momentum))
 
 
-@wrong
+@wrong.part
 def leaves_the_bias_at_zero(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You train W and leave b at 0. The bias is part of the head too."""
     move = _sgd(learning_rate, momentum)
     return _trained(features, labels, n_classes, n_steps, lambda w, v, g: move(w, v, g) if w.dim() == 2 else (w, v))
 
 
-@wrong
+@wrong.part
 def pushes_only_the_weights(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You give W a velocity and step with b along the gradient alone. Both are parameters of the head, and both have a
     velocity."""
@@ -104,7 +104,7 @@ def pushes_only_the_weights(features, labels, n_classes, learning_rate, momentum
     return _trained(features, labels, n_classes, n_steps, lambda *wvg: (heavy if wvg[0].dim() == 2 else light)(*wvg))
 
 
-@wrong
+@wrong.idea
 def compares_the_examples(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You take the softmax over the examples. The probabilities of each example must sum to 1 over the classes."""
     return _trained(
@@ -112,14 +112,14 @@ def compares_the_examples(features, labels, n_classes, learning_rate, momentum, 
     )
 
 
-@wrong
+@wrong.part
 def asks_class_by_class(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You use a sigmoid for each class, as if an example could belong to several or none. The head has one softmax over the
     classes."""
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), likely=torch.sigmoid)
 
 
-@wrong
+@wrong.idea
 def squares_the_errors(features, labels, n_classes, learning_rate, momentum, n_steps):
     """You fit the one-hot labels by least squares, with no softmax. That is linear regression; the head is trained by
     cross-entropy."""

@@ -50,42 +50,42 @@ def _resized(positions, H, W, H_new, W_new, mode="bicubic", align_corners=False,
     return torch.cat([learned, _rows(F.interpolate(image, (H_new, W_new), None, mode, align_corners, antialias=antialias))])
 
 
-@wrong
+@wrong.detail
 def interpolates_linearly(positions, H, W, H_new, W_new):
     """You interpolate between the nearest four positions, bilinearly. Asked for is bicubic interpolation, which uses
     sixteen."""
     return _resized(positions, H, W, H_new, W_new, mode="bilinear")
 
 
-@wrong
+@wrong.detail
 def aligns_the_corners(positions, H, W, H_new, W_new):
     """You align the corners, so that the middle of the first patch stays where it was. Patches are areas: the edges of the
     image are aligned, not the centres of the corner patches (align_corners=False)."""
     return _resized(positions, H, W, H_new, W_new, align_corners=True)
 
 
-@wrong
+@wrong.case
 def smooths_before_shrinking(positions, H, W, H_new, W_new):
     """You switch on `antialias`. torch then averages over a wider neighbourhood where the grid shrinks, and takes another cubic
     curve besides, so that not even a growing grid agrees; asked for is plain bicubic interpolation."""
     return _resized(positions, H, W, H_new, W_new, antialias=True)
 
 
-@wrong
+@wrong.part
 def drops_the_learned(positions, H, W, H_new, W_new):
     """You return the grid alone. The class token has a position too, which the new image still needs: it goes in front,
     unchanged."""
     return _rows(F.interpolate(_grid(positions, H, W)[1], (H_new, W_new), mode="bicubic"))
 
 
-@wrong
+@wrong.detail
 def moves_the_learned_to_the_end(positions, H, W, H_new, W_new):
     """You put the positions of the learned tokens after the grid. They come first, as the tokens do."""
     learned, image = _grid(positions, H, W)
     return torch.cat([_rows(F.interpolate(image, (H_new, W_new), mode="bicubic")), learned])
 
 
-@wrong
+@wrong.case
 def counts_on_one_learned_token(positions, H, W, H_new, W_new):
     """You take exactly one position off, for the class token. Other models have two learned tokens or none; their number is
     len(positions) - H · W."""
@@ -93,7 +93,7 @@ def counts_on_one_learned_token(positions, H, W, H_new, W_new):
     return torch.cat([positions[:1], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
 
 
-@wrong
+@wrong.idea
 def resizes_a_sequence(positions, H, W, H_new, W_new):
     """You resize all positions as one long sequence, the class token's among them. Only the grid is resized, in two
     directions."""
@@ -102,20 +102,20 @@ def resizes_a_sequence(positions, H, W, H_new, W_new):
     return _rows(F.interpolate(line, (T_new, 1), mode="bicubic"))
 
 
-@wrong
+@wrong.detail
 def reads_with_height_and_width_exchanged(positions, H, W, H_new, W_new):
     """You read the rows with H positions each, and there are W in a row. On a grid that is not square your rows are wrong."""
     return _resized(positions, W, H, H_new, W_new)
 
 
-@wrong
+@wrong.detail
 def exchanges_the_new_sizes(positions, H, W, H_new, W_new):
     """You resize to W_new rows of H_new. The number of positions is right, but for a transposed image; torch takes the
     height first."""
     return _resized(positions, H, W, W_new, H_new)
 
 
-@wrong
+@wrong.idea
 def does_not_move_the_features(positions, H, W, H_new, W_new):
     """You reshape (H · W, d_model) to (d_model, H, W). The features were the last axis and must be moved to the front; a
     reshape does not exchange axes."""
@@ -124,7 +124,7 @@ def does_not_move_the_features(positions, H, W, H_new, W_new):
     return torch.cat([positions[:n], _rows(F.interpolate(image, (H_new, W_new), mode="bicubic"))])
 
 
-@wrong
+@wrong.part
 def does_not_move_them_back(positions, H, W, H_new, W_new):
     """You resize correctly and then reshape (d_model, H_new, W_new) to rows. The features must go back to the last axis
     first; a reshape does not exchange axes."""
@@ -133,7 +133,7 @@ def does_not_move_them_back(positions, H, W, H_new, W_new):
     return torch.cat([learned, resized.reshape(H_new * W_new, -1)])
 
 
-@wrong
+@wrong.idea
 def cuts_off_or_repeats(positions, H, W, H_new, W_new):
     """You crop the grid where it is too large and repeat it where it is too small. The grid should be resized to cover the
     new image."""

@@ -35,7 +35,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def cuts_the_memory(images, P):
     """You only reshape the image. Each of your vectors is then a run of pixels of one channel and not a square: a reshape
     does not permute axes."""
@@ -43,54 +43,54 @@ def cuts_the_memory(images, P):
     return images.reshape(B, H * W // P**2, C * P**2)
 
 
-@wrong
+@wrong.detail
 def puts_the_channels_last(images, P):
     """You let the channels run fastest in each patch: red, green, blue of one pixel, then of the next. Here all of the
     first channel comes before the second, as in the weights of a convolution."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) (P_1 P_2 C)", P_1=P, P_2=P)
 
 
-@wrong
+@wrong.detail
 def counts_the_patches_downwards(images, P):
     """You count the patches column by column. They are in row-major order: the first row from left to right, then the next."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (c r) (C P_1 P_2)", P_1=P, P_2=P)
 
 
-@wrong
+@wrong.detail
 def reads_each_patch_downwards(images, P):
     """You read the pixels within each patch column by column, so every patch is transposed. Its pixels are in row-major
     order."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) (C P_2 P_1)", P_1=P, P_2=P)
 
 
-@wrong
+@wrong.part
 def turns_the_image(images, P):
     """You exchange height and width before you cut. Both the order of the patches and that of their pixels then run down the
     columns of the image; they should run along its rows."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (c r) (C P_2 P_1)", P_1=P, P_2=P)
 
 
-@wrong
+@wrong.idea
 def takes_pixels_far_apart(images, P):
     """You split the height as (P rows), not (rows P). A vector of yours collects pixels from all over the image: the last
     axis in the parentheses is the contiguous one."""
     return rearrange(images, "B C (P_1 r) (P_2 c) -> B (r c) (C P_1 P_2)", P_1=P, P_2=P)
 
 
-@wrong
+@wrong.detail
 def leaves_the_axes_exchanged(images, P):
     """You return what `unfold` gives, with one patch in each column. Tokens are rows, (B, N, C · P²): exchange the last two
     axes."""
     return F.unfold(images, P, stride=P)
 
 
-@wrong
+@wrong.idea
 def makes_a_token_of_each_channel(images, P):
     """You make a patch of each channel by itself. A token has all channels: N tokens, each with C · P² numbers."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (C r c) (P_1 P_2)", P_1=P, P_2=P)
 
 
-@wrong
+@wrong.idea
 def joins_without_permuting(images, P):
     """You split correctly, but merge the axes while the channels still come before the grid. Your tokens hold several
     patches of one channel; with a single channel the mistake has no effect."""
@@ -98,19 +98,19 @@ def joins_without_permuting(images, P):
     return squares.reshape(len(images), -1, images.shape[1] * P**2)
 
 
-@wrong
+@wrong.case
 def keeps_the_squares(images, P):
     """You leave each patch as a small image. A linear layer needs one vector: merge channel, row and column into one axis."""
     return rearrange(images, "B C (r P_1) (c P_2) -> B (r c) C P_1 P_2", P_1=P, P_2=P)
 
 
-@wrong
+@wrong.part
 def lets_the_patches_overlap(images, P):
     """Your stride is half a patch, so that your squares overlap. Patches do not overlap: the stride is P."""
     return F.unfold(images, P, stride=max(1, P // 2)).mT
 
 
-@wrong
+@wrong.idea
 def looks_at_one_channel(images, P):
     """You use the first channel only. All channels of a pixel belong to its patch; in a grey image the mistake has no
     effect."""

@@ -50,51 +50,51 @@ def _with_residual(layers, weights):
     return (layers + torch.eye(weights.shape[-1], dtype=weights.dtype)) / 2
 
 
-@wrong
+@wrong.detail
 def multiplies_from_the_right(weights):
     """You multiply each new layer from the right. Your product has the layers in reverse order: a later layer is the left
     factor."""
     return reduce(torch.matmul, _with_residual(weights.mean(-3), weights), _identity(weights))
 
 
-@wrong
+@wrong.part
 def forgets_the_residual(weights):
     """You multiply the attention alone. The residual connection adds ½ I in every layer."""
     return _rolled(weights, weights.mean(-3))
 
 
-@wrong
+@wrong.detail
 def adds_the_residual_in_full(weights):
     """You add I and do not halve. Your rows sum to 2 after one layer and to 2^L after L: they must sum to 1."""
     return _rolled(weights, 2 * _with_residual(weights.mean(-3), weights))
 
 
-@wrong
+@wrong.detail
 def halves_only_the_residual(weights):
     """You add ½ I to the whole attention. Attention and residual have weight ½ each: ½ W + ½ I has rows that sum to 1."""
     return _rolled(weights, weights.mean(-3) + torch.eye(weights.shape[-1], dtype=weights.dtype) / 2)
 
 
-@wrong
+@wrong.part
 def takes_the_residual_once(weights):
     """You multiply the attention of all layers and mix in I at the end. Each layer has its own residual connection."""
     return _with_residual(_rolled(weights, weights.mean(-3)), weights)
 
 
-@wrong
+@wrong.detail
 def adds_up_the_heads(weights):
     """You sum over the heads. Each head's row sums to 1, so h of them sum to h; the roll-out takes their mean."""
     return _rolled(weights, _with_residual(weights.sum(-3), weights))
 
 
-@wrong
+@wrong.part
 def believes_the_strongest_head(weights):
     """You take the largest weight over the heads, as some published code does. Such rows sum to more than 1; the equation here
     takes the mean of the heads."""
     return _rolled(weights, _with_residual(weights.amax(-3), weights))
 
 
-@wrong
+@wrong.part
 def follows_each_head_alone(weights):
     """You roll out each head separately and average at the end. The heads are averaged in each layer, before the product."""
     layers = _with_residual(weights, weights)
@@ -102,27 +102,27 @@ def follows_each_head_alone(weights):
     return reduce(lambda drawn, layer: layer @ drawn, layers, start).mean(-3)
 
 
-@wrong
+@wrong.idea
 def looks_at_the_last_layer(weights):
     """You take the last layer alone. Its inputs are mixtures already: multiply the matrices of all layers."""
     return _rolled(weights, _with_residual(weights.mean(-3), weights)[-1:])
 
 
-@wrong
+@wrong.idea
 def averages_the_layers(weights):
     """You take the mean of all layers. Layers are applied one after the other: a path through two layers is a product."""
     layers = _with_residual(weights.mean(-3), weights)
     return layers.mean(0) if len(layers) else _identity(weights)
 
 
-@wrong
+@wrong.idea
 def multiplies_entry_by_entry(weights):
     """You multiply the layers entry by entry. A path may go through any token in between, and the matrix product sums over
     all of them."""
     return _with_residual(weights.mean(-3), weights).prod(0)
 
 
-@wrong
+@wrong.detail
 def turns_the_result(weights):
     """You return the transpose. Row i must hold the weights of output i over the inputs."""
     return _rolled(weights, _with_residual(weights.mean(-3), weights)).mT

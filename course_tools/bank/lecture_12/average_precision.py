@@ -40,20 +40,20 @@ def _mean_at(precision, recall, recalls):
 RECALLS = torch.linspace(0, 1, 101, dtype=torch.float64)
 
 
-@wrong
+@wrong.idea
 def keeps_the_order_of_the_detections(scores, hits, n_objects):
     """You never sort by confidence. The precision-recall curve goes through the detections in descending confidence."""
     found = hits.double().cumsum(0)
     return _mean_at(found / torch.arange(1, len(found) + 1), found / n_objects, RECALLS).to(scores.dtype)
 
 
-@wrong
+@wrong.idea
 def begins_with_the_least_confident(scores, hits, n_objects):
     """You sort by ascending confidence. The order must be descending."""
     return _mean_at(*_curve(-scores, hits, n_objects), RECALLS).to(scores.dtype)
 
 
-@wrong
+@wrong.detail
 def takes_the_precision_as_it_stands(scores, hits, n_objects):
     """You read the precision off where a recall is reached first. Further down the list it may be higher again: take the
     best precision of all ranks that reach the recall."""
@@ -62,7 +62,7 @@ def takes_the_precision_as_it_stands(scores, hits, n_objects):
     return torch.cat([precision, torch.zeros(1)])[first].mean().to(scores.dtype)
 
 
-@wrong
+@wrong.detail
 def averages_at_the_hits(scores, hits, n_objects):
     """You average the precision at the hits. That is the average precision of retrieval; here it is read at 101 recalls, and
     each time the best that reaches the recall counts."""
@@ -71,27 +71,27 @@ def averages_at_the_hits(scores, hits, n_objects):
     return ((precision * ordered).sum() / n_objects).to(scores.dtype)
 
 
-@wrong
+@wrong.detail
 def reads_at_eleven_recalls(scores, hits, n_objects):
     """You read at eleven recalls, 0, 0.1, …, 1, as the Pascal challenge did in its first years. There are 101 here."""
     return _mean_at(*_curve(scores, hits, n_objects), torch.linspace(0, 1, 11, dtype=torch.float64)).to(scores.dtype)
 
 
-@wrong
+@wrong.part
 def recalls_among_the_hits(scores, hits, n_objects):
     """You divide by the number of hits rather than by the number of objects. Then the last recall is always 1, even where
     most objects were missed."""
     return _mean_at(*_curve(scores, hits, max(int(hits.sum()), 1)), RECALLS).to(scores.dtype)
 
 
-@wrong
+@wrong.part
 def recalls_among_the_detections(scores, hits, n_objects):
     """You divide the hits by the number of detections to get the recall. Recall is the fraction of the *objects* that were
     found."""
     return _mean_at(*_curve(scores, hits, max(len(hits), 1)), RECALLS).to(scores.dtype)
 
 
-@wrong
+@wrong.detail
 def leaves_out_what_is_never_reached(scores, hits, n_objects):
     """You average only over the recalls that are reached. Recalls that are never reached count 0."""
     precision, recall = _curve(scores, hits, n_objects)
@@ -99,7 +99,7 @@ def leaves_out_what_is_never_reached(scores, hits, n_objects):
     return _mean_at(precision, recall, reached).to(scores.dtype)
 
 
-@wrong
+@wrong.part
 def looks_for_the_best_before(scores, hits, n_objects):
     """Your running maximum goes from the front. What counts is the best precision from each rank on: take it from the back."""
     precision, recall = _curve(scores, hits, n_objects)
@@ -107,20 +107,20 @@ def looks_for_the_best_before(scores, hits, n_objects):
     return torch.cat([best, torch.zeros(1)])[torch.searchsorted(recall, RECALLS)].mean().to(scores.dtype)
 
 
-@wrong
+@wrong.idea
 def divides_by_the_objects(scores, hits, n_objects):
     """You return the last recall. It is independent of the false detections."""
     return (hits.sum() / n_objects).to(scores.dtype)
 
 
-@wrong
+@wrong.idea
 def averages_the_precision(scores, hits, n_objects):
     """You average the precision over all detections. It must be averaged over the 101 recalls."""
     precision, _ = _curve(scores, hits, n_objects)
     return precision.mean().to(scores.dtype) if len(precision) else scores.sum()
 
 
-@wrong
+@wrong.case
 def wants_a_detection(scores, hits, n_objects):
     """Yours fails where nothing was detected. The average precision of an empty list is 0."""
     precision, recall = _curve(scores, hits, n_objects)

@@ -44,21 +44,21 @@ def _ratio(part, whole):
     return part / whole.clamp(min=torch.finfo(whole.dtype).tiny)
 
 
-@wrong
+@wrong.idea
 def stops_at_iou(a, b):
     """You give IoU. It is 0 for all boxes that do not touch, near or far; GIoU subtracts the fraction of the enclosing box
     that is outside the union."""
     return _ratio(*overlap(a, b))
 
 
-@wrong
+@wrong.part
 def divides_by_the_union(a, b):
     """You divide the area outside the union by the union. Divide by the enclosing box; yours may fall far below -1."""
     shared, covered = overlap(a, b)
     return _ratio(shared, covered) - _ratio(_around(a, b) - covered, covered)
 
 
-@wrong
+@wrong.part
 def takes_the_shared_part_off(a, b):
     """You subtract the enclosing box without the *intersection*. Take the part outside the *union*: for a box inside
     another GIoU equals IoU."""
@@ -70,7 +70,7 @@ def takes_the_shared_part_off(a, b):
     return shared / covered.clamp(min=least) - (around - shared) / around.clamp(min=least)
 
 
-@wrong
+@wrong.idea
 def adds_what_is_free(a, b):
     """You add the fraction outside the union to IoU. Subtract it: the farther two boxes are apart, the smaller GIoU must
     be."""
@@ -79,7 +79,7 @@ def adds_what_is_free(a, b):
     return _ratio(shared, covered) + _ratio(around - covered, around)
 
 
-@wrong
+@wrong.idea
 def takes_the_inner_corners(a, b):
     """Your enclosing box runs from the larger of the first corners to the smaller of the second. That is the intersection:
     the enclosing box reaches to the outermost edges."""
@@ -88,7 +88,7 @@ def takes_the_inner_corners(a, b):
     return _ratio(shared, covered) - _ratio(around - covered, around)
 
 
-@wrong
+@wrong.part
 def takes_the_sum_for_the_box_around(a, b):
     """You take the sum of the two areas for the area of the enclosing box. That is independent of the gap between them."""
     shared, covered = overlap(a, b)
@@ -96,14 +96,14 @@ def takes_the_sum_for_the_box_around(a, b):
     return _ratio(shared, covered) - _ratio(around - covered, around)
 
 
-@wrong
+@wrong.part
 def takes_off_an_area(a, b):
     """You subtract the area outside the union without dividing it by the enclosing box: yours depends on the scale."""
     shared, covered = overlap(a, b)
     return _ratio(shared, covered) - (_around(a, b) - covered)
 
 
-@wrong
+@wrong.detail
 def gives_the_loss(a, b):
     """You return 1 - GIoU, which is the loss. GIoU is 1 for equal boxes."""
     shared, covered = overlap(a, b)
@@ -111,7 +111,7 @@ def gives_the_loss(a, b):
     return 1 - (_ratio(shared, covered) - _ratio(around - covered, around))
 
 
-@wrong
+@wrong.case
 def divides_zero_by_zero(a, b):
     """You divide by areas that may be 0. Two empty boxes give 0 / 0, which is NaN; such a ratio counts as 0 here."""
     shared, covered = overlap(a, b)
@@ -119,7 +119,7 @@ def divides_zero_by_zero(a, b):
     return shared / covered - (around - covered) / around
 
 
-@wrong
+@wrong.detail
 def ends_at_zero(a, b):
     """You clamp the result at 0. For boxes that do not touch GIoU is negative; clamped, they have no gradient."""
     shared, covered = overlap(a, b)
@@ -127,7 +127,7 @@ def ends_at_zero(a, b):
     return (_ratio(shared, covered) - _ratio(around - covered, around)).clamp(min=0)
 
 
-@wrong
+@wrong.part
 def divides_by_the_smaller_box(a, b):
     """You divide the intersection by the smaller of the two boxes. IoU divides by the union."""
     shared, covered = overlap(a, b)
@@ -136,7 +136,7 @@ def divides_by_the_smaller_box(a, b):
     return _ratio(shared, smaller) - _ratio(around - covered, around)
 
 
-@wrong
+@wrong.detail
 def measures_only_those_apart(a, b):
     """You subtract the fraction outside the union only where two boxes do not touch. It is always subtracted."""
     shared, covered = overlap(a, b)

@@ -42,13 +42,13 @@ def _optimal(costs):
     return torch.as_tensor(n)[torch.as_tensor(m).argsort()]
 
 
-@wrong
+@wrong.idea
 def lets_each_take_its_favourite(cost, classes):
     """You give every object its cheapest query. Two objects may then get the same one: the matching must be one-to-one."""
     return _assign(cost, classes, lambda costs: costs.argmin(0))
 
 
-@wrong
+@wrong.part
 def serves_the_objects_in_turn(cost, classes):
     """You let one object after the other take the cheapest query that is free. The *sum* must be the smallest, and yours
     depends on the order of the objects."""
@@ -63,7 +63,7 @@ def serves_the_objects_in_turn(cost, classes):
     return _assign(cost, classes, choose)
 
 
-@wrong
+@wrong.part
 def takes_the_cheapest_pair_first(cost, classes):
     """You take the cheapest pair, remove it, and repeat. That is greedy too, and does not minimise the sum."""
 
@@ -78,45 +78,45 @@ def takes_the_cheapest_pair_first(cost, classes):
     return _assign(cost, classes, choose)
 
 
-@wrong
+@wrong.idea
 def looks_for_the_dearest(cost, classes):
     """You maximise. The entries are costs: the best matching has the smallest sum."""
     return _assign(cost, classes, lambda costs: _optimal(-costs))
 
 
-@wrong
+@wrong.part
 def matches_padding_too(cost, classes):
     """You match padding too. A class of -1 is padding: it takes no query, and its entry is -1."""
     return _assign(cost, torch.zeros_like(classes), _optimal)
 
 
-@wrong
+@wrong.detail
 def lists_them_in_the_order_of_the_queries(cost, classes):
     """You return the rows as `linear_sum_assignment` gives them, in ascending order. They belong to the columns returned
     with them: write each query at the index of its object."""
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[0])
 
 
-@wrong
+@wrong.part
 def gives_the_columns(cost, classes):
     """You return the columns, the object of each matched query. Asked for is the query of each object: the rows."""
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[1])
 
 
-@wrong
+@wrong.idea
 def matches_nothing(cost, classes):
     """You give the first object the first query, the second the second. You never use the cost."""
     return _assign(cost, classes, lambda costs: torch.arange(costs.shape[1]))
 
 
-@wrong
+@wrong.part
 def matches_the_first_picture_for_all(cost, classes):
     """You solve the first image and use its matching for all. Every image has its own costs."""
     first = cost[:1].expand_as(cost)
     return _assign(first, classes, _optimal)
 
 
-@wrong
+@wrong.case
 def moves_the_objects_to_the_front(cost, classes):
     """You write the queries of the real objects one after the other at the front. Where there is padding between objects
     they are shifted: each query belongs at the index of its object."""
@@ -128,7 +128,7 @@ def moves_the_objects_to_the_front(cost, classes):
     return queries
 
 
-@wrong
+@wrong.case
 def marks_padding_by_zero(cost, classes):
     """You leave 0 where there is no object. 0 is a query, the first one; "none" is written -1."""
     return _assign(cost, classes, _optimal).clamp(min=0)

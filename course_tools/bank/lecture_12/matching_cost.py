@@ -48,45 +48,45 @@ def _agreement(boxes, targets):
     return giou(to_corners(boxes), to_corners(targets))
 
 
-@wrong
+@wrong.detail
 def takes_the_logarithm(logits, boxes, classes, targets, weights=WEIGHTS):
     """You take the logarithm of the probability, as the loss does. It is unbounded, so it may dominate the terms of the
     boxes: the cost uses the probability itself."""
     return _cost(logits.log_softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.part
 def takes_the_logits(logits, boxes, classes, targets, weights=WEIGHTS):
     """You take the logits as they are. Take a softmax over the classes first."""
     return _cost(logits, _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.idea
 def pays_for_the_right_class(logits, boxes, classes, targets, weights=WEIGHTS):
     """You add the probability of the class. A high probability must make the cost small, so it is subtracted."""
     said = -logits.softmax(-1)
     return _cost(said, _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.detail
 def leaves_no_object_out(logits, boxes, classes, targets, weights=WEIGHTS):
     """You leave "no object" out of the softmax. The softmax runs over all n_classes + 1."""
     return _cost(logits[..., :-1].softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.part
 def lets_the_queries_compete(logits, boxes, classes, targets, weights=WEIGHTS):
     """Your softmax runs over the queries. Each query has a distribution over classes: the sum over the last axis is 1."""
     return _cost(logits.softmax(-2), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.detail
 def averages_the_distance(logits, boxes, classes, targets, weights=WEIGHTS):
     """You average over the four numbers of a box. ‖·‖₁ is their sum: your distance is a quarter of it."""
     return _cost(logits.softmax(-1), _distance(boxes, targets) / 4, _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.detail
 def measures_as_the_crow_flies(logits, boxes, classes, targets, weights=WEIGHTS):
     """You measure the distance of the boxes by the root of the sum of squares. DETR takes ‖·‖₁, the sum of the absolute
     differences."""
@@ -94,44 +94,44 @@ def measures_as_the_crow_flies(logits, boxes, classes, targets, weights=WEIGHTS)
     return _cost(logits.softmax(-1), distance, _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.part
 def compares_centres_as_corners(logits, boxes, classes, targets, weights=WEIGHTS):
     """You pass centres and sizes to `giou`, which expects corners. Convert both first."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), giou(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.idea
 def pays_for_agreement(logits, boxes, classes, targets, weights=WEIGHTS):
     """You add GIoU. It is 1 for equal boxes, so it is subtracted from the cost."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), -_agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.case
 def ignores_the_weights(logits, boxes, classes, targets, weights=WEIGHTS):
     """You use fixed weights and ignore those that are passed in. With the default ones the mistake has no effect."""
     return _cost(logits.softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, WEIGHTS)
 
 
-@wrong
+@wrong.case
 def charges_for_padding(logits, boxes, classes, targets, weights=WEIGHTS):
     """You leave costs in the columns of padding. A class of -1 is padding, and its column is 0."""
     cost = -weights[0] * _probability(logits.softmax(-1), classes)
     return cost + weights[1] * _distance(boxes, targets) - weights[2] * _agreement(boxes, targets)
 
 
-@wrong
+@wrong.part
 def forgets_the_class(logits, boxes, classes, targets, weights=WEIGHTS):
     """You compare the boxes only. The probability of the class is missing from your cost."""
     return _cost(torch.zeros_like(logits), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
 
 
-@wrong
+@wrong.part
 def forgets_the_distance(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
     """The L1 distance of the boxes is missing from your cost."""
     return matching_cost(logits, boxes, classes, targets, (weights[0], 0.0, weights[2]))
 
 
-@wrong
+@wrong.part
 def forgets_giou(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
     """The GIoU of the boxes is missing from your cost."""
     return matching_cost(logits, boxes, classes, targets, (weights[0], weights[1], 0.0))

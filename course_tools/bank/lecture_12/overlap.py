@@ -35,7 +35,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def multiplies_negative_sides(a, b):
     """You never clamp the sides at 0. For boxes that lie apart in both directions the two sides are negative, and their
     product is a positive area that does not exist."""
@@ -45,7 +45,7 @@ def multiplies_negative_sides(a, b):
     return shared, area(a) + area(b) - shared
 
 
-@wrong
+@wrong.detail
 def clamps_the_product(a, b):
     """You clamp the area and not the sides. A negative product becomes 0, but two negative sides make a positive one: clamp
     each side before you multiply."""
@@ -55,7 +55,7 @@ def clamps_the_product(a, b):
     return shared, area(a) + area(b) - shared
 
 
-@wrong
+@wrong.idea
 def takes_the_box_around_both(a, b):
     """You take the smaller of the first corners and the larger of the second. That is the enclosing box; the intersection
     begins where the later one begins, and ends where the first one ends."""
@@ -65,7 +65,7 @@ def takes_the_box_around_both(a, b):
     return shared, area(a) + area(b) - shared
 
 
-@wrong
+@wrong.part
 def counts_the_shared_part_twice(a, b):
     """Your union is the sum of both areas. The intersection is counted twice."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -73,7 +73,7 @@ def counts_the_shared_part_twice(a, b):
     return sides[..., 0] * sides[..., 1], area(a) + area(b)
 
 
-@wrong
+@wrong.part
 def covers_the_box_around_both(a, b):
     """You return the enclosing box for the union. The union is smaller."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -82,7 +82,7 @@ def covers_the_box_around_both(a, b):
     return sides[..., 0] * sides[..., 1], around[..., 0] * around[..., 1]
 
 
-@wrong
+@wrong.part
 def takes_the_shared_part_off_twice(a, b):
     """You subtract the intersection twice: for two equal boxes your union is 0."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -91,7 +91,7 @@ def takes_the_shared_part_off_twice(a, b):
     return shared, area(a) + area(b) - 2 * shared
 
 
-@wrong
+@wrong.detail
 def lists_the_second_boxes_in_rows(a, b):
     """Your rows are the boxes of b and your columns those of a. The result is (…, n, m), a row for each box of a."""
     a, b = a[..., None, :, :], b[..., :, None, :]
@@ -100,7 +100,7 @@ def lists_the_second_boxes_in_rows(a, b):
     return shared, area(a) + area(b) - shared
 
 
-@wrong
+@wrong.detail
 def divides_already(a, b):
     """You return the ratio of the two areas as the second result. IoU comes later; here both areas are asked for."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -109,7 +109,7 @@ def divides_already(a, b):
     return shared, shared / (area(a) + area(b) - shared).clamp(min=1e-12)
 
 
-@wrong
+@wrong.idea
 def compares_widths_only(a, b):
     """You take the width of the intersection for its area: multiply by its height."""
     a, b = a[..., :, None, :], b[..., None, :, :]
@@ -117,7 +117,7 @@ def compares_widths_only(a, b):
     return shared, area(a) + area(b) - shared
 
 
-@wrong
+@wrong.detail
 def counts_edges_as_pixels(a, b):
     """You add 1 to every side, as for pixels that are counted from first to last. These boxes are given by their edges: the
     width is the difference."""
@@ -127,7 +127,7 @@ def counts_edges_as_pixels(a, b):
     return shared, area(a) + area(b) - shared
 
 
-@wrong
+@wrong.detail
 def takes_the_first_list_twice(a, b):
     """You add the area of the first box twice instead of that of the second. With boxes of one size the mistake has no
     effect."""

@@ -59,13 +59,13 @@ def _boxes(boxes, classes, targets, queries):
     return l1 / max(len(b), 1), (1 - _each_giou(boxes[b, n], targets[b, m])).sum() / max(len(b), 1)
 
 
-@wrong
+@wrong.part
 def weighs_all_queries_alike(logits, boxes, classes, targets, queries, no_object=0.1):
     """You give all queries the weight 1. Queries without an object have the weight `no_object`."""
     return _classes(logits, _wanted(logits, classes, queries), 1.0), *_boxes(boxes, classes, targets, queries)
 
 
-@wrong
+@wrong.part
 def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=0.1):
     """You give the small weight to the queries that have an object, and 1 to those that have none. The weights are
     exchanged."""
@@ -75,7 +75,7 @@ def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=
     return classified, *_boxes(boxes, classes, targets, queries)
 
 
-@wrong
+@wrong.detail
 def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide the weighted sum by the number of queries. A weighted mean divides by the sum of the weights."""
     wanted = _wanted(logits, classes, queries)
@@ -84,7 +84,7 @@ def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0
     return (weight * each).mean(), *_boxes(boxes, classes, targets, queries)
 
 
-@wrong
+@wrong.idea
 def asks_only_the_matched(logits, boxes, classes, targets, queries, no_object=0.1):
     """You compute the class loss of the matched queries only. The others have the target "no object"."""
     b, m, n = _pairs(classes, queries)
@@ -92,7 +92,7 @@ def asks_only_the_matched(logits, boxes, classes, targets, queries, no_object=0.
     return classified, *_boxes(boxes, classes, targets, queries)
 
 
-@wrong
+@wrong.part
 def takes_the_first_class_for_nothing(logits, boxes, classes, targets, queries, no_object=0.1):
     """You take the first class for "no object". It is the last of the n_classes + 1 logits."""
     b, m, n = _pairs(classes, queries)
@@ -103,14 +103,14 @@ def takes_the_first_class_for_nothing(logits, boxes, classes, targets, queries, 
     return F.cross_entropy(logits.mT, wanted, weight), *_boxes(boxes, classes, targets, queries)
 
 
-@wrong
+@wrong.detail
 def averages_over_the_four_numbers(logits, boxes, classes, targets, queries, no_object=0.1):
     """You average the four differences of a box. ‖·‖₁ is their sum; yours is a quarter of it."""
     l1, apart = _boxes(boxes, classes, targets, queries)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 / 4, apart
 
 
-@wrong
+@wrong.detail
 def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide the losses of the boxes by the number of images. Divide by the number of objects in the batch."""
     share = max(int((classes >= 0).sum()), 1) / len(classes)
@@ -118,14 +118,14 @@ def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * share, apart * share
 
 
-@wrong
+@wrong.idea
 def rewards_agreement(logits, boxes, classes, targets, queries, no_object=0.1):
     """You return GIoU as the loss. It is 1 for equal boxes: the loss is 1 - GIoU."""
     l1, apart = _boxes(boxes, classes, targets, queries)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, int((classes >= 0).any()) - apart
 
 
-@wrong
+@wrong.part
 def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_object=0.1):
     """You pass centres and sizes to `giou`, which expects corners. Convert both first."""
     b, m, n = _pairs(classes, queries)
@@ -133,7 +133,7 @@ def compares_centres_as_corners(logits, boxes, classes, targets, queries, no_obj
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, apart.sum() / max(len(b), 1)
 
 
-@wrong
+@wrong.idea
 def compares_boxes_in_order(logits, boxes, classes, targets, queries, no_object=0.1):
     """You compare the first object with the first query, the second with the second. The query of each object is in
     `queries`."""
@@ -141,7 +141,7 @@ def compares_boxes_in_order(logits, boxes, classes, targets, queries, no_object=
     return _classes(logits, _wanted(logits, classes, queries), no_object), *_boxes(boxes, classes, targets, in_order)
 
 
-@wrong
+@wrong.case
 def divides_by_no_object(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide by the number of objects even where there is none. A batch of empty images gives 0 / 0 = NaN: divide by at
     least 1."""
@@ -150,7 +150,7 @@ def divides_by_no_object(logits, boxes, classes, targets, queries, no_object=0.1
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 * scale, apart * scale
 
 
-@wrong
+@wrong.idea
 def compares_every_pair(logits, boxes, classes, targets, queries, no_object=0.1):
     """You sum 1 - GIoU over all pairs of matched boxes, not only over each with its own object. `giou` compares all with all:
     give every pair an axis of its own, or take the diagonal."""

@@ -31,7 +31,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def takes_the_centre_for_a_corner(boxes):
     """You read (x, y) as the upper left corner and add width and height to it. It is the centre: every box of yours is moved
     to the right and down by half its size."""
@@ -39,7 +39,7 @@ def takes_the_centre_for_a_corner(boxes):
     return torch.stack([x, y, x + w, y + h], dim=-1)
 
 
-@wrong
+@wrong.detail
 def goes_a_whole_width(boxes):
     """You go a whole width and height to either side of the centre. Your boxes are twice as wide and twice as high as the
     objects: from the centre to an edge it is half."""
@@ -47,42 +47,42 @@ def goes_a_whole_width(boxes):
     return torch.stack([x - w, y - h, x + w, y + h], dim=-1)
 
 
-@wrong
+@wrong.part
 def exchanges_width_and_height(boxes):
     """You go half a height sideways and half a width upwards. The third number is the width and belongs to x."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x - h / 2, y - w / 2, x + h / 2, y + w / 2], dim=-1)
 
 
-@wrong
+@wrong.detail
 def lists_the_edges_axis_by_axis(boxes):
     """You give left, right, top, bottom. The order asked for is corner by corner: (x_1, y_1), then (x_2, y_2)."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x - w / 2, x + w / 2, y - h / 2, y + h / 2], dim=-1)
 
 
-@wrong
+@wrong.detail
 def begins_with_the_row(boxes):
     """You return (y, x) for each corner, in the order of array indices. Boxes have x first, to the right."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], dim=-1)
 
 
-@wrong
+@wrong.detail
 def begins_at_the_lower_right(boxes):
     """You return the lower right corner first. The first corner is the upper left one, with the smaller numbers."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x + w / 2, y + h / 2, x - w / 2, y - h / 2], dim=-1)
 
 
-@wrong
+@wrong.case
 def takes_the_boxes_apart(boxes):
     """You unbind the first axis, that of the boxes, and not the last one, that of the four numbers."""
     x, y, w, h = boxes.unbind(0)
     return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=0)
 
 
-@wrong
+@wrong.part
 def keeps_the_size(boxes):
     """You give the upper left corner and then width and height, as some data sets store them. The last two numbers asked for
     are the lower right corner."""
@@ -90,14 +90,14 @@ def keeps_the_size(boxes):
     return torch.stack([x - w / 2, y - h / 2, w, h], dim=-1)
 
 
-@wrong
+@wrong.case
 def stays_in_the_picture(boxes):
     """You clamp the corners to 0…1. A box may extend beyond the image, and where it is clamped it has no gradient."""
     x, y, w, h = boxes.unbind(-1)
     return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=-1).clamp(0, 1)
 
 
-@wrong
+@wrong.case
 def writes_into_the_boxes(boxes):
     """You change the caller's boxes in place. For a leaf tensor with requires_grad autograd raises an error."""
     boxes[..., :2] -= boxes[..., 2:] / 2
@@ -105,7 +105,7 @@ def writes_into_the_boxes(boxes):
     return boxes
 
 
-@wrong
+@wrong.detail
 def measures_the_upper_edge_upwards(boxes):
     """You let y grow upwards, so the first corner has the larger y. In an image y points down, and the upper edge is at y -
     h/2."""

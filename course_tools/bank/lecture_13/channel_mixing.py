@@ -31,77 +31,77 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def mixes_the_places(x, W_3, b_3, W_4, b_4):
     """You transpose x and mix the positions, as in token mixing. Here the channels of each position are mixed; yours runs
     only where there are as many positions as channels."""
     return (F.gelu(x.mT @ W_3.mT + b_3) @ W_4.mT + b_4).mT
 
 
-@wrong
+@wrong.detail
 def forgets_the_inner_bias(x, W_3, b_3, W_4, b_4):
     """You leave out b_3. It is added to the hidden units, before the GELU."""
     return F.gelu(x @ W_3.mT) @ W_4.mT + b_4
 
 
-@wrong
+@wrong.detail
 def forgets_the_outer_bias(x, W_3, b_3, W_4, b_4):
     """You leave out b_4. It is added after the second layer, the same at every position."""
     return F.gelu(x @ W_3.mT + b_3) @ W_4.mT
 
 
-@wrong
+@wrong.detail
 def adds_the_inner_bias_behind(x, W_3, b_3, W_4, b_4):
     """You add b_3 after the GELU. It belongs to the first layer, before the GELU."""
     return (F.gelu(x @ W_3.mT) + b_3) @ W_4.mT + b_4
 
 
-@wrong
+@wrong.idea
 def forgets_the_activation(x, W_3, b_3, W_4, b_4):
     """You have no activation between the two layers. Together they are then one matrix, W_4 W_3."""
     return (x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
-@wrong
+@wrong.detail
 def uses_relu(x, W_3, b_3, W_4, b_4):
     """You use ReLU, as the original Transformer does. The Mixer, as ViT and BERT, has GELU: x Φ(x), smooth and a little
     below 0 for negative x."""
     return F.relu(x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
-@wrong
+@wrong.case
 def approximates_gelu(x, W_3, b_3, W_4, b_4):
     """You take the approximation of GELU by tanh. Asked for is x Φ(x) itself, as `F.gelu` computes it by default; the two
     differ in the fourth digit."""
     return F.gelu(x @ W_3.mT + b_3, approximate="tanh") @ W_4.mT + b_4
 
 
-@wrong
+@wrong.part
 def bends_first(x, W_3, b_3, W_4, b_4):
     """You apply GELU to x and then both layers. The activation is between the layers; without it the two are one linear
     map."""
     return (F.gelu(x) @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
-@wrong
+@wrong.detail
 def bends_the_output(x, W_3, b_3, W_4, b_4):
     """You apply GELU a second time, after the last layer. The output has no activation."""
     return F.gelu(F.gelu(x @ W_3.mT + b_3) @ W_4.mT + b_4)
 
 
-@wrong
+@wrong.detail
 def adds_the_input(x, W_3, b_3, W_4, b_4):
     """You add x at the end. The residual connection belongs to the block around this network."""
     return x + F.gelu(x @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
-@wrong
+@wrong.part
 def normalises_first(x, W_3, b_3, W_4, b_4):
     """You apply a layer norm first. That belongs to the block; this function is the network alone."""
     return F.gelu(F.layer_norm(x, x.shape[-1:]) @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
-@wrong
+@wrong.part
 def averages_the_places(x, W_3, b_3, W_4, b_4):
     """You add the mean of all positions to each of them before the network. In channel mixing each position is independent
     of the others."""

@@ -43,7 +43,7 @@ def _channel_half(x, channels, norm):
     return x + channel_mixing(layer_norm(x, *norm), *channels)
 
 
-@wrong
+@wrong.part
 def normalises_the_sums(x, tokens, channels, norms):
     """You normalise after each sum, as the original Transformer does. The Mixer is pre-norm: each network has a normalised
     input, and the residual path is never normalised."""
@@ -51,27 +51,27 @@ def normalises_the_sums(x, tokens, channels, norms):
     return layer_norm(h + channel_mixing(h, *channels), *norms[1])
 
 
-@wrong
+@wrong.idea
 def does_not_normalise(x, tokens, channels, norms):
     """You leave out the norms. Each network has a normalised input."""
     h = x + token_mixing(x, *tokens)
     return h + channel_mixing(h, *channels)
 
 
-@wrong
+@wrong.detail
 def uses_one_norm_twice(x, tokens, channels, norms):
     """You use the first norm in both halves. Each half has its own gain and bias."""
     return _channel_half(_token_half(x, tokens, norms[0]), channels, norms[0])
 
 
-@wrong
+@wrong.detail
 def exchanges_the_norms(x, tokens, channels, norms):
     """You use the first norm for the channels and the second for the tokens. They are in the order of their use, and the
     tokens are mixed first."""
     return _channel_half(_token_half(x, tokens, norms[1]), channels, norms[0])
 
 
-@wrong
+@wrong.part
 def adds_to_the_normalised_input(x, tokens, channels, norms):
     """You add each result to the normalised input instead of the input. The residual path must be the identity."""
     n = layer_norm(x, *norms[0])
@@ -79,38 +79,38 @@ def adds_to_the_normalised_input(x, tokens, channels, norms):
     return m + channel_mixing(m, *channels)
 
 
-@wrong
+@wrong.part
 def forgets_the_first_sum(x, tokens, channels, norms):
     """You do not add x to the result of token mixing: the first residual connection is missing."""
     return _channel_half(token_mixing(layer_norm(x, *norms[0]), *tokens), channels, norms[1])
 
 
-@wrong
+@wrong.part
 def forgets_the_second_sum(x, tokens, channels, norms):
     """You return the channel mixing alone: the second residual connection is missing."""
     return channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
 
 
-@wrong
+@wrong.idea
 def works_side_by_side(x, tokens, channels, norms):
     """You apply both networks to x and add both results. The input of the channel mixing is the result of the token mixing."""
     return _token_half(x, tokens, norms[0]) + channel_mixing(layer_norm(x, *norms[1]), *channels)
 
 
-@wrong
+@wrong.part
 def adds_the_input_again(x, tokens, channels, norms):
     """You add x, not the result of the first half, to the channel mixing. The result of the token mixing then reaches the
     output only through the second network."""
     return x + channel_mixing(layer_norm(_token_half(x, tokens, norms[0]), *norms[1]), *channels)
 
 
-@wrong
+@wrong.idea
 def mixes_the_channels_first(x, tokens, channels, norms):
     """You mix the channels first and the tokens afterwards. Here the tokens come first."""
     return _token_half(_channel_half(x, channels, norms[1]), tokens, norms[0])
 
 
-@wrong
+@wrong.part
 def normalises_over_the_places(x, tokens, channels, norms):
     """In the first half you normalise over the positions. Both norms are over the features of one position."""
     over_places = F.layer_norm(x.mT, x.shape[1:2]).mT * norms[0][0] + norms[0][1]
@@ -118,7 +118,7 @@ def normalises_over_the_places(x, tokens, channels, norms):
     return h + channel_mixing(layer_norm(h, *norms[1]), *channels)
 
 
-@wrong
+@wrong.detail
 def normalises_at_the_end(x, tokens, channels, norms):
     """You normalise the result once more. A final norm belongs to the whole stack, not to a block."""
     return layer_norm(_channel_half(_token_half(x, tokens, norms[0]), channels, norms[1]), *norms[1])

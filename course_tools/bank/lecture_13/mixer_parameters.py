@@ -38,14 +38,14 @@ def _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
     return _linear(d_patch, d_model) + n_layers * block + 2 * d_model + _linear(d_model, n_classes)
 
 
-@wrong
+@wrong.idea
 def gives_each_channel_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the network over the positions once for every channel. All channels share it."""
     more = n_layers * (d_model - 1) * _network(n_patches, d_tokens)
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
-@wrong
+@wrong.idea
 def gives_each_place_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the network over the channels once for every position. All positions share it, as in a convolution of 1 ×
     1."""
@@ -53,14 +53,14 @@ def gives_each_place_a_network(d_model, d_tokens, d_channels, n_layers, n_patche
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
-@wrong
+@wrong.part
 def counts_no_biases(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the matrices and no biases. Every linear layer has a bias for each of its outputs."""
     block = 2 * n_patches * d_tokens + 2 * d_model * d_channels + 4 * d_model
     return d_patch * d_model + n_layers * block + 2 * d_model + d_model * n_classes
 
 
-@wrong
+@wrong.detail
 def counts_no_norms(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You leave out the norms. Each has a gain and a bias for every channel; there are two in a block and one after the
     last."""
@@ -68,65 +68,65 @@ def counts_no_norms(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch,
     return every - (2 * n_layers + 1) * 2 * d_model
 
 
-@wrong
+@wrong.detail
 def counts_one_norm_in_a_block(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count one norm in each block. There are two, one before each network, with their own weights."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - n_layers * 2 * d_model
 
 
-@wrong
+@wrong.detail
 def forgets_the_closing_norm(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You leave out the norm after the last block: 2·d parameters."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - 2 * d_model
 
 
-@wrong
+@wrong.detail
 def counts_positions(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count learned positions, as ViT has them. A Mixer has none."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + n_patches * d_model
 
 
-@wrong
+@wrong.part
 def counts_one_layer_a_network(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count one matrix for each network. Each has two: one into the hidden units, one back."""
     block = _linear(n_patches, d_tokens) + _linear(d_model, d_channels) + 4 * d_model
     return _linear(d_patch, d_model) + n_layers * block + 2 * d_model + _linear(d_model, n_classes)
 
 
-@wrong
+@wrong.idea
 def shares_one_block(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count one block, whatever n_layers is. The blocks do not share weights."""
     return _all(d_model, d_tokens, d_channels, 1, n_patches, d_patch, n_classes)
 
 
-@wrong
+@wrong.detail
 def exchanges_the_widths(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You exchange the widths: token mixing has d_tokens hidden units, channel mixing d_channels."""
     return _all(d_model, d_channels, d_tokens, n_layers, n_patches, d_patch, n_classes)
 
 
-@wrong
+@wrong.part
 def reads_all_places_in_the_head(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """The input of your head is all positions, N·d numbers. It is their mean, d numbers."""
     every = _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, 0)
     return every + _linear(n_patches * d_model, n_classes)
 
 
-@wrong
+@wrong.part
 def counts_the_stem_for_each_patch(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count the layer that reads a patch once for every patch. All patches go through the same one."""
     more = (n_patches - 1) * _linear(d_patch, d_model)
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) + more
 
 
-@wrong
+@wrong.detail
 def counts_half_of_each_norm(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You count d parameters for a norm. It has two for each channel, a gain and a shift: 2·d."""
     every = _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
     return every - (2 * n_layers + 1) * d_model
 
 
-@wrong
+@wrong.case
 def counts_no_bias_of_the_patches(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """You leave out the bias of the layer that embeds the patches: d parameters."""
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - d_model

@@ -34,7 +34,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def uses_the_inverse(W_1, b_1, W_2, b_2, order):
     """You index by the inverse order, `argsort`. The new position i holds the old position order[i], so it needs the
     weights of order[i]."""
@@ -42,14 +42,14 @@ def uses_the_inverse(W_1, b_1, W_2, b_2, order):
     return W_1[:, back], b_1, W_2[back], b_2[back]
 
 
-@wrong
+@wrong.detail
 def inverts_only_the_input_side(W_1, b_1, W_2, b_2, order):
     """You index the columns of W_1 by the inverse order. Column i is multiplied by the new position i, which was order[i]:
     use `order` on both sides."""
     return W_1[:, order.argsort()], b_1, W_2[order], b_2[order]
 
 
-@wrong
+@wrong.detail
 def inverts_only_the_output_side(W_1, b_1, W_2, b_2, order):
     """You index W_2 and b_2 by the inverse order. The result should be permuted like the input, so index them by `order`
     too."""
@@ -57,58 +57,58 @@ def inverts_only_the_output_side(W_1, b_1, W_2, b_2, order):
     return W_1[:, order], b_1, W_2[back], b_2[back]
 
 
-@wrong
+@wrong.part
 def reorders_only_the_input_side(W_1, b_1, W_2, b_2, order):
     """You reorder W_1 alone. The output positions must be permuted too, by W_2 and b_2."""
     return W_1[:, order], b_1, W_2, b_2
 
 
-@wrong
+@wrong.part
 def reorders_only_the_output_side(W_1, b_1, W_2, b_2, order):
     """You reorder W_2 and b_2 alone. The columns of W_1 must be permuted too."""
     return W_1, b_1, W_2[order], b_2[order]
 
 
-@wrong
+@wrong.detail
 def forgets_the_outer_bias(W_1, b_1, W_2, b_2, order):
     """You leave b_2 as it was. It has one entry for each position, and must be permuted too."""
     return W_1[:, order], b_1, W_2[order], b_2
 
 
-@wrong
+@wrong.detail
 def reorders_the_inner_bias(W_1, b_1, W_2, b_2, order):
     """You reorder b_1 too. It belongs to the hidden units, which are not permuted."""
     return W_1[:, order], b_1[order], W_2[order], b_2[order]
 
 
-@wrong
+@wrong.idea
 def reorders_the_hidden_units(W_1, b_1, W_2, b_2, order):
     """You reorder rows of W_1 and columns of W_2, which are the hidden units. That changes nothing; the positions are the
     columns of W_1 and the rows of W_2."""
     return W_1[order], b_1[order], W_2[:, order], b_2
 
 
-@wrong
+@wrong.idea
 def applies_the_order_twice(W_1, b_1, W_2, b_2, order):
     """You apply the order twice. The image was permuted once."""
     twice = order[order]
     return W_1[:, twice], b_1, W_2[twice], b_2[twice]
 
 
-@wrong
+@wrong.idea
 def changes_nothing(W_1, b_1, W_2, b_2, order):
     """You return the old weights. Token mixing has separate weights for every position, so they must be permuted with the
     positions."""
     return W_1, b_1, W_2, b_2
 
 
-@wrong
+@wrong.idea
 def turns_the_places_round(W_1, b_1, W_2, b_2, order):
     """You reverse the positions and never use `order`. Index with it."""
     return W_1.flip(1), b_1, W_2.flip(0), b_2.flip(0)
 
 
-@wrong
+@wrong.case
 def overwrites_the_weights(W_1, b_1, W_2, b_2, order):
     """You write the new weights over the old ones. The caller's weights are lost; return new tensors."""
     with torch.no_grad():

@@ -40,13 +40,13 @@ def _mix(x, W_1, b_1, W_2, b_2, activation=F.gelu):
     return (activation(x.mT @ W_1.mT + b_1) @ W_2.mT + b_2).mT
 
 
-@wrong
+@wrong.detail
 def leaves_it_transposed(x, W_1, b_1, W_2, b_2):
     """You do not transpose the result back. It is (B, d, N) instead of (B, N, d)."""
     return _mix(x, W_1, b_1, W_2, b_2).mT
 
 
-@wrong
+@wrong.idea
 def reshapes_instead_of_transposing(x, W_1, b_1, W_2, b_2):
     """You use `reshape` to exchange positions and channels. A reshape keeps the order of the numbers in memory, so your
     columns mix several channels. Exchange two axes by `.mT`."""
@@ -54,62 +54,62 @@ def reshapes_instead_of_transposing(x, W_1, b_1, W_2, b_2):
     return (F.gelu(x.reshape(B, d, N) @ W_1.mT + b_1) @ W_2.mT + b_2).reshape(B, N, d)
 
 
-@wrong
+@wrong.idea
 def mixes_the_channels(x, W_1, b_1, W_2, b_2):
     """You apply the network to the last axis, the channels of each position. That is channel mixing; it runs only where
     there are as many channels as positions."""
     return F.gelu(x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
-@wrong
+@wrong.detail
 def forgets_the_inner_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b_1. It is added to the hidden units, before the GELU."""
     return _mix(x, W_1, torch.zeros_like(b_1), W_2, b_2)
 
 
-@wrong
+@wrong.detail
 def forgets_the_outer_bias(x, W_1, b_1, W_2, b_2):
     """You leave out b_2. It has an entry for each position, and is added after the second layer."""
     return _mix(x, W_1, b_1, W_2, torch.zeros_like(b_2))
 
 
-@wrong
+@wrong.idea
 def forgets_the_activation(x, W_1, b_1, W_2, b_2):
     """You have no activation between the two layers. Together they are then one matrix, W_2 W_1."""
     return _mix(x, W_1, b_1, W_2, b_2, lambda hidden: hidden)
 
 
-@wrong
+@wrong.detail
 def uses_relu(x, W_1, b_1, W_2, b_2):
     """You use ReLU. The Mixer uses GELU."""
     return _mix(x, W_1, b_1, W_2, b_2, F.relu)
 
 
-@wrong
+@wrong.case
 def approximates_gelu(x, W_1, b_1, W_2, b_2):
     """You take GELU's approximation by tanh. Asked for is the exact one, x Φ(x): `F.gelu` without `approximate`."""
     return _mix(x, W_1, b_1, W_2, b_2, lambda hidden: F.gelu(hidden, approximate="tanh"))
 
 
-@wrong
+@wrong.detail
 def bends_the_output_too(x, W_1, b_1, W_2, b_2):
     """You apply GELU after the second layer too. The output has no activation."""
     return F.gelu(_mix(x, W_1, b_1, W_2, b_2))
 
 
-@wrong
+@wrong.detail
 def adds_the_input(x, W_1, b_1, W_2, b_2):
     """You add x to the result. The residual connection belongs to the block around this layer."""
     return x + _mix(x, W_1, b_1, W_2, b_2)
 
 
-@wrong
+@wrong.part
 def normalises_first(x, W_1, b_1, W_2, b_2):
     """You normalise x before you mix. The norm belongs to the block around this layer."""
     return _mix(F.layer_norm(x, x.shape[-1:]), W_1, b_1, W_2, b_2)
 
 
-@wrong
+@wrong.idea
 def mixes_by_the_first_layer_alone(x, W_1, b_1, W_2, b_2):
     """You use the transpose of W_1 for the second layer and never use W_2."""
     return _mix(x, W_1, b_1, W_1.mT, b_2)

@@ -41,7 +41,7 @@ def _kernels(first, b_1, second, b_2, d):
     return TokenMixingKernels(first.repeat(d, 1, 1, 1), b_1.repeat(d), second.repeat(d, 1, 1, 1), b_2.repeat(d))
 
 
-@wrong
+@wrong.part
 def repeats_each_kernel_in_turn(W_1, b_1, W_2, b_2, d, H, W):
     """You repeat every kernel d times before you take the next. The kernels of a group are contiguous: your first channel
     gets the first kernel several times. The whole set must be repeated."""
@@ -50,7 +50,7 @@ def repeats_each_kernel_in_turn(W_1, b_1, W_2, b_2, d, H, W):
     return TokenMixingKernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
 
 
-@wrong
+@wrong.detail
 def repeats_each_bias_in_turn(W_1, b_1, W_2, b_2, d, H, W):
     """You have the kernels in order, but repeat each bias d times before the next. The biases are in the order of the
     kernels: all of the first channel, then all of the second."""
@@ -58,33 +58,33 @@ def repeats_each_bias_in_turn(W_1, b_1, W_2, b_2, d, H, W):
     return TokenMixingKernels(first, b_1.repeat_interleave(d), second, b_2.repeat_interleave(d))
 
 
-@wrong
+@wrong.detail
 def exchanges_height_and_width(W_1, b_1, W_2, b_2, d, H, W):
     """You lay the kernels out with W rows and H columns. The positions are in row-major order, W in a row."""
     return _kernels(W_1.reshape(-1, 1, W, H), b_1, W_2[..., None, None], b_2, d)
 
 
-@wrong
+@wrong.part
 def counts_column_by_column(W_1, b_1, W_2, b_2, d, H, W):
     """You fill the kernels column by column. The shape is right, but the weights are at the wrong pixels: position n is row
     n // W, column n % W."""
     return _kernels(W_1.reshape(-1, 1, W, H).mT, b_1, W_2[..., None, None], b_2, d)
 
 
-@wrong
+@wrong.detail
 def turns_the_kernels_round(W_1, b_1, W_2, b_2, d, H, W):
     """You flip the kernels, as in the mathematical convolution. `F.conv2d` is a cross-correlation and does not flip."""
     return _kernels(W_1.reshape(-1, 1, H, W).flip(-2, -1), b_1, W_2[..., None, None], b_2, d)
 
 
-@wrong
+@wrong.part
 def serves_one_channel(W_1, b_1, W_2, b_2, d, H, W):
     """You make the kernels once. That is enough for an image of one channel; with groups = d each channel needs its own
     copy."""
     return TokenMixingKernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None], b_2)
 
 
-@wrong
+@wrong.idea
 def lets_the_channels_meet(W_1, b_1, W_2, b_2, d, H, W):
     """Your first kernels span all d channels, as in an ordinary convolution. Token mixing is depth-wise: each group has one
     channel, so the second axis of its kernels is 1."""
@@ -92,33 +92,33 @@ def lets_the_channels_meet(W_1, b_1, W_2, b_2, d, H, W):
     return TokenMixingKernels(first, b_1.repeat(d), repeat(W_2, "N d_s -> (d N) d_s 1 1", d=d), b_2.repeat(d))
 
 
-@wrong
+@wrong.detail
 def divides_by_the_channels(W_1, b_1, W_2, b_2, d, H, W):
     """You divide the kernels by d. There is no sum over the channels: each is mixed independently, with the full weights."""
     return _kernels(W_1.reshape(-1, 1, H, W) / d, b_1, W_2[..., None, None] / d, b_2, d)
 
 
-@wrong
+@wrong.detail
 def forgets_the_biases(W_1, b_1, W_2, b_2, d, H, W):
     """You leave the biases at 0. The convolutions then equal token mixing only where b_1 and b_2 happen to be 0."""
     return _kernels(W_1.reshape(-1, 1, H, W), b_1 * 0, W_2[..., None, None], b_2 * 0, d)
 
 
-@wrong
+@wrong.part
 def transposes_the_second(W_1, b_1, W_2, b_2, d, H, W):
     """Your second kernels have the inputs first, as in a transposed convolution. `F.conv2d` expects (out, in): d_s weights
     for each of the N outputs."""
     return _kernels(W_1.reshape(-1, 1, H, W), b_1, W_2.mT[..., None, None], b_2, d)
 
 
-@wrong
+@wrong.idea
 def spreads_the_second_over_the_image(W_1, b_1, W_2, b_2, d, H, W):
     """You make the second kernels as large as the image too. After the first convolution there is only one pixel, so the
     second kernels are 1 × 1."""
     return _kernels(W_1.reshape(-1, 1, H, W), b_1, W_2[..., None, None].expand(-1, -1, H, W), b_2, d)
 
 
-@wrong
+@wrong.case
 def leaves_out_the_group_axis(W_1, b_1, W_2, b_2, d, H, W):
     """Your kernels lack the axis of the input channels, which is 1 for a depth-wise convolution but still there: torch
     expects (out, in / groups, height, width)."""

@@ -38,7 +38,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def looks_at_the_future(phi_q, phi_k, v, mask=None):
     """You sum over all positions at once, so each one also attends to later ones. Position i may only use the keys j ≤ i:
     it needs its own S and z."""
@@ -46,7 +46,7 @@ def looks_at_the_future(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
-@wrong
+@wrong.part
 def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
     """Your numerator is causal, but your normaliser sums over all positions. The later keys are then part of the
     denominator, so the weights of the early positions sum to less than 1."""
@@ -55,7 +55,7 @@ def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), phi_q @ phi_k.sum(-2)[..., None])
 
 
-@wrong
+@wrong.detail
 def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
     """Your sums end before position i: it does not attend to itself, and the first position attends to nothing. The sums
     run over j ≤ i, with i included."""
@@ -63,7 +63,7 @@ def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
-@wrong
+@wrong.idea
 def sums_from_the_end(phi_q, phi_k, v, mask=None):
     """You sum from position i to the end, so each position attends to itself and to later positions but not to earlier
     ones."""
@@ -71,7 +71,7 @@ def sums_from_the_end(phi_q, phi_k, v, mask=None):
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
-@wrong
+@wrong.idea
 def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
     """You take the cumulative sum of both over axis -2. For z that is the positions; the outer products have one axis more,
     so in S you sum over the features and no position attends to another."""
@@ -80,7 +80,7 @@ def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
-@wrong
+@wrong.part
 def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
     """Your z is a cumulative sum over the last axis, the features. Position is the last axis but one of the keys; yours
     sums over the features of a single key."""
@@ -89,7 +89,7 @@ def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-1)).sum(-1, keepdim=True))
 
 
-@wrong
+@wrong.case
 def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
     """You take the cumulative sums over axis 0. That is the positions for one single sequence; with a batch you sum over
     sequences."""
@@ -98,7 +98,7 @@ def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True))
 
 
-@wrong
+@wrong.case
 def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
     """You take the cumulative sums over axis 1. That is the positions only where there is exactly one axis before them:
     with heads you sum over the heads, with a single sequence over the features. Count the axes from the end."""
@@ -107,7 +107,7 @@ def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(1)).sum(-1, keepdim=True))
 
 
-@wrong
+@wrong.part
 def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     """You return the numerators alone, so your context grows from position to position. Each one must be divided by the
     sum of the similarities that went into it."""
@@ -115,7 +115,7 @@ def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v")
 
 
-@wrong
+@wrong.part
 def divides_by_the_position(phi_q, phi_k, v, mask=None):
     """You divide by the number of positions so far, a plain mean. The normaliser is the sum of the similarities,
     φ(q_i)ᵀz_i."""
@@ -124,14 +124,14 @@ def divides_by_the_position(phi_q, phi_k, v, mask=None):
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v") / seen[:, None]
 
 
-@wrong
+@wrong.detail
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
     """You never use the mask. Masked keys must be left out of all sums."""
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
-@wrong
+@wrong.detail
 def silences_the_queries_too(phi_q, phi_k, v, mask=None):
     """You set the features of the queries at masked positions to 0 as well, and their contexts become 0. The mask is over
     keys only."""

@@ -34,68 +34,68 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def forgets_the_one(x):
     """You return elu(x) alone, e^x - 1 for negative entries. Products of your features can then be negative, and the
     normaliser may be 0 or less; adding 1 makes all features positive."""
     return F.elu(x)
 
 
-@wrong
+@wrong.detail
 def takes_relu_for_elu(x):
     """You return relu(x) + 1. All negative entries then get the same feature, 1, and no gradient; the feature map is e^x
     there."""
     return F.relu(x) + 1
 
 
-@wrong
+@wrong.idea
 def turns_the_sign(x):
     """You map -x: your features decrease where x increases. The map must be increasing."""
     return F.elu(-x) + 1
 
 
-@wrong
+@wrong.detail
 def takes_the_exponential_everywhere(x):
     """You take e^x for positive entries as well, where the map is the line x + 1. Your features overflow for large entries,
     above 88 in float32."""
     return x.exp()
 
 
-@wrong
+@wrong.detail
 def takes_softplus(x):
     """You use softplus, log(1 + e^x), another positive function. It is log 2 at 0 where this map is 1."""
     return F.softplus(x)
 
 
-@wrong
+@wrong.detail
 def takes_selu(x):
     """You use selu, which stretches elu by a factor of 1.05 and its negative side by 1.67 more. With the 1 added, that is
     negative for very negative entries; elu has neither of these factors."""
     return F.selu(x) + 1
 
 
-@wrong
+@wrong.part
 def lifts_the_input(x):
     """You add the 1 to x before elu, not to its result. The curve is shifted to the left and not up: very negative entries
     get negative features, near -1."""
     return F.elu(x + 1)
 
 
-@wrong
+@wrong.part
 def lifts_only_the_positive_side(x):
     """You add the 1 only where x is positive and leave e^x - 1 elsewhere. The map is then discontinuous at 0, and negative
     for negative entries."""
     return torch.where(x > 0, x + 1, torch.expm1(x.clamp(max=0)))
 
 
-@wrong
+@wrong.idea
 def swaps_the_branches(x):
     """You exchange the branches: the exponential for positive entries and the line for negative ones. Below -1 your
     features are negative."""
     return torch.where(x > 0, x.exp(), x + 1)
 
 
-@wrong
+@wrong.part
 def normalises_the_features(x):
     """You divide the features by their sum, so that those of each vector add up to 1. The map acts on each entry
     independently; the division comes later in the attention, and over the keys."""
@@ -103,48 +103,48 @@ def normalises_the_features(x):
     return features / features.sum(-1, keepdim=True)
 
 
-@wrong
+@wrong.case
 def lets_the_unused_branch_overflow(x):
     """Your values are right, but you take the exponential of every entry and choose afterwards. Where x is large the
     unchosen branch is infinite, and in the backward pass 0 times infinity becomes NaN."""
     return torch.where(x > 0, x + 1, x.exp())
 
 
-@wrong
+@wrong.case
 def works_on_the_input_itself(x):
     """You apply elu in place: the values you return are right, but the x of the caller is changed. It may still be needed,
     for the residual connection or for the backward pass."""
     return F.elu(x, inplace=True) + 1
 
 
-@wrong
+@wrong.part
 def takes_relu_alone(x):
     """You take relu(x): every negative entry becomes 0. The feature map is elu(x) + 1, which is x + 1 or e^x, and positive
     everywhere."""
     return x.relu()
 
 
-@wrong
+@wrong.idea
 def takes_the_absolute_value(x):
     """You take |x|, which is 0 at 0 and grows again for negative entries. elu(x) + 1 increases everywhere, and is e^x below
     0."""
     return x.abs()
 
 
-@wrong
+@wrong.part
 def takes_leaky_relu(x):
     """You take a leaky ReLU, which is negative below 0. Features must be positive: elu(x) + 1 is e^x there."""
     return F.leaky_relu(x)
 
 
-@wrong
+@wrong.idea
 def returns_the_input(x):
     """You return x as it is: negative entries stay negative, and a sum of such products can be 0. The feature map is
     elu(x) + 1, positive everywhere."""
     return x.clone()
 
 
-@wrong
+@wrong.idea
 def squares_the_input(x):
     """You square the entries: x and -x get the same feature. elu(x) + 1 is x + 1 for positive and e^x for other entries."""
     return x.square()

@@ -37,63 +37,63 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def forgets_the_norm(x, omega):
     """You leave out ‖x‖²/2. The mean of exp(ωᵀq) · exp(ωᵀk) is exp(‖q + k‖²/2): your products are too large by
     exp(‖q‖²/2 + ‖k‖²/2), more for long vectors than for short ones."""
     return (x @ omega.mT).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.detail
 def does_not_square_the_norm(x, omega):
     """You subtract half of the length of x instead of half of its square. The two agree only at length 1; elsewhere the mean
     of φ(q)ᵀφ(k) is no longer exp(qᵀk)."""
     return (x @ omega.mT - x.norm(dim=-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.part
 def adds_the_norm(x, omega):
     """You add ‖x‖²/2, the sign that it has in the trigonometric features. Here the mean of the exponentials is already
     too large by this factor, and you make it larger still."""
     return (x @ omega.mT + x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.detail
 def forgets_the_half(x, omega):
     """You subtract all of ‖x‖² and not half of it. The mean of exp(ωᵀx) is exp(‖x‖²/2), so half is what there is to
     take away; your features are too small for long vectors."""
     return (x @ omega.mT - x.square().sum(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.detail
 def divides_by_m(x, omega):
     """You divide the features by m. The mean over the directions is that of the *product* of two features, so each side
     gives √m; with yours φ(q)ᵀφ(k) is too small by a factor of m."""
     return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / omega.shape[0]
 
 
-@wrong
+@wrong.idea
 def subtracts_outside_the_exponential(x, omega):
     """You subtract ‖x‖²/2 after the exponential. In the exponent it is a positive factor; outside it makes features
     negative, and positive features are the point of this map."""
     return ((x @ omega.mT).exp() - x.square().sum(-1, keepdim=True) / 2) / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.detail
 def takes_the_mean_of_the_squares(x, omega):
     """You take the mean of the squared entries where the squared length is their sum. Your correction is too small by a
     factor of d, and the estimate too large."""
     return (x @ omega.mT - x.square().mean(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.part
 def takes_one_norm_for_all(x, omega):
     """You sum the squares over the whole tensor, so all vectors share one norm, and it grows with the batch. Each vector
     has its own norm; with a single vector the mistake has no effect."""
     return (x @ omega.mT - x.square().sum() / 2).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.part
 def takes_the_norm_of_the_projections(x, omega):
     """You subtract half of the squared length of Ωx instead of x. That is a random number which grows with m, while the
     correction must be the same for every draw of the directions."""
@@ -101,7 +101,7 @@ def takes_the_norm_of_the_projections(x, omega):
     return (projected - projected.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.idea
 def takes_sines_and_cosines(x, omega):
     """You compute the trigonometric features, 2m of them and of either sign. They estimate the same number, but their
     products can be negative, and a normaliser made of them may come near 0."""
@@ -110,7 +110,7 @@ def takes_sines_and_cosines(x, omega):
     return torch.cat([angle.cos(), angle.sin()], dim=-1) * size / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.detail
 def scales_by_the_size_of_the_vectors(x, omega):
     """You divide x by d^¼ first, as for the softmax of qᵀk/√d. These features estimate exp(qᵀk) itself; the caller applies
     the scale before the map."""
@@ -118,7 +118,7 @@ def scales_by_the_size_of_the_vectors(x, omega):
     return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.part
 def subtracts_the_largest(x, omega):
     """You subtract the largest exponent of each vector, as a stable softmax does. Inside the map it does not cancel: each
     vector is scaled by its own factor, and φ(q)ᵀφ(k) is no longer exp(qᵀk) on average."""
@@ -126,14 +126,14 @@ def subtracts_the_largest(x, omega):
     return (exponent - exponent.amax(-1, keepdim=True)).exp() / math.sqrt(omega.shape[0])
 
 
-@wrong
+@wrong.detail
 def forgets_to_divide(x, omega):
     """You do not divide by √m: the product of two features then grows with the number m of random directions."""
     half_square = x.square().sum(-1, keepdim=True) / 2
     return (x @ omega.mT - half_square).exp()
 
 
-@wrong
+@wrong.idea
 def takes_relu_features(x, omega):
     """You take ReLU of the projections. Those are features of another kernel; the softmax kernel needs
     exp(Ω x - ‖x‖²/2) / √m."""

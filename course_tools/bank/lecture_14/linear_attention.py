@@ -36,47 +36,47 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     """You return the numerator alone. Your context grows with the number of keys and with the size of the features; the
     weights of a query must sum to 1."""
     return phi_q @ (silence(phi_k, mask).mT @ v)
 
 
-@wrong
+@wrong.part
 def divides_by_the_number_of_keys(phi_q, phi_k, v, mask=None):
     """You divide by T_k, so you take a plain mean over the keys. The similarities themselves do not sum to T_k: each query
     has its own normaliser, the sum of its similarities."""
     return phi_q @ (silence(phi_k, mask).mT @ v) / phi_k.shape[-2]
 
 
-@wrong
+@wrong.detail
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
     """You never use the mask: the padding among the keys is in both sums."""
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
-@wrong
+@wrong.idea
 def inverts_the_mask(phi_q, phi_k, v, mask=None):
     """You read True in the mask as "forbidden", and so sum over exactly the masked keys. In this course True = may attend."""
     phi_k = silence(phi_k, None if mask is None else ~mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
-@wrong
+@wrong.detail
 def masks_the_numerator_only(phi_q, phi_k, v, mask=None):
     """You leave the masked keys out of S but keep them in z. The other weights of a query then sum to less than 1."""
     return divide(phi_q @ (silence(phi_k, mask).mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
-@wrong
+@wrong.detail
 def masks_the_normaliser_only(phi_q, phi_k, v, mask=None):
     """You leave the masked keys out of z but keep them in S. Their values are still in your context, and the weights sum to
     more than 1."""
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ silence(phi_k, mask).sum(-2)[..., None])
 
 
-@wrong
+@wrong.part
 def normalises_the_state(phi_q, phi_k, v, mask=None):
     """You divide S by z, feature by feature, before the query comes. A sum of fractions is not the fraction of the sums:
     multiply both by the query first, then divide the two results."""
@@ -84,7 +84,7 @@ def normalises_the_state(phi_q, phi_k, v, mask=None):
     return phi_q @ divide(phi_k.mT @ v, phi_k.sum(-2)[..., None])
 
 
-@wrong
+@wrong.part
 def multiplies_the_sums(phi_q, phi_k, v, mask=None):
     """Your normaliser is the sum of the query's features times the sum of all the keys' features. It must be their dot
     product."""
@@ -92,28 +92,28 @@ def multiplies_the_sums(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q.sum(-1, keepdim=True) * phi_k.sum((-2, -1))[..., None, None])
 
 
-@wrong
+@wrong.idea
 def normalises_over_the_queries(phi_q, phi_k, v, mask=None):
     """Your weights of each key sum to 1 over the queries. The weights of each query must sum to 1 over the keys."""
     similarity = phi_q @ silence(phi_k, mask).mT
     return divide(similarity, similarity.sum(-2, keepdim=True)) @ v
 
 
-@wrong
+@wrong.idea
 def takes_a_softmax(phi_q, phi_k, v, mask=None):
     """You apply a softmax to φ(q)ᵀφ(k). The features replace the exponential; the weights are φ(q)ᵀφ(k) divided by their
     sum."""
     return attend(phi_q @ phi_k.mT, v, mask).context
 
 
-@wrong
+@wrong.detail
 def applies_the_feature_map_again(phi_q, phi_k, v, mask=None):
     """You apply elu + 1 to the inputs. These are features already: you map them twice."""
     phi_q, phi_k = elu_feature_map(phi_q), silence(elu_feature_map(phi_k), mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
-@wrong
+@wrong.case
 def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
     """You divide 0 by 0 where every key of a sequence is masked, and your context is NaN; it must be 0 there."""
     phi_k = silence(phi_k, mask)

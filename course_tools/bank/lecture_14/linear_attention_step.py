@@ -37,7 +37,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def reads_before_it_writes(S, z, phi_q, phi_k, v):
     """You read from the state that came in and add this position afterwards. The position then does not attend to itself,
     and the very first one attends to nothing."""
@@ -45,7 +45,7 @@ def reads_before_it_writes(S, z, phi_q, phi_k, v):
     return context, S + phi_k[..., :, None] * v[..., None, :], z + phi_k
 
 
-@wrong
+@wrong.case
 def changes_the_state_in_place(S, z, phi_q, phi_k, v):
     """You add to S and z in place, so the state that the caller holds changes as well. The caller can then neither step
     from it again nor differentiate through it."""
@@ -54,7 +54,7 @@ def changes_the_state_in_place(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.part
 def transposes_the_outer_product(S, z, phi_q, phi_k, v):
     """You add vφ(k)ᵀ, values down the rows, but S is (f, d_v) with the features down the rows. It fits only where f = d_v,
     and then it is transposed."""
@@ -62,21 +62,21 @@ def transposes_the_outer_product(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.detail
 def forgets_z(S, z, phi_q, phi_k, v):
     """You add to S and leave z as it was. The normaliser then lacks this position."""
     S = S + phi_k[..., :, None] * v[..., None, :]
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.idea
 def forgets_the_past(S, z, phi_q, phi_k, v):
     """You replace the state by this position instead of adding it. All earlier positions are lost."""
     S, z = phi_k[..., :, None] * v[..., None, :], phi_k.clone()
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.part
 def decays_the_state(S, z, phi_q, phi_k, v):
     """You multiply the state by a factor below 1 before you add to it, as a forget gate does. Linear attention is a plain
     sum: the oldest position counts as much as the newest."""
@@ -84,35 +84,35 @@ def decays_the_state(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.part
 def forgets_to_divide(S, z, phi_q, phi_k, v):
     """You return φ(q)ᵀS as it is. Divide it by φ(q)ᵀz, so that the weights over all positions sum to 1."""
     S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return (phi_q[..., :, None] * S).sum(-2), S, z
 
 
-@wrong
+@wrong.idea
 def swaps_query_and_key(S, z, phi_q, phi_k, v):
     """You exchange query and key: the key's features are added to the state, the query's are multiplied by it."""
     S, z = S + phi_q[..., :, None] * v[..., None, :], z + phi_q
     return divide((phi_k[..., :, None] * S).sum(-2), (phi_k * z).sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.case
 def gives_back_the_old_state(S, z, phi_q, phi_k, v):
     """Your context is right, but the state you return is the one that came in. The next step then lacks this position."""
     new_S, new_z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return divide((phi_q[..., :, None] * new_S).sum(-2), (phi_q * new_z).sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.detail
 def divides_by_the_sum_of_z(S, z, phi_q, phi_k, v):
     """You divide by the sum of the entries of z, without the query. The normaliser is φ(q)ᵀz."""
     S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return divide((phi_q[..., :, None] * S).sum(-2), z.sum(-1, keepdim=True)), S, z
 
 
-@wrong
+@wrong.case
 def divides_nothing_by_nothing(S, z, phi_q, phi_k, v):
     """Where all similarities are 0, as with a masked key at the start, you divide 0 by 0 and your context is NaN; it must
     be 0."""
@@ -120,7 +120,7 @@ def divides_nothing_by_nothing(S, z, phi_q, phi_k, v):
     return (phi_q[..., :, None] * S).sum(-2) / (phi_q * z).sum(-1, keepdim=True), S, z
 
 
-@wrong
+@wrong.part
 def writes_all_sequences_into_one_state(S, z, phi_q, phi_k, v):
     """You sum the outer products over the batch and add that to every S. Each sequence and each head has its own state;
     with a single one the mistake has no effect."""

@@ -28,7 +28,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def gives_every_row_length_one(omega):
     """Your rows are perpendicular, but all of length 1. The rows of a Gaussian draw have lengths of their own, near √d, and
     the mean of the features is exp(qᵀk) only with those."""
@@ -39,7 +39,7 @@ def gives_every_row_length_one(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.detail
 def gives_every_row_length_root_d(omega):
     """You scale every row to √d. With equal lengths a row is no longer distributed as N(0, I); each must keep its own."""
     blocks = []
@@ -49,7 +49,7 @@ def gives_every_row_length_root_d(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.case
 def takes_the_signs_of_qr(omega):
     """You take Q as it comes. QR may flip the sign of a direction, with the sign in R; Gram-Schmidt keeps the first row,
     and the orientation of each further one."""
@@ -60,7 +60,7 @@ def takes_the_signs_of_qr(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.part
 def cuts_into_d_blocks(omega):
     """You cut the rows into d blocks, where blocks of d rows are asked for. Yours are mostly shorter than they could be, so
     fewer rows are perpendicular to each other."""
@@ -71,7 +71,7 @@ def cuts_into_d_blocks(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.part
 def treats_the_first_block_only(omega):
     """You make the first d rows perpendicular and leave all others as they were. Each further block of d rows must be
     treated in the same way."""
@@ -80,7 +80,7 @@ def treats_the_first_block_only(omega):
     return torch.cat([(Q * R.diagonal().sign()).mT * rows.norm(dim=1, keepdim=True), rest])
 
 
-@wrong
+@wrong.case
 def loses_the_short_block(omega):
     """You work on whole blocks of d rows only, and the rows that are left over at the end are lost. The last block may be
     shorter; its rows are made perpendicular like the others."""
@@ -93,7 +93,7 @@ def loses_the_short_block(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.part
 def goes_on_through_all_rows(omega):
     """You make each row perpendicular to all rows before it, also to those of earlier blocks. After d rows no direction is
     left: the remainder of the next one is rounding noise."""
@@ -106,7 +106,7 @@ def goes_on_through_all_rows(omega):
     return torch.stack(done) * omega.norm(dim=1, keepdim=True)
 
 
-@wrong
+@wrong.detail
 def forgets_the_old_lengths(omega):
     """You do not restore the lengths. Every row but the first has become shorter; scale each to its old length."""
     blocks = []
@@ -116,7 +116,7 @@ def forgets_the_old_lengths(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.idea
 def looks_at_the_row_above_only(omega):
     """You make each row perpendicular to the one just above it, and to no other. The third row of a block must be
     perpendicular to the first too."""
@@ -129,7 +129,7 @@ def looks_at_the_row_above_only(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.part
 def projects_on_the_old_rows(omega):
     """You subtract the projections on the original rows above. These are not perpendicular to each other; use the finished
     rows."""
@@ -141,7 +141,7 @@ def projects_on_the_old_rows(omega):
     return torch.cat(blocks)
 
 
-@wrong
+@wrong.part
 def turns_all_rows_a_little(omega):
     """You take the nearest perpendicular directions, by a singular value decomposition, and so change all rows of a block.
     Gram-Schmidt keeps the direction of the first row."""

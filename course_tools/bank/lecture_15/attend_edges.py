@@ -37,7 +37,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def passes_the_values_backwards(scores, values, edges):
     """You pass the value of the query node to the key node. The value is taken at edges[1] and summed at edges[0]."""
     weights = edge_softmax(scores, edges, values.shape[-2])
@@ -45,7 +45,7 @@ def passes_the_values_backwards(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[1], messages), weights)
 
 
-@wrong
+@wrong.idea
 def takes_the_values_of_the_query(scores, values, edges):
     """You take the value of the query node, edges[0]. The weights sum to 1, so each node gets its own value, and nothing
     from its neighbours."""
@@ -54,7 +54,7 @@ def takes_the_values_of_the_query(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
-@wrong
+@wrong.part
 def normalises_over_those_who_look(scores, values, edges):
     """Your weights sum to 1 over the edges with the same key node. They must sum to 1 over the edges with the same query
     node, edges[0]."""
@@ -63,7 +63,7 @@ def normalises_over_those_who_look(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
-@wrong
+@wrong.idea
 def normalises_over_all_edges(scores, values, edges):
     """You take the softmax over all edges of the graph. The weights of each query node must sum to 1."""
     weights = scores.softmax(-1)
@@ -71,14 +71,14 @@ def normalises_over_all_edges(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
-@wrong
+@wrong.idea
 def mixes_by_the_scores(scores, values, edges):
     """You mix the values by the raw scores. Normalise them by a softmax over the edges of each node first."""
     messages = scores.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), scores)
 
 
-@wrong
+@wrong.idea
 def forgets_the_weights(scores, values, edges):
     """You add up the values of the neighbours without their weights. All neighbours count the same then, and a node with many
     of them gets a large context."""
@@ -87,7 +87,7 @@ def forgets_the_weights(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
-@wrong
+@wrong.part
 def keeps_the_last_message_only(scores, values, edges):
     """You add by indexing with `+=`, and where an index is repeated only one of the additions is kept. Use `index_add`."""
     weights = edge_softmax(scores, edges, values.shape[-2])
@@ -96,7 +96,7 @@ def keeps_the_last_message_only(scores, values, edges):
     return Attended(context, weights)
 
 
-@wrong
+@wrong.detail
 def takes_the_mean_of_the_messages(scores, values, edges):
     """You divide the sum of the messages by their number. The weights of a node already sum to 1, so the sum *is* the mean;
     dividing again is wrong for every node with several neighbours."""
@@ -107,7 +107,7 @@ def takes_the_mean_of_the_messages(scores, values, edges):
     return Attended(context / count[:, None], weights)
 
 
-@wrong
+@wrong.case
 def ends_at_the_last_node_with_an_edge(scores, values, edges):
     """You count the nodes by the largest number in the edge list. Later nodes have no edge and a context of 0; the number
     of nodes is that of the values."""
@@ -118,7 +118,7 @@ def ends_at_the_last_node_with_an_edge(scores, values, edges):
     return Attended(context.index_add(-2, edges[0], messages), weights)
 
 
-@wrong
+@wrong.detail
 def starts_from_the_values(scores, values, edges):
     """You add the messages to the node's own value. That is a residual connection; here a node attends to itself only along
     a self-loop, and the sum starts from 0."""
@@ -127,7 +127,7 @@ def starts_from_the_values(scores, values, edges):
     return Attended(values.index_add(-2, edges[0], messages), weights)
 
 
-@wrong
+@wrong.case
 def lets_a_blind_node_see_itself(scores, values, edges):
     """You give a node without edges its own value. Its context is 0; self-loops are put into the edge list."""
     weights = edge_softmax(scores, edges, values.shape[-2])
@@ -137,7 +137,7 @@ def lets_a_blind_node_see_itself(scores, values, edges):
     return Attended(torch.where(looks[:, None], context, values), weights)
 
 
-@wrong
+@wrong.case
 def goes_through_a_matrix(scores, values, edges):
     """You write the weights into an N × N matrix and multiply. An edge that is listed twice has only one entry there, and
     one of its weights is lost."""

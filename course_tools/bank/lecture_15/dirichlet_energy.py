@@ -34,65 +34,65 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def forgets_the_half(x, edges):
     """You leave out the ½. An undirected graph lists each pair in both directions, and your sum counts it twice."""
     return (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))
 
 
-@wrong
+@wrong.part
 def takes_absolute_differences(x, edges):
     """You add up absolute differences. The energy sums their squares."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).abs().sum((-2, -1))
 
 
-@wrong
+@wrong.part
 def adds_up_distances(x, edges):
     """You add up the distances of the neighbours and not their squares: the norm in the formula carries a 2 above it. Where
     two neighbours are equal, the root also has no gradient."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).norm(dim=-1).sum(-1)
 
 
-@wrong
+@wrong.detail
 def averages_over_the_edges(x, edges):
     """You take the mean over the edges. The energy is their sum; and without any edge it is 0, where your mean is 0 / 0."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum(-1).mean(-1)
 
 
-@wrong
+@wrong.detail
 def averages_over_the_features(x, edges):
     """You take the mean over the features. A squared distance is the sum over them: your energy is d times too small."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().mean(-1).sum(-1)
 
 
-@wrong
+@wrong.case
 def adds_up_the_batch(x, edges):
     """You add up everything, the batch included. Each graph of the batch has its own energy: the result is (*batch,)."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum()
 
 
-@wrong
+@wrong.case
 def picks_on_the_first_axis(x, edges):
     """You pick the nodes on the first axis. With a batch in front that axis is the batch, and you subtract whole graphs from
     each other; the nodes are the last axis but one."""
     return 0.5 * (x[edges[0]] - x[edges[1]]).square().sum((-2, -1))
 
 
-@wrong
+@wrong.idea
 def squares_at_the_end(x, edges):
     """You add up the differences along the edges and square the sum. Differences of opposite sign cancel; square before you
     sum."""
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).sum(-2).square().sum(-1)
 
 
-@wrong
+@wrong.idea
 def compares_the_lengths(x, edges):
     """You take the difference of the squares, ‖x_i‖² - ‖x_j‖². The energy needs the square of the difference."""
     squares = x.square().sum(-1)
     return 0.5 * (squares[..., edges[0]] - squares[..., edges[1]]).sum(-1)
 
 
-@wrong
+@wrong.detail
 def keeps_one_direction(x, edges):
     """You keep only the edges from a smaller to a larger number and still take half. The ½ is there because both directions
     count; in a directed graph the edges that you drop are missing altogether."""
@@ -100,7 +100,7 @@ def keeps_one_direction(x, edges):
     return 0.5 * (x[..., query, :] - x[..., key, :]).square().sum((-2, -1))
 
 
-@wrong
+@wrong.case
 def counts_each_edge_once(x, edges):
     """You make a matrix of True and False of the edge list. An edge listed twice then counts once; it must count twice."""
     N = x.shape[-2]
@@ -109,7 +109,7 @@ def counts_each_edge_once(x, edges):
     return 0.5 * ((x.unsqueeze(-2) - x.unsqueeze(-3)).square().sum(-1) * A).sum((-2, -1))
 
 
-@wrong
+@wrong.part
 def divides_by_the_degrees(x, edges):
     """You divide each x_i by √(1 + d_i) first, as the paper does for its normalised graph. Here the features are compared
     as they are."""
@@ -118,14 +118,14 @@ def divides_by_the_degrees(x, edges):
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))
 
 
-@wrong
+@wrong.idea
 def adds_instead_of_subtracting(x, edges):
     """You add the features of the two neighbours where they must be subtracted: the energy is 0 where neighbours are equal."""
     query, key = edges
     return 0.5 * (x[..., query, :] + x[..., key, :]).square().sum((-2, -1))
 
 
-@wrong
+@wrong.idea
 def takes_the_product(x, edges):
     """You add up the products of neighbours' features. The energy is built of squared differences: it must be 0 where
     neighbours are equal."""
@@ -133,7 +133,7 @@ def takes_the_product(x, edges):
     return 0.5 * (x[..., query, :] * x[..., key, :]).sum((-2, -1))
 
 
-@wrong
+@wrong.idea
 def measures_the_features_alone(x, edges):
     """You add up the squared lengths of all features and never use the edges. The energy compares the two ends of each edge."""
     return 0.5 * x.square().sum((-2, -1))

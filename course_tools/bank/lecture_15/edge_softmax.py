@@ -35,13 +35,13 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def normalises_over_all_edges(scores, edges, n_nodes):
     """Your weights sum to 1 over all edges of the graph. The weights of each query node's edges must sum to 1."""
     return scores.softmax(-1)
 
 
-@wrong
+@wrong.idea
 def groups_by_the_node_looked_at(scores, edges, n_nodes):
     """You group the edges by edges[1], the key node. Normalise over the edges with the same query node, edges[0]."""
     key = edges[1].long().expand(scores.shape)
@@ -50,7 +50,7 @@ def groups_by_the_node_looked_at(scores, edges, n_nodes):
     return exponentials / torch.zeros_like(largest).scatter_add(-1, key, exponentials).gather(-1, key)
 
 
-@wrong
+@wrong.case
 def subtracts_nothing(scores, edges, n_nodes):
     """You take the exponential of the scores as they are. Above 88 that is infinite in float32, and below -104 it is 0: then
     you divide infinity by infinity, or 0 by 0."""
@@ -60,7 +60,7 @@ def subtracts_nothing(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
-@wrong
+@wrong.case
 def subtracts_the_largest_of_all(scores, edges, n_nodes):
     """You subtract the largest score of the whole graph. For a node whose scores are all far below it, all exponentials are
     0, and 0 / 0 is NaN; subtract each node's own largest score."""
@@ -71,7 +71,7 @@ def subtracts_the_largest_of_all(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
-@wrong
+@wrong.case
 def starts_the_maximum_at_zero(scores, edges, n_nodes):
     """Your maximum over the scores of each node starts from 0. Where all scores of a node are negative you then subtract 0,
     and with scores of -1000 every exponential is 0; a maximum starts from -∞."""
@@ -81,7 +81,7 @@ def starts_the_maximum_at_zero(scores, edges, n_nodes):
     return exponentials / torch.zeros_like(largest).scatter_add(-1, query, exponentials).gather(-1, query)
 
 
-@wrong
+@wrong.detail
 def clamps_the_scores(scores, edges, n_nodes):
     """You clamp the scores to ±50 so that no exponential is infinite. All larger ones then get the same weight; subtract
     the largest score of each node instead."""
@@ -91,7 +91,7 @@ def clamps_the_scores(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
-@wrong
+@wrong.idea
 def forgets_the_exponential(scores, edges, n_nodes):
     """You divide the scores themselves by their sum. Scores may be negative, and so are your weights then. Take the
     exponential first."""
@@ -100,7 +100,7 @@ def forgets_the_exponential(scores, edges, n_nodes):
     return scores / sums.gather(-1, query)
 
 
-@wrong
+@wrong.detail
 def takes_the_edges_for_sorted(scores, edges, n_nodes):
     """You count the edges of each node and cut the list into pieces of these lengths. That holds only if the list is sorted
     by the query node; edges come in any order."""
@@ -108,7 +108,7 @@ def takes_the_edges_for_sorted(scores, edges, n_nodes):
     return torch.cat([piece.softmax(-1) for piece in scores.split(counts, dim=-1)], dim=-1)
 
 
-@wrong
+@wrong.detail
 def leaves_the_weights_sorted(scores, edges, n_nodes):
     """You sort the edges by the query node, and return the weights in that order. The weights are right but belong to other
     edges: they must come in the order in which the edges were given."""
@@ -117,7 +117,7 @@ def leaves_the_weights_sorted(scores, edges, n_nodes):
     return torch.cat([piece.softmax(-1) for piece in scores[..., order].split(counts, dim=-1)], dim=-1)
 
 
-@wrong
+@wrong.case
 def goes_through_a_matrix(scores, edges, n_nodes):
     """You write the scores into an N × N matrix and take the softmax of its rows. An edge that is listed twice has only one
     entry there, so one of its scores is lost and the weights no longer sum to 1."""
@@ -128,7 +128,7 @@ def goes_through_a_matrix(scores, edges, n_nodes):
     return matrix.masked_fill(blind, 0.0).softmax(-1)[..., query, key]
 
 
-@wrong
+@wrong.detail
 def sums_over_the_heads_too(scores, edges, n_nodes):
     """Your sums run over the edges of a node in all heads together, so that a node's weights sum to 1 only over all heads.
     Normalise each head separately; with one head the mistake has no effect."""
@@ -139,7 +139,7 @@ def sums_over_the_heads_too(scores, edges, n_nodes):
     return exponentials / sums[query]
 
 
-@wrong
+@wrong.case
 def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
     """Your values are right, but you treat the sums as constants, as one may with the largest score. The largest cancels
     and the sums do not: their gradient is part of that of the softmax."""
@@ -150,7 +150,7 @@ def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
     return exponentials / sums.gather(-1, query)
 
 
-@wrong
+@wrong.part
 def forgets_to_divide(scores, edges, n_nodes):
     """You return the exponentials without dividing by their sum: the weights of a node's edges must sum to 1."""
     query = edges[0].expand(scores.shape)

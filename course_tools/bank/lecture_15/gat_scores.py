@@ -34,21 +34,21 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def swaps_the_halves(z, a, slope=0.2):
     """You multiply z_j by the first half of a, and z_i by the second. That is the transposed matrix."""
     a_key, a_query = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
 
-@wrong
+@wrong.idea
 def uses_the_first_half_twice(z, a, slope=0.2):
     """You use the first half of a for both nodes. Your scores are symmetric, and the second half is never used."""
     a_query, _ = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query + (z @ a_query).mT, slope)
 
 
-@wrong
+@wrong.part
 def cuts_every_other_entry(z, a, slope=0.2):
     """You take every other entry of a for the query and the ones between for the key. In [z_i ‖ z_j] all of z_i comes
     first, so a is cut once, in the middle."""
@@ -56,7 +56,7 @@ def cuts_every_other_entry(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
 
-@wrong
+@wrong.idea
 def forgets_the_leaky_relu(z, a, slope=0.2):
     """You leave out the LeakyReLU. Then the term of z_i is the same for all keys and cancels in the softmax, and nodes with
     the same neighbours have the same weights."""
@@ -64,14 +64,14 @@ def forgets_the_leaky_relu(z, a, slope=0.2):
     return z @ a_query + (z @ a_key).mT
 
 
-@wrong
+@wrong.detail
 def takes_relu(z, a, slope=0.2):
     """You use ReLU, which makes all negative scores 0. They then have no gradient; LeakyReLU has a small slope there."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.relu(z @ a_query + (z @ a_key).mT)
 
 
-@wrong
+@wrong.case
 def takes_the_slope_of_torch(z, a, slope=0.2):
     """You call LeakyReLU without a slope, and torch's own is 0.01. The paper takes 0.2, and here it is an argument of
     the function."""
@@ -79,21 +79,21 @@ def takes_the_slope_of_torch(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT)
 
 
-@wrong
+@wrong.case
 def fixes_the_slope(z, a, slope=0.2):
     """You use a fixed slope of 0.2 and never use the argument."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, 0.2)
 
 
-@wrong
+@wrong.detail
 def takes_tanh(z, a, slope=0.2):
     """You use tanh, as Bahdanau's additive score does. A GAT uses LeakyReLU; your scores are bounded by -1…1."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return torch.tanh(z @ a_query + (z @ a_key).mT)
 
 
-@wrong
+@wrong.idea
 def bends_the_features(z, a, slope=0.2):
     """You apply LeakyReLU to the features, before aᵀ. In the GAT of 2018 it comes after: first one number for the pair,
     then LeakyReLU. Moving it inside is GATv2."""
@@ -102,7 +102,7 @@ def bends_the_features(z, a, slope=0.2):
     return bent @ a_query + (bent @ a_key).mT
 
 
-@wrong
+@wrong.part
 def bends_each_half(z, a, slope=0.2):
     """You apply LeakyReLU to the part of the query and to that of the key, and add afterwards. The term of the query then
     cancels in the softmax; LeakyReLU is applied to the sum."""
@@ -110,7 +110,7 @@ def bends_each_half(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query, slope) + F.leaky_relu(z @ a_key, slope).mT
 
 
-@wrong
+@wrong.detail
 def takes_the_softmax_already(z, a, slope=0.2):
     """You return weights and not scores. The softmax comes later, over the neighbours of each node only; yours runs over all
     nodes, and a second one would follow."""
@@ -118,7 +118,7 @@ def takes_the_softmax_already(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope).softmax(-1)
 
 
-@wrong
+@wrong.case
 def uses_the_first_head_for_all(z, a, slope=0.2):
     """You take the first row of a for every head. Each head has its own vector; with one head the mistake has no effect."""
     a_query, a_key = a.reshape(-1, a.shape[-1])[0].unsqueeze(-1).chunk(2, dim=-2)

@@ -26,7 +26,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def takes_the_mean(edges, n_nodes):
     """You give each edge 1 / d_i, which makes a mean over the neighbours. A graph convolution divides by √d_i √d_j, with
     the degrees of both ends."""
@@ -34,14 +34,14 @@ def takes_the_mean(edges, n_nodes):
     return 1 / degree[edges[0]]
 
 
-@wrong
+@wrong.part
 def looks_at_one_end_only(edges, n_nodes):
     """You use only the degree of the query node. The weight is 1 / √(d_i d_j), with the degrees of both ends."""
     degree = torch.bincount(edges[0], minlength=n_nodes).float()
     return degree[edges[0]].rsqrt()
 
 
-@wrong
+@wrong.detail
 def forgets_the_root(edges, n_nodes):
     """You divide by d_i · d_j. Divide by the *root* of each degree."""
     degree = torch.bincount(edges[0], minlength=n_nodes).float()
@@ -49,7 +49,7 @@ def forgets_the_root(edges, n_nodes):
     return inverse[edges[0]] * inverse[edges[1]]
 
 
-@wrong
+@wrong.idea
 def counts_who_is_looked_at(edges, n_nodes):
     """You count edges[1]. The degree here is the number of edges with the node as query, edges[0]; in a directed graph the
     two differ."""
@@ -58,7 +58,7 @@ def counts_who_is_looked_at(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
-@wrong
+@wrong.part
 def counts_both_ends(edges, n_nodes):
     """You count how often a node occurs in the list, at either end. An undirected graph lists both directions already, so
     your degrees are twice too large there."""
@@ -67,7 +67,7 @@ def counts_both_ends(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
-@wrong
+@wrong.part
 def counts_each_end_in_its_own_row(edges, n_nodes):
     """You count the first nodes in edges[0] and the second ones in edges[1]. Both degrees are counted in edges[0]."""
     looks = torch.bincount(edges[0], minlength=n_nodes).float()
@@ -75,14 +75,14 @@ def counts_each_end_in_its_own_row(edges, n_nodes):
     return looks[edges[0]].rsqrt() * looked_at[edges[1]].rsqrt()
 
 
-@wrong
+@wrong.detail
 def adds_one_for_itself(edges, n_nodes):
     """You add 1 to every degree, for the node itself. Self-loops are put into the list by the caller, and counted there."""
     scale = (torch.bincount(edges[0], minlength=n_nodes).float() + 1).rsqrt()
     return scale[edges[0]] * scale[edges[1]]
 
 
-@wrong
+@wrong.detail
 def adds_the_self_loops(edges, n_nodes):
     """You put the missing self-loops into the list first. Return weights for the given edges only, in their order."""
     edges = with_self_loops(edges, n_nodes)
@@ -90,7 +90,7 @@ def adds_the_self_loops(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
-@wrong
+@wrong.detail
 def leaves_the_self_loops_out(edges, n_nodes):
     """You do not count self-loops. A loop is an edge like any other: it is what the I in A + I adds to the degree."""
     degree = torch.bincount(edges[0][edges[0] != edges[1]], minlength=n_nodes).float()
@@ -98,7 +98,7 @@ def leaves_the_self_loops_out(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
-@wrong
+@wrong.case
 def divides_by_zero(edges, n_nodes):
     """You divide by the root of every degree. A node with degree 0 may be the key of an edge, which then gets the weight
     inf; it must be 0."""
@@ -106,14 +106,14 @@ def divides_by_zero(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
-@wrong
+@wrong.case
 def counts_at_least_one(edges, n_nodes):
     """You replace the degree 0 by 1. An edge to such a node then has the weight 1 / √d_i; it must be 0."""
     scale = torch.bincount(edges[0], minlength=n_nodes).clamp(min=1).float().rsqrt()
     return scale[edges[0]] * scale[edges[1]]
 
 
-@wrong
+@wrong.case
 def counts_each_pair_once(edges, n_nodes):
     """You drop repeated edges before you count. An edge listed twice counts twice: the degree is the number of entries in
     the list."""

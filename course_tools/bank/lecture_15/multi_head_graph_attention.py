@@ -42,7 +42,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.case
 def always_merges(x, W, a, edges, combine=merge_heads):
     """You concatenate the heads and never use `combine`. A last layer averages them."""
     z = split_heads(x @ W.mT, len(a))
@@ -50,7 +50,7 @@ def always_merges(x, W, a, edges, combine=merge_heads):
     return Attended(merge_heads(context), weights)
 
 
-@wrong
+@wrong.idea
 def cuts_across_the_nodes(x, W, a, edges, combine=merge_heads):
     """You reshape straight to (h, N, d). A reshape keeps the order in memory: a head of yours gets some of the nodes, and
     not a part of each node's features."""
@@ -59,7 +59,7 @@ def cuts_across_the_nodes(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.detail
 def deals_out_the_features_in_turn(x, W, a, edges, combine=merge_heads):
     """You give every h-th feature to the same head. The rows of W belong to the heads in blocks: head k owns the d features
     from k·d on, next to each other."""
@@ -68,7 +68,7 @@ def deals_out_the_features_in_turn(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.part
 def reshapes_the_matrix(x, W, a, edges, combine=merge_heads):
     """You bring W to (d_in, h·d) by a reshape. The shape fits, but the order in memory is kept; transpose instead."""
     z = split_heads(x @ W.reshape(W.shape[1], W.shape[0]), len(a))
@@ -76,7 +76,7 @@ def reshapes_the_matrix(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.part
 def scores_all_heads_alike(x, W, a, edges, combine=merge_heads):
     """You score every head with the first row of a. Each head has its own vector."""
     z = split_heads(x @ W.mT, len(a))
@@ -84,7 +84,7 @@ def scores_all_heads_alike(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.idea
 def shares_one_set_of_weights(x, W, a, edges, combine=merge_heads):
     """You average the scores of the heads before the softmax, and all heads mix by the same weights. Each head has its own
     weights; only their contexts are combined."""
@@ -94,7 +94,7 @@ def shares_one_set_of_weights(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.case
 def averages_the_weights(x, W, a, edges, combine=merge_heads):
     """You return the mean of the heads' weights. Return the weights of each head, (*batch, h, E)."""
     z = split_heads(x @ W.mT, len(a))
@@ -102,7 +102,7 @@ def averages_the_weights(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights.mean(-2))
 
 
-@wrong
+@wrong.part
 def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
     """You reverse the edges. Node edges[0] attends to node edges[1], so the softmax runs over the edges with the same first
     node."""
@@ -111,7 +111,7 @@ def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.detail
 def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
     """You score with the two halves of a exchanged: the first half belongs to the query node, the second to the key node."""
     z = split_heads(x @ W.mT, len(a))
@@ -119,7 +119,7 @@ def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.part
 def mixes_the_raw_features(x, W, a, edges, combine=merge_heads):
     """You attend over x itself and use the projection for the scores only. The values are projected too, W x_j."""
     z = split_heads(x @ W.mT, len(a))
@@ -128,7 +128,7 @@ def mixes_the_raw_features(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.detail
 def ends_with_the_nonlinearity(x, W, a, edges, combine=merge_heads):
     """You apply the σ of the paper to the result. The nonlinearity belongs to the layer around the attention."""
     z = split_heads(x @ W.mT, len(a))
@@ -136,7 +136,7 @@ def ends_with_the_nonlinearity(x, W, a, edges, combine=merge_heads):
     return Attended(F.elu(combine(context)), weights)
 
 
-@wrong
+@wrong.detail
 def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
     """You add the self-loops that are missing. A node without a loop does not attend to itself; return weights for the
     given edges only."""
@@ -146,7 +146,7 @@ def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context), weights)
 
 
-@wrong
+@wrong.detail
 def forgets_the_leaky_relu(x, W, a, edges, combine=merge_heads):
     """Your scores have no LeakyReLU. Without it the query's part of the score cancels in the softmax, and all nodes
     rank their neighbours in the same way."""

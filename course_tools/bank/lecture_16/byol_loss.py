@@ -22,58 +22,58 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.case
 def lets_the_target_move(prediction, target):
     """You let the gradient flow into the target as well. The stop-gradient prevents the collapse to one vector for all
     images."""
     return (2 - 2 * (unit(prediction) * unit(target)).sum(-1)).mean()
 
 
-@wrong
+@wrong.idea
 def stops_the_prediction(prediction, target):
     """You detach the prediction instead of the target. The online network is trained by the gradient of the prediction."""
     return (2 - 2 * (unit(prediction.detach()) * unit(target)).sum(-1)).mean()
 
 
-@wrong
+@wrong.idea
 def compares_without_lengths(prediction, target):
     """You take the squared distance of the vectors as they are. Only directions count: divide both by their lengths first."""
     return (prediction - target.detach()).square().sum(-1).mean()
 
 
-@wrong
+@wrong.part
 def leaves_the_target_as_it_is(prediction, target):
     """You give the prediction length 1, but not the target. Your product is the cosine times the target's length."""
     return (2 - 2 * (unit(prediction) * target.detach()).sum(-1)).mean()
 
 
-@wrong
+@wrong.detail
 def counts_the_cosine_once(prediction, target):
     """You return 1 - cos. ‖u - v‖² = 2 - 2 cos: your loss is half as large as it should be."""
     return (1 - (unit(prediction) * unit(target.detach())).sum(-1)).mean()
 
 
-@wrong
+@wrong.detail
 def forgets_the_square(prediction, target):
     """You average the distance and not its square. The loss is the squared distance."""
     return (unit(prediction) - unit(target.detach())).norm(dim=-1).mean()
 
 
-@wrong
+@wrong.detail
 def averages_over_the_features(prediction, target):
     """You average over the features too, as `F.mse_loss` does. The squared distance is a sum over them, so your loss is d
     times too small and depends on the size of the embedding."""
     return (unit(prediction) - unit(target.detach())).square().mean()
 
 
-@wrong
+@wrong.detail
 def adds_up_the_batch(prediction, target):
     """You sum over the batch. The loss is the mean, so that it stays between 0 and 4 and a step does not grow with the
     number of images."""
     return (2 - 2 * (unit(prediction) * unit(target.detach())).sum(-1)).sum()
 
 
-@wrong
+@wrong.part
 def normalises_each_feature(prediction, target):
     """You divide each feature by its length over the batch. The rows must have length 1, one for each image; yours change
     with the other images of the batch."""
@@ -81,13 +81,13 @@ def normalises_each_feature(prediction, target):
     return (2 - 2 * cosine).mean()
 
 
-@wrong
+@wrong.idea
 def compares_everyone_with_everyone(prediction, target):
     """You multiply each prediction with every target. Row i belongs to row i alone: this loss has no negatives."""
     return (2 - 2 * unit(prediction) @ unit(target.detach()).mT).mean()
 
 
-@wrong
+@wrong.part
 def adds_the_other_direction(prediction, target):
     """You add the same loss with the two roles exchanged. Exchanging the *views* is done by the caller, with another
     prediction and target."""
@@ -96,7 +96,7 @@ def adds_the_other_direction(prediction, target):
     return (one + other).mean()
 
 
-@wrong
+@wrong.case
 def divides_by_the_bare_length(prediction, target):
     """You divide by the plain norm. It is 0 for a zero vector, and for very long or very short ones its squares overflow or
     vanish: the loss is then NaN or inf. `unit` has an answer to all three."""
@@ -105,7 +105,7 @@ def divides_by_the_bare_length(prediction, target):
     return (2 - 2 * cosine).mean()
 
 
-@wrong
+@wrong.idea
 def takes_the_raw_dot_product(prediction, target):
     """You take the dot product of the vectors as they are. Only directions count: divide both by their lengths first."""
     return (2 - 2 * (prediction * target.detach()).sum(-1)).mean()

@@ -20,14 +20,14 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.detail
 def exchanges_the_two(target, online, decay):
     """You give τ to the online weights and 1 - τ to the target. With τ near 1 your target is almost equal to the online
     network after every step."""
     return [(1 - decay) * xi + decay * theta for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.case
 def changes_the_target_in_place(target, online, decay):
     """You return the right numbers, but in the old tensors: operations with an underscore overwrite the caller's target.
     Return new tensors."""
@@ -35,7 +35,7 @@ def changes_the_target_in_place(target, online, decay):
         return [xi.mul_(decay).add_(theta, alpha=1 - decay) for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.case
 def refills_the_list(target, online, decay):
     """Your tensors are new, but you put them into the caller's list. The caller's list is changed; build a new one."""
     for i, theta in enumerate(online):
@@ -43,7 +43,7 @@ def refills_the_list(target, online, decay):
     return target
 
 
-@wrong
+@wrong.case
 def shrinks_the_online_weights(target, online, decay):
     """You scale the online weights in place on the way to the sum. The average is right, but the online weights are
     changed."""
@@ -51,44 +51,44 @@ def shrinks_the_online_weights(target, online, decay):
         return [decay * xi + theta.mul_(1 - decay) for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.part
 def adds_the_whole_online_weight(target, online, decay):
     """You shrink the target by τ and then add all of θ. The two factors must sum to 1."""
     return [decay * xi + theta for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.part
 def keeps_the_whole_target(target, online, decay):
     """You add (1 - τ) θ to a target that keeps all of its weight. The two factors must sum to 1: multiply the target by τ."""
     return [xi + (1 - decay) * theta for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.idea
 def moves_away(target, online, decay):
     """You step along ξ - θ, away from the online weights; the step is along θ - ξ."""
     return [xi + (1 - decay) * (xi - theta) for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.idea
 def meets_halfway(target, online, decay):
     """You take the plain mean of the two and never use τ. τ decides how slowly the target follows."""
     return [(xi + theta) / 2 for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.part
 def returns_one_long_vector(target, online, decay):
     """You concatenate all weights to one vector. Return one tensor for each weight, in the order of the list."""
     return torch.cat([(decay * xi + (1 - decay) * theta).flatten() for xi, theta in zip(target, online, strict=True)])
 
 
-@wrong
+@wrong.case
 def flattens_each_weight(target, online, decay):
     """You flatten each weight. The numbers are right, but each new tensor must have the shape of the old one, also one
     without axes."""
     return [decay * xi.reshape(-1) + (1 - decay) * theta.reshape(-1) for xi, theta in zip(target, online, strict=True)]
 
 
-@wrong
+@wrong.part
 def returns_after_the_first(target, online, decay):
     """Your `return` is inside the loop: all weights but the first are dropped."""
     moved = []
@@ -98,7 +98,7 @@ def returns_after_the_first(target, online, decay):
     return moved
 
 
-@wrong
+@wrong.case
 def fills_slices(target, online, decay):
     """You write into `new[:]`. A slice needs an axis, and a weight may have none: a single number as a 0-dimensional tensor
     stops your loop with an IndexError."""
@@ -110,13 +110,13 @@ def fills_slices(target, online, decay):
     return moved
 
 
-@wrong
+@wrong.idea
 def copies_the_online_weights(target, online, decay):
     """You copy the online weights. The target moves only a small part of the way, by 1 - τ; `decay` has no effect in yours."""
     return [theta.clone() for theta in online]
 
 
-@wrong
+@wrong.idea
 def never_updates(target, online, decay):
     """You return the target as it was: the online weights have no effect, so your target network never learns."""
     return [xi.clone() for xi in target]

@@ -25,7 +25,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def has_no_bias(features, labels, n_classes, penalty):
     """You fit scores that are 0 at the origin, and return a bias of 0. Features hardly ever have mean 0, and b is the mean
     label minus W times the mean feature."""
@@ -35,7 +35,7 @@ def has_no_bias(features, labels, n_classes, penalty):
     return LinearProbe(W, torch.zeros(n_classes))
 
 
-@wrong
+@wrong.detail
 def penalises_the_bias(features, labels, n_classes, penalty):
     """You append a feature that is always 1 and put λ on it too. That pulls the bias towards 0 along with the weights; it
     should be free, so that a shift of all features changes no prediction."""
@@ -45,7 +45,7 @@ def penalises_the_bias(features, labels, n_classes, penalty):
     return LinearProbe(both[:, :-1], both[:, -1])
 
 
-@wrong
+@wrong.part
 def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
     """You return the mean label as the bias. That is right for centred features; subtract W times the mean feature."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
@@ -54,7 +54,7 @@ def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0))
 
 
-@wrong
+@wrong.part
 def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
     """You return -W times the mean feature as the bias. The mean of the labels is missing: at the mean of the features the
     scores must be the class frequencies."""
@@ -64,7 +64,7 @@ def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
     return LinearProbe(W, -W @ features.mean(0))
 
 
-@wrong
+@wrong.part
 def centres_by_one_number(features, labels, n_classes, penalty):
     """You subtract one mean over all entries of the features. Each feature has its own mean, over the examples."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
@@ -73,7 +73,7 @@ def centres_by_one_number(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
-@wrong
+@wrong.detail
 def returns_features_by_classes(features, labels, n_classes, penalty):
     """You return the solution as it comes, (d, n_classes). A weight is stored (out, in): one row for each class, so that
     the scores are x Wᵀ + b."""
@@ -83,7 +83,7 @@ def returns_features_by_classes(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - features.mean(0) @ W)
 
 
-@wrong
+@wrong.part
 def ignores_the_penalty(features, labels, n_classes, penalty):
     """You fit without λ. λ must be added to the diagonal."""
     y = F.one_hot(labels, n_classes).to(features.dtype)
@@ -92,7 +92,7 @@ def ignores_the_penalty(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
-@wrong
+@wrong.detail
 def averages_the_errors(features, labels, n_classes, penalty):
     """You take the mean of the squared errors and add λ‖W‖² to it. The errors are to be summed: your penalty weighs n times
     as much as it should."""
@@ -103,7 +103,7 @@ def averages_the_errors(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
-@wrong
+@wrong.part
 def adds_the_penalty_everywhere(features, labels, n_classes, penalty):
     """You add the number λ to the matrix, and so to each of its entries. The derivative of λ‖W‖² is λ times W itself: λ is
     on the diagonal only."""
@@ -113,7 +113,7 @@ def adds_the_penalty_everywhere(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
-@wrong
+@wrong.detail
 def aims_at_plus_and_minus_one(features, labels, n_classes, penalty):
     """Your targets are 1 for the class and -1 for all others. The labels are one-hot, 1 and 0; yours double the weights and
     move the bias."""
@@ -123,7 +123,7 @@ def aims_at_plus_and_minus_one(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
-@wrong
+@wrong.case
 def counts_the_classes_it_sees(features, labels, n_classes, penalty):
     """You infer the number of classes from the labels. When the last class has no example, its row of W and its entry of b
     are missing."""
@@ -133,7 +133,7 @@ def counts_the_classes_it_sees(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
-@wrong
+@wrong.detail
 def standardises_the_features(features, labels, n_classes, penalty):
     """You also divide each feature by its standard deviation. The features are taken as they are."""
     y = F.one_hot(labels, n_classes).to(features.dtype)

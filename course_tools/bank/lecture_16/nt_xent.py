@@ -36,7 +36,7 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.idea
 def compares_without_lengths(a, b, temperature):
     """You compare by dot products and leave out the lengths. The similarity of this loss is a cosine: divide by the
     lengths."""
@@ -45,7 +45,7 @@ def compares_without_lengths(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
-@wrong
+@wrong.detail
 def divides_both_sides_by_the_temperature(a, b, temperature):
     """You divide each view by τ before multiplying the two, so every cosine is divided by τ². The temperature belongs to
     the similarity, once."""
@@ -54,7 +54,7 @@ def divides_both_sides_by_the_temperature(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
-@wrong
+@wrong.part
 def multiplies_by_the_temperature(a, b, temperature):
     """You multiply the cosines by τ. Divide by τ: a small temperature makes the softmax sharper."""
     z = unit(torch.cat([a, b]))
@@ -62,14 +62,14 @@ def multiplies_by_the_temperature(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
-@wrong
+@wrong.part
 def competes_with_itself(a, b, temperature):
     """You keep each view among its own classes. Its cosine with itself is always 1: exclude the diagonal."""
     z = unit(torch.cat([a, b]))
     return F.cross_entropy(z @ z.mT / temperature, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
-@wrong
+@wrong.detail
 def hides_itself_behind_a_zero(a, b, temperature):
     """You set the similarity of each view with itself to 0. exp(0) = 1 is still in the sum: set it to -∞."""
     z = unit(torch.cat([a, b]))
@@ -77,7 +77,7 @@ def hides_itself_behind_a_zero(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
-@wrong
+@wrong.part
 def leaves_the_partner_out_of_the_sum(a, b, temperature):
     """Your denominator holds the negatives only. The sum runs over all k ≠ i, the partner included; without it your loss
     can be negative."""
@@ -91,7 +91,7 @@ def leaves_the_partner_out_of_the_sum(a, b, temperature):
     return (negatives.logsumexp(1) - positive).mean()
 
 
-@wrong
+@wrong.part
 def looks_across_only(a, b, temperature):
     """You compare the first views with the second ones only, N classes for each, as in CLIP. Here the other views of the
     *same* side are negatives too: 2N - 1 classes."""
@@ -100,7 +100,7 @@ def looks_across_only(a, b, temperature):
     return (F.cross_entropy(logits, classes) + F.cross_entropy(logits.mT, classes)) / 2
 
 
-@wrong
+@wrong.detail
 def asks_the_first_views_only(a, b, temperature):
     """You average over the N first views. Each pair counts twice, as ℓ(i, j) and ℓ(j, i): the two terms differ."""
     z = unit(torch.cat([a, b]))
@@ -109,7 +109,7 @@ def asks_the_first_views_only(a, b, temperature):
     return F.cross_entropy(logits[:N], torch.arange(N, 2 * N, device=a.device))
 
 
-@wrong
+@wrong.detail
 def divides_by_the_number_of_pairs(a, b, temperature):
     """You add up the terms of all 2N views and divide by N, the number of pairs. The mean is over the views, so your loss
     is twice too large."""
@@ -119,7 +119,7 @@ def divides_by_the_number_of_pairs(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(2 * N, device=a.device).roll(N), reduction="sum") / N
 
 
-@wrong
+@wrong.idea
 def seeks_the_partner_next_door(a, b, temperature):
     """You take rows 0 and 1, 2 and 3, … for pairs. That is so where views are interleaved; with b below a, the partner of
     row i is row i + N."""
@@ -128,7 +128,7 @@ def seeks_the_partner_next_door(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device) ^ 1)
 
 
-@wrong
+@wrong.idea
 def normalises_each_feature(a, b, temperature):
     """You divide each feature by its length over the batch. Each embedding, one row, must have length 1."""
     z = unit(torch.cat([a, b]).mT).mT
@@ -136,7 +136,7 @@ def normalises_each_feature(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
 
 
-@wrong
+@wrong.case
 def exponentiates_as_written(a, b, temperature):
     """You take exp of the cosines over τ and then the log of the fraction, as the formula is written. At a small τ the
     exponentials overflow and inf / inf is NaN; a cross-entropy or `logsumexp` subtracts the largest one first."""
@@ -147,7 +147,7 @@ def exponentiates_as_written(a, b, temperature):
     return -shares[torch.arange(2 * N), torch.arange(2 * N).roll(N)].log().mean()
 
 
-@wrong
+@wrong.part
 def forgets_the_temperature(a, b, temperature):
     """You never divide by the temperature: cosines lie in -1…1, and without τ the softmax over them stays almost flat."""
     return nt_xent(a, b, 1.0)

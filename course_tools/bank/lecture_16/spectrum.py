@@ -24,19 +24,19 @@ HINTS = (
 )
 
 
-@wrong
+@wrong.part
 def keeps_the_lengths(embeddings):
     """You leave the embeddings as long as they are. Only directions count: divide each by its length."""
     return torch.linalg.svdvals(embeddings - embeddings.mean(0)) / len(embeddings) ** 0.5
 
 
-@wrong
+@wrong.part
 def keeps_the_mean(embeddings):
     """You do not centre. The mean is then the first singular value, and is 1 for a complete collapse instead of 0."""
     return torch.linalg.svdvals(F.normalize(embeddings, dim=-1)) / len(embeddings) ** 0.5
 
 
-@wrong
+@wrong.part
 def centres_first(embeddings):
     """You centre and then divide by the lengths. Each small deviation from the mean is then scaled to length 1; normalise
     first, then centre."""
@@ -44,21 +44,21 @@ def centres_first(embeddings):
     return torch.linalg.svdvals(directions) / len(embeddings) ** 0.5
 
 
-@wrong
+@wrong.idea
 def centres_each_embedding(embeddings):
     """You subtract from each embedding the mean of its own features. Subtract the mean over the embeddings."""
     directions = F.normalize(embeddings, dim=-1)
     return torch.linalg.svdvals(directions - directions.mean(-1, keepdim=True)) / len(embeddings) ** 0.5
 
 
-@wrong
+@wrong.idea
 def normalises_each_feature(embeddings):
     """You divide each feature by its length over all embeddings. Normalise the rows instead."""
     directions = F.normalize(embeddings, dim=0)
     return torch.linalg.svdvals(directions - directions.mean(0)) / len(embeddings) ** 0.5
 
 
-@wrong
+@wrong.detail
 def forgets_the_number_of_embeddings(embeddings):
     """You return the bare singular values. They grow with the number of embeddings, like √n; divided by it they are standard
     deviations, which can be compared."""
@@ -66,14 +66,14 @@ def forgets_the_number_of_embeddings(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(0))
 
 
-@wrong
+@wrong.detail
 def divides_by_the_number_itself(embeddings):
     """You divide by n. Variances are divided by n, and singular values are their roots: they are divided by √n."""
     directions = F.normalize(embeddings, dim=-1)
     return torch.linalg.svdvals(directions - directions.mean(0)) / len(embeddings)
 
 
-@wrong
+@wrong.case
 def corrects_for_the_mean(embeddings):
     """You divide by √(n - 1), as one does to estimate a variance from a sample. Here divide by √n; for a single embedding
     yours is 0 / 0."""
@@ -81,7 +81,7 @@ def corrects_for_the_mean(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(0)) / (len(embeddings) - 1) ** 0.5
 
 
-@wrong
+@wrong.detail
 def returns_variances(embeddings):
     """You return the squares, the eigenvalues of the covariance. They are variances; the spectrum here is of standard
     deviations."""
@@ -89,7 +89,7 @@ def returns_variances(embeddings):
     return torch.linalg.svdvals(directions - directions.mean(0)).square() / len(embeddings)
 
 
-@wrong
+@wrong.case
 def lists_the_smallest_first(embeddings):
     """You return them in the order of `eigvalsh`, from the smallest up. A spectrum is read from its largest value down."""
     directions = F.normalize(embeddings.double(), dim=-1)
@@ -99,7 +99,7 @@ def lists_the_smallest_first(embeddings):
     return values.clamp(min=0).sqrt().to(embeddings.dtype)
 
 
-@wrong
+@wrong.case
 def lists_a_value_for_each_feature(embeddings):
     """You take the eigenvalues of the (d, d) covariance, d of them. There are min(n, d) singular values."""
     directions = F.normalize(embeddings.double(), dim=-1)
@@ -108,7 +108,7 @@ def lists_a_value_for_each_feature(embeddings):
     return values.clamp(min=0).sqrt().to(embeddings.dtype)
 
 
-@wrong
+@wrong.detail
 def divides_by_the_largest(embeddings):
     """You divide all values by the first, so that it is 1. The scale is then lost, and a complete collapse gives 0 / 0."""
     directions = F.normalize(embeddings, dim=-1)

@@ -47,32 +47,32 @@ def _sampled(images, back, origin, half, corners=False, outside="zeros"):
     return F.grid_sample(images, grid, padding_mode=outside, align_corners=corners)
 
 
-@wrong
+@wrong.idea
 def pushes_instead_of_pulling(images, A, t):
     """You pass A and t as they are. The sampler needs, for each new pixel, the point that it comes from: the inverse map."""
     return _sampled(images, A, t[:, :, None], _half(images))
 
 
-@wrong
+@wrong.part
 def transposes_for_the_inverse(images, A, t):
     """You use the transpose of A for its inverse. The two are equal only for a rotation."""
     return _sampled(images, A.mT, -A.mT @ t[:, :, None], _half(images))
 
 
-@wrong
+@wrong.part
 def undoes_the_matrix_before_the_shift(images, A, t):
     """You use A⁻¹ r - t. The inverse of A r + t subtracts the shift first: A⁻¹ (r - t)."""
     return _sampled(images, torch.linalg.inv(A), -t[:, :, None], _half(images))
 
 
-@wrong
+@wrong.detail
 def shifts_the_other_way(images, A, t):
     """You invert the matrix but not the shift. The inverse map subtracts t; yours adds it."""
     back = torch.linalg.inv(A)
     return _sampled(images, back, back @ t[:, :, None], _half(images))
 
 
-@wrong
+@wrong.detail
 def shifts_in_pixels(images, A, t):
     """You give the grid a shift in pixels. Its unit is half an image, from the centre to the edge, so divide the shift by
     half the width and half the height."""
@@ -81,7 +81,7 @@ def shifts_in_pixels(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None] * half[:, None], half)
 
 
-@wrong
+@wrong.detail
 def shifts_in_whole_widths(images, A, t):
     """You divide the shift by the whole width and height. The coordinates run from -1 to 1, two units, so divide by half of
     them."""
@@ -89,7 +89,7 @@ def shifts_in_whole_widths(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None] / 2, _half(images))
 
 
-@wrong
+@wrong.detail
 def exchanges_width_and_height(images, A, t):
     """You divide x by the height and y by the width. Shapes are (H, W), but points are (x, y), and x runs along the width.
     For square images the mistake has no effect."""
@@ -97,7 +97,7 @@ def exchanges_width_and_height(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None], _half(images).flip(0))
 
 
-@wrong
+@wrong.case
 def turns_in_stretched_places(images, A, t):
     """You apply the inverse matrix to coordinates from -1 to 1. Their units differ along x and y where H ≠ W: convert the
     matrix too."""
@@ -106,21 +106,21 @@ def turns_in_stretched_places(images, A, t):
     return _sampled(images, half[:, None] * back / half, -back @ t[:, :, None], half)
 
 
-@wrong
+@wrong.detail
 def takes_rows_for_x(images, A, t):
     """You read the axes of A and t as (row, column). They are (x, y), right and down: yours exchanges x and y."""
     back = torch.linalg.inv(A.flip(1, 2))
     return _sampled(images, back, -back @ t.flip(-1)[:, :, None], _half(images))
 
 
-@wrong
+@wrong.case
 def moves_all_images_alike(images, A, t):
     """You move every image by the first matrix and the first shift. Each image of the batch has its own."""
     back = torch.linalg.inv(A[:1]).expand(len(images), 2, 2)
     return _sampled(images, back, -back @ t[:1, :, None], _half(images))
 
 
-@wrong
+@wrong.case
 def aligns_the_corners(images, A, t):
     """Your -1 and 1 are the centres of the outermost pixels (align_corners=True). You divide by half the width, which
     reaches to their outer edges, so your shifts come out a little too small."""
@@ -128,7 +128,7 @@ def aligns_the_corners(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None], _half(images), corners=True)
 
 
-@wrong
+@wrong.case
 def smears_the_border(images, A, t):
     """You repeat the border outside the image. Values from outside are 0."""
     back = torch.linalg.inv(A)

@@ -12,8 +12,8 @@ from course_tools.grading.marks import Mark
 from course_tools.grading.report.html import Html, cell, html, page, table
 from course_tools.grading.report.results import MarkByHand, Result, Results
 
-_SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at"}
-_KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
+_SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at", "adjusts": "±"}
+_KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short", "adjusts": "short"}
 _STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
 _RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20})"
 _INPUT = r"`[^\W\d]\w{0,24}(?: \d{1,2}|\[\d{1,2}\])?`"
@@ -118,12 +118,11 @@ def section(item: Exercise, mark: Mark) -> Html:
 
 
 def _row(finding: Finding) -> tuple[object, ...]:
-    earned = finding.points if finding.status == "holds" else 0
     detail = fit(finding.detail) if finding.status == "fails" else ""
     law = html(f"{finding.law} {detail}".strip())
     what = Html(f'<strong>{html(finding.name)}</strong><span class="law">{law}</span>')
     symbol = cell(_SYMBOLS[finding.status], _KINDS[finding.status])
-    return what, symbol, f"{earned}/{finding.points}" if finding.points else ""
+    return what, symbol, finding.shown_points
 
 
 def fit(detail: str) -> str:

@@ -130,7 +130,8 @@ def test_a_report_names_each_property_with_its_points(asked):
         assert re.search(rf"(</span> |: |, ){re.escape(html_of(prop.name))}(</td>|, |\.)", shown), prop.name
     found = verdict(asked.id, asked.wrong[0])
     earned = re.findall(r">(\d+)/(\d+)<", shown)
-    assert sum(int(points) for points, _ in earned) == found.points
+    adjusted = [int(change) for change in re.findall(r">([+-]\d+)<", shown)]
+    assert sum(int(points) for points, _ in earned) + sum(adjusted) == found.points
     assert sum(int(most) for _, most in earned) == found.max_points
 
 
