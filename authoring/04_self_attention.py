@@ -18,9 +18,9 @@
 # ![](diagram:scaled_dot_product)
 #
 # You will write scaled dot-product attention, its masks and multi-head attention. You will compare the learned weights with the
-# pattern that is known to be right, and remove the scale, the mask and the heads one at a time.
+# pattern that is known to be right, remove the scale, the mask and the heads one at a time, and design a control for attention.
 #
-# **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** about 90 minutes.
+# **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** about 115 minutes.
 # {measured}
 
 
@@ -1359,8 +1359,98 @@ claim(
     at_most=0.5,
 )
 
+# %% [markdown]
+# ## 11 Build it: a control
+#
+# **Build task (25 minutes, 12 points).** The lecture says that attention can look things up because its *weights depend on
+# content*. But attention has more than that: many parameters, and every token in reach. Would a layer with all this and with
+# *fixed* weights do as well? A **control** answers such a question. It differs from the model in one ingredient only, and it
+# could have succeeded otherwise. Design it.
+#
+# The texts are those of section 1, eight pairs and four questions, and each position now has an answer:
+#
+# | positions | the right output | name |
+# | --- | --- | --- |
+# | the four questions | the value of the key that is asked for | look-up |
+# | the eight pairs | the values in reverse order: at pair $i$, the value of pair $7 - i$ | reversal |
+#
+# Reversal only needs positions. It is the **positive control**: a rival that fails even there could not have succeeded, and its
+# failure at look-up shows nothing. The model is one layer of attention with one head between three embeddings (of the key, the
+# value and the position) and a linear read-out. The next cell trains it.
+
+# %%
+from course_tools.bank.lecture_04.train_rival import (
+    SelfAttentionReader,
+    examples,
+    trained_on,
+)
+
+texts, answers = examples(4_000, seed=SEEDS[0])
+print(f"keys    {texts[0, :, 0].tolist()}")
+print(f"values  {texts[0, :, 1].tolist()}, where {n_values} is the blank")
+print(f"answers {answers[0].tolist()}")
+torch.manual_seed(SEEDS[0])
+model = trained_on(SelfAttentionReader(), texts, answers, 300)
+n_parameters = sum(p.numel() for p in model.parameters())
+print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.005")
+
+# %% [markdown]
+# Write `train_rival`: it builds the rival, trains it as the model is trained, and returns it. It may be of any design that the
+# table allows; `torch.nn` is at your disposal. Before you run the check, write down which accuracies you expect. No point
+# depends on whether the rival wins or loses. The check trains attention as well and, where the comparison is fair, says what it
+# shows.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the rival maps texts (B, 12, 2) to logits (B, 12, 8) |
+# | 1 | it has `n_parameters` parameters, within five percent |
+# | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 64 drawn from all texts |
+# | 1 | each update uses only its own gradients, and every parameter has a gradient |
+# | 1 | the returned rival gives the same logits for the same texts |
+# | 1 | the logits of a text do not depend on the other texts of its batch |
+# | 1 | the same information: each position reads the tokens before and after it, with their keys |
+# | 3 | the ingredient is missing: what a token adds to the logits does not depend on the other tokens |
+# | 2 | it could have succeeded: on reversal it reaches 0.9 of the model's accuracy |
+#
+# The last but one is tested without reading your code: replacing two sets of tokens must change the logits by the sum of what
+# replacing each of them does. Attention fails this test, because a new token changes the weights of the others.
+
+# %% exercise="04.7" difficulty="●●●" minutes=25
+from course_tools.bank.lecture_04.train_rival import train_rival
+
+# %% tags=["nbval-check-output"]
+train_rival = check("04.7", train_rival)
+
+# %% [markdown]
+# One run of each model is little evidence. The next cell repeats the comparison with three seeds.
+
+# %%
+compared = {
+    f"{question}: {name}": []
+    for question in ("look-up", "reversal")
+    for name in ("attention", "rival")
+}
+for seed in SEEDS:
+    known, (unseen, wanted) = examples(4_000, seed), examples(500, 100 + seed)
+    torch.manual_seed(seed)
+    models = {
+        "attention": trained_on(SelfAttentionReader(), *known, 300),
+        "rival": train_rival(*known, n_parameters, 300),
+    }
+    for name, model in models.items():
+        with torch.no_grad():
+            hits = (model(unseen).argmax(-1) == wanted).float().mean(0)
+        compared[f"look-up: {name}"].append(hits[8:].mean().item())
+        compared[f"reversal: {name}"].append(hits[:8].mean().item())
+show(
+    plots.seeds(compared, "accuracy", across={"a guess among 8": 1 / 8}),
+    alt="Accuracy on unseen texts, a point for each of three seeds: "
+    + ", ".join(f"{name} {mean(found):.2f}" for name, found in compared.items())
+    + ".",
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 11 Exit quiz
+# ## 12 Exit quiz
 #
 # **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What happens first?
 #
@@ -1412,7 +1502,7 @@ claim(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 12 Ledger
+# ## 13 Ledger
 #
 # **Errata of the decks**, each with a number in the next cell:
 #
@@ -1434,7 +1524,7 @@ claim(
 # evidence than those of section 7. Lecture 05 adds what a Transformer has beyond attention: positions, depth and the layers
 # between.
 #
-# ## 13 Papers and decks
+# ## 14 Papers and decks
 #
 # **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1 and sections 3.2.1 to 3.2.3, table 1
 # (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5

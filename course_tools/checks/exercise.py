@@ -171,13 +171,15 @@ class Training:
 
     `questions` draws one call `(data, queries)`, as `training_record.measure` takes it, and the truth that stays outside.
     `seconds` is the limit of processor time. `proofs` and `suspicions` map a wrong answer to the measurements that prove its
-    mistake, or make it likely, whatever the design of the submission; the first that fits is named.
+    mistake, or make it likely, whatever the design of the submission; the first that fits is named. `conclusion` says what the
+    measurements of a right answer show; no point depends on it.
     """
 
     questions: Callable[[Draw], tuple[Call, Truth]]
     seconds: float
     proofs: Mapping[Answer, Evidence]
     suspicions: Mapping[Answer, Evidence] = field(default_factory=dict)
+    conclusion: Callable[[Measured, Truth], str] | None = None
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ class Verdict:
 
     `misconception` is None for a right answer and for a wrong one that the bank does not know; `suspected` is the misconception
     of a wrong answer of the bank that is similar. `message` is what a student should read, in a few lines of plain text.
+    `conclusion` is what the measurements of a right answer show, where its task says so.
     `printed` is what the answer printed, and `failing` its first failing input: both are for the student's own notebook, and
     are empty where the outcomes were observed elsewhere.
     """
@@ -75,6 +76,7 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     started: bool = True
     suspected: str | None = None
+    conclusion: str = ""
     printed: str = ""
     failing: FailingInput | None = field(default=None, compare=False, repr=False)
 
@@ -145,6 +147,7 @@ class Examination:
             if not passed and not forbidden and started:
                 known, similar = self._mistake(observed, findings)
                 findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points)
+            conclusion = self._conclusion(observed) if passed else ""
         if forbidden:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
             advice += [f"{SWITCHED_OFF}: it would hide which functions are called."] * (SWITCHED_OFF in forbidden)
@@ -152,8 +155,15 @@ class Examination:
             findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(advice)}"),)
         points = 0 if forbidden else _earned(findings)
         misconception, suspected = _misconception_of(known), _misconception_of(similar)
-        message = _message(exercise, findings, points, misconception, suspected, started)
-        return Verdict(passed, points, exercise.points, misconception, message, findings, started, suspected)
+        message = " ".join(filter(None, (_message(exercise, findings, points, misconception, suspected, started), conclusion)))
+        return Verdict(passed, points, exercise.points, misconception, message, findings, started, suspected, conclusion)
+
+    def _conclusion(self, observed: Observed) -> str:
+        """What the measurements of a right answer show."""
+        training = self.exercise.training
+        if training is None or training.conclusion is None:
+            return ""
+        return training.conclusion(Measured(*observed["runs"][0][2].results), self._truth)
 
     def _by_severity(
         self,

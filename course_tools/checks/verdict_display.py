@@ -57,7 +57,8 @@ class VerdictDisplay:
         note = f"<div>{_marked(self.note)}</div>" if self.note else ""
         printed = f'<div>Your function printed:</div><pre style="margin:.2em 0">{escape(v.printed)}</pre>' if v.printed else ""
         if v.passed:
-            return f"<div>Right. The lecture goes on with your function.</div>{note}{printed}"
+            said = f'<p style="margin:.4em 0">{_marked(v.conclusion)}</p>' if v.conclusion else ""
+            return f"<div>Right. The lecture goes on with your function.</div>{said}{note}{printed}"
         if not v.started:
             start = "Write your code where it says <code>YOUR CODE HERE</code>. Until then the lecture uses ours."
             return f"<div>{start}</div>{note}{printed}"

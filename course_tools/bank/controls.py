@@ -1,0 +1,152 @@
+"""Build tasks that ask for a control: a rival of the lecture's model that lacks one ingredient, and what the comparison shows.
+
+The held-out examples hold two questions. One is what the lecture says the ingredient is for; the other is a positive control,
+for which it is not needed: a rival that cannot answer even that could not have succeeded, whatever the ingredient does. Whether
+the rival is fair is judged by measurements; no point depends on which of the two models answers better.
+
+`truth` holds `n_parameters`, `n_updates` and `batch_size` of the lecture's model, its `scores`, the score of a `guess`, and the
+held-out examples, `inputs` and `labels`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from course_tools.checks.exercise import Evidence, Property, Truth
+from course_tools.checks.trained import TOO_NEAR, Judge, holds, same_twice, sound_gradients, trains_within
+from course_tools.checks.training_record import Measured
+
+CLOSE = 0.1
+"""Accuracies that differ by less are taken as equal: one run of each model tells no more."""
+SIZE = 0.05
+"""By how much the number of weights may differ from that of the model."""
+LEAST_CONTROL = 0.9
+"""What a rival reaches of the model's accuracy on the positive control."""
+
+
+class Scores(NamedTuple):
+    """Accuracies on held-out examples: on the question of the claim, and on the positive control."""
+
+    claim: float
+    control: float
+
+
+class Claim(NamedTuple):
+    """What the lecture says, in the words of the report: which ingredient, in which model, for which question."""
+
+    ingredient: str
+    model: str
+    question: str
+    control: str
+    score: Callable[[Measured, Truth], Scores]
+
+
+def properties(
+    seconds: float,
+    claim: Claim,
+    *,
+    model: tuple[str, Judge],
+    information: tuple[str, Judge],
+    without: tuple[str, Judge],
+    alone: tuple[str, Judge],
+) -> tuple[Property, ...]:
+    """Make what is judged of a rival: 12 points, of which one that has not been trained earns four at most.
+
+    Each of the last four is a law and its judge: the form of the results, the same information, the ingredient that is missing,
+    and that each example is answered by itself.
+    """
+    trained = ("model", "trained", "evaluation")
+
+    def succeeds(measured: Measured, truth: Truth) -> str | None:
+        if not cannot_succeed(claim)(measured, truth):
+            return None
+        found, model = claim.score(measured, truth).control, truth["scores"].control
+        return (
+            f"On {claim.control} its accuracy is {found:.2f}, that of {claim.model} {model:.2f}; asked for is "
+            f"{LEAST_CONTROL * model:.2f}. A rival that fails even here could not have succeeded on {claim.question}."
+        )
+
+    return (
+        trains_within(seconds),
+        holds("model", model[0], model[1], 1, needs=("runs",)),
+        holds("size", f"It has as many weights as {claim.model}, within five percent.", _size, 1),
+        holds("trained", f"It is trained as {claim.model} is: as many updates, on as many examples.", _trained, 1),
+        sound_gradients,
+        same_twice,
+        holds("batch", alone[0], alone[1], 1, trained),
+        holds("information", information[0], information[1], 1, trained),
+        holds("without", without[0], without[1], 3, trained),
+        holds("control", f"It learns {claim.control}, for which the ingredient is not needed.", succeeds, 2, ("without",)),
+    )
+
+
+def _size(measured: Measured, truth: Truth) -> str | None:
+    if measured.n_parameters < 0:
+        return "The rival is no `nn.Module`, so that its weights cannot be counted."
+    if abs(measured.n_parameters / truth["n_parameters"] - 1) > SIZE:
+        return f"The rival has {measured.n_parameters:,} weights, the model {truth['n_parameters']:,}."
+    return None
+
+
+def _trained(measured: Measured, truth: Truth) -> str | None:
+    if measured.n_updates != truth["n_updates"]:
+        return f"The rival is updated {measured.n_updates} times, the model {truth['n_updates']} times."
+    if reads_few_examples(measured, truth):
+        return "Most examples of its first batches are repetitions: it is given only a part of the data."
+    sizes = {len(batch) for batch in measured.read if batch.shape[1:] == truth["inputs"].shape[1:]}
+    if sizes and sizes != {truth["batch_size"]}:
+        return f"Its batches hold {min(sizes)} examples, those of the model {truth['batch_size']}."
+    n = max(len(measured.losses) // 10, 1)
+    if measured.moved < TOO_NEAR and measured.losses[-n:].mean() > 0.97 * measured.losses[:n].mean():
+        return "Its weights hardly change during the training, and its loss does not fall."
+    return None
+
+
+def too_few_weights(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the rival is smaller than the model by more than is allowed."""
+    return 0 <= measured.n_parameters < (1 - SIZE) * truth["n_parameters"]
+
+
+def too_many_weights(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the rival is larger than the model by more than is allowed."""
+    return measured.n_parameters > (1 + SIZE) * truth["n_parameters"]
+
+
+def fewer_updates(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the rival is updated less often than the model."""
+    return 0 < measured.n_updates < truth["n_updates"]
+
+
+def more_updates(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the rival is updated more often than the model."""
+    return measured.n_updates > truth["n_updates"]
+
+
+def reads_few_examples(measured: Measured, truth: Truth) -> bool:
+    """Evidence: of the examples that the model reads first while it trains, less than three in ten are different ones."""
+    shape = truth["inputs"].shape[1:]
+    rows = [row.numpy().tobytes() for batch in measured.read if batch.shape[1:] == shape for row in batch]
+    return len(rows) >= 256 and len(set(rows)) < 0.3 * len(rows)
+
+
+def cannot_succeed(claim: Claim) -> Evidence:
+    """Make evidence that the rival does not learn the positive control."""
+    return lambda measured, truth: claim.score(measured, truth).control < LEAST_CONTROL * truth["scores"].control
+
+
+def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
+    """Say what a fair comparison shows, with the numbers."""
+    rival, model, guess = claim.score(measured, truth), truth["scores"], truth["guess"]
+    numbers = (
+        f"What your comparison shows: accuracy on {claim.question} {rival.claim:.2f} for your rival and {model.claim:.2f} for "
+        f"{claim.model} (guessing {guess:.2f}); on {claim.control} {rival.control:.2f} and {model.control:.2f}."
+    )
+    lead, equal = model.claim - rival.claim, "a rival of equal size, information and training"
+    if lead < -CLOSE:
+        said = f"It refutes the claim: {equal} does better without {claim.ingredient}."
+    elif lead < CLOSE:
+        said = f"It refutes the claim: {equal} does as well without {claim.ingredient}."
+    elif rival.claim < guess + CLOSE:
+        said = f"It supports the claim: without {claim.ingredient}, {equal} does no better than guessing."
+    else:
+        said = f"It supports the claim in part: without {claim.ingredient}, {equal} does worse, but better than guessing."
+    return f"{numbers} {said} This is one run of each: repeat it with other seeds before you rely on it."
