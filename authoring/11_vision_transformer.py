@@ -18,10 +18,11 @@
 # ![](diagram:vit)
 #
 # You will write patches, embeddings, attention roll-out, the interpolation of positions, distillation and a new head. You will
-# compare a ViT with a convolutional network on few pictures, and let the convolutional network be its teacher.
+# compare a ViT with a convolutional network on few pictures, let the convolutional network be its teacher, and build a ViT and
+# its training loop from an empty cell.
 #
 # **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), a little about convolutions. **Time:** about 90
-# minutes. {measured}
+# minutes, and 30 for the build task. {measured}
 
 # %%
 import torch
@@ -1245,8 +1246,67 @@ claim(
     equals=True,
 )
 
+# %% [markdown]
+# ## 11 Build it: a Vision Transformer
+#
+# **Build task (30 minutes, 12 points).** So far you have written parts of a Vision Transformer, and the library put them
+# together. Now write all of it, and the loop that trains it, from an empty cell. Define the classes and functions that you need
+# above `train_vit`, in the same cell. You may use torch's layers and your own functions from above, but not the library's
+# `ViT`.
+#
+# The check calls `train_vit(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten digits (8 × 8
+# pixels, sorted by their labels) and `n_steps=500`. It evaluates the returned model on the other 500 digits. The function has
+# at most 60 seconds of processor time; a good answer needs about five.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps images (B, 1, 8, 8) to logits (B, n_classes) |
+# | 1 | at most `n_steps` updates and at most 200,000 weights |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | the loss falls during training |
+# | 1 | the returned model gives the same logits for the same image |
+# | 1 | the logits of one image do not depend on the other images of the batch |
+# | 1 | every patch has an influence on the logits |
+# | 1 | the logits depend on *where* a patch is |
+# | 2 | the influence of a patch depends on what the other patches show, as it does with attention |
+# | 1 | loss on held-out digits: 1 nat below that of predicting from class frequencies alone (2.3 nats) |
+# | 1 | accuracy on held-out digits: above that of the nearest class mean (about 0.9) |
+
+# %% exercise="11.7" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_11.train_vit import train_vit
+
+# %% tags=["nbval-check-output"]
+train_vit = check("11.7", train_vit)
+
+# %% [markdown]
+# The next cell trains your model once more and shows the six held-out digits to whose label it gives the smallest probability.
+# Would you have read them correctly?
+
+# %%
+from course_lib.datasets import digits as handwritten_digits
+
+small, kinds = handwritten_digits()
+order = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(SEEDS[0]))
+known, new = order[:1_297], order[1_297:]
+known = known[kinds[known].argsort()]
+torch.manual_seed(SEEDS[0])
+built = train_vit(small[known, None], kinds[known], 10, 500)
+with torch.no_grad():
+    odds = built(small[new, None]).softmax(-1)
+said, of_label = odds.argmax(-1), odds[torch.arange(len(new)), kinds[new]]
+hardest = {
+    f"{n + 1}: label {kinds[new[i]]}, predicted {said[i]}": grey(small[new[i], None])
+    for n, i in enumerate(of_label.argsort()[:6].tolist())
+}
+show(
+    plots.pictures(hardest),
+    alt="The held-out digits to whose label your model gives the smallest "
+    f"probability: {'; '.join(hardest)}. Its accuracy is "
+    f"{(said == kinds[new]).float().mean():.3f}.",
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 11 Exit quiz
+# ## 12 Exit quiz
 #
 # **Question 1.** You halve the side of a patch. What happens to the number of attention weights, and to the work of computing
 # them?
@@ -1301,7 +1361,7 @@ claim(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 12 Summary and sources
+# ## 13 Summary and sources
 #
 # **Where decks, papers and code differ**, each with a number in the next cell or a source:
 #

@@ -185,9 +185,9 @@ def predicts_two_ahead(measured: Measured, truth: Truth) -> bool:
 
 
 def gives_probabilities(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the results are not negative and sum to one over the characters, or over another axis."""
+    """Evidence: the results are not negative and sum to one over the classes, or over another axis."""
     output = measured.outputs[1].double()
-    sums = [output.sum(axis) for axis in range(3)]
+    sums = [output.sum(axis) for axis in range(output.ndim)]
     return bool((output >= 0).all()) and any(bool((total - 1).abs().max() < 1e-3) for total in sums)
 
 

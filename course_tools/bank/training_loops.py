@@ -1,4 +1,4 @@
-"""How submissions of build tasks train a language model: the sound loop, and the mistakes that any loop can hold."""
+"""How submissions of build tasks train a model: the sound loop, and the mistakes that any loop can hold."""
 
 from functools import partial
 
@@ -28,37 +28,44 @@ def shifted_back(text):
     return following, tokens
 
 
-def looped(model, text, n_steps, lr=1e-2, batch=drawn):
+def drawn_images(data, batch_size=32):
+    """Draw a batch of (images, labels)."""
+    images, labels = data
+    which = torch.randint(len(labels), (batch_size,))
+    return images[which], labels[which]
+
+
+def looped(model, data, n_steps, lr=1e-2, batch=drawn):
     """Train a model in the usual way, and return it."""
-    return _trained(model, model, text, n_steps, lr, batch)
+    return _trained(model, model, data, n_steps, lr, batch)
 
 
-def without_clearing(model, text, n_steps, lr=3e-3):
+def without_clearing(model, data, n_steps, lr=3e-3, batch=drawn):
     """Train a model whose gradients are never cleared, and return it."""
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     for _ in range(n_steps):
-        tokens, targets = drawn(text)
-        F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).backward()
+        inputs, targets = batch(data)
+        F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten()).backward()
         optimizer.step()
     return model.eval()
 
 
-def on_one_batch(model, text, n_steps):
+def on_one_batch(model, data, n_steps, batch=drawn):
     """Train a model on the same batch in every update, and return it."""
-    windows = drawn(text)
-    return looped(model, text, n_steps, batch=lambda text: windows)
+    first = batch(data)
+    return looped(model, data, n_steps, batch=lambda data: first)
 
 
-def with_the_optimizer_of(other, model, text, n_steps, lr=1e-2):
+def with_the_optimizer_of(other, model, data, n_steps, lr=1e-2, batch=drawn):
     """Run the loop for a model while the optimizer holds the weights of another one, and return the model."""
-    return _trained(model, other, text, n_steps, lr, drawn)
+    return _trained(model, other, data, n_steps, lr, batch)
 
 
-def _trained(model, optimized, text, n_steps, lr, batch):
+def _trained(model, optimized, data, n_steps, lr, batch):
     optimizer = torch.optim.Adam(optimized.parameters(), lr=lr)
     for _ in range(n_steps):
-        tokens, targets = batch(text)
-        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+        inputs, targets = batch(data)
+        loss = F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

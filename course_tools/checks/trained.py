@@ -59,7 +59,7 @@ def within_budget(most_parameters: int) -> Property:
     """Make the property that a training keeps to `truth["n_steps"]` updates and a model to so many weights."""
 
     def judge(measured: Measured, truth: Truth) -> str | None:
-        if measured.n_updates > truth["n_steps"]:
+        if makes_too_many_updates(measured, truth):
             return f"It made {measured.n_updates} updates, and {truth['n_steps']} are allowed."
         if measured.n_parameters > most_parameters:
             return f"The model has {measured.n_parameters:,} weights, and {most_parameters:,} are allowed."
@@ -108,6 +108,11 @@ def reads_one_batch(measured: Measured, truth: Truth) -> bool:
     """Evidence: every recorded call of the model while it trained had the same input."""
     first, *others = measured.read or [torch.zeros(0)]
     return len(others) >= 9 and all(first.shape == other.shape and torch.equal(first, other) for other in others)
+
+
+def makes_too_many_updates(measured: Measured, truth: Truth) -> bool:
+    """Evidence: there were more updates than `n_steps`."""
+    return measured.n_updates > truth["n_steps"]
 
 
 def no_weight_is_stepped(measured: Measured, truth: Truth) -> bool:

@@ -7,6 +7,7 @@ from course_tools.bank.lecture_11 import (
     interpolate_positions,
     patchify,
     rollout,
+    train_vit,
 )
 
 EXERCISES = (
@@ -16,4 +17,5 @@ EXERCISES = (
     interpolate_positions.exercise,
     distillation_loss.exercise,
     fine_tuned_head.exercise,
+    train_vit.exercise,
 )

@@ -1,0 +1,233 @@
+"""Build tasks that train a classifier of images: the data, what is asked of the model, and what shows a mistake.
+
+The images are the handwritten digits of scikit-learn, 8 × 8 pixels. The returned model is asked about held-out digits, whose
+labels are never sent to it, and about digits some of whose patches are replaced or in another place. Its loss is compared with
+that of the frequencies of the classes, its accuracy with that of the nearest class mean.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.datasets import digits
+from course_tools.checks.exercise import Call, Draw, Property, Truth
+from course_tools.checks.trained import holds, is_near, same_twice, sound_gradients, trains_within, within_budget
+from course_tools.checks.training_record import Measured
+
+N_CLASSES, N_TRAIN, N_FEW = 10, 1_297, 16
+SIDE, QUADRANT = 8, 4
+UNMOVED = 1e-6
+"""Relative change of a logit that is rounding."""
+GAIN = 1.0
+"""Nats by which the loss must be below that of the class frequencies. Probabilities taken for logits cannot reach it."""
+
+
+def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
+    """Draw digits to learn from, sorted by their labels, and held-out digits.
+
+    The queries are: held-out images (500, 1, 8, 8) · the last 16 of them · these with their quadrants in another order · these
+    as they are, then with one patch of 2 × 2 pixels replaced, one patch after the other (272, 1, 8, 8) · these with the first
+    quadrant replaced, with the last one, and with both (48, 1, 8, 8) · one image (1, 1, 8, 8).
+    """
+    images, labels = digits()
+    order = draw.uniform(len(labels)).argsort()
+    learn, held_out = order[:N_TRAIN], order[N_TRAIN:]
+    learn = learn[labels[learn].argsort(stable=True)]
+    images = images[:, None]
+    asked, few = images[held_out], images[held_out][-N_FEW:]
+    truth = {
+        "labels": labels[held_out],
+        "images": images[learn],
+        "n_steps": n_steps,
+        "frequencies": _loss_of_frequencies(labels[learn], labels[held_out]),
+        "class means": _accuracy_of_class_means(images[learn], labels[learn], asked, labels[held_out]),
+    }
+    other = draw.uniform(*few.shape)
+    corners = [(0,), (3,), (0, 3)]
+    places = [(row, column) for row in range(0, SIDE, 2) for column in range(0, SIDE, 2)]
+    queries = [
+        asked,
+        few,
+        _joined([_quadrant(few, k) for k in (3, 2, 0, 1)]),
+        torch.cat([few, *(_with_patch(few, other, row, column) for row, column in places)]),
+        torch.cat([_joined([_quadrant(other if k in new else few, k) for k in range(4)]) for new in corners]),
+        few[:1],
+    ]
+    return ((images[learn], labels[learn], N_CLASSES, n_steps), queries), truth
+
+
+def _quadrant(images: Tensor, k: int) -> Tensor:
+    row, column = k // 2 * QUADRANT, k % 2 * QUADRANT
+    return images[..., row : row + QUADRANT, column : column + QUADRANT]
+
+
+def _joined(quadrants: list[Tensor]) -> Tensor:
+    return torch.cat([torch.cat(quadrants[:2], -1), torch.cat(quadrants[2:], -1)], -2)
+
+
+def _with_patch(images: Tensor, other: Tensor, row: int, column: int) -> Tensor:
+    changed = images.clone()
+    changed[..., row : row + 2, column : column + 2] = other[..., row : row + 2, column : column + 2]
+    return changed
+
+
+def _loss_of_frequencies(labels: Tensor, held_out: Tensor) -> float:
+    """The loss of predicting each class as often as it occurs, in nats."""
+    return -(torch.bincount(labels, minlength=N_CLASSES) / len(labels)).log()[held_out].mean().item()
+
+
+def _accuracy_of_class_means(images: Tensor, labels: Tensor, asked: Tensor, held_out: Tensor) -> float:
+    """The accuracy of predicting the class whose mean image is the nearest."""
+    means = torch.stack([images[labels == k].mean(0) for k in range(N_CLASSES)])
+    return (torch.cdist(asked.flatten(1), means.flatten(1)).argmin(1) == held_out).float().mean().item()
+
+
+def loss_of(measured: Measured, truth: Truth) -> float:
+    """The mean loss on held-out images, in nats."""
+    return F.cross_entropy(measured.outputs[0].float(), truth["labels"]).item()
+
+
+def accuracy_of(measured: Measured, truth: Truth) -> float:
+    """The accuracy on held-out images."""
+    return (measured.outputs[0].argmax(-1) == truth["labels"]).float().mean().item()
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    n_held_out = len(truth["labels"])
+    for n, output in zip((n_held_out, N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1), measured.outputs, strict=True):
+        if tuple(output.shape) != (n, N_CLASSES):
+            images, wanted = (n, 1, SIDE, SIDE), (n, N_CLASSES)
+            return f"For images {images} the logits should have shape {wanted}, not {tuple(output.shape)}."
+        if not output.is_floating_point():
+            return f"The logits should be floating point, and they are {output.dtype}."
+        if not output.isfinite().all():
+            return "Some logits are infinite or NaN."
+    return None
+
+
+def _falls(measured: Measured, truth: Truth) -> str | None:
+    """Ask for updates, and for a training loss that falls unless the model predicts well."""
+    if measured.n_updates == 0:
+        return "It made no update."
+    losses = measured.losses
+    n = max(len(losses) // 10, 1)
+    if _learns(measured, truth) and len(losses) and losses[-n:].mean() > 0.97 * losses[:n].mean():
+        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
+    return None
+
+
+def _batch(measured: Measured, truth: Truth) -> str | None:
+    if reads_other_images(measured, truth):
+        return "Asked about the last 16 images alone, the model gives other logits than in a batch with the others."
+    return None
+
+
+def _patches(measured: Measured, truth: Truth) -> str | None:
+    n = int((_influences(measured) < UNMOVED).sum())
+    return f"{n} of the 16 patches of 2 × 2 pixels can be replaced and the logits stay the same." if n else None
+
+
+def _order(measured: Measured, truth: Truth) -> str | None:
+    if ignores_the_order(measured, truth):
+        return "When the four quadrants of an image change places, the logits stay the same."
+    return None
+
+
+def _mixes(measured: Measured, truth: Truth) -> str | None:
+    if adds_up_patches(measured, truth):
+        return "Replacing a quadrant changes the logits by the same amount whatever the opposite quadrant shows."
+    return None
+
+
+def _learns(measured: Measured, truth: Truth) -> str | None:
+    loss, wanted = loss_of(measured, truth), truth["frequencies"] - GAIN
+    if loss <= wanted:
+        return None
+    return f"On held-out images its loss is {loss:.2f} nats; the class frequencies have {truth['frequencies']:.2f}."
+
+
+def _score(measured: Measured, truth: Truth) -> str | None:
+    accuracy, wanted = accuracy_of(measured, truth), truth["class means"]
+    if accuracy > wanted:
+        return None
+    return f"On held-out images its accuracy is {accuracy:.3f}; that of the nearest class mean is {wanted:.3f}."
+
+
+def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
+    """Make what is judged of an image classifier: 12 points, of which one that has not been trained earns four at most."""
+    trained = ("training", "evaluation")
+    return (
+        trains_within(seconds),
+        holds("model", "The model maps images (B, 1, 8, 8) to logits (B, n_classes).", _model, 1, needs=("runs",)),
+        within_budget(most_parameters),
+        sound_gradients,
+        holds("training", "It makes updates, and the loss falls.", _falls, 1),
+        same_twice,
+        holds("batch", "The logits of an image do not depend on the other images of its batch.", _batch, 1, trained),
+        holds("patches", "Every patch has an influence on the logits.", _patches, 1, trained),
+        holds("order", "The logits depend on where a patch is.", _order, 1, trained),
+        holds("attention", "The influence of a patch depends on what the other patches show.", _mixes, 2, trained),
+        holds("learns", "On held-out images the loss is 1 nat below that of the class frequencies.", _learns, 1, trained),
+        holds("score", "On held-out images the accuracy is above that of the nearest class mean.", _score, 1, ("learns",)),
+    )
+
+
+def _influences(measured: Measured) -> Tensor:
+    """How far some logit moves when a patch is replaced, relative to the largest logit, (16,)."""
+    plain, *replaced = measured.outputs[3].double().chunk(17)
+    return (torch.stack(replaced) - plain).abs().amax((1, 2)) / plain.abs().max().clamp(min=1e-12)
+
+
+def reads_other_images(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of an image change with the other images of the batch."""
+    return not is_near(measured.outputs[0][-N_FEW:], measured.outputs[1])
+
+
+def misses_patches(measured: Measured, truth: Truth) -> bool:
+    """Evidence: some patches have no influence, others a large one."""
+    influences = _influences(measured)
+    return bool(influences.min() < UNMOVED) and bool(influences.max() > 0.01)
+
+
+def misses_all_patches(measured: Measured, truth: Truth) -> bool:
+    """Evidence: no patch has an influence on logits that are not all zero, as those of a new head may be."""
+    return bool(measured.outputs[3].any()) and bool((_influences(measured) < UNMOVED).all())
+
+
+def ignores_the_order(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits are the same when the quadrants of an image change places."""
+    return is_near(measured.outputs[1], measured.outputs[2], tolerance=1e-5)
+
+
+def adds_up_patches(measured: Measured, truth: Truth) -> bool:
+    """Evidence: with two quadrants replaced, the logits change by the sum of both changes."""
+    first, last, both = measured.outputs[4].double().chunk(3)
+    plain = measured.outputs[1].double()
+    return is_near(both - plain, first - plain + (last - plain), tolerance=1e-4)
+
+
+def reads_in_order(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the model read the training images in the order in which they were given, up to their scale."""
+    if not all(batch.ndim > 1 for batch in measured.read):
+        return False
+    read = [batch.flatten(1).double().sum(1) for batch in measured.read]
+    ink = truth["images"].flatten(1).double().sum(1)
+    n = min(sum(map(len, read)), len(ink))
+    return n > 1 and bool(torch.corrcoef(torch.stack([torch.cat(read)[:n], ink[:n]]))[0, 1] > 0.999)
+
+
+def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss is that of a model which was not trained."""
+    return loss_of(measured, truth) > math.log(N_CLASSES) - 0.15
+
+
+def predicts_the_frequencies(measured: Measured, truth: Truth) -> bool:
+    """Evidence: many updates moved the weights, and the loss is that of the class frequencies."""
+    return measured.n_updates >= 50 and measured.moved > 0.05 and abs(loss_of(measured, truth) - truth["frequencies"]) < 0.15
+
+
+def fails_to_learn(measured: Measured, truth: Truth) -> bool:
+    """Evidence: loss or accuracy is worse than what is asked for."""
+    return _learns(measured, truth) is not None or _score(measured, truth) is not None

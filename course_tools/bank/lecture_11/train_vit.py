@@ -1,0 +1,460 @@
+"""Build task 11.7, train_vit: a Vision Transformer and its training loop from an empty cell; what students hand in."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import digits
+from course_lib.models import ViT
+from course_tools.bank.image_classifiers import (
+    adds_up_patches,
+    fails_to_learn,
+    has_learned_nothing,
+    ignores_the_order,
+    misses_all_patches,
+    misses_patches,
+    predicts_the_frequencies,
+    properties,
+    questions,
+    reads_in_order,
+    reads_other_images,
+)
+from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank.training_loops import (
+    drawn_images,
+    looped,
+    on_one_batch,
+    with_the_optimizer_of,
+    without_clearing,
+)
+from course_tools.checks.exercise import Answers, Exercise, Training
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    gradients_are_kept,
+    makes_too_many_updates,
+    no_weight_is_stepped,
+    reads_one_batch,
+    updates_are_too_large,
+    updates_are_too_small,
+    weights_without_gradient,
+)
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
+
+HINTS = (
+    (
+        "Build it in this order, and print shapes after each step: patches (B, N, P²), P is 4 or 2; tokens (B, N, d_model); "
+        "the class token before them; positions added to all; one block with residual connections; logits of the class token. "
+        "Then check by hand that the logits of one image stay the same when you ask about it alone."
+    ),
+    (
+        "The images come sorted by their labels. Draw each batch at random: `which = torch.randint(len(labels), (32,))`, then "
+        "`images[which]` and `labels[which]`. Adam with a learning rate of 0.003 is a good start; the loss should fall from "
+        "2.3 to below 0.3. If it falls slowly, start the positions larger, or raise and then lower the learning rate "
+        "(`torch.optim.lr_scheduler.OneCycleLR`)."
+    ),
+    (
+        "`F.unfold(images, P, stride=P).mT` gives the patches. The loop is five lines: draw a batch, compute "
+        "`F.cross_entropy(model(images[which]), labels[which])`, `optimizer.zero_grad()`, `loss.backward()`, "
+        "`optimizer.step()`. The optimizer gets `model.parameters()` of the model that you return, and you return it in "
+        "evaluation mode: `return model.eval()`."
+    ),
+)
+
+
+def train_vit(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) -> nn.Module:
+    """Build a Vision Transformer, train it on images, and return it.
+
+    The model maps images (B, 1, 8, 8) to logits (B, n_classes). It cuts them into patches of 2 × 2 or 4 × 4 pixels.
+
+    Args:
+        images: the images to learn from, (N, 1, 8, 8), ink from 0 to 1, sorted by their labels.
+        labels: their classes, (N,), integers below n_classes.
+        n_classes: number of classes.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to predict: asked twice, it gives the same logits.
+    """
+    P, d_model, n_heads, batch_size = 4, 48, 4, 32
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+            self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+            self.feed_forward = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
+
+        def forward(self, x):
+            B, T, _ = x.shape
+            q, k, v = (h.reshape(B, T, n_heads, -1).transpose(1, 2) for h in self.qkv(self.norm_1(x)).chunk(3, dim=-1))
+            weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+            x = x + self.out((weights @ v).transpose(1, 2).flatten(2))
+            return x + self.feed_forward(self.norm_2(x))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.class_token = nn.Linear(P * P, d_model), nn.Parameter(torch.randn(1, 1, d_model))
+            self.positions = nn.Parameter(0.5 * torch.randn((8 // P) ** 2 + 1, d_model))
+            self.blocks = nn.Sequential(Block(), Block())
+            self.norm, self.logits = nn.LayerNorm(d_model), nn.Linear(d_model, n_classes)
+
+        def forward(self, images):
+            patches = self.embed(2 * F.unfold(images, P, stride=P).mT - 1)
+            x = torch.cat([self.class_token.expand(len(images), -1, -1), patches], dim=1) + self.positions
+            return self.logits(self.norm(self.blocks(x)[:, 0]))
+
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(n_steps):
+        which = torch.randint(len(labels), (batch_size,))
+        loss = F.cross_entropy(model(images[which]), labels[which])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def quadrants(images):
+    """Cut images into four patches (B, 4, 16)."""
+    return F.unfold(images, 4, stride=4).mT
+
+
+def attention(q, k, v):
+    """Mix the tokens of each image by one head."""
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def _class_token(x):
+    return x[:, 0]
+
+
+def _all_tokens(x):
+    return x.mean(1)
+
+
+class SmallViT(nn.Module):
+    """One block with one head over four patches, and what a wrong submission changes.
+
+    That is how it cuts images, how it mixes tokens, which logits it returns, its positions and its dropout.
+    """
+
+    def __init__(self, n_classes, cut=quadrants, mix=attention, of=_class_token, positions=1.0, dropout=0.0):
+        super().__init__()
+        self.embed, self.class_token = nn.Linear(16, 32), nn.Parameter(torch.randn(1, 1, 32))
+        self.positions = nn.Parameter(0.5 * torch.randn(1, 5, 32))
+        self.norm_1, self.qkv, self.norm, self.logits = (
+            nn.LayerNorm(32),
+            nn.Linear(32, 96),
+            nn.LayerNorm(32),
+            nn.Linear(32, n_classes),
+        )
+        self.feed_forward = nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32))
+        self.cut, self.mix, self.of, self.used, self.dropout = cut, mix, of, positions, nn.Dropout(dropout)
+
+    def tokens(self, images):
+        """Embed the patches, with the class token before them and positions added."""
+        x = torch.cat([self.class_token.expand(len(images), -1, -1), self.embed(self.cut(images))], dim=1)
+        return self.dropout(x + self.used * self.positions[:, : x.shape[1]])
+
+    def forward(self, images):
+        x = self.tokens(images)
+        x = x + self.mix(*self.qkv(self.norm_1(x)).chunk(3, dim=-1))
+        return self.of(self.logits(self.norm(x + self.feed_forward(x))))
+
+
+fitted = partial(looped, lr=5e-3, batch=drawn_images)
+"""Train a classifier in the usual way on (images, labels), and return it."""
+
+
+@wrong
+def without_positions(images, labels, n_classes, n_steps):
+    """Your model does not know where a patch is: with the quadrants of an image in another order, its logits stay the same.
+    Attention alone sees a set of patches. Add a learned vector of the position to each token."""
+    return fitted(SmallViT(n_classes, positions=0.0), (images, labels), n_steps // 2)
+
+
+@wrong
+def reads_the_first_patch_only(images, labels, n_classes, n_steps):
+    """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Print how many
+    patches there are, (8 / P)² of them, and put them back together to see whether they make up the whole image."""
+    return fitted(SmallViT(n_classes, cut=lambda images: quadrants(images)[:, :1]), (images, labels), n_steps // 2)
+
+
+@wrong
+def class_token_attends_over_the_batch(images, labels, n_classes, n_steps):
+    """Your model gives the same logits for every image: the class token that you classify never receives anything from the
+    patches. Either you classify it before any attention, or the attention runs along the batch axis: torch's layers expect
+    (T, B, d_model) unless they get `batch_first=True`."""
+
+    def over_the_batch(q, k, v):
+        return attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)).transpose(0, 1)
+
+    return fitted(SmallViT(n_classes, mix=over_the_batch), (images, labels), n_steps // 2)
+
+
+@wrong
+def tokens_attend_over_the_batch(images, labels, n_classes, n_steps):
+    """The logits of an image depend on the other images of its batch: attention or a normalisation runs along the batch axis.
+    torch's attention needs `batch_first=True` for (B, T, d_model); normalise with LayerNorm over d_model."""
+
+    def over_the_batch(q, k, v):
+        return attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)).transpose(0, 1)
+
+    return fitted(SmallViT(n_classes, mix=over_the_batch, of=_all_tokens), (images, labels), n_steps)
+
+
+def patches_across_images(images):
+    """Cut images into (B, 4, 16) by a reshape that takes the patches of one image for those of several."""
+    squares = images.unfold(2, 4, 4).unfold(3, 4, 4)
+    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 4, 16)
+
+
+@wrong
+def patches_of_other_images(images, labels, n_classes, n_steps):
+    """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
+    several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
+    `permute` first, or use `rearrange` or `F.unfold`."""
+    return fitted(SmallViT(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
+
+
+@wrong
+def patches_never_mixed(images, labels, n_classes, n_steps):
+    """The influence of a patch is the same whatever the other patches show: your logits are a sum over patches, as those of a
+    linear classifier are. In a Vision Transformer the tokens attend to each other before one of them is classified."""
+    return fitted(SmallViT(n_classes, mix=lambda q, k, v: v, of=_all_tokens), (images, labels), n_steps)
+
+
+@wrong
+def without_shuffling(images, labels, n_classes, n_steps):
+    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
+    and the model forgets the others. Draw the images of each batch at random."""
+    batches = ((images[i : i + 32], labels[i : i + 32]) for _ in range(n_steps) for i in range(0, len(labels), 32))
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
+
+
+@wrong
+def one_batch_for_all_updates(images, labels, n_classes, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
+    others in each update."""
+    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+
+
+@wrong
+def gradients_not_cleared(images, labels, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+
+
+@wrong
+def probabilities_for_logits(images, labels, n_classes, n_steps):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
+    fall below 1.46. Return the logits."""
+    return fitted(nn.Sequential(SmallViT(n_classes), nn.Softmax(dim=-1)), (images, labels), n_steps)
+
+
+@wrong
+def dropout_left_on(images, labels, n_classes, n_steps):
+    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
+    drawn at each call, such as a class token that is no `nn.Parameter`. Return `model.eval()`."""
+    return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
+
+
+@wrong
+def learning_rate_too_large(images, labels, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(images, labels, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+
+
+@wrong
+def optimizer_of_another_model(images, labels, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_images)
+
+
+class _Detached(SmallViT):
+    def tokens(self, images):
+        return super().tokens(images).detach()
+
+
+@wrong
+def embeddings_cut_off(images, labels, n_classes, n_steps):
+    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
+    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
+    return fitted(_Detached(n_classes), (images, labels), n_steps)
+
+
+@wrong
+def epochs_for_updates(images, labels, n_classes, n_steps):
+    """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
+    return fitted(SmallViT(n_classes), (images, labels), n_steps + len(labels) // 32)
+
+
+@wrong
+def labels_of_other_images(images, labels, n_classes, n_steps):
+    """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
+    not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch."""
+    shuffled = images[torch.randperm(len(images))], labels[torch.randperm(len(labels))]
+    return fitted(SmallViT(n_classes), shuffled, n_steps // 2)
+
+
+@right
+def with_torchs_encoder(images, labels, n_classes, n_steps):
+    """Sixteen patches by a convolution, torch's TransformerEncoder with dropout, a DataLoader that shuffles, a schedule."""
+
+    class Model(nn.Module):
+        def __init__(self, d=48):
+            super().__init__()
+            self.embed, self.first = nn.Conv2d(1, d, 2, stride=2), nn.Parameter(torch.zeros(1, 1, d))
+            self.positions = nn.Parameter(torch.randn(1, 17, d) * 0.3)
+            layer = nn.TransformerEncoderLayer(d, 4, 2 * d, dropout=0.02, batch_first=True, norm_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(d), enable_nested_tensor=False)
+            self.head = nn.Linear(d, n_classes)
+
+        def forward(self, pictures):
+            tokens = self.embed(pictures).flatten(2).mT
+            tokens = torch.cat((self.first.repeat(tokens.shape[0], 1, 1), tokens), 1)
+            return self.head(self.encoder(tokens + self.positions)[:, 0, :])
+
+    data = torch.utils.data.TensorDataset(images, labels)
+    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, drop_last=True)
+    model, criterion, step = Model(), nn.CrossEntropyLoss(), 0
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=n_steps)
+    while step < n_steps:
+        for pictures, targets in loader:
+            optimizer.zero_grad()
+            criterion(model(pictures), targets).backward()
+            optimizer.step()
+            schedule.step()
+            step += 1
+            if step == n_steps:
+                break
+    model.eval()
+    return model
+
+
+@right
+def without_modules(images, labels, n_classes, n_steps):
+    """Weights in a dict, a function, gradients from autograd, and Adam by hand; the mean of the tokens for a class token."""
+    d = 48
+    shapes = {
+        "embed": (16, d),
+        "q": (d, d),
+        "k": (d, d),
+        "v": (d, d),
+        "up": (d, 4 * d),
+        "down": (4 * d, d),
+        "out": (d, n_classes),
+    }
+    weights = {name: (torch.randn(shape) * shape[0] ** -0.5).requires_grad_() for name, shape in shapes.items()}
+    weights["positions"] = torch.randn(4, d).requires_grad_()
+
+    def model(pictures):
+        B = pictures.shape[0]
+        patches = pictures.reshape(B, 2, 4, 2, 4).permute(0, 1, 3, 2, 4).reshape(B, 4, 16)
+        x = (2 * patches - 1) @ weights["embed"] + weights["positions"]
+        normal = F.layer_norm(x, (d,))
+        scores = (normal @ weights["q"]) @ (normal @ weights["k"]).mT / d**0.5
+        x = x + scores.softmax(-1) @ (normal @ weights["v"])
+        x = x + (F.layer_norm(x, (d,)) @ weights["up"]).relu() @ weights["down"]
+        return F.layer_norm(x, (d,)).mean(1) @ weights["out"]
+
+    names = list(weights)
+    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
+    for step in range(1, n_steps + 1):
+        which = torch.randint(len(labels), (48,))
+        loss = -model(images[which]).log_softmax(-1).gather(1, labels[which][:, None]).mean()
+        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.99 * second[name] + 0.01 * gradient**2
+            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
+            weights[name].data -= 4e-3 * mean / (square.sqrt() + 1e-8)
+    return model
+
+
+@right
+def with_rmsprop_and_moved_images(images, labels, n_classes, n_steps):
+    """Post-norm, fused attention, all tokens classified at once, images moved by a pixel, two half batches, clipped RMSprop."""
+
+    class Model(nn.Module):
+        def __init__(self, d=32):
+            super().__init__()
+            self.embed, self.where = nn.Linear(16, d), nn.Embedding(4, d)
+            self.project, self.merge = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d)
+            self.hidden, self.back = nn.Linear(d, 3 * d), nn.Linear(3 * d, d)
+            self.norms = nn.ModuleList([nn.LayerNorm(d), nn.LayerNorm(d)])
+            self.head = nn.Linear(4 * d, n_classes)
+
+        def forward(self, pictures):
+            squares = pictures[:, 0].unfold(1, 4, 4).unfold(2, 4, 4).flatten(3).flatten(1, 2)
+            x = self.embed(squares) + self.where(torch.arange(4))
+            q, k, v = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
+            x = self.norms[0](x + self.merge(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)))
+            return self.head(self.norms[1](x + self.back(F.silu(self.hidden(x)))).flatten(1))
+
+    model = Model()
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
+    order = torch.randperm(len(labels)).repeat(1 + n_steps * 48 // len(labels))
+    for step in range(n_steps):
+        for half in order[48 * step : 48 * step + 48].chunk(2):
+            moved = images[half].roll(int(torch.randint(-1, 2, ())), dims=-1)
+            (F.cross_entropy(model(moved), labels[half]) / 2).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    return model
+
+
+exercise = Exercise(
+    id="11.7",
+    title="A Vision Transformer and its training loop",
+    reference=train_vit,
+    properties=properties(SECONDS, MOST_PARAMETERS),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={
+        ViT: "write the model yourself: patches, positions, blocks, logits.",
+        digits: "learn from the images that you are given.",
+    },
+    training=Training(
+        questions=partial(questions, N_STEPS),
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            probabilities_for_logits: gives_probabilities,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
+            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
+            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
+            without_shuffling: both(reads_in_order, fails_to_learn),
+            patches_of_other_images: both(reads_other_images, has_learned_nothing),
+            tokens_attend_over_the_batch: reads_other_images,
+            class_token_attends_over_the_batch: misses_all_patches,
+            reads_the_first_patch_only: misses_patches,
+            without_positions: ignores_the_order,
+            patches_never_mixed: adds_up_patches,
+            embeddings_cut_off: weights_without_gradient,
+            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
+            epochs_for_updates: makes_too_many_updates,
+        },
+        suspicions={labels_of_other_images: predicts_the_frequencies},
+    ),
+)

@@ -1,0 +1,103 @@
+"""Image classifiers of build tasks: what is asked of a model shows its patches, positions and attention, trained or not."""
+
+from functools import cache, partial
+
+import pytest
+import torch
+from torch import nn
+
+from course_tools.bank import image_classifiers as judged
+from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank.lecture_11 import train_vit
+from course_tools.bank.lecture_11.train_vit import SmallViT, quadrants
+from course_tools.checks.training_record import measure
+
+EVIDENCE = (
+    judged.reads_other_images,
+    judged.misses_patches,
+    judged.misses_all_patches,
+    judged.ignores_the_order,
+    judged.adds_up_patches,
+    judged.reads_in_order,
+    gives_probabilities,
+)
+
+
+@cache
+def questions():
+    return train_vit.exercise.questions(seed=0)
+
+
+def shown(make):
+    """The names of what the measurements of a model show that was not trained."""
+    (data, queries), truth = questions()
+    torch.manual_seed(0)
+    measured = measure(lambda *data: make(10).eval(), data, queries)
+    return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}
+
+
+def linear(n_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, n_classes))
+
+
+def constant(n_classes):
+    return SmallViT(n_classes, mix=lambda q, k, v: torch.zeros_like(v))
+
+
+def with_a_head_of_zeros(n_classes):
+    model = SmallViT(n_classes)
+    nn.init.zeros_(model.logits.weight)
+    nn.init.zeros_(model.logits.bias)
+    return model
+
+
+def with_probabilities(n_classes):
+    return nn.Sequential(SmallViT(n_classes), nn.Softmax(dim=-1))
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (SmallViT, set()),
+        (partial(SmallViT, positions=0.0), {"ignores_the_order"}),
+        (partial(SmallViT, cut=train_vit.patches_across_images), {"reads_other_images"}),
+        (partial(SmallViT, cut=lambda images: quadrants(images)[:, 1:]), {"misses_patches", "adds_up_patches"}),
+        (constant, {"misses_all_patches", "ignores_the_order", "adds_up_patches"}),
+        (with_a_head_of_zeros, {"ignores_the_order", "adds_up_patches"}),
+        (linear, {"adds_up_patches"}),
+        (with_probabilities, {"gives_probabilities"}),
+    ],
+)
+def test_a_model_shows_its_own_mistake_and_no_other(make, names):
+    assert shown(make) == names
+
+
+def test_the_images_to_learn_from_are_sorted_and_none_of_them_is_asked_about():
+    ((images, labels, n_classes, n_steps), queries), truth = questions()
+    assert (len(images), n_classes, n_steps) == (1_297, 10, truth["n_steps"])
+    assert bool((labels.diff() >= 0).all())
+    known = {image.numpy().tobytes() for image in images}
+    assert not any(image.numpy().tobytes() in known for image in queries[0])
+
+
+def test_the_baselines_are_those_of_their_definition():
+    ((images, labels, _, _), queries), truth = questions()
+    assert truth["frequencies"] == pytest.approx(2.303, abs=0.02)
+    nearest = [
+        min(range(10), key=lambda k: ((images[labels == k].mean(0) - image) ** 2).sum().item()) for image in queries[0][:100]
+    ]
+    agreed = (torch.tensor(nearest) == truth["labels"][:100]).float().mean().item()
+    assert agreed == pytest.approx(truth["class means"], abs=0.06)
+
+
+@pytest.mark.parametrize(("order", "in_order"), [(slice(None), True), (torch.arange(1_296, -1, -1), False)])
+def test_images_read_in_the_given_order_are_recognised_at_any_scale(order, in_order):
+    (data, queries), truth = questions()
+
+    def train(images, labels, n_classes, n_steps):
+        model = linear(n_classes)
+        for batch in (2 * images[order] - 1).split(32):
+            model(batch)
+        return model
+
+    assert judged.reads_in_order(measure(train, data, queries), truth) is in_order
