@@ -122,6 +122,7 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--lecture", metavar="NN", help="grade this lecture alone (default: what the notebooks are of)")
     half = max(1, (os.cpu_count() or 2) // 2)
     grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"notebooks at a time (default: {half})")
+    grade.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, to grade on its machines (extra [dask])")
     grade.add_argument("--seed", type=int, metavar="S", help="draws the inputs of the checks (default: one that nobody knows)")
     grade.add_argument("--require-isolation", action="store_true", help="grade nothing where a wall of the sandbox fails")
     grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
@@ -250,7 +251,8 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.policy import NO_RULES, Policy
 
     lecture = options.lecture and options.lecture.zfill(2)
-    how = GradingOptions(Engine, lectures_root(), lecture, max(1, options.jobs), options.seed, options.require_isolation)
+    jobs, require, dask = max(1, options.jobs), options.require_isolation, options.dask
+    how = GradingOptions(Engine, lectures_root(), lecture, jobs, options.seed, require, dask)
     tables = Tables(options.canvas, options.moodle, options.column)
     policy = Policy.read(options.policy) if options.policy else NO_RULES
     send = _to_canvas(options.canvas_upload, lecture) if options.canvas_upload else nowhere

@@ -1,21 +1,27 @@
-"""Many notebooks, several at a time: each process has an engine of its own, and what is done is in the journal.
+"""Many notebooks, several at a time: on this machine, or on those of a Dask cluster; what is done is in the journal.
 
-The processes read nothing but the bytes they are sent, and the journal and the results are written here alone. A process that
-dies is replaced and its notebook tried once more; nothing that happens over one notebook touches another.
+Each notebook is graded in a process that has an engine of its own, reads nothing but the bytes it is sent, and is killed with
+the notebook that stalls it. A process that dies is replaced and its notebook tried once more. Threads hand the notebooks out:
+those of this machine or of Dask's workers. The journal and the results are written here alone, so that a worker that is lost
+loses nothing and counts nothing twice: Dask gives its notebooks to others.
 """
 
 import contextlib
 import multiprocessing
 import signal
-import time
+import socket
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from course_tools.dask_cluster import dask_client
 from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
 from course_tools.grading.files import CannotGrade, reason, shown
 from course_tools.grading.intake.archive import Refused
@@ -26,6 +32,7 @@ from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import shapes
 from course_tools.grading.sandbox.sandbox import START_LIMIT
+from course_tools.publishing import lectures_root
 
 _TRIES = 2
 NOTEBOOK_LIMIT = 240.0
@@ -47,7 +54,8 @@ class GradingOptions:
     """How a batch is graded: by which engine, against which course, as which lecture, in how many processes.
 
     The seed draws the inputs of the checks; None leaves it to the pipeline. `engine` must be a function or class that can be
-    pickled, as it is called in each process.
+    pickled, as it is called in each process. `dask` is the address of a scheduler, or "local"; `jobs` then only says how many
+    notebooks a local one takes at a time.
     """
 
     engine: Callable[..., AbstractContextManager[Judge]]
@@ -56,6 +64,7 @@ class GradingOptions:
     jobs: int = 1
     seed: int | None = 0
     require_isolation: bool = False
+    dask: str | None = None
 
 
 class _Task(NamedTuple):
@@ -63,7 +72,6 @@ class _Task(NamedTuple):
     key: str
     data: bytes
     file_name: str
-    tries: int = 1
 
 
 def grade_all(
@@ -73,7 +81,7 @@ def grade_all(
 
     Args:
         submissions: the notebooks.
-        journal: where each result is noted at once.
+        journal: where each result is noted at once; in the end its lines are in the order of the notebooks.
         options: how.
         advance: called for each notebook that is done.
 
@@ -81,7 +89,8 @@ def grade_all(
         the notebooks in the order given, each with its result or the reason why it has none.
 
     Raises:
-        CannotGrade: no engine could be started, or the journal could not be written.
+        CannotGrade: no engine could be started, the Dask cluster ended, or the journal could not be written.
+        NoCluster: Dask is not installed, or its scheduler does not answer.
     """
     done: dict[int, Graded] = {}
 
@@ -89,53 +98,41 @@ def grade_all(
         done[place] = Graded(submissions[place], result, failure)
         advance()
 
-    with ExitStack() as stack:
-        queue = _Queue(submissions, journal, options, settle)
-        workers: dict[Connection, _GradingProcess] = {}
+    version = stamp(options.seed, options.root)
+    queue = _Queue(submissions, journal, options, version, settle)
+    with _workers(options, version) as (grade, n_at_a_time):
+        pending: dict[Future, _Task] = {}
         while True:
-            while len(workers) < options.jobs and (task := queue.next()) is not None:
-                worker = stack.enter_context(_GradingProcess(options, task))
-                workers[worker.line] = worker
-            if not workers:
-                return [done[place] for place in range(len(submissions))]
-            soonest = min(worker.deadline for worker in workers.values())
-            ready = wait(list(workers), max(0.0, soonest - time.monotonic()))
-            late = [line for line, worker in workers.items() if line not in ready and worker.deadline <= time.monotonic()]
-            for line in [*ready, *late]:
-                worker = workers[line]
-                if line in ready and not worker.has_started():
-                    continue
-                task, (result, failure) = worker.task, worker.kill() if line in late else worker.answer()
+            while len(pending) < n_at_a_time() and (task := queue.next()) is not None:
+                pending[grade(task.data, task.file_name)] = task
+            if not pending:
+                break
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                task, (result, failure) = pending.pop(future), _outcome(future)
                 if result is not None:
                     journal.add(task.key, result)
-                if result is not None or task.tries == _TRIES or line in late:
-                    settle(task.place, result, failure)
-                else:
-                    queue.again(task)
-                following = queue.next() if result is not None else None
-                if following is not None:
-                    worker.give(following)
-                else:
-                    workers.pop(line).close()
+                settle(task.place, result, failure)
+    journal.put_in_order(queue.keys)
+    return [done[place] for place in range(len(submissions))]
 
 
 class _Queue:
     """The notebooks that are still to be graded; each is read when its turn comes, so that few are in memory."""
 
     def __init__(
-        self, submissions: Sequence[Submission], journal: Journal, options: GradingOptions, settle: Callable[..., None]
+        self,
+        submissions: Sequence[Submission],
+        journal: Journal,
+        options: GradingOptions,
+        version: str,
+        settle: Callable[..., None],
     ) -> None:
         self._submissions, self._journal, self._options, self._settle = submissions, journal, options, settle
         self._places: Iterable[int] = iter(range(len(submissions)))
-        self._again: deque[_Task] = deque()
-        self._stamp = stamp(options.seed, options.root)
-
-    def again(self, task: _Task) -> None:
-        self._again.append(task._replace(tries=task.tries + 1))
+        self._version = version
+        self.keys: list[str] = []
 
     def next(self) -> _Task | None:
-        if self._again:
-            return self._again.popleft()
         for place in self._places:
             submission = self._submissions[place]
             try:
@@ -147,7 +144,8 @@ class _Queue:
                 self._settle(place, None, f"cannot be read: {reason(error)}")
                 continue
             asked = (submission.file_name, self._options.lecture, str(self._options.require_isolation))
-            name = key(data, self._stamp, *asked)
+            name = key(data, self._version, *asked)
+            self.keys.append(name)
             if (result := self._journal.get(name)) is not None:
                 self._settle(place, result)
                 continue
@@ -155,71 +153,182 @@ class _Queue:
         return None
 
 
+Grade = Callable[[bytes, str], Future]
+"""Hands out a notebook, by its bytes and name, to be graded."""
+
+
+@contextmanager
+def _workers(options: GradingOptions, version: str) -> Iterator[tuple[Grade, Callable[[], int]]]:
+    """Give what hands out a notebook, and how many may be handed out at a time."""
+    if options.dask is None:
+        processes = GradingProcesses(options)
+        with ThreadPoolExecutor(options.jobs) as threads:
+            try:
+                yield partial(threads.submit, processes.grade), lambda: options.jobs
+            finally:
+                processes.close()
+        return
+    local = {"processes": False, "n_workers": 1, "threads_per_worker": options.jobs}  # the processes are ours
+    with dask_client(options.dask, **local) as client:
+        executor, there = client.get_executor(pure=False), replace(options, dask=None)
+        try:
+            yield (
+                partial(executor.submit, _grade_on_worker, there, version),
+                lambda: max(1, 2 * sum(client.nthreads().values())),
+            )
+        finally:
+            executor.shutdown(wait=False)
+            with contextlib.suppress(Exception):  # a cluster that is gone has nothing left to be closed
+                client.run(_close_on_worker, there)
+
+
+def _outcome(future: Future) -> tuple[NotebookResult | None, str]:
+    try:
+        return future.result()
+    except CannotGrade:
+        raise
+    except CancelledError:
+        raise CannotGrade("the Dask cluster has ended. What is graded is kept: give the same command again.") from None
+    except Exception as error:
+        return None, f"the workers that graded it failed ({type(error).__name__}): it was left out. Grade it by hand."
+
+
+_on_worker: dict[GradingOptions, "GradingProcesses"] = {}
+_on_worker_lock = threading.Lock()
+
+
+def _grade_on_worker(options: GradingOptions, version: str, data: bytes, file_name: str) -> tuple[NotebookResult | None, str]:
+    """Grade one notebook in a thread of a Dask worker, against the worker's own copy of the course.
+
+    Raises:
+        CannotGrade: the worker has another version of the course, or cannot isolate a student's code as it should.
+    """
+    multiprocessing.current_process().daemon = False  # Dask's nanny makes it one, and those may have no children
+    with _on_worker_lock:
+        if options not in _on_worker:
+            here = replace(options, root=lectures_root())
+            if stamp(here.seed, here.root) != version:
+                raise CannotGrade(f"the worker on {socket.gethostname()} has another version of the course, Python or torch.")
+            _on_worker[options] = GradingProcesses(here)
+    try:
+        return _on_worker[options].grade(data, file_name)
+    except CannotGrade as error:
+        raise CannotGrade(f"the worker on {socket.gethostname()} refuses: {error}") from None
+
+
+def _close_on_worker(options: GradingOptions) -> None:
+    with _on_worker_lock:
+        if (processes := _on_worker.pop(options, None)) is not None:
+            processes.close()
+
+
+class GradingProcesses:
+    """Processes with an engine each, as many as threads call `grade` at a time; they stay for the next notebooks."""
+
+    def __init__(self, options: GradingOptions) -> None:
+        """Take the options; a process is started when one is needed."""
+        self._options, self._is_closed = options, False
+        self._idle: deque[_GradingProcess] = deque()
+        self._all: set[_GradingProcess] = set()
+
+    def grade(self, data: bytes, file_name: str) -> tuple[NotebookResult | None, str]:
+        """Grade one notebook: its result, or why there is none.
+
+        Raises:
+            CannotGrade: no engine could be started.
+        """
+        for _ in range(_TRIES):
+            process = self._process()
+            result, failure, is_late = process.grade(data, file_name)
+            if result is not None:
+                self._idle.append(process)
+                break
+            self._all.discard(process)  # after a failure it is not used again: its engine may be at fault
+            process.close()
+            if is_late:
+                break
+        return result, failure
+
+    def close(self) -> None:
+        """End every process, also where it is at work."""
+        self._is_closed = True
+        processes = list(self._all)
+        for process in processes:
+            process.hang_up()
+        for process in processes:
+            process.close()
+
+    def _process(self) -> "_GradingProcess":
+        try:
+            return self._idle.popleft()
+        except IndexError:
+            pass
+        if self._is_closed:
+            raise CannotGrade("the grading was stopped.")
+        process = _GradingProcess(self._options)
+        self._all.add(process)
+        process.wait_until_started()
+        return process
+
+
 class _GradingProcess:
-    """A process with an engine and a task, seen from here. After a failure it is not used again: its engine may be at fault."""
+    """A process with an engine, seen from here."""
 
-    def __init__(self, options: GradingOptions, task: _Task) -> None:
+    def __init__(self, options: GradingOptions) -> None:
         context = multiprocessing.get_context("spawn")
-        self.line, other = context.Pipe()
+        self._line, other = context.Pipe()
         self._process = context.Process(target=_work, args=(other, options), daemon=True)
-        self._process.start()
+        with _starting:
+            self._process.start()
         other.close()
-        self._begun = False
-        self.give(task)
+        self._is_busy = True
 
-    def __enter__(self) -> "_GradingProcess":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def give(self, task: _Task) -> None:
-        self.task: _Task | None = task
-        self.deadline = time.monotonic() + NOTEBOOK_LIMIT + (0.0 if self._begun else START_LIMIT)
-        with contextlib.suppress(OSError):  # it has died: `answer` says so
-            self.line.send((task.data, task.file_name))
-
-    def has_started(self) -> bool:
-        """Whether its engine was started before; False where the message that waits is the one that says so.
+    def wait_until_started(self) -> None:
+        """Wait for its engine.
 
         Raises:
             CannotGrade: the engine could not be started.
         """
-        if self._begun:
-            return True
         try:
-            refusal = self.line.recv()
+            refusal = self._line.recv() if self._line.poll(2 * START_LIMIT) else "its engine did not start in time."
         except (EOFError, OSError):
-            raise CannotGrade("a process for grading could not be started: is there memory left for it?") from None
+            refusal = "a process for grading could not be started: is there memory left for it?"
         if refusal:
+            self.close()
             raise CannotGrade(refusal)
-        self._begun = True
-        self.deadline = time.monotonic() + NOTEBOOK_LIMIT
-        return False
+        self._is_busy = False
 
-    def answer(self) -> tuple[NotebookResult | None, str]:
-        """Take the result of the task, or a failure in words."""
+    def grade(self, data: bytes, file_name: str) -> tuple[NotebookResult | None, str, bool]:
+        """Grade a notebook; give its result, or a failure in words and whether it took too long."""
+        self._is_busy = True
         try:
-            answer = self.line.recv()
+            self._line.send((data, file_name))
+            if not self._line.poll(NOTEBOOK_LIMIT):
+                return None, f"it took longer than {NOTEBOOK_LIMIT:g} seconds and was left out. Grade it by hand.", True
+            result, failure = self._line.recv()
         except (EOFError, OSError):
-            return None, "the process that graded it died, twice: it was left out. Grade it by hand."
-        self.task = None
-        return answer
+            return None, "the process that graded it died, twice: it was left out. Grade it by hand.", False
+        self._is_busy = False
+        return result, failure, False
 
-    def kill(self) -> tuple[None, str]:
-        """End it, because its notebook takes too long, and say so."""
-        self._process.kill()
-        return None, f"it took longer than {NOTEBOOK_LIMIT:g} seconds and was left out. Grade it by hand."
+    def hang_up(self) -> None:
+        """Kill it where it is at work; else let it end by itself."""
+        if self._is_busy:
+            self._process.kill()
+        else:
+            self._line.close()
 
     def close(self) -> None:
-        """Let it end by itself where it waits for work; end it where it is at work."""
-        self.line.close()
-        if self.task is not None:
-            self._process.terminate()
+        """End it."""
+        self.hang_up()
         self._process.join(5)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+        self._line.close()
+
+
+_starting = threading.Lock()
 
 
 def _work(line: Connection, options: GradingOptions) -> None:
@@ -232,8 +341,8 @@ def _work(line: Connection, options: GradingOptions) -> None:
         except Exception as error:
             line.send(str(error) or type(error).__name__)
             return
-        line.send("")
         with contextlib.suppress(EOFError, OSError):
+            line.send("")
             while True:
                 data, file_name = line.recv()
                 try:

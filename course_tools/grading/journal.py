@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
@@ -73,6 +74,34 @@ class Journal:
             raise CannotGrade(f"{self._path} could not be written: {reason(error)}") from error
         self._results[key] = result
 
+    def put_in_order(self, keys: Sequence[str]) -> None:
+        """Put the lines of a grading that has ended in the order of its notebooks, after those of earlier gradings.
+
+        So the journal does not depend on how many notebooks were graded at a time, nor on which machines.
+
+        Raises:
+            CannotGrade: it could not be written; nothing is lost.
+        """
+        self._file.seek(0)
+        before = self._file.read()
+        lines = {key: line for line in before.splitlines(keepends=True) if (key := _key_in(line)) in self._results}
+        own = [lines.pop(key) for key in dict.fromkeys(keys) if key in lines]
+        after = b"".join([*lines.values(), *own])
+        if after == before or sys.platform == "win32":  # Windows replaces no file that is open
+            return
+        part = self._path.with_name(f".{self._path.name}.part")
+        try:
+            file = part.open("w+b")
+            _lock(file, part)  # the lock goes on without a gap
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+            part.replace(self._path)
+        except OSError as error:
+            raise CannotGrade(f"{self._path} could not be written: {reason(error)}") from error
+        self._file.close()
+        self._file = file
+
     def _read(self) -> dict[str, NotebookResult]:
         self._file.seek(0)
         results, last = {}, b"\n"
@@ -83,6 +112,12 @@ class Journal:
         if not last.endswith(b"\n"):
             self._file.write(b"\n")
         return results
+
+
+def _key_in(line: bytes) -> str | None:
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return json.loads(line)["key"]
+    return None
 
 
 def stamp(seed: int | None, root: Path) -> str:

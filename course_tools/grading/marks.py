@@ -1,6 +1,6 @@
 """What one exercise of one submission earned, as the engine hands it to whoever writes reports."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from course_tools.checks import Finding
@@ -16,7 +16,7 @@ class Mark:
     "not found" where no cell holds it; "no answer" where the answer crashed, hung, was refused or spoke nonsense. `findings`
     are fit for a student: they hold no reference value and no hidden input. `detail` is a sentence for the student where the
     status is not "judged"; `flags` are for the instructor and never change the points. `override` is the instructor's reason
-    where the points are theirs and not those of the checks.
+    where the points are theirs and not those of the checks. `seconds` is how long it took to grade, 0 where a journal gave it.
     """
 
     exercise: str
@@ -28,5 +28,5 @@ class Mark:
     findings: tuple[Finding, ...]
     detail: str
     flags: tuple[str, ...]
-    seconds: float
+    seconds: float = field(default=0.0, compare=False)
     override: str = ""

@@ -57,7 +57,7 @@ def grade(
 
     Args:
         path: a folder or zip.
-        options: how; without a seed, one is drawn and kept with the results.
+        options: how; without a seed, one is drawn and kept with the results. On a Dask cluster isolation is required.
         out: the folder of the results; None = beside what was handed in, with "_graded" after its name.
         tables: the instructor's own tables.
         policy: the instructor's rules for marks.
@@ -70,7 +70,10 @@ def grade(
     Raises:
         CannotGrade: nothing could be graded or written; the text says why and what to do.
         UnknownLecture: there is no such lecture.
+        NoCluster: Dask is not installed, or its scheduler does not answer.
     """
+    if options.dask not in (None, "local"):  # whoever reaches a Dask scheduler can run code there: no student's code may
+        options = replace(options, require_isolation=True)
     course = Course.at(options.root)
     if options.lecture is not None and options.lecture not in course.stems:
         (lecture,) = lectures(options.root, [options.lecture])

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+from course_tools.dask_cluster import dask_client
 from course_tools.studies.record import RecordedStudy, Run, read, record_path, write
 from course_tools.studies.study import CannotStudy, StaleStudy, Study, load, source_of
 
@@ -25,7 +26,7 @@ def workers(jobs: int, dask: str | None = None) -> Iterator[Executor]:
         dask: the address of a Dask scheduler, such as "tcp://10.0.0.1:8786"; "local" starts one with `jobs` workers here.
 
     Raises:
-        CannotStudy: Dask is not installed, or does not answer.
+        NoCluster: Dask is not installed, or does not answer.
     """
     if dask is None:
         pool = ProcessPoolExecutor(jobs, get_context("spawn"))
@@ -34,16 +35,7 @@ def workers(jobs: int, dask: str | None = None) -> Iterator[Executor]:
         finally:
             pool.shutdown(cancel_futures=True)
         return
-    try:
-        from dask.distributed import Client
-    except ModuleNotFoundError:
-        raise CannotStudy("--dask needs Dask: pip install 'attention-course[dask]'.") from None
-    try:
-        local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
-        client = Client(**local) if dask == "local" else Client(dask, timeout="10s")
-    except OSError as error:
-        raise CannotStudy(f"no Dask scheduler answers at {dask}: {error}") from None
-    with client, client.get_executor(pure=False) as executor:
+    with dask_client(dask, n_workers=jobs, threads_per_worker=1) as client, client.get_executor(pure=False) as executor:
         yield executor
 
 

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from course_tools.grading import journal as journals
-from course_tools.grading.batch import GradingOptions, grade_all, grade_notebook
+from course_tools.grading.batch import GradingOptions, _grade_on_worker, grade_all, grade_notebook
 from course_tools.grading.files import CannotGrade, write_whole
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, handed_in
@@ -105,9 +107,8 @@ def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_
         file.write(b'{"key": "half a li')  # as a kill within the writing would leave it
     assert grade(path, OPTIONS, out) == grade(path, OPTIONS, undisturbed) == 0
     assert written(out) == written(undisturbed)
-    lines = journal.read_bytes().splitlines()
-    assert lines[: len(done)] == done
-    assert len(lines) == 12 + 1
+    assert set(done) <= set(journal.read_bytes().splitlines())
+    assert journal.read_bytes() == (undisturbed / "journal.jsonl").read_bytes()
     assert grade(path, OPTIONS, out) == 0
     assert written(out) == written(undisturbed)
 
@@ -124,6 +125,21 @@ def test_a_journal_with_strange_lines_keeps_the_good_ones(tmp_path):
         journal.add("l", result)
     with Journal(tmp_path / "j") as journal:
         assert journal.get("l") == result
+
+
+def test_a_grading_leaves_its_lines_in_the_order_of_its_notebooks_and_still_locked(tmp_path):
+    results = {key: NotebookResult("04", (), key) for key in "abcd"}
+    with Journal(tmp_path / "j") as journal:
+        for key in "dcab":
+            journal.add(key, results[key])
+        journal.put_in_order(["a", "b", "x", "c", "a"])
+        with pytest.raises(CannotGrade, match="another grading is at work"):
+            Journal(tmp_path / "j")
+        journal.add("e", results["a"])
+    assert [json.loads(line)["key"] for line in (tmp_path / "j").read_bytes().splitlines()] == [*"dabce"]
+    with Journal(tmp_path / "j") as journal:
+        assert {key: journal.get(key) for key in "abcd"} == results
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
 
 
 def test_a_second_grading_into_the_same_folder_is_refused(tmp_path):
@@ -220,3 +236,40 @@ def test_a_notebook_that_stalls_is_killed_and_costs_the_others_nothing(tmp_path,
     assert (stalled.result, fine.result.points) == (None, 12)
     assert "longer than 2 seconds" in stalled.failure
     assert time.monotonic() - begun < 300.0
+
+
+@pytest.mark.slow
+def test_a_dask_worker_that_is_killed_loses_nothing_and_counts_nothing_twice(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="the extra [dask] is not installed")
+    notebooks = {f"s{i:02}": notebook(e1=f"# earns {i} \n# waits 150", e2="# flag odd") for i in range(12)}
+    path, out, alone = school(tmp_path / "in", **notebooks), tmp_path / "out", tmp_path / "alone"
+    assert grade(path, replace(OPTIONS, require_isolation=True), alone) == 0
+    address = {"dashboard_address": ":0", "n_workers": 2, "threads_per_worker": 1}
+    with distributed.LocalCluster(**address) as cluster, distributed.Client(cluster) as client:
+        pids = list(client.run(os.getpid).values())
+
+        def kill_one() -> None:
+            journal, deadline = out / "journal.jsonl", time.monotonic() + 100
+            while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 3):
+                time.sleep(0.01)
+            os.kill(pids[0], signal.SIGKILL)  # each worker has a notebook at work, and another that waits
+
+        with ThreadPoolExecutor(1) as threads:
+            killing = threads.submit(kill_one)
+            assert grade(path, replace(OPTIONS, dask=cluster.scheduler_address), out) == 0
+            killing.result()
+        assert pids[0] not in client.run(os.getpid).values()
+    assert written(out) == written(alone)
+    assert (out / "journal.jsonl").read_bytes() == (alone / "journal.jsonl").read_bytes()
+
+
+def test_on_a_dask_cluster_a_worker_without_isolation_refuses(tmp_path):
+    pytest.importorskip("distributed", reason="the extra [dask] is not installed")
+    path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
+    with pytest.raises(CannotGrade, match=r"the worker on .* refuses: the layer against forks does not hold here"):
+        graded(path, tmp_path / "j", GradingOptions(Refusing, ROOT, dask="local"))
+
+
+def test_a_dask_worker_with_another_version_of_the_course_refuses():
+    with pytest.raises(CannotGrade, match="another version of the course"):
+        _grade_on_worker(OPTIONS, "another", notebook(e1="# earns 12"), "ada.ipynb")

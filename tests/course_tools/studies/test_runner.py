@@ -114,14 +114,3 @@ def test_a_dask_cluster_runs_a_study(toy, folder):
     pytest.importorskip("distributed", reason="the extra [dask] is not installed")
     with workers(1, "local") as executor:
         assert len(run_missing(toy, executor, [0], folder=folder).runs) == 2
-
-
-def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
-    distributed = pytest.importorskip("dask.distributed", reason="the extra [dask] is not installed")
-
-    def silent(address: str, **how: object) -> None:
-        raise OSError(f"timed out: {address}")
-
-    monkeypatch.setattr(distributed, "Client", silent)
-    with pytest.raises(CannotStudy, match="no Dask scheduler answers at tcp://there:1: timed out"), workers(1, "tcp://there:1"):
-        pass

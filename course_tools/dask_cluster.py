@@ -1,0 +1,38 @@
+"""Dask for work on many machines: a client of a scheduler that runs, or of a cluster started here (extra [dask])."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from course_tools.command_failed import CommandFailed
+
+if TYPE_CHECKING:
+    from dask.distributed import Client
+
+
+class NoCluster(CommandFailed):
+    """Dask is not installed, or no scheduler answers; the text says which."""
+
+
+@contextmanager
+def dask_client(address: str, **local: object) -> Iterator["Client"]:
+    """Give a client of a Dask cluster.
+
+    Args:
+        address: of its scheduler, such as "tcp://10.0.0.1:8786"; "local" starts a cluster on this machine, for as long as the
+            `with` lasts.
+        local: how that one is started, as `distributed.LocalCluster` takes it.
+
+    Raises:
+        NoCluster: Dask is not installed, or no scheduler answers.
+    """
+    try:
+        from dask.distributed import Client
+    except ModuleNotFoundError:
+        raise NoCluster("--dask needs Dask: pip install 'attention-course[dask]'.") from None
+    try:
+        client = Client(**local, dashboard_address=":0") if address == "local" else Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise NoCluster(f"no Dask scheduler answers at {address}: {error}") from None
+    with client:
+        yield client
