@@ -17,10 +17,10 @@
 #
 # ![](diagram:simclr)
 #
-# You will write the augmentation, both losses, the moving average of BYOL and a linear probe, train both on unlabelled digits, and
-# find out what each ingredient prevents.
+# You will write the augmentation, both losses, the moving average of BYOL and a linear probe, train both on unlabelled digits,
+# find out what each ingredient prevents, and build SimCLR's whole training loop.
 #
-# **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:** about 85
+# **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:** about 115
 # minutes. {measured}
 
 # %%
@@ -1029,8 +1029,67 @@ claim(
 #
 # `docs/several_devices.md` lists other points to consider.
 
+# %% [markdown]
+# ## 11 Build it
+#
+# **Build task (30 minutes, 12 points).** Write the whole of SimCLR from an empty cell: views, encoder, projection head, NT-Xent,
+# and the loop. No cell above has shown the loop in full. What you have written may be used: `warp`, your `nt_xent`, and `view`
+# of section 2. The library's `SimCLR` and `nt_xent` are not allowed.
+#
+# The check calls `train_simclr(images, n_steps)` once, with 2,000 digits without labels and `n_steps=240`. It evaluates the
+# returned encoder on other digits, by a linear probe with four labels of each class, the mean of eight draws of them. The
+# function has at most 60 seconds of processor time; a good answer needs about six.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the encoder maps images (B, 1, 14, 14) to features (B, n) |
+# | 1 | at most `n_steps` updates and at most 150,000 weights |
+# | 1 | each update uses only its own gradients, and every weight of the encoder has a gradient |
+# | 1 | the loss falls during the training |
+# | 1 | the returned encoder gives the same features for the same digits |
+# | 1 | it returns the 64 features of the encoder, not the 32 numbers of the projection |
+# | 1 | the features of a digit do not depend on the other digits of the batch |
+# | 1 | every weight that has a gradient is in the optimizer |
+# | 1 | views of different digits are at least twice as far apart as two views of one digit (1 minus the cosine) |
+# | 1 | accuracy of the probe: 0.2 above that of an untrained encoder (0.42) |
+# | 2 | accuracy of the probe: 0.02 above that of the pixels (about 0.65) |
+
+# %% exercise="16.7" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_16.train_simclr import train_simclr
+
+# %% tags=["nbval-check-output"]
+train_simclr = check("16.7", train_simclr)
+
+# %% [markdown]
+# The next cell trains your encoder once more, on the digits of section 5, and draws what it makes of unseen ones. The encoder of
+# section 5 saw the same 4,000 digits for as many updates.
+
+# %%
+torch.manual_seed(SEEDS[0])
+built = train_simclr(images[learn[SEEDS[0]]].cpu(), 240)
+
+
+def yours(batch):
+    """The features of your encoder, computed on the CPU."""
+    return built(batch.cpu()).to(batch.device)
+
+
+with torch.no_grad():
+    points = unit(yours(images[unseen[SEEDS[0]]])).cpu()
+own = probe(yours, SEEDS[0], 4)
+agreed = neighbours_agree(points, kinds)
+show(
+    clouds({"your encoder": points[:300]}, kinds[:300]),
+    alt="Embeddings of 300 unseen digits by your encoder in their first two principal "
+    f"components; the nearest other digit has the same class in {100 * agreed:.0f} %.",
+)
+print(
+    f"probe with 40 labels: yours {own:.2f}, section 5 {probed[4][0]:.2f}, pixels "
+    f"{raw[4][0]:.2f}, an untrained encoder {blank[4][0]:.2f}"
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 11 Exit quiz
+# ## 12 Exit quiz
 #
 # **Question 1.** You train SimCLR on satellite pictures, with rotations among the augmentations, and then probe for the wind
 # direction from the smoke of chimneys. What do you expect?
@@ -1082,7 +1141,7 @@ claim(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 12 Summary and sources
+# ## 13 Summary and sources
 #
 # **Where the deck and the code differ**, each with a measurement:
 #

@@ -1,6 +1,6 @@
 """Exercises of lecture 16, Self-supervision."""
 
-from course_tools.bank.lecture_16 import byol_loss, ema_update, linear_probe, nt_xent, spectrum, warp
+from course_tools.bank.lecture_16 import byol_loss, ema_update, linear_probe, nt_xent, spectrum, train_simclr, warp
 
 EXERCISES = (
     warp.exercise,
@@ -9,4 +9,5 @@ EXERCISES = (
     byol_loss.exercise,
     ema_update.exercise,
     spectrum.exercise,
+    train_simclr.exercise,
 )

@@ -1,0 +1,580 @@
+"""Build task 16.7, train_simclr: SimCLR's training loop from an empty cell; what students hand in, wrong and right.
+
+The student's function sees digits without labels. The check keeps the labels of other digits, and judges the encoder by a
+linear probe of its features with four labels of each class, beside probes of the pixels and of an untrained encoder.
+"""
+
+import math
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import Augmentation, few_of_each, mnist
+from course_lib.losses import lean_nt_xent, nt_xent
+from course_lib.metrics import linear_probe
+from course_lib.models import SimCLR
+from course_lib.primitives import unit
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    fails,
+    gradients_are_kept,
+    holds,
+    is_near,
+    no_weight_is_stepped,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    updates_are_too_large,
+    updates_are_too_small,
+    weights_left_out,
+    within_budget,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 150_000, 240
+N_LEARN, N_LABELLED, N_UNSEEN, N_PAIRS, N_ALONE = 2_000, 400, 1_000, 256, 16
+D_ENCODER, D_PROJECTION = 64, 32
+N_EACH, N_DRAWS, PENALTY = 4, 8, 0.1
+LEAD_UNTRAINED, LEAD_PIXELS, TIMES_APART = 0.2, 0.02, 2.0
+
+HINTS = (
+    (
+        "Work from the loss backwards, and print: two views of 32 digits are 64 pictures (64, 1, 14, 14); features (64, 64); "
+        "projections (64, 32), each divided by its norm; similarities (64, 64), the diagonal masked; which row is the partner "
+        "of row 0? Before any update the loss should be near log 63."
+    ),
+    (
+        "Three convolutions with normalisation and ReLU, then global max pooling, make a good encoder; a linear layer, a ReLU "
+        "and a linear layer the head. `view` of section 2 draws a view of each digit; call it twice in each update. A "
+        "temperature of 0.2 and Adam with a learning rate of 0.003 suffice: the loss falls from 4.1 to about 1.5."
+    ),
+    (
+        "The loop: draw 32 digits; draw two views of each; encode and project both; compute the loss; `optimizer.zero_grad()`, "
+        "`loss.backward()`, `optimizer.step()`. The optimizer holds the weights of the encoder *and* of the head: "
+        "`[*encoder.parameters(), *head.parameters()]`. Return `encoder.eval()`, without the head."
+    ),
+)
+
+
+def train_simclr(images: Tensor, n_steps: int) -> nn.Module:
+    """Train an encoder by SimCLR on unlabelled digits, and return it without its projection head.
+
+    The encoder maps images (B, 1, 14, 14) to features (B, 64). In training a projection head maps these to (B, 32), where
+    NT-Xent compares two augmented views of each digit.
+
+    Args:
+        images: digits without labels, (N, 1, 14, 14), ink from 0 to 1.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained encoder, ready to use: the features of a digit do not depend on the other digits of the batch.
+    """
+    n_pairs, temperature = 32, 0.2
+
+    def convolution(d_in, d_out, stride):
+        return nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=False), nn.BatchNorm2d(d_out), nn.ReLU()
+
+    def view(batch):
+        angle, shear, zoom, right, down = torch.empty(5, len(batch)).uniform_(-1, 1)
+        cos, sin = (0.25 * angle).cos(), (0.25 * angle).sin()
+        rows = torch.stack([cos, 0.3 * shear - sin, 0.12 * right, sin, cos, 0.12 * down], dim=1).view(-1, 2, 3)
+        grid = F.affine_grid(rows * 1.25 ** zoom[:, None, None], list(batch.shape), align_corners=False)
+        return F.grid_sample(batch, grid, align_corners=False)
+
+    encoder = nn.Sequential(
+        *convolution(1, 24, 2), *convolution(24, 48, 1), *convolution(48, 64, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten()
+    )
+    head = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32))
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=3e-3)
+    itself = torch.eye(2 * n_pairs, dtype=torch.bool)
+    partner = torch.arange(2 * n_pairs).roll(n_pairs)
+    for _ in range(n_steps):
+        batch = images[torch.randint(len(images), (n_pairs,))]
+        z = F.normalize(head(encoder(torch.cat([view(batch), view(batch)]))), dim=1)
+        loss = F.cross_entropy((z @ z.mT / temperature).masked_fill(itself, -torch.inf), partner)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return encoder.eval()
+
+
+@cache
+def _digits() -> tuple[Tensor, Tensor]:
+    images, labels = mnist()
+    return F.avg_pool2d(images, 2), labels
+
+
+def _questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw digits to learn from, and those that the encoder is asked about.
+
+    The queries are: digits to label (400, 1, 14, 14) · unseen ones (1000, 1, 14, 14) · the last 16 of these alone ·
+    one view and another of 256 of them.
+    """
+    images, labels = _digits()
+    order = draw.uniform(len(images)).argsort()
+    learn, labelled, unseen = order[: N_LEARN + N_LABELLED + N_UNSEEN].split([N_LEARN, N_LABELLED, N_UNSEEN])
+    draw_view = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
+    views = [draw_view(images[unseen[:N_PAIRS]], draw.generator) for _ in range(2)]
+    truth = {
+        "labels": labels[unseen],
+        "labels of the few": labels[labelled],
+        "n_steps": N_STEPS,
+        "pixels": images[labelled].flatten(1),
+        "unseen pixels": images[unseen].flatten(1),
+    }
+    queries = [images[labelled], images[unseen], images[unseen[-N_ALONE:]], *views]
+    return ((images[learn], N_STEPS), queries), truth
+
+
+def probed(features: Tensor, unseen: Tensor, truth: Truth) -> float:
+    """Accuracy on unseen digits of a linear probe with four labels of each class, mean of eight draws of the labels."""
+    features, unseen = unit(features.double()), unit(unseen.double())
+    accuracies = []
+    for seed in range(N_DRAWS):
+        few = few_of_each(truth["labels of the few"], N_EACH, seed)
+        weight, bias = linear_probe(features[few], truth["labels of the few"][few], 10, PENALTY)
+        accuracies.append(((unseen @ weight.mT + bias).argmax(-1) == truth["labels"]).double().mean().item())
+    return sum(accuracies) / N_DRAWS
+
+
+def _accuracy(measured: Measured, truth: Truth) -> float:
+    return probed(*measured.outputs[:2], truth)
+
+
+def _pixels(truth: Truth) -> float:
+    return probed(truth["pixels"], truth["unseen pixels"], truth)
+
+
+UNTRAINED = 0.42
+"""Accuracy of the probe of an untrained encoder: three convolutions and global max pooling, mean of twelve."""
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    for n, output in zip((N_LABELLED, N_UNSEEN, N_ALONE, N_PAIRS, N_PAIRS), measured.outputs, strict=True):
+        if output.ndim != 2 or len(output) != n:
+            return f"For images ({n}, 1, 14, 14) the features should have shape ({n}, {D_ENCODER}), not {tuple(output.shape)}."
+        if not output.is_floating_point() or not output.isfinite().all():
+            return "The features should be finite floating-point numbers."
+    if is_near(measured.outputs[1][:-1], measured.outputs[1][1:], tolerance=1e-6):
+        return "The features are the same whatever the digit is."
+    return None
+
+
+def _representation(measured: Measured, truth: Truth) -> str | None:
+    d = measured.outputs[0].shape[1]
+    return None if d == D_ENCODER else f"The encoder should give {D_ENCODER} features, and it gives {d}."
+
+
+def _batch(measured: Measured, truth: Truth) -> str | None:
+    if reads_other_pictures(measured, truth):
+        return f"Asked about the last {N_ALONE} digits alone, the encoder gives other features than in a batch with the others."
+    return None
+
+
+def _trains(measured: Measured, truth: Truth) -> str | None:
+    if _learns(measured, truth) is None:
+        return None
+    if measured.n_updates == 0:
+        return "It made no update."
+    losses = measured.losses
+    n = max(len(losses) // 10, 1)
+    if len(losses) and losses[-n:].mean() > losses[:n].mean() - 0.02 * losses[:n].mean().abs():
+        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
+    return None
+
+
+def _views(measured: Measured, truth: Truth) -> str | None:
+    first, second = (unit(output.double()) for output in measured.outputs[3:])
+    distances = 1 - first @ second.mT
+    of_one, of_others = distances.diagonal().mean(), distances[~torch.eye(N_PAIRS, dtype=torch.bool)].mean()
+    if of_others >= TIMES_APART * of_one:
+        return None
+    return (
+        f"1 minus the cosine is {of_one:.3f} for two views of one digit and {of_others:.3f} for views of two, mean of "
+        f"{N_PAIRS}: a ratio of {of_others / of_one:.1f}, and {TIMES_APART} is asked for."
+    )
+
+
+def _learns(measured: Measured, truth: Truth) -> str | None:
+    return _worse_than(measured, truth, UNTRAINED + LEAD_UNTRAINED, "0.2 above that of an untrained encoder")
+
+
+def _score(measured: Measured, truth: Truth) -> str | None:
+    return _worse_than(measured, truth, _pixels(truth) + LEAD_PIXELS, "0.02 above that of the pixels")
+
+
+def _held(measured: Measured, truth: Truth) -> str | None:
+    if weights_left_out(measured, truth):
+        return f"{measured.left_out:.0%} of the weights that had a gradient are in no optimizer."
+    return None
+
+
+def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> str | None:
+    accuracy = _accuracy(measured, truth)
+    if accuracy >= least:
+        return None
+    return f"On unseen digits the accuracy of the probe is {accuracy:.2f}; asked for is {words}, {least:.2f}."
+
+
+def reads_other_pictures(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the features of a digit change with the other digits of the batch."""
+    return not is_near(measured.outputs[1][-N_ALONE:], measured.outputs[2])
+
+
+def returns_the_projection(measured: Measured, truth: Truth) -> bool:
+    """Evidence: there are as many numbers a digit as the projection has."""
+    return measured.outputs[0].shape[1] == D_PROJECTION
+
+
+def reads_equal_views(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the two views that the encoder reads of a digit are the same picture, in every update."""
+    read = [x for x in measured.read if x.ndim == 4 and len(x) > 1]
+    together = all(_equal_halves(x) for x in read) and bool(read)
+    in_turn = len(read) > 1 and all(torch.equal(*pair) for pair in zip(read[::2], read[1::2], strict=False))
+    return together or in_turn
+
+
+def _equal_halves(x: Tensor) -> bool:
+    return len(x) % 2 == 0 and (torch.equal(*x.chunk(2)) or torch.equal(x[::2], x[1::2]))
+
+
+def reads_the_same_views(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in every update the encoder reads the same pictures, both views together or one after the other."""
+    read = measured.read
+    return len(read) >= 20 and all(x.shape == y.shape and torch.equal(x, y) for x, y in zip(read, read[2:], strict=False))
+
+
+def _share_of_a_guess(measured: Measured) -> float:
+    """The loss at the end over that of a uniform guess among the other views, log(2N - 1)."""
+    if not measured.read or not len(measured.losses):
+        return 0.0
+    n, end = len(measured.read[0]), measured.losses[-max(len(measured.losses) // 10, 1) :].mean().item()
+    return min((end / math.log(max(m - 1, 2)) for m in (n, 2 * n)), key=lambda share: abs(share - 1))
+
+
+def ends_at_a_guess(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss ends within one percent of that of a uniform guess, although the weights were moved."""
+    return measured.moved > 0.1 and abs(_share_of_a_guess(measured) - 1) < 0.01
+
+
+def hardly_uses_the_cosines(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the encoder separates the views of digits, and yet the loss stays near that of a uniform guess."""
+    return 0.88 < _share_of_a_guess(measured) < 0.99 and _views(measured, truth) is None
+
+
+def has_no_negatives(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss is negative, or begins far below that of a guess among other views and falls to nothing."""
+    losses = measured.losses
+    if not len(losses) or not measured.read:
+        return False
+    small = losses[0] < 0.5 * math.log(len(measured.read[0])) and losses[-1].abs() < 0.1 * losses[0].abs()
+    return bool(small or losses[-1] < -0.5)
+
+
+def _view(batch):
+    angle, shear, zoom, right, down = torch.empty(5, len(batch)).uniform_(-1, 1)
+    cos, sin = (0.25 * angle).cos(), (0.25 * angle).sin()
+    rows = torch.stack([cos, 0.3 * shear - sin, 0.12 * right, sin, cos, 0.12 * down], dim=1).view(-1, 2, 3)
+    grid = F.affine_grid(rows * 1.25 ** zoom[:, None, None], list(batch.shape), align_corners=False)
+    return F.grid_sample(batch, grid, align_corners=False)
+
+
+def _two_views(images, n=24):
+    batch = images[torch.randint(len(images), (n,))]
+    return _view(batch), _view(batch)
+
+
+def _contrast(a, b, temperature=0.2, shift=None):
+    """NT-Xent; a wrong submission gives another temperature, or another shift from a view to its partner."""
+    z = F.normalize(torch.cat([a, b]), dim=1)
+    scores = (z @ z.mT / temperature).masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)
+    return F.cross_entropy(scores, torch.arange(len(z)).roll(len(a) if shift is None else shift))
+
+
+def _networks(dropout=0.0):
+    """A small encoder, and a head."""
+    layers = []
+    for d_in, d_out, stride in ((1, 16, 2), (16, 32, 1), (32, 64, 2)):
+        layers += [nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=False), nn.BatchNorm2d(d_out), nn.ReLU()]
+    encoder = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Dropout(dropout))
+    return encoder, nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, D_PROJECTION))
+
+
+def _looped(encoder, head, images, n_steps, lr=3e-3, views=_two_views, loss=_contrast, optimized=None, clears=True):
+    """Train in the usual way, or with one mistake, and return the encoder."""
+    optimizer = torch.optim.Adam(optimized or [*encoder.parameters(), *head.parameters()], lr=lr)
+    for _ in range(n_steps):
+        z = head(encoder(torch.cat(views(images))))
+        if clears:
+            optimizer.zero_grad()
+        loss(*z.chunk(2)).backward()
+        optimizer.step()
+    return encoder.eval()
+
+
+@wrong
+def both_views_the_same(images, n_steps):
+    """The two views that your encoder reads of a digit are the same picture: any feature tells it from the others, and the
+    encoder learns no invariance. Draw the second view anew; do not use the first one twice, and do augment both."""
+
+    def views(images):
+        a, _ = _two_views(images)
+        return a, a
+
+    return _looped(*_networks(), images, n_steps // 2, views=views)
+
+
+@wrong
+def partner_next_door(images, n_steps):
+    """Your loss ends where a guess is, at log(2N - 1): what it pulls together are views of *different* digits, and these have
+    nothing in common. With all first views before all second ones the partner of row i is row i + N (modulo 2N), not its
+    neighbour; and both views must be drawn from the same batch of digits."""
+    return _looped(*_networks(), images, n_steps // 2, loss=lambda a, b: _contrast(a, b, shift=1))
+
+
+@wrong
+def temperature_multiplied(images, n_steps):
+    """Your encoder separates the digits, and yet your loss stays near that of a guess, log(2N - 1): the cosines hardly count.
+    They are to be *divided* by a temperature well below 1, such as 0.2; multiplied by it, or divided by a large one, they all
+    have nearly the same exponential, and the similar negatives have no more weight than the others."""
+    return _looped(*_networks(), images, n_steps, loss=lambda a, b: _contrast(a, b, 5.0))
+
+
+@wrong
+def without_negatives(images, n_steps):
+    """Your loss only pulls the views of one digit together: it begins below a guess among the other views, and the least value
+    is reached by equal projections for all digits. Divide by a sum over all other views: NT-Xent is a cross-entropy over the
+    row of similarities."""
+    return _looped(*_networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
+
+
+@wrong
+def projection_returned(images, n_steps):
+    """You return the projections, 32 numbers a digit. The head was made for the loss, and is left out afterwards: return the
+    encoder alone."""
+    encoder, head = _networks()
+    _looped(encoder, head, images, n_steps)
+    return nn.Sequential(encoder, head).eval()
+
+
+@wrong
+def gradients_not_cleared(images, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(*_networks(), images, n_steps // 2, clears=False)
+
+
+@wrong
+def one_batch_for_all_updates(images, n_steps):
+    """Every update reads the same views: digits and views are drawn once, before the loop. Draw new digits, and new views of
+    them, in each update."""
+    once = _two_views(images)
+    return _looped(*_networks(), images, n_steps // 2, views=lambda images: once)
+
+
+@wrong
+def training_mode_left_on(images, n_steps):
+    """The features of a digit depend on the other digits of its batch: batch normalisation still uses the mean and variance of
+    the batch. Return `encoder.eval()`, which uses those of the training."""
+    return _looped(*_networks(), images, n_steps).train()
+
+
+@wrong
+def dropout_left_on(images, n_steps):
+    """The returned encoder is still in training mode: its dropout draws new zeros at each call, so that its features are
+    random. Return `encoder.eval()`."""
+    encoder = _looped(*_networks(dropout=0.1), images, n_steps)
+    encoder[-1].train()
+    return encoder
+
+
+@wrong
+def head_not_in_the_optimizer(images, n_steps):
+    """A part of what you train is in no optimizer and stays as it was drawn: the projection head, probably. Give the optimizer
+    the weights of both: `[*encoder.parameters(), *head.parameters()]`."""
+    encoder, head = _networks()
+    return _looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
+
+
+@wrong
+def optimizer_of_the_head_alone(images, n_steps):
+    """None of the weights of the encoder that you return was ever updated: the optimizer holds others. Give it the weights of
+    encoder and head, `[*encoder.parameters(), *head.parameters()]`."""
+    encoder, head = _networks()
+    return _looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
+
+
+@wrong
+def learning_rate_too_large(images, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return _looped(*_networks(), images, n_steps // 4, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(images, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return _looped(*_networks(), images, n_steps // 4, lr=1e-6)
+
+
+@right
+def one_view_after_the_other(images, n_steps):
+    """Larger kernels; each view through the encoder by itself; NAdam with a schedule, shuffled epochs, and a loss from
+    which the diagonal is left out."""
+    layers = []
+    for d_in, d_out in ((1, 32), (32, 40), (40, 64)):
+        layers += [nn.Conv2d(d_in, d_out, 5, 2, 2), nn.BatchNorm2d(d_out), nn.LeakyReLU(0.1)]
+    encoder = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten())
+    head = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
+    optimizer = torch.optim.NAdam([{"params": encoder.parameters()}, {"params": head.parameters()}], lr=4e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(n_steps, 1))
+    ranges, generator = Augmentation(turn=0.3, zoom=1.2, shear=0.3, shift=0.06), torch.Generator().manual_seed(1)
+    loader, step = torch.utils.data.DataLoader(images, batch_size=40, shuffle=True, drop_last=True), 0
+    while step < n_steps:
+        for batch in loader:
+            a, b = (F.normalize(head(encoder(ranges(batch, generator)))) for _ in range(2))
+            n, z = len(batch), torch.cat([a, b])
+            others = (z @ z.mT)[~torch.eye(2 * n, dtype=torch.bool)].view(2 * n, -1) / 0.2
+            pairs = (a * b).sum(1).repeat(2) / 0.2
+            loss = (others.logsumexp(1) - pairs).mean()
+            loss.backward()
+            optimizer.step()
+            encoder.zero_grad()
+            head.zero_grad()
+            schedule.step()
+            step += 1
+            if step == n_steps:
+                break
+    return encoder.eval()
+
+
+@right
+def without_modules(images, n_steps):
+    """Weights in a dict, a function, gradients from autograd, and Adam by hand; the views are interleaved, and the loss takes
+    exponentials."""
+    shapes = {"a": (24, 1, 3, 3), "b": (48, 24, 3, 3), "c": (64, 48, 3, 3), "up": (64, 64), "down": (32, 64)}
+    weights = {name: (torch.randn(s) * (2 / math.prod(s[1:])) ** 0.5).requires_grad_() for name, s in shapes.items()}
+
+    def encoder(x):
+        for name, stride in (("a", 2), ("b", 1), ("c", 2)):
+            x = F.conv2d(x, weights[name], stride=stride, padding=1)
+            x = F.relu(x - x.mean((1, 2, 3), keepdim=True)) / (x.var((1, 2, 3), keepdim=True) + 1e-5).sqrt()
+        return x.amax((2, 3))
+
+    def draw_view(x):
+        A = torch.eye(2) + 0.25 * (2 * torch.rand(len(x), 2, 2) - 1)
+        rows = torch.cat([A, 0.24 * torch.rand(len(x), 2, 1) - 0.12], dim=2)
+        return F.grid_sample(x, F.affine_grid(rows, list(x.shape), align_corners=False), align_corners=False)
+
+    names = list(weights)
+    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
+    for step in range(1, n_steps + 1):
+        batch = images[torch.randperm(len(images))[:32]].repeat_interleave(2, 0)
+        z = F.relu(encoder(draw_view(batch)) @ weights["up"].T) @ weights["down"].T
+        z = z / (z * z).sum(1, keepdim=True).sqrt()
+        p = (z @ z.T / 0.25).exp()
+        partner = torch.arange(64) ^ 1
+        loss = (-(p[range(64), partner] / (p.sum(1) - p.diagonal())).log()).mean()
+        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.99 * second[name] + 0.01 * gradient**2
+            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
+            weights[name].data -= 3e-3 * mean / (square.sqrt() + 1e-8)
+    return encoder
+
+
+@right
+def with_residual_blocks(images, n_steps):
+    """Residual blocks with dropout in one class with the head, all rows of similarities from four blocks, AdamW, clipping."""
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.wider = nn.Conv2d(1, 32, 4, 2, 2), nn.Conv2d(32, 64, 3, 2, 1)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(d) for d in (32, 32, 64))
+            self.mix, self.dropout = nn.Conv2d(32, 32, 3, padding=1), nn.Dropout(0.02)
+
+        def forward(self, x):
+            x = F.silu(self.norms[0](self.first(x)))
+            x = self.dropout(x + F.silu(self.norms[1](self.mix(x))))
+            return F.silu(self.norms[2](self.wider(x))).amax((2, 3))
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.head = Encoder(), nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
+
+        def forward(self, a, b):
+            return (F.normalize(self.head(self.encoder(x)), dim=1) for x in (a, b))
+
+    model, generator = Both(), torch.Generator().manual_seed(3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=1e-2)
+    ranges = Augmentation(turn=0.3, zoom=1.25, shear=0.3, shift=0.08)
+    for _ in range(n_steps):
+        batch = images[torch.randint(0, len(images), (32,))]
+        a, b = model(ranges(batch, generator), ranges(batch, generator))
+        infinite = torch.full((32,), torch.inf).diag().nan_to_num(0.0)
+        logits = torch.cat([torch.cat([a @ b.T, a @ a.T - infinite], 1), torch.cat([b @ a.T, b @ b.T - infinite], 1)]) / 0.2
+        loss = nn.CrossEntropyLoss()(logits, torch.arange(32).repeat(2))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model.eval().encoder
+
+
+_TRAINED = ("training", "evaluation")
+
+exercise = Exercise(
+    id="16.7",
+    title="SimCLR and its training loop",
+    reference=train_simclr,
+    properties=(
+        trains_within(SECONDS),
+        holds("model", "The encoder maps images (B, 1, 14, 14) to features (B, n).", _model, 1, needs=("runs",)),
+        within_budget(MOST_PARAMETERS),
+        sound_gradients,
+        holds("training", "The loss falls during the training.", _trains, 1),
+        same_twice,
+        holds("representation", "It gives the 64 features of the encoder, not the projection.", _representation, 1, _TRAINED),
+        holds("batch", "The features of a digit do not depend on the other digits of its batch.", _batch, 1, _TRAINED),
+        holds("optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, _TRAINED),
+        holds("views", "Two views of one digit are nearer to each other than views of different digits.", _views, 1, _TRAINED),
+        holds("learns", "The probe is 0.2 more accurate than that of an untrained encoder.", _learns, 1, _TRAINED),
+        holds("score", "The probe is 0.02 more accurate than that of the pixels.", _score, 2, needs=("learns",)),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={
+        SimCLR: "build encoder and head yourself.",
+        nt_xent: "use the loss that you wrote in 16.2, or write it here.",
+        lean_nt_xent: "use the loss that you wrote in 16.2, or write it here.",
+    },
+    training=Training(
+        questions=_questions,
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
+            training_mode_left_on: reads_other_pictures,
+            projection_returned: returns_the_projection,
+            optimizer_of_the_head_alone: no_weight_is_stepped,
+            head_not_in_the_optimizer: weights_left_out,
+            one_batch_for_all_updates: both(reads_the_same_views, fails(_score)),
+            both_views_the_same: both(reads_equal_views, fails(_score)),
+            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
+            without_negatives: both(has_no_negatives, fails(_score)),
+            partner_next_door: both(ends_at_a_guess, fails(_score)),
+            temperature_multiplied: both(hardly_uses_the_cosines, fails(_score)),
+        },
+    ),
+)
