@@ -114,6 +114,20 @@ def returns_the_parameters_first(grad_h_new, x, h, h_new, W, U):
     return delta.mT @ x, delta.mT @ h, delta.sum(0), delta @ W, delta @ U
 
 
+@wrong.detail
+def takes_the_slope_at_the_old_state(grad_h_new, x, h, h_new, W, U):
+    """You take the derivative 1 - h² from the state before the step. The tanh of this step gave h_new: it is 1 - h_new²."""
+    delta = grad_h_new * (1 - h**2)
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+@wrong.detail
+def transposes_the_input_matrix(grad_h_new, x, h, h_new, W, U):
+    """You send the gradient back to x by the transpose of W. The step multiplies by Wᵀ, so its gradient is δ W."""
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W.mT, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
 @right
 def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
     """Every product by einsum, the batch axis by name."""

@@ -99,6 +99,12 @@ def uses_relu(x, h, W, U, b):
     return (x @ W.mT + h @ U.mT + b).relu()
 
 
+@wrong.detail
+def does_not_transpose_the_matrices(x, h, W, U, b):
+    """You multiply by W and U as they are stored, (out, in). A row vector from the left needs them as (in, out): `x @ W.mT`."""
+    return torch.tanh(x @ W + h @ U + b)
+
+
 @right
 def concatenates_input_and_state(x, h, W, U, b):
     """One product: [W U] times the input and the state in one vector."""

@@ -108,6 +108,12 @@ def relu_for_tanh(q, k, W, U, v):
     return ((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)).relu() @ v
 
 
+@wrong.detail
+def does_not_transpose_the_matrices(q, k, W, U, v):
+    """You multiply by W and U as they are stored, (out, in). From the right they are needed as (in, out): `q @ W.mT`."""
+    return torch.tanh((q @ W).unsqueeze(-2) + (k @ U).unsqueeze(-3)) @ v
+
+
 @right
 def by_einsum(q, k, W, U, v):
     """All three products by einsum, with a named index for each axis."""

@@ -95,7 +95,7 @@ def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
-@wrong.detail
+@wrong.case
 def forbidden_scores_lowered_by_ten_thousand(scores, values, mask=None):
     """You push forbidden scores down by 10 000 instead of giving them -inf. Scores may be any real numbers: where a forbidden
     score exceeds the others by more than that, its key still gets all the weight."""

@@ -143,6 +143,13 @@ def forgets_the_entropy(log_p, weights, looks, baseline, entropy_weight=0.0):
     return hard_attention_loss(log_p, weights, looks, baseline)
 
 
+@wrong.part
+def takes_no_logarithm_of_the_weights(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You add up the weights of the sampled regions. REINFORCE multiplies the reward by the *logs* of their probabilities."""
+    sampled = weights.gather(-1, looks[..., None]).sum((1, 2))
+    return -(log_p + (log_p.detach() - baseline) * sampled + entropy_weight * _entropy(weights)).mean()
+
+
 @right
 def as_surprise(log_p, weights, looks, baseline, entropy_weight=0.0):
     """torch's negative log-likelihood of the drawn regions, and its entropy function."""

@@ -90,7 +90,7 @@ def never_normalises(regions, h, W_a, W_h, v):
     return _mix(_hidden(regions, h, W_a, W_h) @ v, regions)
 
 
-@wrong.part
+@wrong.detail
 def uses_one_state_for_all(regions, h, W_a, W_h, v):
     """You use the first state of the batch for every image. Each image has its own caption and state; in a batch of one the
     mistake has no effect."""

@@ -74,7 +74,7 @@ def hides_the_padded_queries_too(lengths, T_k):
     return real[:, :, None] & real[:, None, :]
 
 
-@wrong.detail
+@wrong.case
 def adds_a_head_axis(lengths, T_k):
     """Your mask is (B, 1, 1, T_k), with an axis for heads. It must broadcast to scores (B, T_q, T_k), and multi-head
     attention adds the head axis by itself."""

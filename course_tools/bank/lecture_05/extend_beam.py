@@ -149,6 +149,15 @@ def forgets_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
     return extend_beam(log_p, logits, going, length, padding)
 
 
+@wrong.detail
+def divides_by_a_power_of_the_length(log_p, logits, going, length, padding, penalty=0.0):
+    """You divide by length^α. The penalty here is ((5 + length) / 6)^α, which is 1 at length 1 and grows more slowly."""
+    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    scores, best = (total / length[..., None] ** penalty).flatten(1).topk(log_p.shape[1])
+    n_tokens = logits.shape[-1]
+    return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
+
+
 @right
 def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0):
     """Sentence by sentence: all candidates in a Python list, an ended beginning having one, sorted by their scores."""

@@ -65,7 +65,7 @@ def averages_over_the_positions_too(x, gain, bias, epsilon=1e-5):
     return (x - mean) / (variance + epsilon).sqrt() * gain + bias
 
 
-@wrong.detail
+@wrong.case
 def adds_epsilon_to_the_deviation(x, gain, bias, epsilon=1e-5):
     """You add ε after the root, to the standard deviation. It belongs to the variance, inside the root: the two differ for
     vectors of small variance."""

@@ -88,7 +88,7 @@ def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", r
     return _shortened(*_parts(shots, question, names, task), room, slice(-1))
 
 
-@wrong.part
+@wrong.detail
 def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
     """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the
     limit is for the whole prompt, its open last line included."""

@@ -51,7 +51,7 @@ def asks_only_for_the_masks(tokens, eligible, mask, choice, fate, replacements, 
     return Masked(torch.where(chosen, _fates(tokens, mask, fate, replacements), tokens), chosen & (fate < 0.8))
 
 
-@wrong.part
+@wrong.detail
 def takes_out_special_tokens_too(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """You never use `eligible`: sometimes a [CLS], a [SEP] or padding is chosen; these must stay."""
     chosen = choice < rate

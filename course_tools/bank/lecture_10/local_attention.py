@@ -121,7 +121,7 @@ def mirrors_the_values(q, k, v, rows, columns, stride=1):
     return Attended((weights.unsqueeze(-1) * windows).sum(-2), weights)
 
 
-@wrong.part
+@wrong.detail
 def thins_out_the_keys(q, k, v, rows, columns, stride=1):
     """You keep only every stride-th key and value. The stride is between queries; each of them attends to all its
     neighbours, and yours to a window with gaps."""

@@ -121,7 +121,7 @@ def rounds_down(d_in, d_out, size, H, W, stride=1):
     return _cost(d_in, d_out, size, H, W, stride, asking=(H // stride) * (W // stride))
 
 
-@wrong.part
+@wrong.detail
 def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
     """You project keys and values at every stride-th pixel only. There are fewer queries, but every pixel needs a key and a
     value."""

@@ -100,7 +100,7 @@ def turns_the_columns_round(q, rows, columns):
     return _square(q, rows, columns.flip(-2)).flatten(-2)
 
 
-@wrong.part
+@wrong.detail
 def gives_all_heads_the_first(q, rows, columns):
     """You use the first head's vectors for all heads. Where there is an axis of heads, each has its own."""
     if rows.dim() > 2:
@@ -108,7 +108,7 @@ def gives_all_heads_the_first(q, rows, columns):
     return _square(q, rows, columns).flatten(-2)
 
 
-@wrong.part
+@wrong.detail
 def forgets_the_axis_of_the_heads(q, rows, columns):
     """You multiply the rows of the image with the vectors of the heads: where there is an axis of heads, your product
     broadcasts it against the wrong axis of q. Give the vectors one more axis, `unsqueeze(-3)`."""

@@ -94,7 +94,7 @@ def believes_the_strongest_head(weights):
     return _rolled(weights, _with_residual(weights.amax(-3), weights))
 
 
-@wrong.part
+@wrong.detail
 def follows_each_head_alone(weights):
     """You roll out each head separately and average at the end. The heads are averaged in each layer, before the product."""
     layers = _with_residual(weights, weights)

@@ -84,7 +84,7 @@ def looks_for_the_dearest(cost, classes):
     return _assign(cost, classes, lambda costs: _optimal(-costs))
 
 
-@wrong.part
+@wrong.detail
 def matches_padding_too(cost, classes):
     """You match padding too. A class of -1 is padding: it takes no query, and its entry is -1."""
     return _assign(cost, torch.zeros_like(classes), _optimal)

@@ -81,7 +81,7 @@ def starts_the_maximum_at_zero(scores, edges, n_nodes):
     return exponentials / torch.zeros_like(largest).scatter_add(-1, query, exponentials).gather(-1, query)
 
 
-@wrong.detail
+@wrong.case
 def clamps_the_scores(scores, edges, n_nodes):
     """You clamp the scores to ±50 so that no exponential is infinite. All larger ones then get the same weight; subtract
     the largest score of each node instead."""
@@ -128,7 +128,7 @@ def goes_through_a_matrix(scores, edges, n_nodes):
     return matrix.masked_fill(blind, 0.0).softmax(-1)[..., query, key]
 
 
-@wrong.detail
+@wrong.case
 def sums_over_the_heads_too(scores, edges, n_nodes):
     """Your sums run over the edges of a node in all heads together, so that a node's weights sum to 1 only over all heads.
     Normalise each head separately; with one head the mistake has no effect."""

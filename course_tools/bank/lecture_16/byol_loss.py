@@ -111,6 +111,19 @@ def takes_the_raw_dot_product(prediction, target):
     return (2 - 2 * (prediction * target.detach()).sum(-1)).mean()
 
 
+@wrong.detail
+def returns_the_negative_cosine(prediction, target):
+    """You return the mean of -cos. ‖u - v‖² is 2 - 2 cos for vectors of length 1: yours has the same minimum, but half of the
+    gradient, and lies between -1 and 1."""
+    return -(unit(prediction) * unit(target.detach())).sum(-1).mean()
+
+
+@wrong.part
+def takes_the_root_of_the_squared_distance(prediction, target):
+    """You return the root of the mean squared distance. The loss is the mean of the squared distances themselves."""
+    return (2 - 2 * (unit(prediction) * unit(target.detach())).sum(-1)).mean().sqrt()
+
+
 @right
 def as_a_batch_of_products(prediction, target):
     """Each row times its own column, B products of (1, d) and (d, 1); the target under `no_grad`."""
