@@ -173,6 +173,17 @@ def takes_a_sigmoid(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@wrong.part
+def adds_the_mask_to_the_scores(q, k, v, mask=None):
+    """You add the mask to the scores. It is bool, so True adds 1 and False adds 0: the forbidden keys still get weight. A mask
+    that is added holds 0 and -∞."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        scores = scores + mask
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
 @right
 def in_einsum(q, k, v, mask=None):
     """Both products as einsum, the queries scaled before them, the masked softmax by hand."""

@@ -158,6 +158,25 @@ def divides_by_a_power_of_the_length(log_p, logits, going, length, padding, pena
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
 
 
+@wrong.idea
+def adds_probabilities(log_p, logits, going, length, padding, penalty=0.0):
+    """You add probabilities to log p. Probabilities of successive tokens are multiplied, so their logarithms are added: take
+    the log-softmax."""
+    total = log_p[..., None] + _behind(logits.softmax(-1), going, padding)
+    scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
+    n_tokens = logits.shape[-1]
+    return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
+
+
+@wrong.detail
+def divides_by_the_length(log_p, logits, going, length, padding, penalty=0.0):
+    """You divide log p by the length and never use `penalty`. The penalty here is ((5 + length) / 6)^α: with α = 0 it is 1."""
+    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    scores, best = (total / length[..., None]).flatten(1).topk(log_p.shape[1])
+    n_tokens = logits.shape[-1]
+    return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
+
+
 @right
 def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0):
     """Sentence by sentence: all candidates in a Python list, an ended beginning having one, sorted by their scores."""

@@ -137,6 +137,15 @@ def projects_in_every_window(d_in, d_out, size, H, W, stride=1):
     return _cost(d_in, d_out, size, H, W, stride, made=n + 2 * n * size**2)
 
 
+@wrong.detail
+def projects_a_query_for_every_pixel(d_in, d_out, size, H, W, stride=1):
+    """You project queries at every pixel. With a stride only ⌈H / stride⌉ · ⌈W / stride⌉ pixels are queries; every pixel needs
+    its key and its value."""
+    found = _cost(d_in, d_out, size, H, W, stride)
+    n_queries = -(-H // stride) * -(-W // stride)
+    return OperationCount(found[0], found[1] + (H * W - n_queries) * d_in * d_out)
+
+
 @right
 def layer_by_layer(d_in, d_out, size, H, W, stride=1):
     """The layers built on the meta device and counted; the work as a sum over all that is computed."""
