@@ -21,7 +21,7 @@
 # You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that it learns equally well when the
 # patches of all pictures are shuffled in the same way, and write it as a convolutional network.
 #
-# **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 75
+# **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 100
 # minutes. {measured}
 
 # %%
@@ -1110,8 +1110,95 @@ claim(
     at_most=0.15,
 )
 
+# %% [markdown]
+# ## 11 Build it: a control
+#
+# **Build task (25 minutes, 12 points).** Section 1 removed token mixing, and the accuracy fell below one half. Is token mixing
+# therefore what the digits need? The bag of patches lacks *two* things: its patches exchange no information, **and** it does
+# not know where a patch is, since its weights are the same everywhere. A **control** differs from the model in one ingredient
+# only, and it could have succeeded otherwise. Design one: a rival without token mixing that knows the positions.
+#
+# Two questions are asked of each picture: which digit it shows, and whether it has a fine grain (half of the pictures get one).
+# Each patch shows the grain by itself. It is the **positive control**: a rival that does not even see the grain could not have
+# succeeded, and its failure on digits shows nothing. The next cell trains the model, a Mixer of one block.
+
+# %%
+from course_tools.bank.lecture_13.train_rival import (
+    SmallMixer,
+    examples,
+    scores_of,
+    trained_on,
+)
+
+(patches, answers), _ = examples(SEEDS[0])
+print(
+    f"patches {tuple(patches.shape)}; digit and grain of three: {answers[:3].tolist()}"
+)
+torch.manual_seed(SEEDS[0])
+small_mixer = trained_on(SmallMixer(), patches, answers, 300)
+n_parameters = sum(p.numel() for p in small_mixer.parameters())
+print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.008")
+
+# %% [markdown]
+# Write `train_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the cross-entropy of
+# the first ten logits (the digit) plus that of the last two (the grain). Before you run the check, write down which accuracies
+# you expect. No point depends on whether the rival wins or loses. The check trains the Mixer as well and, where the comparison
+# is fair, says what it shows.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the rival maps patches (B, 49, 16) to logits (B, 12) |
+# | 1 | it has `n_parameters` parameters, within five percent |
+# | 1 | it is trained as the Mixer is: exactly `n_steps` updates, with batches of 64 drawn from all pictures |
+# | 1 | each update uses only its own gradients, and every parameter has a gradient |
+# | 1 | the returned rival gives the same logits for the same pictures |
+# | 1 | the logits of a picture do not depend on the other pictures of its batch |
+# | 1 | the same information: the logits depend on all patches and on their positions |
+# | 3 | the ingredient is missing: what a patch adds to the logits does not depend on the other patches |
+# | 2 | it could have succeeded: on grain it reaches 0.9 of the Mixer's accuracy |
+#
+# The last but one is tested without reading your code: replacing two sets of patches must change the logits by the sum of what
+# replacing each of them does. The Mixer fails this test.
+
+# %% exercise="13.7" difficulty="●●●" minutes=25
+from course_tools.bank.lecture_13.train_rival import train_rival
+
+# %% tags=["nbval-check-output"]
+train_rival = check("13.7", train_rival)
+
+# %% [markdown]
+# One run of each model is little evidence. The next cell repeats the comparison with three seeds. On these digits and at this
+# budget, a strong rival without token mixing does about as well as this Mixer: what the bag of section 1 lacked most was not
+# the exchange between patches but *knowing where a patch is*. A weak rival would have seemed to support the claim. A claim must
+# hold against the strongest rival that somebody can design; on photographs, where objects move, it needs another test.
+
+# %%
+compared = {
+    f"{question}: {name}": []
+    for question in ("digits", "grain")
+    for name in ("Mixer", "rival")
+}
+for seed in SEEDS:
+    known, (pictures, wanted) = examples(seed)
+    torch.manual_seed(seed)
+    models = {
+        "Mixer": trained_on(SmallMixer(), *known, 300),
+        "rival": train_rival(*known, n_parameters, 300),
+    }
+    for name, model in models.items():
+        with torch.no_grad():
+            found = scores_of(model(pictures), wanted)
+        compared[f"digits: {name}"].append(found.claim)
+        compared[f"grain: {name}"].append(found.control)
+show(
+    plots.seeds(compared, "accuracy", across={"digits: the bag of section 1": bag}),
+    alt="Accuracy on unseen pictures, a point for each of three seeds: "
+    + ", ".join(f"{name} {mean(values):.2f}" for name, values in compared.items())
+    + ".",
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 11 Exit quiz
+# ## 12 Exit quiz
 #
 # **Question 1.** You have a Mixer for pictures of 224 × 224 and get one of 256 × 256. What now?
 #
@@ -1168,7 +1255,7 @@ claim(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 12 Summary and sources
+# ## 13 Summary and sources
 #
 # **Where the deck and the code differ**, each with a measurement:
 #

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from course_tools.checks.exercise import Evidence, Property, Truth
-from course_tools.checks.trained import TOO_NEAR, Judge, holds, same_twice, sound_gradients, trains_within
+from course_tools.checks.trained import TOO_NEAR, Judge, holds, is_near, same_twice, sound_gradients, trains_within
 from course_tools.checks.training_record import Measured
 
 CLOSE = 0.1
@@ -75,7 +75,13 @@ def properties(
         holds("batch", alone[0], alone[1], 1, trained),
         holds("information", information[0], information[1], 1, trained),
         holds("without", without[0], without[1], 3, trained),
-        holds("control", f"It learns {claim.control}, for which the ingredient is not needed.", succeeds, 2, ("without",)),
+        holds(
+            "control",
+            f"It learns {claim.control}, for which the ingredient is not needed.",
+            succeeds,
+            2,
+            ("information", "without"),
+        ),
     )
 
 
@@ -126,6 +132,20 @@ def reads_few_examples(measured: Measured, truth: Truth) -> bool:
     shape = truth["inputs"].shape[1:]
     rows = [row.numpy().tobytes() for batch in measured.read if batch.shape[1:] == shape for row in batch]
     return len(rows) >= 256 and len(set(rows)) < 0.3 * len(rows)
+
+
+def reads_other_examples(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the results for the last examples, asked about alone, the second query, are others than in the first."""
+    return not is_near(measured.outputs[0][-len(measured.outputs[1]) :], measured.outputs[1])
+
+
+def is_no_sum(measured: Measured, truth: Truth) -> bool:
+    """Evidence: replacing both parts of an example changes the result by another amount than the sum of the two changes.
+
+    The queries two to five are examples · with one part replaced · with the other · with both.
+    """
+    base, one, other, both = (output.double() for output in measured.outputs[1:5])
+    return not is_near(both - one, other - base)
 
 
 def cannot_succeed(claim: Claim) -> Evidence:

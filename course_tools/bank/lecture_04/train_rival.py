@@ -18,9 +18,11 @@ from course_tools.bank.controls import (
     cannot_succeed,
     conclusion,
     fewer_updates,
+    is_no_sum,
     more_updates,
     properties,
     reads_few_examples,
+    reads_other_examples,
     too_few_weights,
     too_many_weights,
 )
@@ -206,7 +208,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
 
 
 def _alone(measured: Measured, truth: Truth) -> str | None:
-    if reads_other_texts(measured, truth):
+    if reads_other_examples(measured, truth):
         return "Asked about the last 16 texts alone, the rival gives other logits than in a batch with the others."
     return None
 
@@ -222,20 +224,9 @@ def _information(measured: Measured, truth: Truth) -> str | None:
 
 
 def _without(measured: Measured, truth: Truth) -> str | None:
-    if depends_on_content(measured, truth):
+    if is_no_sum(measured, truth):
         return "What one half of the tokens adds to the logits changes when the other half is replaced."
     return None
-
-
-def reads_other_texts(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of a text change with the texts before it in the batch."""
-    return not is_near(measured.outputs[0][-N_ALONE:], measured.outputs[1])
-
-
-def depends_on_content(measured: Measured, truth: Truth) -> bool:
-    """Evidence: replacing both halves of the tokens changes the logits by another amount than the sum of the two changes."""
-    base, one, other, both_halves = (output.double() for output in measured.outputs[1:5])
-    return not is_near(both_halves - one, other - base)
 
 
 def _stays(measured: Measured, changed: int, at: slice) -> bool:
@@ -546,8 +537,8 @@ exercise = Exercise(
             a_part_of_the_texts: reads_few_examples,
             learning_rate_too_large: both(updates_are_too_large, cannot_succeed(CLAIM)),
             learning_rate_too_small: both(updates_are_too_small, cannot_succeed(CLAIM)),
-            weights_averaged_over_the_batch: reads_other_texts,
-            weights_by_content: depends_on_content,
+            weights_averaged_over_the_batch: reads_other_examples,
+            weights_by_content: is_no_sum,
             own_token_only: both(reads_no_later_token, reads_no_earlier_token),
             later_tokens_masked: reads_no_later_token,
             keys_left_out: reads_no_keys,

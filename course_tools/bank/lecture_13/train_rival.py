@@ -1,0 +1,504 @@
+"""Build task 13.7, train_rival: a control for the Mixer without token mixing; what students hand in, wrong and right.
+
+A picture is 49 patches of 4 × 4 pixels. Two questions are asked of it: which digit it shows, and whether it has a fine grain,
+which every patch shows by itself.
+"""
+
+from functools import cache, partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import mnist
+from course_tools.bank.controls import (
+    Claim,
+    Scores,
+    cannot_succeed,
+    conclusion,
+    fewer_updates,
+    is_no_sum,
+    more_updates,
+    properties,
+    reads_few_examples,
+    reads_other_examples,
+    too_few_weights,
+    too_many_weights,
+)
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    gradients_are_kept,
+    is_near,
+    no_weight_is_stepped,
+    updates_are_too_small,
+    weights_without_gradient,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, N_STEPS, BATCH_SIZE, LR = 60.0, 300, 64, 8e-3
+N_PATCHES, N_PIXELS, N_DIGITS, N_ANSWERS = 49, 16, 10, 12
+N_TRAIN, N_HELD_OUT, N_ALONE = 4000, 500, 16
+GRAIN = 0.2
+
+HINTS = (
+    (
+        "Two things tell a Mixer from the bag of patches of section 1: its patches exchange information, and each position has "
+        "weights of its own, so that it knows where a patch is. Remove only the first. How can a network that processes each "
+        "patch by itself know where the patch is?"
+    ),
+    (
+        "Give each position its own embedding matrix, (49, 16, r), or add a vector of the position to each patch before a "
+        "shared network. Then sum over the positions, with no nonlinearity after the sum."
+    ),
+    (
+        "`torch.einsum('bnp,npr->bnr', patches, W)` embeds each patch by the matrix of its position; a GELU and a second such "
+        "product with (49, r, 12) give the logits. The loss is the cross-entropy of the first ten logits plus that of the last "
+        "two; Adam at 0.008, `n_steps` batches of 64; `return rival.eval()`."
+    ),
+)
+
+
+class SmallMixer(nn.Module):
+    """One Mixer block (pre-norm), the mean over the positions, and a linear read-out: ten digits, and grain or none."""
+
+    def __init__(self, d=24, d_tokens=40, d_channels=48):
+        super().__init__()
+        self.embed, self.norms = nn.Linear(N_PIXELS, d), nn.ModuleList(nn.LayerNorm(d) for _ in range(3))
+        self.tokens = nn.Sequential(nn.Linear(N_PATCHES, d_tokens), nn.GELU(), nn.Linear(d_tokens, N_PATCHES))
+        self.channels = nn.Sequential(nn.Linear(d, d_channels), nn.GELU(), nn.Linear(d_channels, d))
+        self.read_out = nn.Linear(d, N_ANSWERS)
+
+    def forward(self, patches):
+        x = self.embed(patches)
+        x = x + self.tokens(self.norms[0](x).mT).mT
+        x = x + self.channels(self.norms[1](x))
+        return self.read_out(self.norms[2](x).mean(1))
+
+
+class OnePatchAtATime(nn.Module):
+    """A network of each position's own; what a wrong submission changes: its width, its dropout."""
+
+    def __init__(self, d=5, dropout=0.0):
+        super().__init__()
+        self.embed = nn.Parameter(torch.randn(N_PATCHES, N_PIXELS, d) / N_PIXELS**0.5)
+        self.bias, self.dropout = nn.Parameter(torch.zeros(N_PATCHES, d)), nn.Dropout(dropout)
+        self.read_out = nn.Parameter(torch.randn(N_PATCHES, d, N_ANSWERS) * 0.05)
+
+    def forward(self, patches):
+        hidden = F.gelu(torch.einsum("bnp,npr->bnr", self.dropout(patches), self.embed) + self.bias)
+        return torch.einsum("bnr,nrk->bk", hidden, self.read_out)
+
+
+def loss_of(logits, labels):
+    """The cross-entropy of the digits plus that of the grain."""
+    return F.cross_entropy(logits[:, :N_DIGITS], labels[:, 0]) + F.cross_entropy(logits[:, N_DIGITS:], labels[:, 1])
+
+
+def trained_on(model, patches, labels, n_steps, lr=LR, optimized=None):
+    """Train a model as that of the lecture is trained, and return it."""
+    optimizer = torch.optim.Adam((model if optimized is None else optimized).parameters(), lr=lr)
+    for _ in range(n_steps):
+        rows = torch.randint(len(patches), (BATCH_SIZE,))
+        loss = loss_of(model(patches[rows]), labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def train_rival(patches: Tensor, labels: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
+    """Build a rival of the Mixer that mixes no tokens, train it, and return it.
+
+    The rival maps patches (B, 49, 16) to logits (B, 12): ten of the digits, then two of the grain. They are a sum: each patch
+    adds its own term, which depends on its position and not on the other patches.
+
+    Args:
+        patches: (N, 49, 16): for each picture its patches, row by row.
+        labels: (N, 2), the digit (below 10) and whether there is grain (0 or 1).
+        n_parameters: how many weights the Mixer has; the rival has as many, within five percent.
+        n_steps: updates that the Mixer gets, with batches of 64 pictures; the rival gets as many.
+
+    Returns:
+        the trained rival, ready to predict: asked twice, it gives the same logits.
+    """
+
+    class Rival(nn.Module):
+        def __init__(self, r=5):
+            super().__init__()
+            self.W_1 = nn.Parameter(torch.randn(49, 16, r) / 4)
+            self.b_1 = nn.Parameter(torch.zeros(49, r))
+            self.W_2 = nn.Parameter(torch.randn(49, r, 12) * 0.05)
+            self.b_2 = nn.Parameter(torch.zeros(12))
+
+        def forward(self, patches):
+            hidden = F.gelu(torch.einsum("bnp,npr->bnr", patches, self.W_1) + self.b_1)
+            return torch.einsum("bnr,nrk->bk", hidden, self.W_2) + self.b_2
+
+    rival = Rival()
+    optimizer = torch.optim.Adam(rival.parameters(), lr=8e-3)
+    for _ in range(n_steps):
+        rows = torch.randint(len(patches), (64,))
+        logits, (digits, grain) = rival(patches[rows]), labels[rows].T
+        loss = F.cross_entropy(logits[:, :10], digits) + F.cross_entropy(logits[:, 10:], grain)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return rival.eval()
+
+
+@cache
+def examples(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Split the digits into (patches (N, 49, 16), labels (N, 2)) to learn from and unseen ones; half of them get a grain."""
+    generator = torch.Generator().manual_seed(seed)
+    images, digits = mnist()
+    grain = torch.rand(len(images), generator=generator) < 0.5
+    chequers = torch.arange(28)[:, None].add(torch.arange(28)) % 2 * 2.0 - 1
+    pictures = images + GRAIN * grain[:, None, None, None] * chequers
+    patches, labels = F.unfold(pictures, 4, stride=4).mT.contiguous(), torch.stack([digits, grain.long()], dim=1)
+    order = torch.randperm(len(images), generator=generator)
+    known, unseen = order[:N_TRAIN], order[N_TRAIN : N_TRAIN + N_HELD_OUT]
+    return (patches[known], labels[known]), (patches[unseen], labels[unseen])
+
+
+@cache
+def _of_the_model(seed: int) -> tuple[int, Scores]:
+    """Train the Mixer, and give its size and its scores."""
+    known, (patches, labels) = examples(seed)
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(seed)
+        model = trained_on(SmallMixer(), *known, N_STEPS)
+    with torch.no_grad():
+        return sum(p.numel() for p in model.parameters()), scores_of(model(patches), labels)
+
+
+def questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw the pictures to learn from, the size of the Mixer, and pictures whose patches are replaced in parts.
+
+    The queries are: patches (500, 49, 16) · the last 16 of them · these with one half of the patches replaced, with the other,
+    with both · with the upper 25 replaced, with the lower 24 · with the patches in another order.
+    """
+    seed = int(draw.integers(0, 2**20, 1))
+    known, (patches, labels) = examples(seed)
+    n_parameters, scores = _of_the_model(seed)
+    base, half = patches[-N_ALONE:], draw.uniform(N_ALONE, N_PATCHES).argsort(1)[..., None] < N_PATCHES // 2
+    upper = torch.arange(N_PATCHES)[:, None] <= N_PATCHES // 2
+    changed = [torch.where(where, patches[:N_ALONE], base) for where in (half, ~half, half | True, upper, ~upper)]
+    truth = {
+        "inputs": patches,
+        "labels": labels,
+        "n_parameters": n_parameters,
+        "n_updates": N_STEPS,
+        "batch_size": BATCH_SIZE,
+        "scores": scores,
+        "guess": labels[:, 0].bincount().max().item() / len(labels),
+    }
+    shuffled = base[:, draw.uniform(N_PATCHES).argsort()]
+    return ((*known, n_parameters, N_STEPS), [patches, base, *changed, shuffled]), truth
+
+
+def scores_of(logits: Tensor, labels: Tensor) -> Scores:
+    """Measure the accuracies on digits and on the grain."""
+    hits = [part.argmax(-1) == wanted for part, wanted in zip(logits.split([10, 2], 1), labels.T, strict=True)]
+    return Scores(*(part.float().mean().item() for part in hits))
+
+
+CLAIM = Claim(
+    ingredient="token mixing",
+    model="the Mixer",
+    question="digits",
+    control="grain",
+    score=lambda measured, truth: scores_of(measured.outputs[0], truth["labels"]),
+)
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    for n, output in zip([len(truth["inputs"]), *[N_ALONE] * 7], measured.outputs, strict=True):
+        wanted = (n, N_ANSWERS)
+        if tuple(output.shape) != wanted:
+            return f"For patches {(n, N_PATCHES, N_PIXELS)} the logits should have shape {wanted}, not {tuple(output.shape)}."
+        if not output.is_floating_point():
+            return f"The logits should be floating point, and they are {output.dtype}."
+    return None
+
+
+def _alone(measured: Measured, truth: Truth) -> str | None:
+    if reads_other_examples(measured, truth):
+        return "Asked about the last 16 pictures alone, the rival gives other logits than in a batch with the others."
+    return None
+
+
+def _information(measured: Measured, truth: Truth) -> str | None:
+    if leaves_patches_out(measured, truth):
+        return "When the upper or the lower half of the patches is replaced, the logits stay the same."
+    if knows_no_positions(measured, truth):
+        return "When the patches change places, the logits stay the same; those of the Mixer do not."
+    return None
+
+
+def _without(measured: Measured, truth: Truth) -> str | None:
+    if is_no_sum(measured, truth):
+        return "What one half of the patches adds to the logits changes when the other half is replaced."
+    return None
+
+
+def leaves_patches_out(measured: Measured, truth: Truth) -> bool:
+    """Evidence: replacing the upper or the lower half of the patches changes no logit."""
+    return any(is_near(measured.outputs[1], measured.outputs[i], tolerance=1e-6) for i in (5, 6))
+
+
+def knows_no_positions(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits do not depend on the order of the patches."""
+    return is_near(measured.outputs[1], measured.outputs[7], tolerance=1e-5)
+
+
+@wrong
+def tokens_still_mixed(patches, labels, n_parameters, n_steps):
+    """The ingredient is still there: what one half of the patches adds to the logits depends on the other half. Either a layer
+    still mixes positions (a matrix over the positions, a convolution, attention), or a nonlinearity follows the sum over the
+    positions, which the Mixer does not have. Process each patch by itself, and only add up at the end."""
+    return trained_on(SmallMixer(), patches, labels, n_steps)
+
+
+@wrong
+def a_bag_of_patches(patches, labels, n_parameters, n_steps):
+    """Two ingredients were removed: the rival does not mix tokens, and it does not know where a patch is. If it fails, either
+    may be the cause. The Mixer has weights of its own for each position; give the rival positions too, as weights of each
+    position or as a vector that is added to the patch."""
+    rival = nn.Sequential(nn.Linear(16, 72), nn.GELU(), nn.Linear(72, 70), nn.GELU(), nn.Linear(70, 12), _Mean())
+    return trained_on(rival, patches, labels, n_steps)
+
+
+class _Mean(nn.Module):
+    def forward(self, x):
+        return x.mean(1)
+
+
+class _Picked(nn.Module):
+    """A rival that reads its patches through a function."""
+
+    def __init__(self, rival, through):
+        super().__init__()
+        self.rival, self.through = rival, through
+
+    def forward(self, patches):
+        return self.rival(self.through(patches))
+
+
+@wrong
+def upper_half_only(patches, labels, n_parameters, n_steps):
+    """The rival gets less information than the Mixer: replacing half of the picture changes no logit. If it fails, missing
+    patches may be the cause. Let every patch add its term."""
+    seen = (torch.arange(N_PATCHES) <= N_PATCHES // 2)[:, None]
+    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches * seen), patches, labels, n_steps)
+
+
+@wrong
+def centred_over_the_batch(patches, labels, n_parameters, n_steps):
+    """The rival reads the other pictures of its batch: alone, a picture gets other logits. Subtract no mean over the batch; a
+    batch norm must use its running statistics when it is evaluated."""
+    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches - patches.mean(0)), patches, labels, n_steps)
+
+
+@wrong
+def smaller_rival(patches, labels, n_parameters, n_steps):
+    """The rival has fewer weights than the Mixer. If it does worse, the size may be the cause: a control differs in one thing.
+    Give it `n_parameters` weights, within five percent."""
+    return trained_on(OnePatchAtATime(d=3), patches, labels, n_steps)
+
+
+@wrong
+def larger_rival(patches, labels, n_parameters, n_steps):
+    """The rival has more weights than the Mixer. If it does as well, the size may be the cause: a control differs in one thing.
+    Give it `n_parameters` weights, within five percent."""
+    return trained_on(OnePatchAtATime(d=8), patches, labels, n_steps)
+
+
+@wrong
+def weights_that_do_nothing(patches, labels, n_parameters, n_steps):
+    """A part of the rival's weights never has a gradient: they fill up the count and do nothing, or the graph is cut before
+    them. Make the parts that are used larger instead."""
+    rival = OnePatchAtATime(d=3)
+    rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
+    return trained_on(rival, patches, labels, n_steps)
+
+
+@wrong
+def fewer_updates_than_the_mixer(patches, labels, n_parameters, n_steps):
+    """The rival gets fewer updates than the Mixer. If it does worse, it may only be trained less. Make exactly `n_steps`
+    updates."""
+    return trained_on(OnePatchAtATime(), patches, labels, n_steps // 2)
+
+
+@wrong
+def more_updates_than_the_mixer(patches, labels, n_parameters, n_steps):
+    """The rival gets more updates than the Mixer. If it does as well, the reason may be the longer training. Make exactly
+    `n_steps` updates."""
+    return trained_on(OnePatchAtATime(), patches, labels, n_steps + n_steps // 3)
+
+
+@wrong
+def a_part_of_the_pictures(patches, labels, n_parameters, n_steps):
+    """The rival learns from a few pictures only: most of what its first batches hold are repetitions. The Mixer draws from all
+    of them. Draw the rows of each batch from `len(patches)`."""
+    return trained_on(OnePatchAtATime(), patches[:200], labels[:200], n_steps)
+
+
+@wrong
+def gradients_not_cleared(patches, labels, n_parameters, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update; the Mixer is trained so, too."""
+    rival = OnePatchAtATime()
+    optimizer = torch.optim.Adam(rival.parameters(), lr=LR)
+    for _ in range(n_steps):
+        rows = torch.randint(len(patches), (BATCH_SIZE,))
+        loss_of(rival(patches[rows]), labels[rows]).backward()
+        optimizer.step()
+    return rival.eval()
+
+
+@wrong
+def dropout_left_on(patches, labels, n_parameters, n_steps):
+    """The returned rival is still in training mode: its dropout draws new zeros at each call, while the Mixer is evaluated
+    without. Return `rival.eval()`."""
+    return trained_on(OnePatchAtATime(dropout=0.1), patches, labels, n_steps).train()
+
+
+@wrong
+def optimizer_of_another_model(patches, labels, n_parameters, n_steps):
+    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
+    optimizer after the rival, from the parameters of the rival that you train and return."""
+    return trained_on(OnePatchAtATime(), patches, labels, n_steps, optimized=OnePatchAtATime())
+
+
+@wrong
+def learning_rate_too_small(patches, labels, n_parameters, n_steps):
+    """The rival has no chance: all updates together move its weights by less than two percent. It does not see the grain
+    either, so it shows nothing. Use the learning rate of the Mixer, Adam at 0.008."""
+    return trained_on(OnePatchAtATime(), patches, labels, n_steps, lr=1e-6)
+
+
+@right
+def one_linear_map(patches, labels, n_parameters, n_steps):
+    """A linear classifier of low rank for each position, without any activation; AdamW on shuffled epochs."""
+
+    class Rival(nn.Module):
+        def __init__(self, r=5):
+            super().__init__()
+            self.down = nn.Parameter(torch.randn(49, 16, r) / 4)
+            self.up, self.bias = nn.Parameter(torch.randn(49 * r, 12) * 0.02), nn.Parameter(torch.zeros(49, r))
+
+        def forward(self, patches):
+            return (torch.einsum("bnp,npr->bnr", patches, self.down) + self.bias).flatten(1) @ self.up
+
+    rival, step = Rival(), 0
+    optimizer = torch.optim.AdamW(rival.parameters(), lr=8e-3)
+    data = torch.utils.data.TensorDataset(patches, labels)
+    loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, drop_last=True)
+    while step < n_steps:
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            logits = rival(inputs)
+            (F.cross_entropy(logits[:, :10], targets[:, 0]) + F.cross_entropy(logits[:, 10:], targets[:, 1])).backward()
+            optimizer.step()
+            step += 1
+            if step == n_steps:
+                break
+    return rival.eval()
+
+
+@right
+def positions_added_to_a_shared_network(patches, labels, n_parameters, n_steps):
+    """A network of three layers, the same at all positions, on patch plus position vector; the mean of what it gives. It is
+    fair and weak: it loses to the Mixer and earns all points."""
+
+    class Rival(nn.Module):
+        def __init__(self, d=34, width=50):
+            super().__init__()
+            self.embed, self.positions = nn.Linear(16, d), nn.Parameter(torch.randn(49, d) / 2)
+            self.hidden = nn.Sequential(nn.GELU(), nn.Linear(d, width), nn.GELU(), nn.Linear(width, width), nn.GELU())
+            self.head = nn.Linear(width, 12)
+
+        def forward(self, patches):
+            return self.head(self.hidden(self.embed(patches) + self.positions)).mean(1)
+
+    rival = Rival()
+    optimizer = torch.optim.Adam(rival.parameters(), lr=8e-3)
+    for _ in range(n_steps):
+        rows = torch.randperm(len(patches))[:64]
+        optimizer.zero_grad()
+        loss_of(rival(patches[rows]), labels[rows]).backward()
+        nn.utils.clip_grad_norm_(rival.parameters(), 1.0)
+        optimizer.step()
+    rival.eval()
+    return rival
+
+
+@right
+def own_first_layer_shared_second(patches, labels, n_parameters, n_steps):
+    """Embeddings of each position's own, a shared hidden layer with ReLU and dropout, the sum of all; a schedule."""
+
+    class Rival(nn.Module):
+        def __init__(self, d=8, width=30):
+            super().__init__()
+            self.own = nn.Parameter(torch.randn(49, 16, d) / 4)
+            self.shift, self.drop = nn.Parameter(torch.zeros(49, d)), nn.Dropout(0.02)
+            self.up, self.head = nn.Linear(d, width), nn.Linear(width, 12)
+
+        def forward(self, patches):
+            x = (patches[:, :, None] @ self.own)[:, :, 0] + self.shift
+            return self.head(self.up(self.drop(x)).relu()).sum(1) / 7
+
+    rival = Rival()
+    optimizer = torch.optim.Adam(rival.parameters(), lr=8e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.5e-2, total_steps=n_steps)
+    for _ in range(n_steps):
+        rows = torch.randint(len(patches), (64,))
+        loss = loss_of(rival(patches[rows]), labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return rival.eval()
+
+
+exercise = Exercise(
+    id="13.7",
+    title="A control for token mixing",
+    reference=train_rival,
+    properties=properties(
+        SECONDS,
+        CLAIM,
+        model=("It maps patches (B, 49, 16) to logits (B, 12).", _model),
+        information=("It reads all patches, and knows where each of them is.", _information),
+        without=("What a patch adds to the logits does not depend on the other patches.", _without),
+        alone=("The logits of a picture do not depend on the other pictures of its batch.", _alone),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    training=Training(
+        questions=questions,
+        seconds=SECONDS,
+        conclusion=partial(conclusion, CLAIM),
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            optimizer_of_another_model: both(no_weight_is_stepped, cannot_succeed(CLAIM)),
+            gradients_not_cleared: gradients_are_kept,
+            weights_that_do_nothing: weights_without_gradient,
+            smaller_rival: too_few_weights,
+            larger_rival: too_many_weights,
+            fewer_updates_than_the_mixer: fewer_updates,
+            more_updates_than_the_mixer: more_updates,
+            a_part_of_the_pictures: reads_few_examples,
+            learning_rate_too_small: both(updates_are_too_small, cannot_succeed(CLAIM)),
+            centred_over_the_batch: reads_other_examples,
+            tokens_still_mixed: is_no_sum,
+            upper_half_only: leaves_patches_out,
+            a_bag_of_patches: knows_no_positions,
+        },
+    ),
+)
