@@ -18,10 +18,10 @@
 #
 # ![](diagram:linear_recurrence)
 #
-# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, and measure what it
-# costs: the recall of one item among many.
+# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, measure what it
+# costs, the recall of one item among many, and build a language model that generates text in constant memory.
 #
-# **Prerequisites:** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 90 minutes.
+# **Prerequisites:** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 2 hours.
 # {measured}
 
 # %%
@@ -1239,8 +1239,72 @@ claim(
     at_most=1,
 )
 
+# %% [markdown]
+# ## 10 Build it
+#
+# **Build task (35 minutes, 12 points).** Write a language model with linear attention, in both forms, and the loop that trains
+# it, from an empty cell. In parallel form it learns from all positions at once; step by step it generates text in constant
+# memory. Define the classes and functions that you need above `train_linear_transformer`, in the same cell. The library's
+# `LinearTransformer` and torch's recurrent networks are not allowed; everything else is.
+#
+# | method | arguments | result |
+# | --- | --- | --- |
+# | `model(tokens)` | (B, T), T ≤ 256 | logits (B, T, n_tokens); those at t predict the token at t + 1 |
+# | `model.start(tokens)` | a prompt (B, T), T ≥ 0 | state |
+# | `model.step(token, state)` | (B,), and a state | logits (B, n_tokens), and the new state |
+#
+# A state may be of any type, such as a tuple. The check calls `train_linear_transformer(text, n_tokens, n_steps)` once, with
+# 100,000 characters of the language reference (27 tokens: the lower-case letters and the space) and `n_steps=400`. It evaluates
+# the returned model on held-out text, in windows of 32 tokens; then it reads 256 tokens step by step. The function has at most
+# 60 seconds of processor time; a good answer needs about six.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps tokens (B, T) to logits (B, T, n_tokens) |
+# | 1 | at most `n_steps` updates and at most 200,000 weights |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | the returned model gives the same logits for the same tokens |
+# | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 2 | the logits depend on the tokens so far and on their order, but on no later token and no other sequence |
+# | 2 | both forms give the same logits |
+# | 1 | the state has one size, whatever the number of tokens read: at most 10,000 numbers for each sequence |
+# | 1 | a step leaves the state that it is given as it is |
+# | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
+
+# %% exercise="14.7" difficulty="●●●" minutes=35
+from course_tools.bank.lecture_14.train_linear_transformer import (
+    train_linear_transformer,
+)
+
+# %% tags=["nbval-check-output"]
+train_linear_transformer = check("14.7", train_linear_transformer)
+
+# %% [markdown]
+# Your model has the interface that all models of the course generate with, so the library's `generate` can use it. The next
+# cell trains it once more and generates text by your `step`, one character after the other.
+
+# %%
+from course_tools.bank.language_models import encoded
+
+torch.manual_seed(SEEDS[0])
+small = encoded(text)[:100_000]
+built = train_linear_transformer(small, 27, 400)
+drawn = generate(
+    built,
+    small[None, :16],
+    150,
+    lambda logits: torch.multinomial((logits / 0.6).softmax(-1), 1)[:, 0],
+)
+print(
+    "".join(" abcdefghijklmnopqrstuvwxyz"[i] for i in torch.cat([small[:16], drawn[0]]))
+)
+
+# %% [markdown]
+# After the length of your training windows the text may become worse, as in section 8: positions and sums that the model has
+# not seen in training follow. The memory stays the same.
+
 # %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
+# ## 11 Exit quiz
 #
 # **Question 1.** A batch of documents, each of 500 tokens, $d = 1{,}000$ and one head. Would you use linear attention to save
 # multiply-adds?
@@ -1296,7 +1360,7 @@ claim(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 11 Summary and sources
+# ## 12 Summary and sources
 #
 # **Where the deck and the code differ**, each with a measurement:
 #

@@ -50,7 +50,9 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
     other, mixed = one.clone(), one.clone()
     other[:, CUT:] = (one[:, CUT:] + draw.integers(1, N_TOKENS, N_PAIRS, T - CUT)) % N_TOKENS
     mixed[:, :-1] = one[:, :-1].roll(5, 1)[:, draw.uniform(T - 1).argsort()]
+    queries = [windows, one, other, mixed, windows[:3, :7]]
     truth = {
+        "queries": queries,
         "next": spans[:, T],
         "next but one": spans[:, T + 1],
         "windows": windows,
@@ -58,7 +60,7 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
         "unigram": _table(text, windows, spans[:, T], 0),
         "bigram": _table(text, windows, spans[:, T], 1),
     }
-    return ((text, N_TOKENS, n_steps), [windows, one, other, mixed, windows[:3, :7]]), truth
+    return ((text, N_TOKENS, n_steps), queries), truth
 
 
 def _table(text: Tensor, windows: Tensor, following: Tensor, n: int) -> float:
@@ -74,40 +76,45 @@ def loss_after(measured: Measured, following: Tensor) -> float:
     return F.cross_entropy(measured.outputs[0][:, -1].float(), following).item()
 
 
-def _model(measured: Measured, truth: Truth) -> str | None:
-    queries = [truth["windows"], *[truth["windows"][-N_PAIRS:]] * 3, truth["windows"][:3, :7]]
-    for query, output in zip(queries, measured.outputs, strict=True):
+def maps_tokens_to_logits(measured: Measured, truth: Truth) -> str | None:
+    """Ask for logits of the right shape for each query, which depend on the tokens."""
+    for query, output in zip(truth["queries"], measured.outputs, strict=True):
         wanted = (*query.shape, N_TOKENS)
         if tuple(output.shape) != wanted:
             return f"For tokens {tuple(query.shape)} the logits should have shape {wanted}, not {tuple(output.shape)}."
         if not output.is_floating_point():
             return f"The logits should be floating point, and they are {output.dtype}."
+    if not measured.outputs[0].isfinite().all():
+        return "Some logits are infinite or NaN: the training has diverged. Try a smaller learning rate."
     if is_near(measured.outputs[0][:-1, -1], measured.outputs[0][1:, -1], tolerance=1e-6):
         return "The logits are the same whatever the tokens are."
     return None
 
 
-def _batch(measured: Measured, truth: Truth) -> str | None:
+def keeps_windows_apart(measured: Measured, truth: Truth) -> str | None:
+    """Ask that a window's logits are the same in any batch."""
     if reads_other_rows(measured, truth):
         return "Asked about the last 16 windows alone, the model gives other logits than in a batch with the others."
     return None
 
 
-def _causal(measured: Measured, truth: Truth) -> str | None:
+def is_causal(measured: Measured, truth: Truth) -> str | None:
+    """Ask that logits do not depend on later tokens."""
     if reads_the_future(measured, truth):
         return f"When the tokens from position {CUT} on are replaced, the logits before it change."
     return None
 
 
-def _order(measured: Measured, truth: Truth) -> str | None:
+def knows_the_order(measured: Measured, truth: Truth) -> str | None:
+    """Ask that the prediction depends on the order of the tokens."""
     if ignores_the_order(measured, truth):
         return "When the tokens before the last one change places, the prediction after it stays the same."
     return None
 
 
-def _falls(measured: Measured, truth: Truth) -> str | None:
+def has_a_falling_loss(measured: Measured, truth: Truth) -> str | None:
     """Ask for a training loss that falls; a model that predicts well was trained, however that was done."""
-    if _learns(measured, truth) is None:
+    if beats_the_frequencies(measured, truth) is None:
         return None
     if measured.n_updates == 0:
         return "It made no update."
@@ -118,11 +125,13 @@ def _falls(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def _learns(measured: Measured, truth: Truth) -> str | None:
+def beats_the_frequencies(measured: Measured, truth: Truth) -> str | None:
+    """Ask for a loss 0.2 nats lower than that of the characters' frequencies."""
     return _worse_than(measured, truth, "unigram", 0.2, "the frequencies of the characters")
 
 
-def _score(measured: Measured, truth: Truth) -> str | None:
+def beats_a_table_of_pairs(measured: Measured, truth: Truth) -> str | None:
+    """Ask for a lower loss than that of a table of pairs."""
     return _worse_than(measured, truth, "bigram", 0.0, "a table of which character follows which")
 
 
@@ -139,18 +148,36 @@ def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
     trained = ("training", "evaluation")
     return (
         trains_within(seconds),
-        holds("model", "The model maps tokens (B, T), T ≤ 32, to logits (B, T, n_tokens).", _model, 1, needs=("runs",)),
+        holds(
+            "model",
+            "The model maps tokens (B, T), T ≤ 32, to logits (B, T, n_tokens).",
+            maps_tokens_to_logits,
+            1,
+            needs=("runs",),
+        ),
         within_budget(most_parameters),
         sound_gradients,
-        holds("training", "The loss falls during the training.", _falls, 1),
+        holds("training", "The loss falls during the training.", has_a_falling_loss, 1),
         same_twice,
-        holds("causal", "The logits at a position do not depend on later tokens.", _causal, 2, trained),
-        holds("batch", "The logits of a window do not depend on the other windows of its batch.", _batch, 1, trained),
-        holds("order", "The prediction depends on the order of the tokens.", _order, 1, trained),
+        holds("causal", "The logits at a position do not depend on later tokens.", is_causal, 2, trained),
         holds(
-            "learns", "On held-out text the loss is 0.2 nats below that of the characters' frequencies.", _learns, 1, trained
+            "batch", "The logits of a window do not depend on the other windows of its batch.", keeps_windows_apart, 1, trained
         ),
-        holds("score", "On held-out text the loss is below that of a table of pairs.", _score, 2, needs=("learns",)),
+        holds("order", "The prediction depends on the order of the tokens.", knows_the_order, 1, trained),
+        holds(
+            "learns",
+            "On held-out text the loss is 0.2 nats below that of the characters' frequencies.",
+            beats_the_frequencies,
+            1,
+            trained,
+        ),
+        holds(
+            "score",
+            "On held-out text the loss is below that of a table of pairs.",
+            beats_a_table_of_pairs,
+            2,
+            needs=("learns",),
+        ),
     )
 
 
@@ -198,7 +225,7 @@ def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
 
 def fails_to_learn(measured: Measured, truth: Truth) -> bool:
     """Evidence: the loss is above what is asked for."""
-    return _score(measured, truth) is not None
+    return beats_a_table_of_pairs(measured, truth) is not None
 
 
 def _agrees(measured: Measured, tokens: Tensor) -> bool:

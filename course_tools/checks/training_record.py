@@ -6,7 +6,7 @@ is then asked. Nothing is judged here, and no answer is known here: this text al
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -36,6 +36,10 @@ class Measured(NamedTuple):
     `moved_at_first` is how far the first ten updates moved the largest tensor of weights, relative to its size, and `moved` how
     far all did. All three are 0 where no optimizer was used. Of the weights with a gradient in all modules that were called,
     `left_out` is the fraction that no optimizer holds; 0 where there is no optimizer.
+
+    `steps` holds three tensors for each text that was read token by token: the logits (B, T, n_tokens), those of a reader that
+    makes a detour before each step, and how many numbers the state holds after each step (T,). It is empty where no text is
+    read so, or where the model has no `start` and `step`.
     """
 
     outputs: list[Tensor]
@@ -50,12 +54,19 @@ class Measured(NamedTuple):
     moved_at_first: float
     moved: float
     left_out: float
+    steps: list[Tensor]
 
 
-def measure(train: Callable[..., object], data: Sequence[object], queries: Sequence[Query]) -> Measured | None:
+def measure(
+    train: Callable[..., object], data: Sequence[object], queries: Sequence[Query], texts: Sequence[Tensor] = ()
+) -> Measured | None:
     """Run `train(*data)`, record it, and ask the model that it returns; None where it returns None.
 
-    A query is the input of the model, or a tuple of its inputs.
+    Args:
+        train: what is measured.
+        data: its arguments.
+        queries: what the model is called with, twice: its input, or a tuple of its inputs.
+        texts: tokens (B, T) that it reads one by one, by `start` and `step` as in `course_lib.generation`.
 
     Raises:
         NotAFunction: it returned something that cannot be called, or whose results are not tensors.
@@ -68,6 +79,8 @@ def measure(train: Callable[..., object], data: Sequence[object], queries: Seque
         raise NotAFunction(f"It should return the trained model, and it returned a value of type {type(model).__name__}.")
     with torch.no_grad():
         outputs, again = ([_asked(model, query) for query in queries] for _ in range(2))
+        generates = callable(getattr(model, "start", None)) and callable(getattr(model, "step", None))
+        steps = [found for text in texts for found in _read(model, text)] if generates else []
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     n_parameters = sum(p.numel() for p in parameters)
     untouched = sum(p.numel() for p in parameters if id(p) not in record.stepped)
@@ -85,6 +98,7 @@ def measure(train: Callable[..., object], data: Sequence[object], queries: Seque
         record.moved_at_first,
         record.moved(),
         record.left_out(),
+        steps,
     )
 
 
@@ -93,6 +107,42 @@ def _asked(model: Callable[..., object], query: Query) -> Tensor:
     if not isinstance(output, Tensor):
         raise NotAFunction(f"The model should return one tensor, and it returned a value of type {type(output).__name__}.")
     return output.detach().cpu().clone()
+
+
+def _read(model: object, text: Tensor) -> list[Tensor]:
+    """Read a text (B, T) token by token: straight on, and with another token read from each state first and left out again."""
+    state = model.start(text[:, :0])
+    logits, held = [], []
+    for tokens in text.unbind(1):
+        found, state = _stepped(model, tokens, state)
+        logits.append(found)
+        held.append(_numbers_in(state))
+    state, after_detours = model.start(text[:, :0]), []
+    for tokens, others in zip(text.unbind(1), text.roll(1, 1).unbind(1), strict=True):
+        _stepped(model, others, state)
+        found, state = _stepped(model, tokens, state)
+        after_detours.append(found)
+    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held)]
+
+
+def _stepped(model: object, tokens: Tensor, state: object) -> tuple[Tensor, object]:
+    result = model.step(tokens.clone(), state)
+    if not isinstance(result, tuple | list) or len(result) != 2 or not isinstance(result[0], Tensor):
+        raise NotAFunction("`step` should return two results: the logits, a tensor, and the new state.")
+    return result[0].detach().cpu().clone(), result[1]
+
+
+def _numbers_in(value: object, seen: frozenset[int] = frozenset()) -> int:
+    """How many numbers a state holds, in tensors or not, in whatever it is made of."""
+    if isinstance(value, Tensor):
+        return value.numel()
+    if isinstance(value, int | float):
+        return 1
+    if id(value) in seen:
+        return 0
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
+    parts = [*parts, *getattr(value, "__dict__", {}).values()]
+    return sum(_numbers_in(part, seen | {id(value)}) for part in parts)
 
 
 class Recorder(contextlib.ExitStack):

@@ -7,6 +7,7 @@ from course_tools.bank.lecture_14 import (
     linear_attention,
     linear_attention_step,
     orthogonalised,
+    train_linear_transformer,
 )
 
 EXERCISES = (
@@ -16,4 +17,5 @@ EXERCISES = (
     linear_attention_step.exercise,
     favor_features.exercise,
     orthogonalised.exercise,
+    train_linear_transformer.exercise,
 )

@@ -212,6 +212,44 @@ def test_a_model_of_two_inputs_is_asked_with_tuples():
     assert torch.equal(found.outputs[0], torch.ones(2, 3))
 
 
+class Counting(nn.Module):
+    """A model whose state is the sum of the tokens read, and where `grows`, all of them; `in_place` changes the state given."""
+
+    def __init__(self, grows=False, in_place=False):
+        super().__init__()
+        self.grows, self.in_place = grows, in_place
+
+    def forward(self, tokens):
+        return tokens.cumsum(1)[..., None].float()
+
+    def start(self, tokens):
+        return {"sum": tokens.sum(1), "read": [0] * tokens.shape[1]}
+
+    def step(self, token, state):
+        total = state["sum"].add_(token) if self.in_place else state["sum"] + token
+        return total[:, None].float(), {"sum": total, "read": [*state["read"], 0] if self.grows else []}
+
+
+@pytest.mark.parametrize(
+    ("model", "held", "is_a_value"),
+    [
+        (Counting(), [2, 2, 2, 2, 2], True),
+        (Counting(grows=True), [3, 4, 5, 6, 7], True),
+        (Counting(in_place=True), [2, 2, 2, 2, 2], False),
+    ],
+)
+def test_a_record_of_steps_shows_whether_a_state_grows_and_whether_it_is_a_value(model, held, is_a_value):
+    text = torch.arange(10).reshape(2, 5)
+    steps, after_detours, sizes = measure(lambda: model, (), [text], [text]).steps
+    assert torch.equal(steps, model(text))
+    assert torch.equal(after_detours, steps) is is_a_value
+    assert sizes.tolist() == held
+
+
+def test_a_record_of_steps_is_empty_where_a_model_does_not_step():
+    assert measure(lambda: nn.Identity(), (), [torch.zeros(2, 3)], [torch.zeros(2, 3)]).steps == []
+
+
 def test_a_record_leaves_torch_as_it_was():
     before = torch.autograd.backward, torch.autograd.grad
     tiny_training()
