@@ -78,6 +78,13 @@ def _parser() -> argparse.ArgumentParser:
     progress.add_argument("--export", type=Path, metavar="FILE", help="copy the progress to a file of your own")
     progress.add_argument("--import", type=Path, metavar="FILE", dest="other", help="join the progress of another machine")
     _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
+    variants = commands.add_parser("variants", help="write notebooks in which each student has other conventions")
+    variants.add_argument("--secret", type=Path, required=True, metavar="FILE", help="decides who has which; drawn if missing")
+    table = variants.add_mutually_exclusive_group(required=True)
+    table.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: who the students are")
+    table.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: who the students are")
+    variants.add_argument("--lecture", metavar="NN", help="of this lecture alone (default: all whose exercises have variants)")
+    variants.add_argument("--out", type=Path, default=Path("variants"), metavar="DIR", help="where (default: variants)")
     exam = commands.add_parser("exam", help="write an exam of several equal forms, with its key, from the bank of exercises")
     exam.add_argument("--lectures", default="02,04", metavar="NN,NN", help="numbers of lectures, such as 02,04 (the default)")
     exam.add_argument("--forms", type=int, default=2, metavar="N", help="how many forms, 1 to 26 (default: 2)")
@@ -128,6 +135,7 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
     grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")
     grade.add_argument("--policy", type=Path, metavar="FILE.toml", help="late penalty, overrides, marks by hand: your rules")
+    grade.add_argument("--variants", type=Path, metavar="FILE", help="the secret of `course variants`: judge each by theirs")
     grade.add_argument("--accept", action="store_true", help="write the results also where earlier marks change (changes.csv)")
     grade.add_argument(
         "--canvas-upload", metavar="URL", help="send marks and feedback to this assignment's page (CANVAS_TOKEN)"
@@ -247,12 +255,14 @@ def _progress(options: argparse.Namespace, rest: list[str]) -> int:
 def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.batch import GradingOptions
     from course_tools.grading.engine import Engine
+    from course_tools.grading.lms.variant_notebooks import read_secret
     from course_tools.grading.pipeline import Tables, grade, nowhere
     from course_tools.grading.policy import NO_RULES, Policy
 
     lecture = options.lecture and options.lecture.zfill(2)
     jobs, require, dask = max(1, options.jobs), options.require_isolation, options.dask
-    how = GradingOptions(Engine, lectures_root(), lecture, jobs, options.seed, require, dask)
+    secret = read_secret(options.variants) if options.variants else None
+    how = GradingOptions(Engine, lectures_root(), lecture, jobs, options.seed, require, dask, secret)
     tables = Tables(options.canvas, options.moodle, options.column)
     policy = Policy.read(options.policy) if options.policy else NO_RULES
     send = _to_canvas(options.canvas_upload, lecture) if options.canvas_upload else nowhere
@@ -267,6 +277,17 @@ def _to_canvas(address: str, lecture: str | None) -> Callable:
         raise CannotGrade("--canvas-upload needs --lecture NN: an assignment is of one lecture.")
     assignment = CanvasAssignment(address, os.environ.get("CANVAS_TOKEN", ""))
     return lambda results, out: assignment.send(results, lecture, out)
+
+
+def _variants(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.grading.lms import rosters
+    from course_tools.grading.lms.variant_notebooks import write_variants
+
+    roster = rosters.canvas(options.canvas) if options.canvas else rosters.moodle(options.moodle)
+    numbers = [options.lecture] if options.lecture else []
+    written = write_variants(lectures_root(), roster.students(), options.secret, options.out, numbers)
+    print(f"wrote the notebooks of {len(written)} students and variants.csv to {options.out}")
+    return 0
 
 
 def _exam(options: argparse.Namespace, rest: list[str]) -> int:
@@ -347,6 +368,7 @@ _COMMANDS = {
     "exercises": _exercises,
     "progress": _progress,
     "grade": _grade,
+    "variants": _variants,
     "exam": _exam,
     "study": _study,
     "microscope": _microscope,

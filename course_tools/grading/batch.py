@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from course_tools.bank.variants import Chosen, chosen_for
 from course_tools.dask_cluster import dask_client
 from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
 from course_tools.grading.files import CannotGrade, reason, shown
@@ -45,8 +46,8 @@ class Judge(Protocol):
 
     level: object
 
-    def grade(self, cells: Sequence[Cell], lecture: str) -> tuple[Mark, ...]:
-        """Give one mark for each exercise of the lecture, in order."""
+    def grade(self, cells: Sequence[Cell], lecture: str, chosen: Mapping[str, str] = {}) -> tuple[Mark, ...]:
+        """Give one mark for each exercise of the lecture, in order, each in the variant chosen."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class GradingOptions:
 
     The seed draws the inputs of the checks; None leaves it to the pipeline. `engine` must be a function or class that can be
     pickled, as it is called in each process. `dask` is the address of a scheduler, or "local"; `jobs` then only says how many
-    notebooks a local one takes at a time.
+    notebooks a local one takes at a time. `variants` is the secret by which each student has variants of exercises.
     """
 
     engine: Callable[..., AbstractContextManager[Judge]]
@@ -65,6 +66,7 @@ class GradingOptions:
     seed: int | None = 0
     require_isolation: bool = False
     dask: str | None = None
+    variants: bytes | None = None
 
 
 class _Task(NamedTuple):
@@ -72,6 +74,7 @@ class _Task(NamedTuple):
     key: str
     data: bytes
     file_name: str
+    chosen: dict[str, str]
 
 
 def grade_all(
@@ -100,11 +103,11 @@ def grade_all(
 
     version = stamp(options.seed, options.root)
     queue = _Queue(submissions, journal, options, version, settle)
-    with _workers(options, version) as (grade, n_at_a_time):
+    with _workers(replace(options, variants=None), version) as (grade, n_at_a_time):
         pending: dict[Future, _Task] = {}
         while True:
             while len(pending) < n_at_a_time() and (task := queue.next()) is not None:
-                pending[grade(task.data, task.file_name)] = task
+                pending[grade(task.data, task.file_name, task.chosen)] = task
             if not pending:
                 break
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
@@ -144,17 +147,19 @@ class _Queue:
                 self._settle(place, None, f"cannot be read: {reason(error)}")
                 continue
             asked = (submission.file_name, self._options.lecture, str(self._options.require_isolation))
-            name = key(data, self._version, *asked)
+            secret = self._options.variants
+            chosen = {} if secret is None else chosen_for(submission.student.id, secret)
+            name = key(data, self._version, *asked, *(f"{id} {name}" for id, name in chosen.items()))
             self.keys.append(name)
             if (result := self._journal.get(name)) is not None:
                 self._settle(place, result)
                 continue
-            return _Task(place, name, data, submission.file_name)
+            return _Task(place, name, data, submission.file_name, chosen)
         return None
 
 
-Grade = Callable[[bytes, str], Future]
-"""Hands out a notebook, by its bytes and name, to be graded."""
+Grade = Callable[[bytes, str, Chosen], Future]
+"""Hands out a notebook to be graded: its bytes, its name, and the variants of its student."""
 
 
 @contextmanager
@@ -197,7 +202,9 @@ _on_worker: dict[GradingOptions, "GradingProcesses"] = {}
 _on_worker_lock = threading.Lock()
 
 
-def _grade_on_worker(options: GradingOptions, version: str, data: bytes, file_name: str) -> tuple[NotebookResult | None, str]:
+def _grade_on_worker(
+    options: GradingOptions, version: str, data: bytes, file_name: str, chosen: Chosen
+) -> tuple[NotebookResult | None, str]:
     """Grade one notebook in a thread of a Dask worker, against the worker's own copy of the course.
 
     Raises:
@@ -211,7 +218,7 @@ def _grade_on_worker(options: GradingOptions, version: str, data: bytes, file_na
                 raise CannotGrade(f"the worker on {socket.gethostname()} has another version of the course, Python or torch.")
             _on_worker[options] = GradingProcesses(here)
     try:
-        return _on_worker[options].grade(data, file_name)
+        return _on_worker[options].grade(data, file_name, chosen)
     except CannotGrade as error:
         raise CannotGrade(f"the worker on {socket.gethostname()} refuses: {error}") from None
 
@@ -231,7 +238,7 @@ class GradingProcesses:
         self._idle: deque[_GradingProcess] = deque()
         self._all: set[_GradingProcess] = set()
 
-    def grade(self, data: bytes, file_name: str) -> tuple[NotebookResult | None, str]:
+    def grade(self, data: bytes, file_name: str, chosen: Chosen) -> tuple[NotebookResult | None, str]:
         """Grade one notebook: its result, or why there is none.
 
         Raises:
@@ -239,7 +246,7 @@ class GradingProcesses:
         """
         for _ in range(_TRIES):
             process = self._process()
-            result, failure, is_late = process.grade(data, file_name)
+            result, failure, is_late = process.grade(data, file_name, chosen)
             if result is not None:
                 self._idle.append(process)
                 break
@@ -298,11 +305,11 @@ class _GradingProcess:
             raise CannotGrade(refusal)
         self._is_busy = False
 
-    def grade(self, data: bytes, file_name: str) -> tuple[NotebookResult | None, str, bool]:
+    def grade(self, data: bytes, file_name: str, chosen: Chosen) -> tuple[NotebookResult | None, str, bool]:
         """Grade a notebook; give its result, or a failure in words and whether it took too long."""
         self._is_busy = True
         try:
-            self._line.send((data, file_name))
+            self._line.send((data, file_name, chosen))
             if not self._line.poll(NOTEBOOK_LIMIT):
                 return None, f"it took longer than {NOTEBOOK_LIMIT:g} seconds and was left out. Grade it by hand.", True
             result, failure = self._line.recv()
@@ -344,15 +351,17 @@ def _work(line: Connection, options: GradingOptions) -> None:
         with contextlib.suppress(EOFError, OSError):
             line.send("")
             while True:
-                data, file_name = line.recv()
+                data, file_name, chosen = line.recv()
                 try:
-                    line.send((grade_notebook(data, file_name, engine, course, options.lecture), ""))
+                    line.send((grade_notebook(data, file_name, engine, course, options.lecture, chosen), ""))
                 except Exception as error:
                     line.send((None, f"the grading of it failed ({type(error).__name__}: {shown(str(error))})."))
                     return
 
 
-def grade_notebook(data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None) -> NotebookResult:
+def grade_notebook(
+    data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None, chosen: Mapping[str, str] = {}
+) -> NotebookResult:
     """Grade one notebook.
 
     Args:
@@ -361,6 +370,7 @@ def grade_notebook(data: bytes, file_name: str, engine: Judge, course: Course, l
         engine: judges its cells.
         course: tells its lecture by its cells, else by its name.
         lecture: the lecture that is asked for; a notebook that nothing is known of is taken for it, one of another is refused.
+        chosen: the student's variant of each exercise that has some.
     """
     try:
         cells = cells_in(data)
@@ -372,4 +382,4 @@ def grade_notebook(data: bytes, file_name: str, engine: Judge, course: Course, l
     if lecture not in (None, found):
         return NotebookResult(None, note=f"It is the notebook of lecture {found}, and lecture {lecture} is graded.")
     note = "" if named in (None, found) else f"It is named for lecture {named}; its cells are those of lecture {found}."
-    return NotebookResult(found, engine.grade(cells, found), note, shapes(cells, found), str(engine.level))
+    return NotebookResult(found, engine.grade(cells, found, chosen), note, shapes(cells, found), str(engine.level))

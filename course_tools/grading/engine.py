@@ -6,10 +6,11 @@ never imports, unpickles or runs anything of the student's.
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 
+from course_tools.bank.variants import variant, variants, varied
 from course_tools.checks import Exercise, Finding, time_limit
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.time_limit import SWITCHED_OFF
@@ -40,7 +41,7 @@ class Engine:
         """Take the seed of all inputs, and whether to refuse to work without full isolation."""
         self.require_isolation, self.seed = require_isolation, seed
         self.level = Isolation({}, ())
-        self._questions: dict[str, Examination] = {}
+        self._questions: dict[tuple[str, str | None], Examination] = {}
         self._sandbox: Sandbox | None = None
 
     def __enter__(self) -> "Engine":
@@ -68,8 +69,13 @@ class Engine:
             self._sandbox.close()
             self._sandbox = None
 
-    def grade(self, cells: Sequence[Cell], lecture: str) -> tuple[Mark, ...]:
+    def grade(self, cells: Sequence[Cell], lecture: str, chosen: Mapping[str, str] = {}) -> tuple[Mark, ...]:
         """Give one mark for each exercise of the lecture, in order.
+
+        Args:
+            cells: of the notebook.
+            lecture: its number.
+            chosen: the student's variant of each exercise, by its id; the usual convention where there is none.
 
         Raises:
             SandboxFailed: the sandbox ended, and could not be started again.
@@ -78,14 +84,17 @@ class Engine:
         deadline, marks = time.monotonic() + NOTEBOOK_LIMIT, []
         for exercise in notebook.exercises:
             in_time = time.monotonic() < deadline
-            marks.append(self.mark(notebook, exercise) if in_time else _none(exercise, "no answer", TOO_LONG))
+            name = chosen.get(exercise.id)
+            marks.append(self.mark(notebook, exercise, name) if in_time else _none(exercise, "no answer", TOO_LONG))
         return tuple(marks)
 
-    def mark(self, notebook: Notebook, exercise: Exercise) -> Mark:
-        """Give the mark of one exercise."""
+    def mark(self, notebook: Notebook, exercise: Exercise, name: str | None = None) -> Mark:
+        """Give the mark of one exercise, judged in the variant of that name."""
         start = time.monotonic()
         try:
-            mark = self._judged(notebook, exercise)
+            mark = self._judged(notebook, exercise, name)
+            if name is not None and mark.status == "judged" and not mark.passed:
+                mark = replace(mark, flags=(*mark.flags, *self._answers_another(notebook, exercise, name)))
         except NotStarted:
             mark = _none(exercise, "not started", NOT_STARTED)
         except NotFound as error:
@@ -94,21 +103,33 @@ class Engine:
             mark = _none(exercise, "no answer", str(error))
         return replace(mark, seconds=time.monotonic() - start)
 
-    def _judged(self, notebook: Notebook, exercise: Exercise) -> Mark:
+    def _answers_another(self, notebook: Notebook, exercise: Exercise, own: str) -> tuple[str, ...]:
+        """Say in which other variant an answer is right in all properties; nothing where it is right in none."""
+        for other in (None, *(one.name for one in variants(exercise.id) if one.name != own)):
+            try:
+                passed = self._judged(notebook, exercise, other).passed
+            except (NotStarted, NotFound, NoAnswer):
+                passed = False
+            if passed:
+                which = "the usual convention, that of the published solution" if other is None else f"the variant {other!r}"
+                return (f"this answers another variant: it is right in {which}; the student's own variant is {own!r}",)
+        return ()
+
+    def _judged(self, notebook: Notebook, exercise: Exercise, name: str | None) -> Mark:
         try:
-            outcomes, stopped = self._observed(notebook, exercise)
+            outcomes, stopped = self._observed(notebook, exercise, name)
         except SandboxFailed:
             self._sandbox.close()
             self._sandbox = Sandbox()
             try:
-                outcomes, stopped = self._observed(notebook, exercise)
+                outcomes, stopped = self._observed(notebook, exercise, name)
             except SandboxFailed:
                 raise NoAnswer("Its code ended the sandbox twice.") from None
         called = frozenset().union(*(outcome.called for outcome in outcomes))
         flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if f.__name__ in called)
         flags += (f"calls {SWITCHED_OFF}, which hides what is called",) * (SWITCHED_OFF in called)
         try:
-            verdict = self._asks(exercise).judge(outcomes, by_shape)
+            verdict = self._asks(exercise, name).judge(outcomes, by_shape)
         except Exception as error:
             raise NoAnswer("What came back cannot be compared.") from error
         findings = tuple(_for_student(finding, outcomes) for finding in verdict.findings) if verdict.started else ()
@@ -119,19 +140,20 @@ class Engine:
             exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags, 0.0
         )
 
-    def _observed(self, notebook: Notebook, exercise: Exercise) -> tuple[list[Outcome], str]:
+    def _observed(self, notebook: Notebook, exercise: Exercise, name: str | None) -> tuple[list[Outcome], str]:
         program = notebook.program(exercise)
         with self._sandbox.fork() as worker:
             trains = exercise.training is not None
             late = worker.load(program, allowed_text(exercise.id), names_of(exercise.forbids), self.level.layers, trains)
             notebook.late.update(late)
-            return worker.observe(self._asks(exercise), program.text)
+            return worker.observe(self._asks(exercise, name), program.text)
 
-    def _asks(self, exercise: Exercise) -> Examination:
-        """The questions of an exercise: drawn when the first answer has been loaded, and kept outside."""
-        if exercise.id not in self._questions:
-            self._questions[exercise.id] = Examination(exercise, self.seed)
-        return self._questions[exercise.id]
+    def _asks(self, exercise: Exercise, name: str | None) -> Examination:
+        """The questions of an exercise in a variant: drawn when the first answer has been loaded, and kept outside."""
+        if (exercise.id, name) not in self._questions:
+            asked = exercise if name is None else varied(exercise, variant(exercise.id, name))
+            self._questions[exercise.id, name] = Examination(asked, self.seed)
+        return self._questions[exercise.id, name]
 
 
 def _for_student(finding: Finding, outcomes: Sequence[Outcome]) -> Finding:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import wraps
 
 from course_tools.bank import exercise
+from course_tools.bank.variants import variant as variant_of
+from course_tools.bank.variants import varied
 from course_tools.checks import Exercise, Verdict
 from course_tools.checks.verdict import FailingInput, judge
 from course_tools.checks.verdict_display import Hint, VerdictDisplay, show_verdict
@@ -23,20 +25,28 @@ _n_hints: dict[str, int] = {}
 """For each exercise: how many hints have been offered."""
 
 
-def check(id: str, fn: object) -> Callable[..., object]:
+def check(id: str, fn: object, variant: str | None = None) -> Callable[..., object]:
     """Check an answer in a notebook, show a report, and return the function to go on with.
 
     Running the check again repeats the verdict: what an earlier check returned in place of a wrong answer is never judged.
     A name that is not defined, and one whose cell ended with an error since, are reported in a sentence. The third answer in
     a row that fails in the same way is offered the next hint.
 
+    Args:
+        id: of the exercise, such as "04.1".
+        fn: the answer.
+        variant: the name of the convention that the answer follows, where the notebook has one of its own.
+
     Returns:
-        `fn` where it is right, else a stand-in that calls the library's function, so that the lecture runs to its end.
+        `fn` where it is right, brought to the usual convention where it has a variant; else a stand-in that calls the library's
+        function, so that the lecture runs to its end.
 
     Raises:
         UnknownExercise: there is no such exercise. A wrong answer never raises.
+        UnknownVariant: the exercise has no such variant.
     """
     asked = exercise(id)
+    own = None if variant is None else variant_of(id, variant)
     name = getattr(fn, "name", "") if isinstance(fn, NamedAnswer) else getattr(fn, "__name__", asked.reference.__name__)
     answer = fn.value if isinstance(fn, NamedAnswer) else fn
     if problem := broken_cell(name, answer):
@@ -46,11 +56,14 @@ def check(id: str, fn: object) -> Callable[..., object]:
         return _show(asked, verdict, answer, answer._note_when_repeated)
     _under_check.add(id)
     try:
-        verdict = judge(asked, answer)
+        verdict = judge(asked if own is None else varied(asked, own), answer)
     finally:
         _under_check.discard(id)
     if verdict.started:
         remember("check", id, points=verdict.points, passed=verdict.passed, misconception=verdict.misconception)
+    if own is not None and verdict.passed:
+        answer = own.carried_back(answer)
+        answer._verdict_of_the_answer, answer._note_when_repeated = verdict, ""
     return _show(asked, verdict, answer, hint=_next_hint(asked, verdict))
 
 

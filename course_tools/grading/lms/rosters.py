@@ -67,6 +67,12 @@ class Roster:
                 found.update({id: shown(values[column].strip()) for id in ids if id})
         return found
 
+    def students(self) -> list[str]:
+        """Give the id of each student, the one that the names of downloaded files have."""
+        rows = (self.table.values(row) for row in range(1, len(self.table.rows)))
+        ids = [_id(values[self.ids[0]]) for values in rows if self.ids[0] < len(values)]
+        return [id for id in ids if id]
+
     def fill(self, column: int, marks: dict[str, str]) -> tuple[list[int], list[str], dict[str, int]]:
         """Write marks into a column.
 

@@ -54,7 +54,7 @@ class StandIn:
     def __exit__(self, *error: object) -> None:
         return
 
-    def grade(self, cells: Sequence[Cell], lecture: str) -> tuple[Mark, ...]:
+    def grade(self, cells: Sequence[Cell], lecture: str, chosen: object = ()) -> tuple[Mark, ...]:
         text = {cell.metadata.get("exercise"): cell.source for cell in cells}
         everything = "\n".join(cell.source for cell in cells)
         if "# dies" in everything:

@@ -272,4 +272,4 @@ def test_on_a_dask_cluster_a_worker_without_isolation_refuses(tmp_path):
 
 def test_a_dask_worker_with_another_version_of_the_course_refuses():
     with pytest.raises(CannotGrade, match="another version of the course"):
-        _grade_on_worker(OPTIONS, "another", notebook(e1="# earns 12"), "ada.ipynb")
+        _grade_on_worker(OPTIONS, "another", notebook(e1="# earns 12"), "ada.ipynb", {})

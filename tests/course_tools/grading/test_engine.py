@@ -212,3 +212,33 @@ def test_on_windows_the_way_is_named(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(NotIsolated, match="WSL"), Engine():
         pass
+
+
+CORNERS = """def to_corners(boxes):
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack({}, -1)
+"""
+USUAL = "[x - w / 2, y - h / 2, x + w / 2, y + h / 2]"
+ROWS_FIRST = "[y - h / 2, x - w / 2, y + h / 2, x + w / 2]"
+THOUSANDTHS = "[1000 * (x - w / 2), 1000 * (y - h / 2), 1000 * (x + w / 2), 1000 * (y + h / 2)]"
+WRONG = "[x, y, x + w, y + h]"
+
+
+@pytest.mark.parametrize(
+    ("returned", "passes", "flag"),
+    [
+        (ROWS_FIRST, True, ""),
+        (USUAL, False, "the usual convention, that of the published solution"),
+        (THOUSANDTHS, False, "the variant 'thousandths'; the student's own variant is 'rows first'"),
+        (WRONG, False, ""),
+    ],
+)
+def test_a_variant_is_judged_by_its_own_reference_whatever_the_notebook_says(engine, returned, passes, flag):
+    asked = exercise("12.1")
+    claim = 'to_corners = check("12.1", to_corners, variant="thousandths")'  # forged: the LMS says who handed it in
+    cells = [*submitted(asked, "import torch\n" + CORNERS.format(returned)), Cell("code", "", {}, claim)]
+    mark = next(mark for mark in engine.grade(cells, "12", {"12.1": "rows first"}) if mark.exercise == "12.1")
+    assert mark.passed is passes
+    assert (mark.points == mark.max_points) is passes
+    assert len(mark.flags) == bool(flag)
+    assert all("answers another variant" in text and flag in text for text in mark.flags)

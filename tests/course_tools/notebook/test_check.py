@@ -139,3 +139,16 @@ def test_a_right_answer_an_empty_one_and_a_check_repeated_do_not_count(capsys):
     assert hints_offered([empty] * 4, capsys) == [None] * 4
     stand_in = check("01.1", without_bias)
     assert hints_offered([stand_in] * 4, capsys) == [None] * 4
+
+
+def test_a_right_answer_in_a_variant_comes_back_in_the_usual_convention_and_keeps_its_verdict(capsys):
+    usual = exercise("12.1").reference
+    name = check("12.1", lambda boxes: 1000 * usual(boxes), variant="thousandths")
+    first = capsys.readouterr().out
+    assert "points. Right." in first
+    boxes = torch.tensor([[0.5, 0.5, 0.2, 0.4]])
+    torch.testing.assert_close(name(boxes), usual(boxes))
+    assert check("12.1", name, variant="thousandths") is name
+    assert capsys.readouterr().out == first
+    assert unwrap(check("12.1", usual, variant="thousandths")) is unwrap(usual)
+    assert "points. Right." not in capsys.readouterr().out
