@@ -18,9 +18,9 @@
 # ![](diagram:gat)
 #
 # You will write attention over edges, graph attention and graph convolution, and find tasks where learned edge weights are necessary,
-# where they are not, and where the score of the first paper is not expressive enough.
+# where they are not, and where the score of the first paper is not expressive enough. At the end you build a whole network.
 #
-# **Prerequisites:** lecture 04 (self-attention, masks, heads). **Time:** about 80 minutes.
+# **Prerequisites:** lecture 04 (self-attention, masks, heads). **Time:** about 110 minutes.
 # {measured}
 
 # %%
@@ -1064,8 +1064,62 @@ claim(
 )
 claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=0.01)
 
+# %% [markdown]
+# ## 10 Build it
+#
+# **Build task (30 minutes, 12 points).** Write a graph attention network and its training from an empty cell. The graph is the
+# look-up graph of section 6: the reader decides which neighbour matters, so the score must be dynamic. Your `edge_softmax` and
+# `attend_edges` may be used; the library's `GAT` and `GATLayer` are not allowed.
+#
+# The check calls `train_gat(features, edges, labels, known, n_classes, n_steps)` once, on a graph of 300 groups and with
+# `n_steps=150`. The labels of the readers of 120 groups are known. Elsewhere `labels` holds *false* classes: a model that
+# learns from them is found out. The function has at most 60 seconds of processor time; a good answer needs about four.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps (features, edges) to logits (N, n_classes) |
+# | 1 | at most `n_steps` updates and at most 30,000 weights |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | the loss falls during the training |
+# | 1 | the returned model gives the same logits for the same graph |
+# | 1 | the logits of nodes without edges are finite |
+# | 1 | nodes and edges in another order give the same logits in that order |
+# | 1 | the logits of a node depend only on nodes that edges lead to |
+# | 1 | the neighbour with the reader's key decides: its value changes the prediction, and the value of another does not |
+# | 1 | accuracy on hidden readers: 0.2 above that of the most frequent value among the neighbours (about 0.32) |
+# | 2 | accuracy on hidden readers: at least 0.8 (without the edges it is 0.12) |
+
+# %% exercise="15.7" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_15.train_gat import train_gat
+
+# %% tags=["nbval-check-output"]
+train_gat = check("15.7", train_gat)
+
+# %% [markdown]
+# The next cell trains your network on the groups of section 6, and asks it about a graph that it has never seen.
+
+# %%
+torch.manual_seed(SEEDS[0])
+own = learn.labels.cpu()
+built = train_gat(learn.features.cpu(), learn.edges.cpu(), own, own >= 0, 8, 150)
+with torch.no_grad():
+    predicted = built(unseen.features.cpu(), unseen.edges.cpu()).argmax(-1)
+readers = asking(unseen).cpu()
+yours = (predicted == unseen.labels.cpu())[readers].float().mean().item()
+show(
+    plots.seeds(
+        lookups | {"your network": [yours]},
+        "accuracy",
+        across={"a guess among 8": 1 / 8},
+    ),
+    alt="Accuracy on an unseen look-up graph: your network "
+    f"{yours:.2f}, beside the networks of section 6, a point for each seed: "
+    + ", ".join(f"{name} {mean(values):.2f}" for name, values in lookups.items())
+    + ".",
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
+# ## 11 Exit quiz
 #
 # **Question 1.** A graph has 100,000 nodes and 500,000 edges, and a layer has 8 heads. How many attention weights are there?
 #
@@ -1118,7 +1172,7 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 11 Summary and sources
+# ## 12 Summary and sources
 #
 # **Where the deck, the papers and the code differ**, each with a measurement:
 #

@@ -7,6 +7,7 @@ from course_tools.bank.lecture_15 import (
     gat_scores,
     gcn_weights,
     multi_head_graph_attention,
+    train_gat,
 )
 
 EXERCISES = (
@@ -16,4 +17,5 @@ EXERCISES = (
     multi_head_graph_attention.exercise,
     gcn_weights.exercise,
     dirichlet_energy.exercise,
+    train_gat.exercise,
 )

@@ -1,0 +1,547 @@
+"""Build task 15.7, train_gat: a graph attention network and its training; what students hand in, wrong and right.
+
+The graph is the look-up graph of section 6: each reader has a key, and its class is the value of that neighbour which has the
+same key. The labels of hidden nodes that a submission receives are false, so that one which reads them is found out.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import matching_neighbour
+from course_lib.models import GAT, GATLayer
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    fails,
+    gradients_are_kept,
+    holds,
+    is_near,
+    no_weight_is_stepped,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    updates_are_too_large,
+    updates_are_too_small,
+    within_budget,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 30_000, 150
+N_KNOWN, N_GROUPS, K = 120, 300, 8
+LEAD, LEAST, FEW = 0.2, 0.8, 5
+
+HINTS = (
+    (
+        "One layer and a linear read-out are enough. Print the shapes: projected features (N, d); scores, one for each edge, "
+        "(E,); weights (E,), whose sum over the edges of each query node is 1; context (N, d); logits (N, n_classes)."
+    ),
+    (
+        "The reader decides which neighbour matters, so the score must be dynamic: `a · LeakyReLU(z_i + z_j)`, or a dot "
+        "product of a query of node i and a key of node j. `edges[0]` attends to `edges[1]`; your `edge_softmax` and "
+        "`attend_edges` do the rest, also for a node without edges."
+    ),
+    (
+        "The loop reads the whole graph in each update: `loss = F.cross_entropy(model(features, edges)[known], labels[known])`,"
+        " `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`. Adam with a learning rate of 0.02 suffices. Return "
+        "`model.eval()`."
+    ),
+)
+
+
+def train_gat(features: Tensor, edges: Tensor, labels: Tensor, known: Tensor, n_classes: int, n_steps: int) -> nn.Module:
+    """Build a graph attention network, train it on the known labels of a graph, and return it.
+
+    The model maps (features, edges) of any graph with such features to logits (N, n_classes).
+
+    Args:
+        features: of the nodes, (N, d).
+        edges: (2, E): node `edges[0, e]` attends to node `edges[1, e]`; a node may have no edges.
+        labels: classes of the nodes, (N,); they mean something only where `known` is true.
+        known: bool, (N,): the nodes to learn from.
+        n_classes: number of classes.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to predict: asked twice, it gives the same logits.
+    """
+
+    class Model(nn.Module):
+        def __init__(self, d=32):
+            super().__init__()
+            self.project, self.a = nn.Linear(features.shape[1], d, bias=False), nn.Parameter(torch.randn(d) * d**-0.5)
+            self.read_out = nn.Linear(d, n_classes)
+
+        def forward(self, x, edges):
+            z, (i, j) = self.project(x), edges
+            scores = F.leaky_relu(z[i] + z[j], 0.2) @ self.a
+            largest = torch.full((len(x),), -torch.inf).scatter_reduce(0, i, scores.detach(), "amax")
+            exponentials = (scores - largest[i]).exp()
+            sums = torch.zeros(len(x)).index_add(0, i, exponentials)
+            weights = exponentials / sums[i]
+            context = torch.zeros_like(z).index_add(0, i, weights[:, None] * z[j])
+            return self.read_out(F.elu(context))
+
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
+    for _ in range(n_steps):
+        loss = F.cross_entropy(model(features, edges)[known], labels[known])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def _questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw a graph of groups of eight readers and eight neighbours, its nodes in any order.
+
+    The queries (features, edges) are: the graph · the same with its nodes and edges in another order · with other features in
+    all groups but the first five · with another value of the neighbour that has the key of the first reader of each group ·
+    with another value of another neighbour · with readers without keys · five nodes without edges.
+    """
+    graph = matching_neighbour(N_GROUPS, 1, 1, k=K, seed=int(draw.integers(0, 2**31, 1))).train
+    n = len(graph.labels)
+    order = draw.uniform(n).argsort()
+    place = order.argsort()
+    edges, features, labels = place[graph.edges], graph.features[order], graph.labels[order]
+    nodes = place.view(N_GROUPS, 2 * K)
+    sources, readers = nodes[:, :K], nodes[:, K:]
+    known = torch.zeros(n, dtype=torch.bool).index_fill(0, readers[:N_KNOWN].flatten(), True)
+    given = torch.where(known, labels, torch.where(labels < 0, draw.integers(0, K, n), (labels + 1) % K))
+    asked = readers[:, 0]
+    keys = features[:, 1 : 1 + K]
+    match = (keys[sources] * keys[asked][:, None]).sum(-1).argmax(1)
+    rows = torch.arange(N_GROUPS)
+    decisive, other = sources[rows, match], sources[rows, (match + 1) % K]
+    mixed = draw.uniform(n).argsort()
+    strangers = features[draw.uniform(n).argsort()]
+    strangers[nodes[:FEW]] = features[nodes[:FEW]]
+    rekeyed = features.clone()
+    rekeyed[readers, 1 : 1 + K] = 0
+    queries = [
+        (features, edges),
+        (features[mixed], mixed.argsort()[edges][:, draw.uniform(edges.shape[1]).argsort()]),
+        (strangers, edges),
+        (_with_another_value(features, decisive), edges),
+        (_with_another_value(features, other), edges),
+        (rekeyed, edges),
+        (features[:FEW], edges[:, :0]),
+    ]
+    values = features[:, 1 + K :]
+    average = (values[sources].sum(1).argmax(-1)[:, None] == labels[readers])[N_KNOWN:].float().mean().item()
+    truth = {
+        "labels": labels,
+        "given": given,
+        "hidden": readers[N_KNOWN:].flatten(),
+        "nodes": nodes,
+        "asked": asked[N_KNOWN:],
+        "sources": sources,
+        "mixed": mixed,
+        "average": average,
+        "n_steps": N_STEPS,
+    }
+    return ((features, edges, given, known, K, N_STEPS), queries), truth
+
+
+def _with_another_value(features: Tensor, nodes: Tensor) -> Tensor:
+    changed = features.clone()
+    changed[nodes, 1 + K :] = features[nodes, 1 + K :].roll(1, -1)
+    return changed
+
+
+def accuracy(measured: Measured, truth: Truth, labels: str = "labels") -> float:
+    """Accuracy on the hidden readers, or the fraction of them for which the false label is predicted."""
+    hidden = truth["hidden"]
+    return (measured.outputs[0][hidden].argmax(-1) == truth[labels][hidden]).float().mean().item()
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    n = len(truth["labels"])
+    for N, output in zip((n, n, n, n, n, n, FEW), measured.outputs, strict=True):
+        if tuple(output.shape) != (N, K):
+            return f"For {N} nodes the logits should have shape ({N}, {K}), not {tuple(output.shape)}."
+        if not output.is_floating_point():
+            return f"The logits should be floating point, and they are {output.dtype}."
+    return None
+
+
+def _isolated(measured: Measured, truth: Truth) -> str | None:
+    if not measured.outputs[6].isfinite().all():
+        return f"In a graph of {FEW} nodes and no edges the logits are not finite."
+    return None
+
+
+def _order(measured: Measured, truth: Truth) -> str | None:
+    if not is_near(measured.outputs[0][truth["mixed"]], measured.outputs[1]):
+        return "With its nodes and edges in another order, nodes of the graph get other logits."
+    return None
+
+
+def _local(measured: Measured, truth: Truth) -> str | None:
+    if reads_unconnected_nodes(measured, truth):
+        return "When features change that no edge leads to, in one step or in many, the logits of a node change."
+    return None
+
+
+def _content(measured: Measured, truth: Truth) -> str | None:
+    before, decisive, other = (output[truth["asked"]].argmax(-1) for output in (measured.outputs[i] for i in (0, 3, 4)))
+    changed, kept = (decisive != before).float().mean().item(), (other == before).float().mean().item()
+    if changed >= LEAST and kept >= LEAST:
+        return None
+    return (
+        f"Another value of the neighbour with the reader's key changes {changed:.0%} of the predictions, and that of another "
+        f"neighbour leaves {kept:.0%} as they were; {LEAST:.0%} of both are asked for."
+    )
+
+
+def _trains(measured: Measured, truth: Truth) -> str | None:
+    if _learns(measured, truth) is None:
+        return None
+    if measured.n_updates == 0:
+        return "It made no update."
+    losses = measured.losses
+    n = max(len(losses) // 10, 1)
+    if len(losses) and not losses[-n:].mean() < 0.97 * losses[:n].mean():
+        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
+    return None
+
+
+def _learns(measured: Measured, truth: Truth) -> str | None:
+    least = truth["average"] + LEAD
+    return _worse_than(measured, truth, least, f"{LEAD:g} above that of the most frequent value among the neighbours")
+
+
+def _score(measured: Measured, truth: Truth) -> str | None:
+    return _worse_than(measured, truth, LEAST, "what attention reaches when the reader decides")
+
+
+def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> str | None:
+    found = accuracy(measured, truth)
+    if found >= least:
+        return None
+    return f"On the readers whose labels are hidden the accuracy is {found:.2f}; asked for is {words}, {least:.2f}."
+
+
+def reads_unconnected_nodes(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of a group change with the features of groups that no edge leads to."""
+    few = truth["nodes"][:FEW].flatten()
+    return not is_near(measured.outputs[0][few], measured.outputs[2][few])
+
+
+def reads_hidden_labels(measured: Measured, truth: Truth) -> bool:
+    """Evidence: for hidden readers the false label, which only the data hold, is predicted far more often than by chance."""
+    return accuracy(measured, truth, "given") > 0.5
+
+
+def ignores_the_neighbours(measured: Measured, truth: Truth) -> bool:
+    """Evidence: other features of the neighbours leave the logits of their readers as they are."""
+    asked = truth["asked"]
+    return all(is_near(measured.outputs[0][asked], measured.outputs[i][asked], 1e-6) for i in (3, 4))
+
+
+def sends_the_wrong_way(measured: Measured, truth: Truth) -> bool:
+    """Evidence: readers do not depend on their neighbours, and these depend on their readers."""
+    sources = truth["sources"].flatten()
+    changed = not is_near(measured.outputs[0][sources], measured.outputs[5][sources])
+    return ignores_the_neighbours(measured, truth) and changed
+
+
+def weighs_all_alike(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the neighbour with the key of the reader influences it as much as another one does, no more than half more."""
+    before, decisive, other = (output[truth["asked"]].softmax(-1) for output in (measured.outputs[i] for i in (0, 3, 4)))
+    one, another = ((part - before).abs().mean() for part in (decisive, other))
+    return bool(another > 1e-6 and one < 1.5 * another)
+
+
+def is_not_finite_without_edges(measured: Measured, truth: Truth) -> bool:
+    """Evidence: logits are not finite where there is no edge."""
+    return not measured.outputs[6].isfinite().all()
+
+
+def _dynamic(z, i, j, a):
+    return F.leaky_relu(z[i] + z[j], 0.2) @ a[0]
+
+
+def _static(z, i, j, a):
+    return F.leaky_relu(z[i] @ a[0] + z[j] @ a[1], 0.2)
+
+
+class _Network(nn.Module):
+    """One layer and a read-out, and what a wrong submission changes: the score, the direction, the softmax, dropout."""
+
+    def __init__(self, d_in, n_classes, score=_dynamic, turned=False, everywhere=False, dropout=0.0, d=32):
+        super().__init__()
+        self.project, self.a = nn.Linear(d_in, d, bias=False), nn.Parameter(torch.randn(2, d) * d**-0.5)
+        self.read_out, self.dropout = nn.Linear(d, n_classes), nn.Dropout(dropout)
+        self.score, self.turned, self.everywhere = score, turned, everywhere
+
+    def forward(self, x, edges):
+        z, (i, j) = self.project(x), edges.flip(0) if self.turned else edges
+        exponentials = (self.score(z, i, j, self.a)).clamp(max=30).exp()
+        sums = torch.zeros(len(x)).index_add(0, i, exponentials)
+        sums = exponentials.sum().expand(len(x)) / 8 / len(x) if self.everywhere else sums
+        context = torch.zeros_like(z).index_add(0, i, exponentials[:, None] * z[j]) / (sums[:, None] + 1e-9)
+        return self.read_out(self.dropout(F.elu(context)))
+
+
+def _looped(model, data, n_steps, lr=2e-2, known=None, optimized=None, clears=True):
+    features, edges, labels, mask = data
+    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
+    at = mask if known is None else known
+    for _ in range(n_steps):
+        loss = F.cross_entropy(model(features, edges)[at], labels[at])
+        if clears:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong
+def hidden_labels_read(features, edges, labels, known, n_classes, n_steps):
+    """Your model was trained on labels that it was not to read: for hidden nodes it predicts what `labels` holds there, and
+    this is false. Take the loss at the known nodes only: `logits[known]` and `labels[known]`."""
+    everywhere = torch.ones_like(known)
+    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, known=everywhere)
+
+
+class _Alone(nn.Sequential):
+    def forward(self, x, edges):
+        return super().forward(x)
+
+
+@wrong
+def edges_not_used(features, edges, labels, known, n_classes, n_steps):
+    """Your model does not read the edges: other features of its neighbours leave the logits of a node as they are. Mix the
+    features along the edges, with weights that are a softmax over the edges of each node."""
+    model = _Alone(nn.Linear(features.shape[1], 32), nn.ReLU(), nn.Linear(32, n_classes))
+    return _looped(model, (features, edges, labels, known), n_steps)
+
+
+@wrong
+def messages_the_wrong_way(features, edges, labels, known, n_classes, n_steps):
+    """Your messages go the wrong way: the neighbours receive the features of those that attend to them, and the readers receive
+    nothing. Node `edges[0]` attends to node `edges[1]`: the softmax and the sum run over the edges with the same `edges[0]`."""
+    return _looped(_Network(features.shape[1], n_classes, turned=True), (features, edges, labels, known), n_steps // 2)
+
+
+@wrong
+def weights_independent_of_the_reader(features, edges, labels, known, n_classes, n_steps):
+    """Your readers weigh their neighbours alike: the one with the reader's key has no more influence than another. Equal shares
+    do so, and so does the static score LeakyReLU(a₁ᵀz_i + a₂ᵀz_j), which ranks the neighbours in one order for all readers.
+    Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
+    return _looped(_Network(features.shape[1], n_classes, _static), (features, edges, labels, known), n_steps)
+
+
+@wrong
+def softmax_over_all_edges(features, edges, labels, known, n_classes, n_steps):
+    """The logits of a node depend on nodes that no edge leads to: your softmax divides by a sum over all edges of the graph, or
+    a normalisation uses the mean of all nodes. Divide by the sum over the edges of each node by itself."""
+    return _looped(_Network(features.shape[1], n_classes, everywhere=True), (features, edges, labels, known), n_steps)
+
+
+@wrong
+def division_by_zero(features, edges, labels, known, n_classes, n_steps):
+    """Your logits are not finite in a graph without edges: a softmax over no edges divides 0 by 0. Give a node without edges a
+    context of 0, or an edge to itself."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = _Network(features.shape[1], n_classes)
+
+        def forward(self, x, edges):
+            has_edges = torch.zeros(len(x)).index_fill(0, edges[0], 1.0)
+            return self.network(x, edges) * (has_edges.mean() / has_edges.mean())
+
+    return _looped(Model(), (features, edges, labels, known), n_steps)
+
+
+@wrong
+def gradients_not_cleared(features, edges, labels, known, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, clears=False)
+
+
+@wrong
+def dropout_left_on(features, edges, labels, known, n_classes, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return _looped(_Network(features.shape[1], n_classes, dropout=0.2), (features, edges, labels, known), n_steps).train()
+
+
+@wrong
+def optimizer_of_another_model(features, edges, labels, known, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    model, other = (_Network(features.shape[1], n_classes) for _ in range(2))
+    return _looped(model, (features, edges, labels, known), n_steps // 3, optimized=other)
+
+
+@wrong
+def learning_rate_too_large(features, edges, labels, known, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.005 to 0.05."""
+    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps // 3, lr=10.0)
+
+
+@wrong
+def learning_rate_too_small(features, edges, labels, known, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.005 to 0.05."""
+    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps // 3, lr=1e-6)
+
+
+@right
+def dot_products_in_two_heads(features, edges, labels, known, n_classes, n_steps):
+    """Queries and keys with a dot product, two heads, the node's own features added, AdamW with a schedule."""
+
+    class Model(nn.Module):
+        def __init__(self, d=16, n_heads=2):
+            super().__init__()
+            self.queries, self.keys, self.values = (nn.Linear(features.shape[1], n_heads * d) for _ in range(3))
+            self.own, self.out, self.n_heads = (
+                nn.Linear(features.shape[1], n_heads * d),
+                nn.Linear(n_heads * d, n_classes),
+                n_heads,
+            )
+
+        def forward(self, x, edges):
+            q, k, v = (layer(x).unflatten(1, (self.n_heads, -1)) for layer in (self.queries, self.keys, self.values))
+            i, j = edges
+            scores = (q[i] * k[j]).sum(-1) / q.shape[-1] ** 0.5
+            top = scores.new_full((len(x), self.n_heads), -1e9).index_reduce(0, i, scores.detach(), "amax")
+            e = (scores - top[i]).exp()
+            mixed = torch.zeros_like(v).index_add(0, i, e[..., None] * v[j])
+            total = torch.zeros_like(top).index_add(0, i, e)
+            context = mixed / total.clamp_min(1e-12)[..., None]
+            return self.out((context.flatten(1) + self.own(x)).relu())
+
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.3, max(n_steps, 1))
+    for _ in range(n_steps):
+        optimizer.zero_grad()
+        nn.CrossEntropyLoss()(model(features, edges)[known], labels[known]).backward()
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+@right
+def without_modules(features, edges, labels, known, n_classes, n_steps):
+    """Weights in a dict, Bahdanau's score with a tanh, self-loops, gradients from autograd, and Adam by hand."""
+    d = 24
+    shapes = {
+        "q": (features.shape[1], d),
+        "k": (features.shape[1], d),
+        "v": (features.shape[1], d),
+        "a": (d, 1),
+        "out": (d, n_classes),
+    }
+    weights = {name: (torch.randn(shape) * shape[0] ** -0.5).requires_grad_() for name, shape in shapes.items()}
+
+    def model(x, edges):
+        loops = torch.arange(len(x)).expand(2, -1)
+        i, j = torch.cat([edges, loops], dim=1)
+        scores = 4 * ((x @ weights["q"])[i] + (x @ weights["k"])[j]).tanh() @ weights["a"]
+        e = scores.clamp(-40, 40).exp()
+        mixed = torch.zeros(len(x), d).index_add(0, i, e * (x @ weights["v"])[j])
+        return mixed / torch.zeros(len(x), 1).index_add(0, i, e) @ weights["out"]
+
+    names = list(weights)
+    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
+    for step in range(1, n_steps + 1):
+        loss = -model(features, edges)[known].log_softmax(-1).gather(1, labels[known][:, None]).mean()
+        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.99 * second[name] + 0.01 * gradient**2
+            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
+            weights[name].data -= 2e-2 * mean / (square.sqrt() + 1e-8)
+    return model
+
+
+@right
+def padded_neighbours(features, edges, labels, known, n_classes, n_steps):
+    """The neighbours of each node in a padded table and a masked softmax, on random parts of the known nodes, with RMSprop."""
+
+    def table(edges, n):
+        counts = torch.bincount(edges[0], minlength=n)
+        order = edges[0].argsort(stable=True)
+        ends = counts.cumsum(0)
+        slot = torch.arange(edges.shape[1]) - (ends - counts)[edges[0][order]]
+        neighbours = torch.zeros(n, max(int(counts.max()), 1), dtype=torch.long)
+        neighbours[edges[0][order], slot] = edges[1][order]
+        return neighbours, torch.arange(neighbours.shape[1]) < counts[:, None]
+
+    class Model(nn.Module):
+        def __init__(self, d=24):
+            super().__init__()
+            self.left, self.right = nn.Linear(features.shape[1], d), nn.Linear(features.shape[1], d, bias=False)
+            self.score, self.out = nn.Linear(d, 1), nn.Linear(d, n_classes)
+
+        def forward(self, x, edges):
+            neighbours, allowed = table(edges, len(x))
+            keys = self.right(x)[neighbours]
+            scores = self.score(F.leaky_relu(self.left(x)[:, None] + keys, 0.2)).squeeze(-1)
+            weights = scores.masked_fill(~allowed, -1e9).softmax(-1) * allowed
+            return self.out(F.elu((weights[..., None] * keys).sum(1)))
+
+    model = Model()
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=5e-3)
+    places = known.nonzero().flatten()
+    for _ in range(n_steps):
+        some = places[torch.randperm(len(places))[:600]]
+        loss = F.cross_entropy(model(features, edges)[some], labels[some])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+_TRAINED = ("training", "evaluation")
+
+exercise = Exercise(
+    id="15.7",
+    title="A graph attention network and its training",
+    reference=train_gat,
+    properties=(
+        trains_within(SECONDS),
+        holds("model", "The model maps (features, edges) to logits (N, n_classes).", _model, 1, needs=("runs",)),
+        within_budget(MOST_PARAMETERS),
+        sound_gradients,
+        holds("training", "The loss falls during the training.", _trains, 1),
+        same_twice,
+        holds("isolated", "The logits of a node without edges are finite.", _isolated, 1, _TRAINED),
+        holds("order", "Nodes and edges in another order give the same logits.", _order, 1, _TRAINED),
+        holds("local", "The logits of a node depend only on nodes that edges lead to.", _local, 1, _TRAINED),
+        holds("content", "The neighbour with the key of the reader decides, and no other.", _content, 1, _TRAINED),
+        holds("learns", "The accuracy is 0.2 above that of the neighbours' most frequent value.", _learns, 1, _TRAINED),
+        holds("score", "The accuracy on hidden readers is at least 0.8.", _score, 2, needs=("learns",)),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={GAT: "write the network yourself.", GATLayer: "write the layer yourself."},
+    training=Training(
+        questions=_questions,
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            gradients_not_cleared: gradients_are_kept,
+            hidden_labels_read: reads_hidden_labels,
+            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
+            optimizer_of_another_model: no_weight_is_stepped,
+            softmax_over_all_edges: reads_unconnected_nodes,
+            division_by_zero: is_not_finite_without_edges,
+            messages_the_wrong_way: sends_the_wrong_way,
+            edges_not_used: ignores_the_neighbours,
+            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
+            weights_independent_of_the_reader: both(weighs_all_alike, fails(_score)),
+        },
+    ),
+)
