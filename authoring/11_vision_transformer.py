@@ -18,11 +18,11 @@
 # ![](diagram:vit)
 #
 # You will write patches, embeddings, attention roll-out, the interpolation of positions, distillation and a new head. You will
-# compare a ViT with a convolutional network on few pictures, let the convolutional network be its teacher, and build a ViT and
-# its training loop from an empty cell.
+# compare a ViT with a convolutional network on few pictures, let the convolutional network be its teacher, build a ViT and its
+# training loop from an empty cell, and repair a run that does not train.
 #
 # **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), a little about convolutions. **Time:** about 90
-# minutes, and 30 for the build task. {measured}
+# minutes, and 55 for the two build tasks. {measured}
 
 # %%
 import torch
@@ -1305,8 +1305,32 @@ show(
     f"{(said == kinds[new]).float().mean():.3f}.",
 )
 
+# %% [markdown]
+# ## 12 Build it: repair a run
+#
+# **Build task (25 minutes, 12 points).** The code below trains a Vision Transformer on the same digits. It runs to the end, but
+# the trained model is no better than chance. We planted three faults; none of them raises an error. Measure before you read the
+# code. The check names the faults that it can prove; one may hide another.
+
+# %% exercise="11.8" bug="three_faults"
+from course_tools.bank.lecture_11.repair_vit import three_faults as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("11.8", suspect)
+
+# %% [markdown]
+# Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_vit(images, labels,
+# n_classes, n_steps)` as it called `train_vit`, and judges the returned model by the table of section 11. The function has at
+# most 60 seconds of processor time.
+
+# %% exercise="11.8" difficulty="●●○" minutes=25
+from course_tools.bank.lecture_11.repair_vit import repair_vit
+
+# %% tags=["nbval-check-output"]
+repair_vit = check("11.8", repair_vit)
+
 # %% [markdown] tags=["quiz"]
-# ## 12 Exit quiz
+# ## 13 Exit quiz
 #
 # **Question 1.** You halve the side of a patch. What happens to the number of attention weights, and to the work of computing
 # them?
@@ -1361,7 +1385,7 @@ show(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 13 Summary and sources
+# ## 14 Summary and sources
 #
 # **Where decks, papers and code differ**, each with a number in the next cell or a source:
 #

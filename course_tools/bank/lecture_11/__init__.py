@@ -6,6 +6,7 @@ from course_tools.bank.lecture_11 import (
     fine_tuned_head,
     interpolate_positions,
     patchify,
+    repair_vit,
     rollout,
     train_vit,
 )
@@ -18,4 +19,5 @@ EXERCISES = (
     distillation_loss.exercise,
     fine_tuned_head.exercise,
     train_vit.exercise,
+    repair_vit.exercise,
 )

@@ -1,0 +1,282 @@
+"""Build task 11.8, repair_vit: a run of a Vision Transformer with three planted faults; what students hand in."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import digits
+from course_lib.models import ViT
+from course_tools.bank.image_classifiers import (
+    adds_up_patches,
+    fails_to_learn,
+    has_learned_nothing,
+    ignores_the_order,
+    misses_patches,
+    properties,
+    questions,
+    reads_in_order,
+    reads_other_images,
+)
+from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank.lecture_11.train_vit import (
+    SmallViT,
+    fitted,
+    patches_across_images,
+    quadrants,
+    with_rmsprop_and_moved_images,
+    with_torchs_encoder,
+    without_modules,
+)
+from course_tools.bank.training_loops import drawn_images, on_one_batch, with_the_optimizer_of, without_clearing
+from course_tools.checks.exercise import Answers, Exercise, Training
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    gradients_are_kept,
+    no_weight_is_stepped,
+    reads_one_batch,
+    updates_are_too_large,
+    updates_are_too_small,
+)
+
+wrong, right = Answers(), Answers([with_torchs_encoder, without_modules, with_rmsprop_and_moved_images])
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
+
+HINTS = (
+    (
+        "Do not read the code first; measure. Do the logits of an image change with the other images of its batch? Do they "
+        "change when its quadrants change places? What is the sum of the outputs for one image?"
+    ),
+    (
+        "One fault is in the patches: put those of two images back together and look at them. One is in the order of the "
+        "encoder's steps: what do the tokens know of their places when they attend? One is at the end: what does "
+        "`F.cross_entropy` take?"
+    ),
+    (
+        "Bring the batch axis to the front before the reshape: `permute(0, 2, 3, 1, 4, 5)`. Add the positions to the tokens "
+        "before the first layer. Return the logits without a softmax."
+    ),
+)
+
+
+def repair_vit(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) -> nn.Module:
+    """Train a Vision Transformer on images, and return it: the run above, repaired.
+
+    The model maps images (B, 1, 8, 8) to logits (B, n_classes).
+
+    Args:
+        images: the images to learn from, (N, 1, 8, 8), ink from 0 to 1, sorted by their labels.
+        labels: their classes, (N,), integers below n_classes.
+        n_classes: number of classes.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to predict: asked twice, it gives the same logits.
+    """
+
+    class Layer(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(d, 4, batch_first=True)
+            self.feed_forward = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
+            self.norm_1, self.norm_2 = nn.LayerNorm(d), nn.LayerNorm(d)
+
+        def forward(self, x):
+            y = self.norm_1(x)
+            x = x + self.attention(y, y, y, need_weights=False)[0]
+            return x + self.feed_forward(self.norm_2(x))
+
+    class Classifier(nn.Module):
+        def __init__(self, d=48):
+            super().__init__()
+            self.embed, self.first = nn.Linear(16, d), nn.Parameter(torch.randn(1, 1, d))
+            self.positions = nn.Parameter(0.5 * torch.randn(1, 5, d))
+            self.layers, self.head = nn.Sequential(Layer(d), Layer(d), nn.LayerNorm(d)), nn.Linear(d, n_classes)
+
+        def forward(self, images):
+            squares = images.unfold(2, 4, 4).unfold(3, 4, 4)
+            patches = squares.permute(0, 2, 3, 1, 4, 5).reshape(len(images), 4, 16)
+            tokens = torch.cat([self.first.expand(len(images), -1, -1), self.embed(2 * patches - 1)], dim=1)
+            states = self.layers(tokens + self.positions)
+            return self.head(states[:, 0])
+
+    model = Classifier()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(n_steps):
+        which = torch.randint(len(labels), (32,))
+        loss = F.cross_entropy(model(images[which]), labels[which])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong
+def three_faults(images, labels, n_classes, n_steps):
+    """Two faults are measured. The logits of an image change with the other images of its batch: its patches are not its own.
+    And the results of an image are positive and sum to 1: `F.cross_entropy` takes logits. A third may be hidden by them: repair
+    these two, and run the check again."""
+
+    class Layer(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(d, 4, batch_first=True)
+            self.feed_forward = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
+            self.norm_1, self.norm_2 = nn.LayerNorm(d), nn.LayerNorm(d)
+
+        def forward(self, x):
+            y = self.norm_1(x)
+            x = x + self.attention(y, y, y, need_weights=False)[0]
+            return x + self.feed_forward(self.norm_2(x))
+
+    class Classifier(nn.Module):
+        def __init__(self, d=48):
+            super().__init__()
+            self.embed, self.first = nn.Linear(16, d), nn.Parameter(torch.randn(1, 1, d))
+            self.positions = nn.Parameter(0.5 * torch.randn(1, 5, d))
+            self.layers, self.head = nn.Sequential(Layer(d), Layer(d), nn.LayerNorm(d)), nn.Linear(d, n_classes)
+
+        def forward(self, images):
+            squares = images.unfold(2, 4, 4).unfold(3, 4, 4)
+            patches = squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 4, 16)
+            tokens = torch.cat([self.first.expand(len(images), -1, -1), self.embed(2 * patches - 1)], dim=1)
+            states = self.layers(tokens) + self.positions
+            return self.head(states[:, 0]).softmax(-1)
+
+    model = Classifier()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(n_steps):
+        which = torch.randint(len(labels), (32,))
+        loss = F.cross_entropy(model(images[which]), labels[which])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong
+def patches_of_other_images(images, labels, n_classes, n_steps):
+    """The logits of an image still change with the other images of its batch: its patches are taken from several images. Bring
+    the batch axis to the front before the reshape."""
+    return fitted(SmallViT(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
+
+
+class _PositionsLast(SmallViT):
+    def forward(self, images):
+        x = torch.cat([self.class_token.expand(len(images), -1, -1), self.embed(self.cut(images))], dim=1)
+        x = x + self.mix(*self.qkv(self.norm_1(x)).chunk(3, dim=-1))
+        return self.of(self.logits(self.norm(x + self.feed_forward(x)) + self.positions))
+
+
+@wrong
+def positions_after_the_encoder(images, labels, n_classes, n_steps):
+    """The logits still stay the same when the quadrants of an image change places. Positions that are added after the encoder
+    come too late: the tokens have attended to each other without them. Add them to the tokens before the first layer."""
+    return fitted(_PositionsLast(n_classes), (images, labels), n_steps // 2)
+
+
+@wrong
+def probabilities_for_logits(images, labels, n_classes, n_steps):
+    """The results of an image are still positive and sum to 1. `F.cross_entropy` takes a softmax itself; with two, the loss
+    cannot fall below 1.46. Return the logits."""
+    return fitted(nn.Sequential(SmallViT(n_classes), nn.Softmax(dim=-1)), (images, labels), n_steps // 2)
+
+
+@wrong
+def first_patch_only(images, labels, n_classes, n_steps):
+    """The patches now belong to their own image, and some are lost: what they show can be replaced and no logit changes. An
+    image of 8 × 8 pixels has four patches of 4 × 4."""
+    return fitted(SmallViT(n_classes, cut=lambda images: quadrants(images)[:, :1]), (images, labels), n_steps // 2)
+
+
+@wrong
+def attention_removed(images, labels, n_classes, n_steps):
+    """The attention was no fault, and now it is missing: the influence of a patch is the same whatever the other patches
+    show."""
+    return fitted(SmallViT(n_classes, mix=lambda q, k, v: v, of=lambda logits: logits.mean(1)), (images, labels), n_steps // 2)
+
+
+@wrong
+def without_shuffling(images, labels, n_classes, n_steps):
+    """The images are now read in the order in which they are given, sorted by their labels. The run of the task draws the
+    images of each batch at random; this has to stay in the loop."""
+    batches = ((images[i : i + 32], labels[i : i + 32]) for _ in range(n_steps) for i in range(0, len(labels), 32))
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
+
+
+@wrong
+def one_batch_for_all_updates(images, labels, n_classes, n_steps):
+    """Every update reads the same batch. The run of the task draws new images in each update; this has to stay in the loop."""
+    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+
+
+@wrong
+def gradients_not_cleared(images, labels, n_classes, n_steps):
+    """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
+    them by `optimizer.zero_grad()`; this has to stay in the loop."""
+    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+
+
+@wrong
+def dropout_left_on(images, labels, n_classes, n_steps):
+    """A new fault has come in: asked twice about the same image, the returned model gives different logits. Return
+    `model.eval()`."""
+    return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 4).train()
+
+
+@wrong
+def learning_rate_too_large(images, labels, n_classes, n_steps):
+    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
+    their own size. Take 0.003 again."""
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(images, labels, n_classes, n_steps):
+    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
+    Take 0.003 again."""
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+
+
+@wrong
+def optimizer_of_another_model(images, labels, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model that you train and return."""
+    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_images)
+
+
+exercise = Exercise(
+    id="11.8",
+    title="Repair a Vision Transformer that does not train",
+    reference=repair_vit,
+    properties=properties(SECONDS, MOST_PARAMETERS),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={
+        ViT: "repair the model that is given.",
+        digits: "learn from the images that you are given.",
+    },
+    training=Training(
+        questions=partial(questions, N_STEPS),
+        seconds=SECONDS,
+        proofs={
+            three_faults: both(reads_other_images, gives_probabilities),
+            dropout_left_on: differs_when_asked_again,
+            probabilities_for_logits: gives_probabilities,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
+            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
+            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
+            without_shuffling: both(reads_in_order, fails_to_learn),
+            patches_of_other_images: reads_other_images,
+            first_patch_only: misses_patches,
+            positions_after_the_encoder: ignores_the_order,
+            attention_removed: adds_up_patches,
+            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
+        },
+    ),
+)
