@@ -1379,7 +1379,7 @@ claim(
 # value and the position) and a linear read-out. The next cell trains it.
 
 # %%
-from course_tools.bank.lecture_04.train_rival import (
+from course_tools.bank.lecture_04.train_attention_rival import (
     SelfAttentionReader,
     examples,
     trained_on,
@@ -1395,7 +1395,7 @@ n_parameters = sum(p.numel() for p in model.parameters())
 print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.005")
 
 # %% [markdown]
-# Write `train_rival`: it builds the rival, trains it as the model is trained, and returns it. It may be of any design that the
+# Write `train_attention_rival`: it builds the rival, trains it as the model is trained, and returns it. It may be of any design that the
 # table allows; `torch.nn` is at your disposal. Before you run the check, write down which accuracies you expect. No point
 # depends on whether the rival wins or loses. The check trains attention as well and, where the comparison is fair, says what it
 # shows.
@@ -1416,10 +1416,10 @@ print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.0
 # replacing each of them does. Attention fails this test, because a new token changes the weights of the others.
 
 # %% exercise="04.7" difficulty="●●●" minutes=25
-from course_tools.bank.lecture_04.train_rival import train_rival
+from course_tools.bank.lecture_04.train_attention_rival import train_attention_rival
 
 # %% tags=["nbval-check-output"]
-train_rival = check("04.7", train_rival)
+train_attention_rival = check("04.7", train_attention_rival)
 
 # %% [markdown]
 # One run of each model is little evidence. The next cell repeats the comparison with three seeds.
@@ -1435,7 +1435,7 @@ for seed in SEEDS:
     torch.manual_seed(seed)
     models = {
         "attention": trained_on(SelfAttentionReader(), *known, 300),
-        "rival": train_rival(*known, n_parameters, 300),
+        "rival": train_attention_rival(*known, n_parameters, 300),
     }
     for name, model in models.items():
         with torch.no_grad():

@@ -1123,7 +1123,7 @@ claim(
 # succeeded, and its failure on digits shows nothing. The next cell trains the model, a Mixer of one block.
 
 # %%
-from course_tools.bank.lecture_13.train_rival import (
+from course_tools.bank.lecture_13.train_mixing_rival import (
     SmallMixer,
     examples,
     scores_of,
@@ -1140,7 +1140,7 @@ n_parameters = sum(p.numel() for p in small_mixer.parameters())
 print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.008")
 
 # %% [markdown]
-# Write `train_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the cross-entropy of
+# Write `train_mixing_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the cross-entropy of
 # the first ten logits (the digit) plus that of the last two (the grain). Before you run the check, write down which accuracies
 # you expect. No point depends on whether the rival wins or loses. The check trains the Mixer as well and, where the comparison
 # is fair, says what it shows.
@@ -1161,10 +1161,10 @@ print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.0
 # replacing each of them does. The Mixer fails this test.
 
 # %% exercise="13.7" difficulty="●●●" minutes=25
-from course_tools.bank.lecture_13.train_rival import train_rival
+from course_tools.bank.lecture_13.train_mixing_rival import train_mixing_rival
 
 # %% tags=["nbval-check-output"]
-train_rival = check("13.7", train_rival)
+train_mixing_rival = check("13.7", train_mixing_rival)
 
 # %% [markdown]
 # One run of each model is little evidence. The next cell repeats the comparison with three seeds. On these digits and at this
@@ -1183,7 +1183,7 @@ for seed in SEEDS:
     torch.manual_seed(seed)
     models = {
         "Mixer": trained_on(SmallMixer(), *known, 300),
-        "rival": train_rival(*known, n_parameters, 300),
+        "rival": train_mixing_rival(*known, n_parameters, 300),
     }
     for name, model in models.items():
         with torch.no_grad():

@@ -7,7 +7,7 @@ from course_tools.bank.lecture_04 import (
     padding_mask,
     scaled_dot_product_attention,
     split_heads,
-    train_rival,
+    train_attention_rival,
 )
 
 EXERCISES = (
@@ -17,5 +17,5 @@ EXERCISES = (
     split_heads.exercise,
     multi_head_attention.exercise,
     attention_over_image.exercise,
-    train_rival.exercise,
+    train_attention_rival.exercise,
 )

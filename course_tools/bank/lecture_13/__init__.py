@@ -7,7 +7,7 @@ from course_tools.bank.lecture_13 import (
     reordered_token_mixing,
     token_mixing,
     token_mixing_kernels,
-    train_rival,
+    train_mixing_rival,
 )
 
 EXERCISES = (
@@ -17,5 +17,5 @@ EXERCISES = (
     reordered_token_mixing.exercise,
     token_mixing_kernels.exercise,
     mixer_parameters.exercise,
-    train_rival.exercise,
+    train_mixing_rival.exercise,
 )

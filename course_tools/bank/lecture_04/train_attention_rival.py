@@ -1,4 +1,4 @@
-"""Build task 04.7, train_rival: a control for attention whose weights ignore content; what students hand in, wrong and right.
+"""Build task 04.7, train_attention_rival: attention whose weights ignore content; what students hand in, wrong and right.
 
 A text (T = 12 tokens) has eight pairs of key and value and four questions, which name a key. The answers at the pairs are their
 values in reverse order, which only needs the positions; those at the questions are the values of the keys, which are at another
@@ -94,7 +94,7 @@ def trained_on(model, texts, answers, n_steps, lr=5e-3, optimized=None):
     return model.eval()
 
 
-def train_rival(texts: Tensor, answers: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
+def train_attention_rival(texts: Tensor, answers: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
     """Build a rival of self-attention whose weights do not depend on content, train it, and return it.
 
     The rival maps texts (B, 12, 2) to logits (B, 12, 8). As in the model, they are a sum: each token adds its own term, and
@@ -509,7 +509,7 @@ def one_linear_map_of_the_whole_text(texts, answers, n_parameters, n_steps):
 exercise = Exercise(
     id="04.7",
     title="A control for attention",
-    reference=train_rival,
+    reference=train_attention_rival,
     properties=properties(
         SECONDS,
         CLAIM,

@@ -1,4 +1,4 @@
-"""Build task 13.7, train_rival: a control for the Mixer without token mixing; what students hand in, wrong and right.
+"""Build task 13.7, train_mixing_rival: a control for the Mixer without token mixing; what students hand in, wrong and right.
 
 A picture is 49 patches of 4 × 4 pixels. Two questions are asked of it: which digit it shows, and whether it has a fine grain,
 which every patch shows by itself.
@@ -110,7 +110,7 @@ def trained_on(model, patches, labels, n_steps, lr=LR, optimized=None):
     return model.eval()
 
 
-def train_rival(patches: Tensor, labels: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
+def train_mixing_rival(patches: Tensor, labels: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
     """Build a rival of the Mixer that mixes no tokens, train it, and return it.
 
     The rival maps patches (B, 49, 16) to logits (B, 12): ten of the digits, then two of the grain. They are a sum: each patch
@@ -468,7 +468,7 @@ def own_first_layer_shared_second(patches, labels, n_parameters, n_steps):
 exercise = Exercise(
     id="13.7",
     title="A control for token mixing",
-    reference=train_rival,
+    reference=train_mixing_rival,
     properties=properties(
         SECONDS,
         CLAIM,
