@@ -45,7 +45,7 @@ def shifted_the_wrong_way(logits, target, padding):
     return F.cross_entropy(logits[:, 1:].transpose(1, 2), target[:, :-1], ignore_index=padding)
 
 
-@wrong.part
+@wrong.detail
 def shifted_after_flattening(logits, target, padding):
     """You flatten the batch first and shift afterwards. So the target of the last position of each sentence is the first token
     of the next sentence in the batch."""

@@ -89,6 +89,14 @@ def does_not_centre(x, gain, bias, epsilon=1e-5):
 
 
 @wrong.part
+def divides_by_the_mean_square_of_the_input(x, gain, bias, epsilon=1e-5):
+    """You subtract the mean, but divide by the root of the mean square of x itself, mean included. The variance is the mean
+    square of what is left after the mean is subtracted."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain + bias
+
+
+@wrong.part
 def scales_before_normalising(x, gain, bias, epsilon=1e-5):
     """You multiply by the gain first and normalise then. The normalisation then cancels most of the gain: doubling all
     gains has almost no effect."""

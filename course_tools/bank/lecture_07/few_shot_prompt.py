@@ -112,7 +112,7 @@ def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", roo
     return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
 
 
-@wrong.detail
+@wrong.case
 def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
     """You skip a shot that does not fit and keep older ones that do. If one does not fit, all older ones are left out too."""
     before, solved, behind = _parts(shots, question, names, task)

@@ -108,6 +108,20 @@ def gives_probabilities(states, W_p, b_p, W, b):
 
 
 @wrong.detail
+def gives_log_probabilities(states, W_p, b_p, W, b):
+    """You finish with a log-softmax. Asked for are logits: the cross-entropy takes the logarithm of the softmax itself. There a
+    second one changes nothing, but whoever reads logits gets other numbers."""
+    return _head(states[:, 0], W_p, b_p, W, b).log_softmax(-1)
+
+
+@wrong.detail
+def takes_a_gelu(states, W_p, b_p, W, b):
+    """You apply a GELU after the pooler, as in BERT's feed-forward networks. Its pooler has a tanh, and its weights were
+    trained with it: none of its features grows beyond 1."""
+    return _head(states[:, 0], W_p, b_p, W, b, f=F.gelu)
+
+
+@wrong.detail
 def adds_the_bias_behind_the_tanh(states, W_p, b_p, W, b):
     """You add b_p after the tanh. The bias belongs to the linear layer, inside the tanh; yours only shifts the result."""
     return F.linear(torch.tanh(F.linear(states[:, 0], W_p)) + b_p, W, b)

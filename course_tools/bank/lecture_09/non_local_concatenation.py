@@ -81,7 +81,7 @@ def bends_each_part(theta, phi, g, w_f):
     return _attended(weights / phi.shape[-2], g)
 
 
-@wrong.detail
+@wrong.part
 def bends_the_context(theta, phi, g, w_f):
     """You apply ReLU to the context. It belongs to f, the weight of each pair; the context may have either sign."""
     weights = _pairs(theta, phi, w_f) / phi.shape[-2]

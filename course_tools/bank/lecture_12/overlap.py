@@ -91,7 +91,7 @@ def takes_the_shared_part_off_twice(a, b):
     return shared, area(a) + area(b) - 2 * shared
 
 
-@wrong.detail
+@wrong.case
 def lists_the_second_boxes_in_rows(a, b):
     """Your rows are the boxes of b and your columns those of a. The result is (…, n, m), a row for each box of a."""
     a, b = a[..., None, :, :], b[..., :, None, :]

@@ -54,6 +54,13 @@ def reshapes_instead_of_transposing(x, W_1, b_1, W_2, b_2):
     return (F.gelu(x.reshape(B, d, N) @ W_1.mT + b_1) @ W_2.mT + b_2).reshape(B, N, d)
 
 
+@wrong.detail
+def reshapes_back_at_the_end(x, W_1, b_1, W_2, b_2):
+    """You turn the result back by `reshape`. It then has the right shape, but a reshape keeps the order of the numbers in
+    memory, so that each number stands in another place. Exchange the two axes by `.mT`, as at the start."""
+    return (F.gelu(x.mT @ W_1.mT + b_1) @ W_2.mT + b_2).reshape(x.shape)
+
+
 @wrong.idea
 def mixes_the_channels(x, W_1, b_1, W_2, b_2):
     """You apply the network to the last axis, the channels of each position. That is channel mixing; it runs only where

@@ -124,7 +124,7 @@ def divides_by_the_position(phi_q, phi_k, v, mask=None):
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v") / seen[:, None]
 
 
-@wrong.detail
+@wrong.part
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
     """You never use the mask. Masked keys must be left out of all sums."""
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)

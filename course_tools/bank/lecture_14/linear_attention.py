@@ -50,7 +50,7 @@ def divides_by_the_number_of_keys(phi_q, phi_k, v, mask=None):
     return phi_q @ (silence(phi_k, mask).mT @ v) / phi_k.shape[-2]
 
 
-@wrong.detail
+@wrong.part
 def ignores_the_mask(phi_q, phi_k, v, mask=None):
     """You never use the mask: the padding among the keys is in both sums."""
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])

@@ -98,7 +98,7 @@ def swaps_query_and_key(S, z, phi_q, phi_k, v):
     return divide((phi_k[..., :, None] * S).sum(-2), (phi_k * z).sum(-1, keepdim=True)), S, z
 
 
-@wrong.case
+@wrong.part
 def gives_back_the_old_state(S, z, phi_q, phi_k, v):
     """Your context is right, but the state you return is the one that came in. The next step then lacks this position."""
     new_S, new_z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
