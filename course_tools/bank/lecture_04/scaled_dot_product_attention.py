@@ -105,7 +105,7 @@ def ignores_the_mask(q, k, v, mask=None):
     return attend(q @ k.mT / math.sqrt(k.shape[-1]), v)
 
 
-@wrong.part
+@wrong.detail
 def masks_after_the_softmax(q, k, v, mask=None):
     """You set the forbidden weights to 0 after the softmax. The forbidden keys are then part of the denominator, and the
     other weights of a row no longer sum to 1."""

@@ -81,7 +81,7 @@ def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=
     return x
 
 
-@wrong.part
+@wrong.detail
 def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding to what the block returns. The first step then has none, and the last encoding is in the result;
     add it before the block."""
@@ -117,7 +117,7 @@ def forgets_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
     return x
 
 
-@wrong.case
+@wrong.detail
 def cuts_the_graph_between_steps(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You detach the states after each step but the last. Your numbers are right, but the shared weights learn from the
     last step alone, and nothing reaches the input."""

@@ -48,7 +48,7 @@ def gives_probabilities(logits, k):
     return _kept(logits, min(k, logits.shape[-1])).softmax(-1)
 
 
-@wrong.detail
+@wrong.case
 def normalises_what_is_left(logits, k):
     """You take the log-softmax of what is left, so that the kept probabilities sum to 1. The k largest logits should stay
     as they are: the softmax of the sampling normalises."""

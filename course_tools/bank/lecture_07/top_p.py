@@ -142,7 +142,7 @@ def overwrites_the_logits(logits, p):
         return logits.masked_fill_(out, -torch.inf)
 
 
-@wrong.detail
+@wrong.case
 def normalises_what_is_left(logits, p):
     """You renormalise the logits that you keep. They stay as they are: sampling takes a softmax of them, which normalises
     anyway."""

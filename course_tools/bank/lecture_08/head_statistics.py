@@ -141,7 +141,7 @@ def forgets_the_minus_of_the_entropy(weights, delimiters, lengths):
     return (*found[:-1], -found[-1])
 
 
-@wrong.detail
+@wrong.case
 def measures_the_entropy_in_bits(weights, delimiters, lengths):
     """Your entropy is in bits: you use log₂. Asked for are nats, the natural logarithm, so that it lies in 0…log T."""
     found = head_statistics(weights, delimiters, lengths)

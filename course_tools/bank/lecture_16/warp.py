@@ -113,7 +113,7 @@ def takes_rows_for_x(images, A, t):
     return _sampled(images, back, -back @ t.flip(-1)[:, :, None], _half(images))
 
 
-@wrong.case
+@wrong.detail
 def moves_all_images_alike(images, A, t):
     """You move every image by the first matrix and the first shift. Each image of the batch has its own."""
     back = torch.linalg.inv(A[:1]).expand(len(images), 2, 2)
