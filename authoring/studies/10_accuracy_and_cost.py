@@ -124,8 +124,8 @@ def figure(study):
 
     from course_tools.notebook import plots
 
-    drawn = Figure(figsize=(6.0, 7.2), layout="constrained")
-    axes, said = drawn.subplots(3, 1), []
+    drawn, said = Figure(figsize=(6.0, 4.0), layout="constrained"), []
+    axes = list(drawn.subplot_mosaic([["parameters", "multiply-adds"], ["updates", "updates"]]).values())
     for kind, marker, colour in zip(WIDTHS, plots.MARKERS, sns.color_palette("colorblind"), strict=False):
         names = [name for name in study.names if name.startswith(kind)]
         heights = [study.mean(name, "accuracy") for name in names]
@@ -140,8 +140,8 @@ def figure(study):
     axes[2].set(xlabel="update, width 16", ylabel="accuracy")
     for ax in axes:
         ax.grid(alpha=0.25)
-    axes[0].legend(fontsize=8, loc="lower right")
-    axes[0].set_title(f"as recorded: digits of {SIDE} × {SIDE}, {STEPS:,} updates; a dot is a seed", fontsize=10)
+    axes[2].legend(fontsize=8, loc="lower right")
+    drawn.suptitle(f"as recorded: digits of {SIDE} × {SIDE}, {STEPS:,} updates; a dot is a seed", fontsize=10)
     alt = f"Accuracy on unseen digits against parameters, multiply-adds and updates. By width, mean of the seeds: {'; '.join(said)}."
     return drawn, alt
 
