@@ -19,7 +19,8 @@
 # ![](diagram:mixer)
 #
 # You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that it learns equally well when the
-# patches of all pictures are shuffled in the same way, and write it as a convolutional network.
+# patches of all pictures are shuffled in the same way, write it as a convolutional network, and design a control for token
+# mixing.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 100
 # minutes. {measured}
@@ -389,7 +390,7 @@ claim(
 )
 claim(
     "13.i",
-    "token mixing is worth, accuracy over a bag of patches, worst of the seeds",
+    "the Mixer leads a bag of patches: accuracy, worst of the seeds",
     min(shares["Mixer"]) - bag,
     at_least=0.4,
 )
@@ -1041,8 +1042,8 @@ claim(
 # layer and the head mix channels already.</details>
 # <details><summary>B. Both cost little, at this scale.</summary>
 #
-# Yes: far less than removing token mixing. One half of the block accounts for most of the accuracy here. How much the other
-# half contributes on photographs, in deeper models, cannot be learned from five thousand digits.</details>
+# Yes: far less than the step to a bag of patches, which also loses the *positions*; section 11 separates the two. How much
+# channel mixing and the GELU contribute on photographs, in deeper models, cannot be learned from five thousand digits.</details>
 # <details><summary>C. Without the GELU it fails: a linear network is a linear classifier.</summary>
 #
 # Channel mixing is still nonlinear, and so is layer norm.</details>
@@ -1113,9 +1114,9 @@ claim(
 # %% [markdown]
 # ## 11 Build it: a control
 #
-# **Build task (25 minutes, 12 points).** Section 1 removed token mixing, and the accuracy fell below one half. Is token mixing
-# therefore what the digits need? The bag of patches lacks *two* things: its patches exchange no information, **and** it does
-# not know where a patch is, since its weights are the same everywhere. A **control** differs from the model in one ingredient
+# **Build task (25 minutes, 12 points).** Section 1 removed token mixing, and the accuracy fell below one half. That suggests
+# the claim *digits need token mixing*. Does it follow? The bag of patches lacks *two* things: its patches exchange no
+# information, **and** the network does not know where a patch is, since its weights are the same at all positions. A **control** differs from the model in one ingredient
 # only, and it could have succeeded otherwise. Design one: a rival without token mixing that knows the positions.
 #
 # Two questions are asked of each picture: which digit it shows, and whether it has a fine grain (half of the pictures get one).
@@ -1153,7 +1154,7 @@ print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.0
 # | 1 | each update uses only its own gradients, and every parameter has a gradient |
 # | 1 | the returned rival gives the same logits for the same pictures |
 # | 1 | the logits of a picture do not depend on the other pictures of its batch |
-# | 1 | the same information: the logits depend on all patches and on their positions |
+# | 1 | the same information: the logits depend on the upper and the lower half of the patches, and on their order |
 # | 3 | the ingredient is missing: what a patch adds to the logits does not depend on the other patches |
 # | 2 | it could have succeeded: on grain it reaches 0.9 of the Mixer's accuracy |
 #
@@ -1167,10 +1168,7 @@ from course_tools.bank.lecture_13.train_mixing_rival import train_mixing_rival
 train_mixing_rival = check("13.7", train_mixing_rival)
 
 # %% [markdown]
-# One run of each model is little evidence. The next cell repeats the comparison with three seeds. On these digits and at this
-# budget, a strong rival without token mixing does about as well as this Mixer: what the bag of section 1 lacked most was not
-# the exchange between patches but *knowing where a patch is*. A weak rival would have seemed to support the claim. A claim must
-# hold against the strongest rival that somebody can design; on photographs, where objects move, it needs another test.
+# One run of each model is little evidence. The next cell repeats the comparison with three seeds.
 
 # %%
 compared = {
@@ -1191,11 +1189,20 @@ for seed in SEEDS:
         compared[f"digits: {name}"].append(found.claim)
         compared[f"grain: {name}"].append(found.control)
 show(
-    plots.seeds(compared, "accuracy", across={"digits: the bag of section 1": bag}),
+    plots.seeds(
+        compared,
+        "accuracy",
+        across={"digits: the bag of section 1, other training": bag},
+    ),
     alt="Accuracy on unseen pictures, a point for each of three seeds: "
     + ", ".join(f"{name} {mean(values):.2f}" for name, values in compared.items())
     + ".",
 )
+
+# %% [markdown]
+# If your rival comes close to the Mixer, the bag failed mainly because it does not know *where a patch is*, not because its
+# patches exchange nothing. If it stays behind, ask first whether a stronger rival without token mixing exists: a claim must
+# hold against the strongest one. These are centred digits; on photographs, where objects move, the result may differ.
 
 # %% [markdown] tags=["quiz"]
 # ## 12 Exit quiz

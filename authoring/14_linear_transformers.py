@@ -18,8 +18,8 @@
 #
 # ![](diagram:linear_recurrence)
 #
-# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, measure what it
-# costs, the recall of one item among many, and build a language model that generates text in constant memory.
+# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, measure what linear
+# attention loses (the recall of one item among many), and build a language model that generates text in constant memory.
 #
 # **Prerequisites:** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 2 hours.
 # {measured}
@@ -1280,7 +1280,7 @@ from course_tools.bank.lecture_14.train_linear_transformer import (
 train_linear_transformer = check("14.7", train_linear_transformer)
 
 # %% [markdown]
-# Your model has the interface that all models of the course generate with, so the library's `generate` can use it. The next
+# Your model has the same `start` and `step` as all models of the course, so the library's `generate` can use it. The next
 # cell trains it once more and generates text by your `step`, one character after the other.
 
 # %%
@@ -1300,8 +1300,8 @@ print(
 )
 
 # %% [markdown]
-# After the length of your training windows the text may become worse, as in section 8: positions and sums that the model has
-# not seen in training follow. The memory stays the same.
+# Beyond the length of your training windows the text may get worse (compare *Try it* in section 8): the model then meets
+# positions, and sums over more tokens, that it never saw in training. The memory stays the same.
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz

@@ -1068,25 +1068,25 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # ## 10 Build it
 #
 # **Build task (30 minutes, 12 points).** Write a graph attention network and its training from an empty cell. The graph is the
-# look-up graph of section 6: the reader decides which neighbour matters, so the score must be dynamic. Your `edge_softmax` and
+# look-up graph of section 6: the reader decides which neighbour matters, so a single head needs a dynamic score. Your `edge_softmax` and
 # `attend_edges` may be used; the library's `GAT` and `GATLayer` are not allowed.
 #
 # The check calls `train_gat(features, edges, labels, known, n_classes, n_steps)` once, on a graph of 300 groups and with
-# `n_steps=150`. The labels of the readers of 120 groups are known. Elsewhere `labels` holds *false* classes: a model that
-# learns from them is found out. The function has at most 60 seconds of processor time; a good answer needs about four.
+# `n_steps=150`. The labels of the readers of 120 groups are known. Elsewhere `labels` holds *false* classes, so the
+# check detects a model that learned from them. The function has at most 60 seconds of processor time; a good answer needs about four.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | the model maps (features, edges) to logits (N, n_classes) |
 # | 1 | at most `n_steps` updates and at most 30,000 weights |
 # | 1 | each update uses only its own gradients, and every weight has a gradient |
-# | 1 | the loss falls during the training |
+# | 1 | the loss falls during the training (or the model has learned without it) |
 # | 1 | the returned model gives the same logits for the same graph |
 # | 1 | the logits of nodes without edges are finite |
 # | 1 | nodes and edges in another order give the same logits in that order |
-# | 1 | the logits of a node depend only on nodes that edges lead to |
-# | 1 | the neighbour with the reader's key decides: its value changes the prediction, and the value of another does not |
-# | 1 | accuracy on hidden readers: 0.2 above that of the most frequent value among the neighbours (about 0.32) |
+# | 1 | the logits of a node depend only on itself and on nodes that it reaches along the edges |
+# | 1 | the neighbour with the reader's key decides: its value changes the prediction, and the value of another does not (each for at least 0.8 of the readers) |
+# | 1 | accuracy on hidden readers: 0.2 above that of predicting the most frequent value among the neighbours, which has about 0.32 |
 # | 2 | accuracy on hidden readers: at least 0.8 (without the edges it is 0.12) |
 
 # %% exercise="15.7" difficulty="●●●" minutes=30

@@ -1033,8 +1033,9 @@ claim(
 # ## 11 Build it
 #
 # **Build task (30 minutes, 12 points).** Write the whole of SimCLR from an empty cell: views, encoder, projection head, NT-Xent,
-# and the loop. No cell above has shown the loop in full. What you have written may be used: `warp`, your `nt_xent`, and `view`
-# of section 2. The library's `SimCLR` and `nt_xent` are not allowed.
+# and the loop. No cell above has shown the loop in full. You may use your `warp`, your `nt_xent`, and `view(batch, generator)`
+# of section 2. The library's `SimCLR` and `nt_xent` are not allowed: if your 16.2 did not pass, `nt_xent` is the library's, so
+# write the loss here.
 #
 # The check calls `train_simclr(images, n_steps)` once, with 2,000 digits without labels and `n_steps=240`. It evaluates the
 # returned encoder on other digits, by a linear probe with four labels of each class, the mean of eight draws of them. The
@@ -1045,14 +1046,14 @@ claim(
 # | 1 | the encoder maps images (B, 1, 14, 14) to features (B, n) |
 # | 1 | at most `n_steps` updates and at most 150,000 weights |
 # | 1 | each update uses only its own gradients, and every weight of the encoder has a gradient |
-# | 1 | the loss falls during the training |
+# | 1 | the loss falls during the training (or the encoder has learned without it) |
 # | 1 | the returned encoder gives the same features for the same digits |
 # | 1 | it returns the 64 features of the encoder, not the 32 numbers of the projection |
 # | 1 | the features of a digit do not depend on the other digits of the batch |
 # | 1 | every weight that has a gradient is in the optimizer |
 # | 1 | views of different digits are at least twice as far apart as two views of one digit (1 minus the cosine) |
-# | 1 | accuracy of the probe: 0.2 above that of an untrained encoder (0.42) |
-# | 2 | accuracy of the probe: 0.02 above that of the pixels (about 0.65) |
+# | 1 | accuracy of the probe: 0.2 above that of an untrained encoder, which has 0.42 |
+# | 2 | accuracy of the probe: 0.02 above that of the pixels, which have about 0.65 |
 
 # %% exercise="16.7" difficulty="●●●" minutes=30
 from course_tools.bank.lecture_16.train_simclr import train_simclr
@@ -1108,7 +1109,7 @@ print(
 #
 # <details><summary>A. All embeddings are equal, or nearly so.</summary>
 #
-# Right: this is a uniform guess among $2N - 1$ views. Here the loss itself reveals the collapse, unlike BYOL's.</details>
+# Right: this is a uniform guess among $2N - 1$ views (wrong pairs give the same value, so check the pairs first). Here the loss itself reveals the collapse, unlike BYOL's.</details>
 # <details><summary>B. It has converged.</summary>
 #
 # A trained model has a far lower loss.</details>

@@ -15,10 +15,10 @@ from course_tools.checks.exercise import Evidence, Property, Truth
 from course_tools.checks.trained import TOO_NEAR, Judge, holds, is_near, same_twice, sound_gradients, trains_within
 from course_tools.checks.training_record import Measured
 
-CLOSE = 0.1
-"""Accuracies that differ by less are taken as equal: one run of each model tells no more."""
+CLOSE = 0.05
+"""Accuracies that differ by less are not told apart by one run of each model."""
 SIZE = 0.05
-"""By how much the number of weights may differ from that of the model."""
+"""By how much the number of parameters may differ from that of the model."""
 LEAST_CONTROL = 0.9
 """What a rival reaches of the model's accuracy on the positive control."""
 
@@ -49,7 +49,7 @@ def properties(
     without: tuple[str, Judge],
     alone: tuple[str, Judge],
 ) -> tuple[Property, ...]:
-    """Make what is judged of a rival: 12 points, of which one that has not been trained earns four at most.
+    """Make what is judged of a rival: 12 points; an untrained rival earns at most four of them.
 
     Each of the last four is a law and its judge: the form of the results, the same information, the ingredient that is missing,
     and that each example is answered by itself.
@@ -61,14 +61,15 @@ def properties(
             return None
         found, model = claim.score(measured, truth).control, truth["scores"].control
         return (
-            f"On {claim.control} its accuracy is {found:.2f}, that of {claim.model} {model:.2f}; asked for is "
-            f"{LEAST_CONTROL * model:.2f}. A rival that fails even here could not have succeeded on {claim.question}."
+            f"On {claim.control} its accuracy is {found:.2f}, that of {claim.model} {model:.2f}; at least "
+            f"{LEAST_CONTROL * model:.2f} is required. A rival that fails even here could not have succeeded on "
+            f"{claim.question}."
         )
 
     return (
         trains_within(seconds),
         holds("model", model[0], model[1], 1, needs=("runs",)),
-        holds("size", f"It has as many weights as {claim.model}, within five percent.", _size, 1),
+        holds("size", f"It has as many parameters as {claim.model}, within five percent.", _size, 1),
         holds("trained", f"It is trained as {claim.model} is: as many updates, on as many examples.", _trained, 1),
         sound_gradients,
         same_twice,
@@ -87,9 +88,9 @@ def properties(
 
 def _size(measured: Measured, truth: Truth) -> str | None:
     if measured.n_parameters < 0:
-        return "The rival is no `nn.Module`, so that its weights cannot be counted."
+        return "The rival is not an `nn.Module`, so its parameters cannot be counted."
     if abs(measured.n_parameters / truth["n_parameters"] - 1) > SIZE:
-        return f"The rival has {measured.n_parameters:,} weights, the model {truth['n_parameters']:,}."
+        return f"The rival has {measured.n_parameters:,} parameters, the model {truth['n_parameters']:,}."
     return None
 
 
@@ -107,12 +108,12 @@ def _trained(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def too_few_weights(measured: Measured, truth: Truth) -> bool:
+def too_few_parameters(measured: Measured, truth: Truth) -> bool:
     """Evidence: the rival is smaller than the model by more than is allowed."""
     return 0 <= measured.n_parameters < (1 - SIZE) * truth["n_parameters"]
 
 
-def too_many_weights(measured: Measured, truth: Truth) -> bool:
+def too_many_parameters(measured: Measured, truth: Truth) -> bool:
     """Evidence: the rival is larger than the model by more than is allowed."""
     return measured.n_parameters > (1 + SIZE) * truth["n_parameters"]
 
@@ -162,11 +163,11 @@ def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
     )
     lead, equal = model.claim - rival.claim, "a rival of equal size, information and training"
     if lead < -CLOSE:
-        said = f"It refutes the claim: {equal} does better without {claim.ingredient}."
+        finding = f"This speaks against the claim: {equal} does better without {claim.ingredient}."
     elif lead < CLOSE:
-        said = f"It refutes the claim: {equal} does as well without {claim.ingredient}."
+        finding = f"This speaks against the claim: without {claim.ingredient}, {equal} comes within {CLOSE:g} of {claim.model}."
     elif rival.claim < guess + CLOSE:
-        said = f"It supports the claim: without {claim.ingredient}, {equal} does no better than guessing."
+        finding = f"This supports the claim: without {claim.ingredient}, {equal} stays within {CLOSE:g} of guessing."
     else:
-        said = f"It supports the claim in part: without {claim.ingredient}, {equal} does worse, but better than guessing."
-    return f"{numbers} {said} This is one run of each: repeat it with other seeds before you rely on it."
+        finding = f"This supports the claim in part: without {claim.ingredient}, {equal} does worse, but better than guessing."
+    return f"{numbers} {finding} This is one run of each: repeat it with other seeds before you rely on it."

@@ -120,7 +120,7 @@ def _falls(measured: Measured, truth: Truth) -> str | None:
 
 def _batch(measured: Measured, truth: Truth) -> str | None:
     if reads_other_images(measured, truth):
-        return "Asked about the last 16 images alone, the model gives other logits than in a batch with the others."
+        return "For the last 16 images evaluated alone, the model gives different logits than in a batch with the others."
     return None
 
 
@@ -156,7 +156,7 @@ def _score(measured: Measured, truth: Truth) -> str | None:
 
 
 def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
-    """Make what is judged of an image classifier: 12 points, of which one that has not been trained earns four at most."""
+    """Make what is judged of an image classifier: 12 points; an untrained model earns at most four of them."""
     trained = ("training", "evaluation")
     return (
         trains_within(seconds),

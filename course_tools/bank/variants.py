@@ -129,7 +129,7 @@ def chosen_for(student: str, secret: bytes) -> dict[str, str]:
 
     Args:
         student: the id in the LMS.
-        secret: known to the instructor alone; without it nobody can tell the variants of another student.
+        secret: known to the instructor alone; without it nobody can compute the variants of a student.
     """
     ids = dict.fromkeys(one.exercise for one in VARIANTS)
     found = {}
@@ -186,14 +186,14 @@ VARIANTS = (
         "01.4",
         "forget gate first",
         "axis order",
-        "The rows of W, U and b stand in another order: forget gate f, input gate i, candidate g, output gate o.",
+        "The rows of W, U and b are in another order: forget gate f, input gate i, candidate g, output gate o.",
         dict.fromkeys(("W", "U", "b"), _blocks(1, 0, 2, 3)),
     ),
     Variant(
         "01.4",
         "output gate first",
         "axis order",
-        "The rows of W, U and b stand in another order: output gate o, input gate i, forget gate f, candidate g.",
+        "The rows of W, U and b are in another order: output gate o, input gate i, forget gate f, candidate g.",
         dict.fromkeys(("W", "U", "b"), _blocks(3, 0, 1, 2)),
     ),
     Variant(
@@ -236,7 +236,7 @@ VARIANTS = (
         "03.4",
         "padding",
         "mask polarity",
-        "In `mask` True = padding; weights are 0 there, and a sentence in which all is padding is no sentence.",
+        "In `mask` True = padding; weights are 0 there, and a sentence that is all padding does not count as a sentence.",
         {"mask": NEGATED},
     ),
     Variant(
@@ -278,9 +278,9 @@ VARIANTS = (
     ),
     Variant(
         "10.1",
-        "features before places",
+        "features before positions",
         "axis order",
-        "The result is (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d, side²): the places of a window are the last axis.",
+        "The result is (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d, side²): the positions in a window are the last axis.",
         results={0: TRANSPOSED},
     ),
     Variant(
@@ -295,14 +295,14 @@ VARIANTS = (
         "12.1",
         "rows first",
         "axis order",
-        "The corners come back with the rows first: (y_1, x_1, y_2, x_2). The boxes that come in are as above.",
+        "The corners are returned with the rows first: (y_1, x_1, y_2, x_2). The input boxes are as above.",
         results={0: ROWS_FIRST},
     ),
     Variant(
         "12.1",
         "thousandths",
         "scale",
-        "The corners come back in thousandths of the picture: 0.25 as 250. The boxes that come in are as above.",
+        "The corners are returned in thousandths of the picture: 0.25 as 250. The input boxes are as above.",
         results={0: _times(1000.0)},
     ),
     Variant("12.3", "percent", "scale", "The result is in percent, above -100 and up to 100.", results={0: _times(100.0)}),

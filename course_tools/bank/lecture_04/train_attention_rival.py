@@ -23,8 +23,8 @@ from course_tools.bank.controls import (
     properties,
     reads_few_examples,
     reads_other_examples,
-    too_few_weights,
-    too_many_weights,
+    too_few_parameters,
+    too_many_parameters,
 )
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
@@ -103,7 +103,7 @@ def train_attention_rival(texts: Tensor, answers: Tensor, n_parameters: int, n_s
     Args:
         texts: (N, 12, 2), integers: for each token its key (below 16) and its value (below 8; 8 is the blank of a question).
         answers: (N, 12), the right value at each position.
-        n_parameters: how many weights the lecture's model has; the rival has as many, within five percent.
+        n_parameters: of the lecture's model; the rival has as many, within five percent.
         n_steps: updates that the model gets, with batches of 64 texts; the rival gets as many.
 
     Returns:
@@ -209,7 +209,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
 
 def _alone(measured: Measured, truth: Truth) -> str | None:
     if reads_other_examples(measured, truth):
-        return "Asked about the last 16 texts alone, the rival gives other logits than in a batch with the others."
+        return "For the last 16 texts evaluated alone, the rival gives different logits than in a batch with the others."
     return None
 
 
@@ -263,8 +263,8 @@ def weights_by_content(texts, answers, n_parameters, n_steps):
 
 @wrong
 def weights_averaged_over_the_batch(texts, answers, n_parameters, n_steps):
-    """The rival reads the other texts of its batch: alone, a text gets other logits. Averaging the weights over a batch does
-    not remove content, it mixes that of many texts. Use one table of weights that is a parameter, or a function of the
+    """The rival reads the other texts of its batch: alone, a text gets different logits. Averaging the weights over a batch
+    does not remove content, it mixes that of many texts. Use one table of weights that is a parameter, or a function of the
     positions."""
 
     class Rival(SelfAttentionReader):
@@ -335,21 +335,21 @@ def keys_left_out(texts, answers, n_parameters, n_steps):
 
 @wrong
 def smaller_rival(texts, answers, n_parameters, n_steps):
-    """The rival has fewer weights than the model. If it does worse, the size may be the cause: a control differs in one thing.
-    Give it `n_parameters` weights, within five percent; a width or the number of heads is easy to change."""
+    """The rival has fewer parameters than the model. If it does worse, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
     return trained_on(SelfAttentionReader(d=48, content=0.0), texts, answers, n_steps)
 
 
 @wrong
 def larger_rival(texts, answers, n_parameters, n_steps):
-    """The rival has more weights than the model. If it does as well, the size may be the cause: a control differs in one thing.
-    Give it `n_parameters` weights, within five percent; a width or the number of heads is easy to change."""
+    """The rival has more parameters than the model. If it does as well, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
     return trained_on(SelfAttentionReader(d=80, content=0.0), texts, answers, n_steps)
 
 
 @wrong
 def weights_that_do_nothing(texts, answers, n_parameters, n_steps):
-    """A part of the rival's weights never has a gradient: they fill up the count and do nothing, or the graph is cut before
+    """A part of the rival's weights never has a gradient: they only pad the count, or the graph is cut before
     them. What it can use is less than what the model can. Make the parts that are used larger instead."""
     rival = SelfAttentionReader(d=48, content=0.0)
     rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
@@ -530,8 +530,8 @@ exercise = Exercise(
             optimizer_of_another_model: both(no_weight_is_stepped, cannot_succeed(CLAIM)),
             gradients_not_cleared: gradients_are_kept,
             weights_that_do_nothing: weights_without_gradient,
-            smaller_rival: too_few_weights,
-            larger_rival: too_many_weights,
+            smaller_rival: too_few_parameters,
+            larger_rival: too_many_parameters,
             fewer_updates_than_the_model: fewer_updates,
             more_updates_than_the_model: more_updates,
             a_part_of_the_texts: reads_few_examples,

@@ -110,7 +110,7 @@ def gives_probabilities(states, W_p, b_p, W, b):
 @wrong.detail
 def gives_log_probabilities(states, W_p, b_p, W, b):
     """You finish with a log-softmax. Asked for are logits: the cross-entropy takes the logarithm of the softmax itself. There a
-    second one changes nothing, but whoever reads logits gets other numbers."""
+    second one changes nothing, but code that reads logits gets other numbers."""
     return _head(states[:, 0], W_p, b_p, W, b).log_softmax(-1)
 
 

@@ -116,9 +116,9 @@ def repair_vit(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) -> 
 
 @wrong
 def three_faults(images, labels, n_classes, n_steps):
-    """Two faults are measured. The logits of an image change with the other images of its batch: its patches are not its own.
-    And the results of an image are positive and sum to 1: `F.cross_entropy` takes logits. A third may be hidden by them: repair
-    these two, and run the check again."""
+    """The check measured two faults. The logits of an image change with the other images of its batch: some of its patches are
+    not its own. And the outputs for an image are positive and sum to 1, while `F.cross_entropy` takes logits. These two may
+    hide a third: repair them, and run the check again."""
 
     class Layer(nn.Module):
         def __init__(self, d):
@@ -173,8 +173,8 @@ class _PositionsLast(SmallViT):
 
 @wrong
 def positions_after_the_encoder(images, labels, n_classes, n_steps):
-    """The logits still stay the same when the quadrants of an image change places. Positions that are added after the encoder
-    come too late: the tokens have attended to each other without them. Add them to the tokens before the first layer."""
+    """The logits stay the same when the quadrants of an image change places: the tokens attend without knowing their positions.
+    Positions that are added after the encoder come too late. Add them to the tokens before the first layer."""
     return fitted(_PositionsLast(n_classes), (images, labels), n_steps // 2)
 
 
@@ -202,27 +202,27 @@ def attention_removed(images, labels, n_classes, n_steps):
 @wrong
 def without_shuffling(images, labels, n_classes, n_steps):
     """The images are now read in the order in which they are given, sorted by their labels. The run of the task draws the
-    images of each batch at random; this has to stay in the loop."""
+    images of each batch at random; keep this in the loop."""
     batches = ((images[i : i + 32], labels[i : i + 32]) for _ in range(n_steps) for i in range(0, len(labels), 32))
     return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
 
 
 @wrong
 def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch. The run of the task draws new images in each update; this has to stay in the loop."""
+    """Every update reads the same batch. The run of the task draws new images in each update; keep this in the loop."""
     return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
 
 
 @wrong
 def gradients_not_cleared(images, labels, n_classes, n_steps):
     """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
-    them by `optimizer.zero_grad()`; this has to stay in the loop."""
+    them by `optimizer.zero_grad()`; keep this in the loop."""
     return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
 
 
 @wrong
 def dropout_left_on(images, labels, n_classes, n_steps):
-    """A new fault has come in: asked twice about the same image, the returned model gives different logits. Return
+    """You introduced a new fault: called twice with the same image, the returned model gives different logits. Return
     `model.eval()`."""
     return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 4).train()
 
@@ -230,14 +230,14 @@ def dropout_left_on(images, labels, n_classes, n_steps):
 @wrong
 def learning_rate_too_large(images, labels, n_classes, n_steps):
     """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
-    their own size. Take 0.003 again."""
+    their own size. Set it back to 0.003."""
     return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=3.0)
 
 
 @wrong
 def learning_rate_too_small(images, labels, n_classes, n_steps):
     """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
-    Take 0.003 again."""
+    Set it back to 0.003."""
     return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=1e-6)
 
 

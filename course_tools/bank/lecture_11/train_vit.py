@@ -263,7 +263,7 @@ def probabilities_for_logits(images, labels, n_classes, n_steps):
 @wrong
 def dropout_left_on(images, labels, n_classes, n_steps):
     """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
-    drawn at each call, such as a class token that is no `nn.Parameter`. Return `model.eval()`."""
+    drawn at each call, such as a class token that is not an `nn.Parameter`. Return `model.eval()`."""
     return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
 
 

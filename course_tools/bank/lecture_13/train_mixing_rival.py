@@ -22,8 +22,8 @@ from course_tools.bank.controls import (
     properties,
     reads_few_examples,
     reads_other_examples,
-    too_few_weights,
-    too_many_weights,
+    too_few_parameters,
+    too_many_parameters,
 )
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
@@ -46,9 +46,9 @@ GRAIN = 0.2
 
 HINTS = (
     (
-        "Two things tell a Mixer from the bag of patches of section 1: its patches exchange information, and each position has "
-        "weights of its own, so that it knows where a patch is. Remove only the first. How can a network that processes each "
-        "patch by itself know where the patch is?"
+        "Two things distinguish a Mixer from the bag of patches of section 1: its patches exchange information, and each "
+        "position has weights of its own, so that it knows where a patch is. Remove only the first. How can a network that "
+        "processes each patch by itself know where the patch is?"
     ),
     (
         "Give each position its own embedding matrix, (49, 16, r), or add a vector of the position to each patch before a "
@@ -119,7 +119,7 @@ def train_mixing_rival(patches: Tensor, labels: Tensor, n_parameters: int, n_ste
     Args:
         patches: (N, 49, 16): for each picture its patches, row by row.
         labels: (N, 2), the digit (below 10) and whether there is grain (0 or 1).
-        n_parameters: how many weights the Mixer has; the rival has as many, within five percent.
+        n_parameters: of the Mixer; the rival has as many, within five percent.
         n_steps: updates that the Mixer gets, with batches of 64 pictures; the rival gets as many.
 
     Returns:
@@ -227,7 +227,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
 
 def _alone(measured: Measured, truth: Truth) -> str | None:
     if reads_other_examples(measured, truth):
-        return "Asked about the last 16 pictures alone, the rival gives other logits than in a batch with the others."
+        return "For the last 16 pictures evaluated alone, the rival gives different logits than in a batch with the others."
     return None
 
 
@@ -235,7 +235,7 @@ def _information(measured: Measured, truth: Truth) -> str | None:
     if leaves_patches_out(measured, truth):
         return "When the upper or the lower half of the patches is replaced, the logits stay the same."
     if knows_no_positions(measured, truth):
-        return "When the patches change places, the logits stay the same; those of the Mixer do not."
+        return "When the patches change places, the logits stay the same; the Mixer's logits change."
     return None
 
 
@@ -258,8 +258,8 @@ def knows_no_positions(measured: Measured, truth: Truth) -> bool:
 @wrong
 def tokens_still_mixed(patches, labels, n_parameters, n_steps):
     """The ingredient is still there: what one half of the patches adds to the logits depends on the other half. Either a layer
-    still mixes positions (a matrix over the positions, a convolution, attention), or a nonlinearity follows the sum over the
-    positions, which the Mixer does not have. Process each patch by itself, and only add up at the end."""
+    still mixes positions (a matrix over the positions, a convolution, attention), or a nonlinearity follows the final sum over
+    the positions, where the Mixer has only a linear read-out. Process each patch by itself, and only add up at the end."""
     return trained_on(SmallMixer(), patches, labels, n_steps)
 
 
@@ -298,22 +298,22 @@ def upper_half_only(patches, labels, n_parameters, n_steps):
 
 @wrong
 def centred_over_the_batch(patches, labels, n_parameters, n_steps):
-    """The rival reads the other pictures of its batch: alone, a picture gets other logits. Subtract no mean over the batch; a
-    batch norm must use its running statistics when it is evaluated."""
+    """The rival reads the other pictures of its batch: alone, a picture gets different logits. Subtract no mean over the batch;
+    a batch norm must use its running statistics when it is evaluated."""
     return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches - patches.mean(0)), patches, labels, n_steps)
 
 
 @wrong
 def smaller_rival(patches, labels, n_parameters, n_steps):
-    """The rival has fewer weights than the Mixer. If it does worse, the size may be the cause: a control differs in one thing.
-    Give it `n_parameters` weights, within five percent."""
+    """The rival has fewer parameters than the Mixer. If it does worse, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent."""
     return trained_on(OnePatchAtATime(d=3), patches, labels, n_steps)
 
 
 @wrong
 def larger_rival(patches, labels, n_parameters, n_steps):
-    """The rival has more weights than the Mixer. If it does as well, the size may be the cause: a control differs in one thing.
-    Give it `n_parameters` weights, within five percent."""
+    """The rival has more parameters than the Mixer. If it does as well, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent."""
     return trained_on(OnePatchAtATime(d=8), patches, labels, n_steps)
 
 
@@ -350,7 +350,7 @@ def a_part_of_the_pictures(patches, labels, n_parameters, n_steps):
 @wrong
 def gradients_not_cleared(patches, labels, n_parameters, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update; the Mixer is trained so, too."""
+    update; the Mixer is trained in the same way."""
     rival = OnePatchAtATime()
     optimizer = torch.optim.Adam(rival.parameters(), lr=LR)
     for _ in range(n_steps):
@@ -473,7 +473,7 @@ exercise = Exercise(
         SECONDS,
         CLAIM,
         model=("It maps patches (B, 49, 16) to logits (B, 12).", _model),
-        information=("It reads all patches, and knows where each of them is.", _information),
+        information=("It reads both halves of the patches, and knows where they are.", _information),
         without=("What a patch adds to the logits does not depend on the other patches.", _without),
         alone=("The logits of a picture do not depend on the other pictures of its batch.", _alone),
     ),
@@ -489,8 +489,8 @@ exercise = Exercise(
             optimizer_of_another_model: both(no_weight_is_stepped, cannot_succeed(CLAIM)),
             gradients_not_cleared: gradients_are_kept,
             weights_that_do_nothing: weights_without_gradient,
-            smaller_rival: too_few_weights,
-            larger_rival: too_many_weights,
+            smaller_rival: too_few_parameters,
+            larger_rival: too_many_parameters,
             fewer_updates_than_the_mixer: fewer_updates,
             more_updates_than_the_mixer: more_updates,
             a_part_of_the_pictures: reads_few_examples,

@@ -314,8 +314,8 @@ def _over_the_batch(q, k, v):
 
 @wrong
 def sums_over_the_batch(text, n_tokens, n_steps):
-    """Your sums run over the batch: the logits of a window depend on the windows before it. Count the axis of the positions
-    from the end: it is the third from the end in S, and the second in z."""
+    """The logits of a window depend on the other windows of its batch. Perhaps your sums run over the batch axis: count the
+    axis of the positions from the end; it is the third from the end in S, and the second in z."""
     return looped(SmallLinearTransformer(n_tokens, mix=_over_the_batch), text, n_steps)
 
 
@@ -539,7 +539,7 @@ def _constant(measured: Measured, truth: Truth) -> str | None:
 def _values(measured: Measured, truth: Truth) -> str | None:
     if is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
         return None
-    return "When another token is read from each state first, and left out again, the logits of the step form change."
+    return "Stepping first with another token from the same state changes the logits of the next step from that state."
 
 
 def _past(measured: Measured, truth: Truth) -> str | None:
@@ -615,7 +615,13 @@ exercise = Exercise(
         holds("agree", "Both forms give the same logits.", _agree, 2, (*_TRAINED, "steps")),
         holds("constant", f"The state is as large after one token as after {LONG}.", _constant, 1, (*_TRAINED, "steps")),
         holds("values", "A step leaves the state that it is given as it is.", _values, 1, (*_TRAINED, "steps")),
-        holds("score", "On held-out text the loss is below that of a table of pairs.", beats_a_table_of_pairs, 1, _TRAINED),
+        holds(
+            "score",
+            "On held-out text the loss is below that of a bigram table of the characters.",
+            beats_a_table_of_pairs,
+            1,
+            _TRAINED,
+        ),
     ),
     wrong=wrong,
     right=right,

@@ -40,8 +40,8 @@ HINTS = (
         "(E,); weights (E,), whose sum over the edges of each query node is 1; context (N, d); logits (N, n_classes)."
     ),
     (
-        "The reader decides which neighbour matters, so the score must be dynamic: `a · LeakyReLU(z_i + z_j)`, or a dot "
-        "product of a query of node i and a key of node j. `edges[0]` attends to `edges[1]`; your `edge_softmax` and "
+        "The reader decides which neighbour matters, so a single head needs a dynamic score: `a · LeakyReLU(z_i + z_j)`, or a "
+        "dot product of a query of node i and a key of node j. `edges[0]` attends to `edges[1]`; your `edge_softmax` and "
         "`attend_edges` do the rest, also for a node without edges."
     ),
     (
@@ -176,13 +176,13 @@ def _isolated(measured: Measured, truth: Truth) -> str | None:
 
 def _order(measured: Measured, truth: Truth) -> str | None:
     if not is_near(measured.outputs[0][truth["mixed"]], measured.outputs[1]):
-        return "With its nodes and edges in another order, nodes of the graph get other logits."
+        return "With its nodes and edges in another order, some nodes get different logits."
     return None
 
 
 def _local(measured: Measured, truth: Truth) -> str | None:
     if reads_unconnected_nodes(measured, truth):
-        return "When features change that no edge leads to, in one step or in many, the logits of a node change."
+        return "The logits of a node change when only nodes change that it cannot reach along the edges."
     return None
 
 
@@ -193,7 +193,7 @@ def _content(measured: Measured, truth: Truth) -> str | None:
         return None
     return (
         f"Another value of the neighbour with the reader's key changes {changed:.0%} of the predictions, and that of another "
-        f"neighbour leaves {kept:.0%} as they were; {LEAST:.0%} of both are asked for."
+        f"neighbour leaves {kept:.0%} unchanged; at least {LEAST:.0%} is required of both."
     )
 
 
@@ -211,18 +211,18 @@ def _trains(measured: Measured, truth: Truth) -> str | None:
 
 def _learns(measured: Measured, truth: Truth) -> str | None:
     least = truth["average"] + LEAD
-    return _worse_than(measured, truth, least, f"{LEAD:g} above that of the most frequent value among the neighbours")
+    return _worse_than(measured, truth, least, f" ({LEAD:g} above the most frequent value among the neighbours)")
 
 
 def _score(measured: Measured, truth: Truth) -> str | None:
-    return _worse_than(measured, truth, LEAST, "what attention reaches when the reader decides")
+    return _worse_than(measured, truth, LEAST, "")
 
 
 def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> str | None:
     found = accuracy(measured, truth)
     if found >= least:
         return None
-    return f"On the readers whose labels are hidden the accuracy is {found:.2f}; asked for is {words}, {least:.2f}."
+    return f"On the readers whose labels are hidden the accuracy is {found:.2f}; at least {least:.2f} is required{words}."
 
 
 def reads_unconnected_nodes(measured: Measured, truth: Truth) -> bool:
@@ -302,8 +302,8 @@ def _looped(model, data, n_steps, lr=2e-2, known=None, optimized=None, clears=Tr
 
 @wrong
 def hidden_labels_read(features, edges, labels, known, n_classes, n_steps):
-    """Your model was trained on labels that it was not to read: for hidden nodes it predicts what `labels` holds there, and
-    this is false. Take the loss at the known nodes only: `logits[known]` and `labels[known]`."""
+    """Your model was trained on labels it must not use: for hidden nodes it predicts what `labels` holds there, which is false
+    on purpose. Take the loss at the known nodes only: `logits[known]` and `labels[known]`."""
     everywhere = torch.ones_like(known)
     return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, known=everywhere)
 

@@ -51,8 +51,8 @@ HINTS = (
     ),
     (
         "Three convolutions with normalisation and ReLU, then global max pooling, make a good encoder; a linear layer, a ReLU "
-        "and a linear layer the head. `view` of section 2 draws a view of each digit; call it twice in each update. A "
-        "temperature of 0.2 and Adam with a learning rate of 0.003 suffice: the loss falls from 4.1 to about 1.5."
+        "and a linear layer the head. `view(batch, generator)` of section 2 draws a view of each digit; call it twice in each "
+        "update. A temperature of 0.2 and Adam with a learning rate of 0.003 suffice: the loss falls from 4.1 to about 1.5."
     ),
     (
         "The loop: draw 32 digits; draw two views of each; encode and project both; compute the loss; `optimizer.zero_grad()`, "
@@ -173,7 +173,7 @@ def _representation(measured: Measured, truth: Truth) -> str | None:
 
 def _batch(measured: Measured, truth: Truth) -> str | None:
     if reads_other_pictures(measured, truth):
-        return f"Asked about the last {N_ALONE} digits alone, the encoder gives other features than in a batch with the others."
+        return f"For the last {N_ALONE} digits evaluated alone, the encoder gives different features than in a larger batch."
     return None
 
 
@@ -197,7 +197,7 @@ def _views(measured: Measured, truth: Truth) -> str | None:
         return None
     return (
         f"1 minus the cosine is {of_one:.3f} for two views of one digit and {of_others:.3f} for views of two, mean of "
-        f"{N_PAIRS}: a ratio of {of_others / of_one:.1f}, and {TIMES_APART} is asked for."
+        f"{N_PAIRS}: a ratio of {of_others / of_one:.1f}; at least {TIMES_APART:g} is required."
     )
 
 
@@ -219,7 +219,7 @@ def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> s
     accuracy = _accuracy(measured, truth)
     if accuracy >= least:
         return None
-    return f"On unseen digits the accuracy of the probe is {accuracy:.2f}; asked for is {words}, {least:.2f}."
+    return f"On unseen digits the accuracy of the probe is {accuracy:.2f}; at least {least:.2f} is required ({words})."
 
 
 def reads_other_pictures(measured: Measured, truth: Truth) -> bool:
@@ -332,9 +332,10 @@ def both_views_the_same(images, n_steps):
 
 @wrong
 def partner_next_door(images, n_steps):
-    """Your loss ends where a guess is, at log(2N - 1): what it pulls together are views of *different* digits, and these have
-    nothing in common. With all first views before all second ones the partner of row i is row i + N (modulo 2N), not its
-    neighbour; and both views must be drawn from the same batch of digits."""
+    """Your loss ends where a guess is, at log(2N - 1). Either it pulls together views of *different* digits, or all projections
+    are equal. With all first views before all second ones, the partner of row i is row i + N (modulo 2N), not its neighbour,
+    and both views must be of the same batch of digits. If the pairs are right, print the standard deviation of the
+    projections."""
     return _looped(*_networks(), images, n_steps // 2, loss=lambda a, b: _contrast(a, b, shift=1))
 
 
@@ -356,8 +357,8 @@ def without_negatives(images, n_steps):
 
 @wrong
 def projection_returned(images, n_steps):
-    """You return the projections, 32 numbers a digit. The head was made for the loss, and is left out afterwards: return the
-    encoder alone."""
+    """You return 32 numbers for each digit, as many as the projection has. The head serves the loss alone and is discarded
+    afterwards: return the encoder, which gives 64 features."""
     encoder, head = _networks()
     _looped(encoder, head, images, n_steps)
     return nn.Sequential(encoder, head).eval()

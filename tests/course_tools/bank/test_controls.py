@@ -53,8 +53,8 @@ def _outcome(*results):
     [
         (0.3, "supports the claim: without"),
         (0.6, "supports the claim in part"),
-        (0.95, "refutes the claim: a rival of equal size, information and training does as well"),
-        (1.2, "refutes the claim: a rival of equal size, information and training does better"),
+        (0.96, "speaks against the claim: without"),
+        (1.2, "speaks against the claim: a rival of equal size, information and training does better"),
     ],
 )
 def test_the_words_of_the_conclusion_follow_from_the_numbers(rival, said):
