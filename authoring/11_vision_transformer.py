@@ -1304,7 +1304,7 @@ show(
     plots.pictures(hardest),
     alt="The held-out digits to whose label your model gives the smallest "
     f"probability: {'; '.join(hardest)}. Its accuracy is "
-    f"{(said == kinds[new]).float().mean():.3f}.",
+    f"{(predicted == kinds[new]).float().mean():.3f}.",
 )
 
 # %% [markdown]

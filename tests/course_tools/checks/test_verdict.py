@@ -22,7 +22,7 @@ def test_an_unknown_exercise_is_refused_with_ids_that_come_near(id, near):
     assert issubclass(UnknownExercise, KeyError)
 
 
-@pytest.mark.parametrize("id", ["04.7", "4.7", "04.11"])
+@pytest.mark.parametrize("id", ["04.9", "4.9", "04.11"])
 def test_ids_of_the_same_lecture_are_suggested_before_others(id):
     with pytest.raises(UnknownExercise, match=r"did you mean 04\.\d, 04\.\d, 04\.\d\?$"):
         exercise(id)
