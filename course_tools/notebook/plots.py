@@ -150,7 +150,7 @@ def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mappin
     for style, (name, height) in zip(("--", ":", "-."), (across or {}).items(), strict=False):
         ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
     _finish(ax, "", y, title)
-    names = ["\n".join(wrap(in_the_font(name), 66 // max(len(groups), 1))) for name in groups]
+    names = ["\n".join(wrap(in_the_font(name), 66 // max(len(groups), 1), break_long_words=False)) for name in groups]
     ax.set_xticks(range(len(groups)), names, fontsize=9, parse_math=False)
     ax.set_xlim(-0.5, len(groups) - 0.5)
     if across:

@@ -9,6 +9,8 @@ import pytest
 import torch
 from nbval.plugin import get_sanitize_patterns
 
+from course_tools.bank import exercise
+from course_tools.bank.controls import Scores, conclusion
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
 
 claims = sys.modules[claim.__module__]
@@ -114,3 +116,16 @@ def test_nbval_compares_a_claim_without_its_measured_value(capsys):
         assert compared(0.75, **threshold) == compared(0.625, **threshold)
     assert compared(0.75, at_least=0.5) != compared(0.75, at_least=0.25)
     assert compared([1, 2], equals=[1, 2]) != compared([1, 3], equals=[1, 3])
+
+
+def test_nbval_compares_no_conclusion_of_a_control():
+    config = (Path(__file__).parents[2] / "nbval_sanitize.cfg").read_text(encoding="ascii")
+    claimed = exercise("13.7").training.conclusion.args[0]
+    outputs = []
+    for rival in (0.5, 0.9):
+        scored = claimed._replace(score=lambda measured, truth, rival=rival: Scores(rival, 1.0))
+        text = f"Right. {conclusion(scored, None, {'scores': Scores(0.9, 1.0), 'guess': 0.1})} And more."
+        for pattern, replacement in get_sanitize_patterns(config):
+            text = re.sub(pattern, replacement, text)
+        outputs.append(text)
+    assert outputs == ["Right. COMPARISON And more."] * 2
