@@ -1,7 +1,6 @@
-"""Time everything and print one table: `python -m benchmarks [room …] [--rounds 15]`; `language` is a room."""
+"""Time the mechanisms against their peers: `python -m benchmarks [group …] [--rounds 15] [--record]`."""
 
 import argparse
-import platform
 
 import torch
 
@@ -18,9 +17,9 @@ from benchmarks import (
     self_supervision,
     seq2seq,
 )
-from benchmarks.timing import table
+from benchmarks.report import machine, record, streamed
 
-ROOMS = {
+GROUPS = {
     "recurrent": recurrent.rows,
     "seq2seq": seq2seq.rows,
     "multihead": multihead.rows,
@@ -34,25 +33,31 @@ ROOMS = {
 }
 
 TABLES = {"grading": grading.table}
-"""Rooms with a table of their own."""
+"""Groups with a table of their own."""
 
 
-def main() -> None:
-    """Run the rooms named on the command line, all of them if none is, on one thread."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run the groups named on the command line, all of them if none is, on one thread; print each row as it is measured."""
+    every = (*GROUPS, *TABLES)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("rooms", nargs="*", metavar="room", help=f"of {', '.join((*ROOMS, *TABLES))}; all if none is named")
-    parser.add_argument("--rounds", type=int, default=15, help="timed rounds of each pair (default 15)")
-    arguments = parser.parse_args()
-    if unknown := [room for room in arguments.rooms if room not in (*ROOMS, *TABLES)]:
-        parser.error(f"no room {unknown[0]!r}: choose from {', '.join((*ROOMS, *TABLES))}.")
-    if arguments.rounds < 1:
+    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(every)}; all if none is named")
+    parser.add_argument("--rounds", type=int, default=15, help="timed rounds of each pair, fewer of slow ones (default 15)")
+    parser.add_argument("--record", action="store_true", help="write the groups into docs/performance.md")
+    asked = parser.parse_args(arguments)
+    if unknown := [group for group in asked.groups if group not in every]:
+        parser.error(f"no group {unknown[0]!r}: choose from {', '.join(every)}.")
+    if asked.rounds < 1:
         parser.error("at least one round is needed.")
     torch.set_num_threads(1)
-    rooms = arguments.rooms or [*ROOMS, *TABLES]
-    rows = [row for room in rooms if room in ROOMS for row in ROOMS[room](arguments.rounds)]
-    print(f"torch {torch.__version__}, {platform.machine()}, one thread, processor time, medians of {arguments.rounds} rounds;")
-    print("ratio = peer / ours, above 1 ours is faster.\n")
-    print("\n\n".join([*([table(rows)] if rows else []), *(TABLES[room]() for room in rooms if room in TABLES)]))
+    print(f"{machine(asked.rounds)}\nratio = peer / ours, above 1 ours is faster.")
+    for group in asked.groups or every:
+        print(f"\n## {group}")
+        lines = []
+        for text in streamed(GROUPS[group](asked.rounds)) if group in GROUPS else TABLES[group]().splitlines():
+            print(text, flush=True)
+            lines.append(text)
+        if asked.record:
+            record(group, "\n".join(lines), machine(asked.rounds))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
 """DETR: its matcher against the published one, which compares all queries of a batch with all objects, and a training step."""
 
-import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.timing import Row, compare
+from benchmarks.timing import Row, compare, peer_from
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.losses import deep_set_loss, match, matching_cost
@@ -23,18 +19,17 @@ SMALL = {"model_type": "resnet", "embedding_size": 16, "hidden_sizes": [16, 32],
 
 def rows(rounds: int) -> Iterator[Row]:
     """Time the matcher on DETR's own sizes, 100 queries and 91 classes, then a training step on small pictures."""
-    if not find_spec("transformers"):
-        print("transformers is not installed (pip install -e '.[peers]'): DETR's rows are left out.", file=sys.stderr)
-        return
-    theirs = import_module("transformers.loss.loss_for_object_detection")
-    for B in BATCHES:
-        scale = f"B {B}, {N_QUERIES} queries, {N_CLASSES} classes, 1 to {MOST} objects"
-        yield compare("DETR: matcher", *_matchers(B, theirs), scale, rounds, trains=False)
-    yield compare("DETR: training step", *_training(), f"B 16, 64 × 64 pixels, 10 queries, d {SIZES.d_model}", rounds)
+    if peer := peer_from("transformers.loss.loss_for_object_detection", "HungarianMatcher"):
+        for B in BATCHES:
+            scale = f"B {B}, {N_QUERIES} queries, {N_CLASSES} classes, 1 to {MOST} objects"
+            yield compare("DETR: matcher", *_matchers(B, *peer), scale, rounds, trains=False)
+    if peer := peer_from("transformers", "DetrConfig", "DetrForObjectDetection"):
+        scale = f"B 16, 64 × 64 pixels, 10 queries, d {SIZES.d_model}"
+        yield compare("DETR: training step", *_training(*peer), scale, rounds)
 
 
 def _objects(B: int, n_classes: int, most: int) -> tuple[Tensor, Tensor]:
-    """Classes, -1 behind the last object of a picture, and boxes anywhere."""
+    """Classes, -1 after the last object of a picture, and random boxes."""
     counts = torch.randint(1, most + 1, (B, 1))
     classes = torch.randint(n_classes, (B, most)).masked_fill(torch.arange(most) >= counts, -1)
     return classes, torch.rand(B, most, 4) * 0.4 + 0.1
@@ -44,15 +39,15 @@ def _as_lists(classes: Tensor, boxes: Tensor) -> list[dict[str, Tensor]]:
     return [{"class_labels": c[c >= 0], "boxes": b[c >= 0]} for c, b in zip(classes, boxes, strict=True)]
 
 
-def _matchers(B: int, theirs: ModuleType) -> tuple[tuple[str, Callable], tuple[str, Callable]]:
+def _matchers(B: int, HungarianMatcher: type) -> tuple[tuple[str, Callable], tuple[str, Callable]]:
     torch.manual_seed(0)
     logits, boxes = torch.randn(B, N_QUERIES, N_CLASSES + 1), torch.rand(B, N_QUERIES, 4) * 0.4 + 0.1
     classes, targets = _objects(B, N_CLASSES, MOST)
-    matcher = theirs.HungarianMatcher(class_cost=1, bbox_cost=5, giou_cost=2)
-    said, objects = {"logits": logits, "pred_boxes": boxes}, _as_lists(classes, targets)
+    matcher = HungarianMatcher(class_cost=1, bbox_cost=5, giou_cost=2)
+    predicted, objects = {"logits": logits, "pred_boxes": boxes}, _as_lists(classes, targets)
     return (
         ("a cost matrix for each picture", lambda: match(matching_cost(logits, boxes, classes, targets), classes)),
-        ("all against all (Hugging Face, as published)", lambda: matcher(said, objects)),
+        ("all against all (Hugging Face, as published)", lambda: matcher(predicted, objects)),
     )
 
 
@@ -67,10 +62,9 @@ class _Features(nn.Module):
         return self.backbone(pictures, torch.ones(len(pictures), *pictures.shape[-2:], dtype=torch.long))[-1][0]
 
 
-def _training() -> tuple[tuple[str, Callable], tuple[str, Callable]]:
-    transformers = import_module("transformers")
+def _training(DetrConfig: type, DetrForObjectDetection: type) -> tuple[tuple[str, Callable], tuple[str, Callable]]:
     torch.manual_seed(0)
-    config = transformers.DetrConfig(
+    config = DetrConfig(
         use_timm_backbone=False,
         use_pretrained_backbone=False,
         backbone_config=SMALL,
@@ -86,7 +80,7 @@ def _training() -> tuple[tuple[str, Callable], tuple[str, Callable]]:
         dropout=0.0,
         auxiliary_loss=True,
     )
-    peer = transformers.DetrForObjectDetection(config)
+    peer = DetrForObjectDetection(config)
     backbone = _Features(peer.model.backbone)
     queries = LearnedQueries(10, SIZES.d_model)
     ours = DETR(backbone, SMALL["hidden_sizes"][-1], 10, queries, SIZES, fused_scaled_dot_product_attention)

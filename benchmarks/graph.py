@@ -1,14 +1,12 @@
 """Graph attention over an edge list, by its equation and by sparse products, against PyTorch Geometric, pairs and a mask."""
 
-import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.timing import Row, compare
+from benchmarks.timing import Row, compare, peer_from
 from course_lib.attention import attend, attend_edges, csr_attend_edges, gat_scores, split_heads
 from course_lib.attention.graph import DynamicGraphAttention, GraphAttention
 from course_lib.models import GATLayer
@@ -25,13 +23,11 @@ def rows(rounds: int) -> Iterator[Row]:
     for name, form in forms:
         ours = _layer(GraphAttention, form)
         yield compare("GAT", (name, _run(ours, x, edges)), ("pairs, scattered", _run(Pairs(), x, edges)), sizes, rounds)
-    if not find_spec("torch_geometric"):
-        print("torch_geometric is not installed (pip install -e '.[bench]'): its rows are left out.", file=sys.stderr)
-    else:
-        for mechanism, module, named in (("GAT", GraphAttention, "GATConv"), ("GATv2", DynamicGraphAttention, "GATv2Conv")):
+    for mechanism, module, named in (("GAT", GraphAttention, "GATConv"), ("GATv2", DynamicGraphAttention, "GATv2Conv")):
+        if peer := peer_from("torch_geometric.nn", named):
             for name, form in forms:
-                ours = _layer(module, form)
-                yield compare(mechanism, (name, _run(ours, x, edges)), (f"PyG {named}", _pyg(named, x, edges)), sizes, rounds)
+                theirs = (f"PyG {named}", _pyg(peer[0], x, edges))
+                yield compare(mechanism, (name, _run(_layer(module, form), x, edges)), theirs, sizes, rounds)
     for n_nodes in SMALL:
         x, edges = _graph(n_nodes, 10 * n_nodes)
         ours = _layer(GraphAttention, csr_attend_edges)
@@ -62,7 +58,7 @@ class Pairs(nn.Module):
 
 
 def _graph(n_nodes: int, n_edges: int) -> tuple[Tensor, Tensor]:
-    """Draw features that ask for a gradient, and edges that are nobody's in particular, in no order."""
+    """Draw features that need a gradient, and random edges in no order."""
     torch.manual_seed(0)
     return torch.randn(n_nodes, D_IN, requires_grad=True), torch.randint(n_nodes, (2, n_edges))
 
@@ -90,11 +86,9 @@ def _masked(layer: GATLayer, x: Tensor, edges: Tensor) -> Callable[[], Tensor]:
     return call
 
 
-def _pyg(named: str, x: Tensor, edges: Tensor) -> Callable[[], Tensor]:
-    """The peer's own layer, which adds no loops and no bias here, and reads an edge list upside down."""
-    import torch_geometric.nn
-
-    same = {} if named == "GATConv" else {"share_weights": True}
-    layer = getattr(torch_geometric.nn, named)(D_IN, D, heads=N_HEADS, add_self_loops=False, bias=False, **same)
+def _pyg(convolution: type, x: Tensor, edges: Tensor) -> Callable[[], Tensor]:
+    """The peer's own layer without self-loops and bias; its edge list holds sources in row 0, ours in row 1."""
+    same = {} if convolution.__name__ == "GATConv" else {"share_weights": True}
+    layer = convolution(D_IN, D, heads=N_HEADS, add_self_loops=False, bias=False, **same)
     turned = edges.flip(0)
     return lambda: layer(x, turned)

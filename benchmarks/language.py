@@ -1,13 +1,11 @@
 """GPT, BERT and the encoder-decoder against Hugging Face's classes, torch.nn.Transformer and a GPT written by hand.
 
 Training rows compute the loss and its gradients, on the same sizes and the same activation, without dropout. Decoding rows
-write the likeliest tokens; "generate" is what a user of `transformers` calls, "step by step" its model in a loop with its
-own cache.
+take the most likely token each time; "generate" is what a user of `transformers` calls, "step by step" its model in a loop
+with its own cache.
 """
 
-import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -15,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.nano import NanoGPT
-from benchmarks.timing import Row, compare
+from benchmarks.timing import Row, compare, peer_from
 from course_lib.attention import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.generation import CachedGPT, generate
@@ -46,8 +44,6 @@ Losses = tuple[str, Callable[[], Tensor]]
 
 def rows(rounds: int) -> Iterator[Row]:
     """Time training steps at two scales, then decoding."""
-    if not find_spec("transformers"):
-        print("transformers is not installed (pip install -e '.[peers]'): its rows are left out.", file=sys.stderr)
     for scale in (COURSE, WORDS):
         for name, models in (("GPT", _gpt), ("BERT, masked words", _bert), ("encoder-decoder", _translator)):
             torch.manual_seed(0)
@@ -68,14 +64,14 @@ def _gpt(scale: Scale) -> Iterator[Losses]:
     yield "fused", lambda: next_token_loss(ours(text), text)
     nano = NanoGPT(scale.n_tokens, scale.T, d, h, n)
     yield "nanoGPT style", lambda: F.cross_entropy(nano(text)[:, :-1].flatten(0, 1), text[:, 1:].flatten())
-    if find_spec("transformers"):
-        theirs = _gpt2(scale, scale.T)
+    if theirs := _gpt2(scale, scale.T):
         yield "transformers GPT2LMHeadModel", lambda: theirs(text, labels=text, use_cache=False).loss
 
 
-def _gpt2(scale: Scale, T: int) -> nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
+def _gpt2(scale: Scale, T: int) -> nn.Module | None:
+    if not (peer := peer_from("transformers", "GPT2Config", "GPT2LMHeadModel")):
+        return None
+    GPT2Config, GPT2LMHeadModel = peer
     d, h, _, n = scale.sizes
     sizes = {"vocab_size": scale.n_tokens, "n_positions": T, "n_embd": d, "n_head": h, "n_layer": n}
     dropout = {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
@@ -84,19 +80,18 @@ def _gpt2(scale: Scale, T: int) -> nn.Module:
 
 
 def _bert(scale: Scale) -> Iterator[Losses]:
-    """Both say a word for every place, and are asked at 15 % of them; then ours at these alone."""
+    """Both predict a word at every position, and the loss takes 15 % of them; then ours predicts at these alone."""
     text = _text(scale)
     chosen = torch.rand(text.shape, generator=torch.Generator().manual_seed(1)) < 0.15
     model = PretrainingBERT(BERT(scale.n_tokens, scale.T, scale.sizes, fused_scaled_dot_product_attention))
     bert, head = model.bert, model.words
     yield "fused", lambda: mlm_loss(head(bert(text), bert.tokens.weight), text, chosen)
     yield (
-        "ours, at the masked places alone",
+        "ours, at the masked positions alone",
         lambda: F.cross_entropy(head(bert(text)[chosen], bert.tokens.weight), text[chosen]),
     )
-    if find_spec("transformers"):
-        from transformers import BertConfig, BertForMaskedLM
-
+    if peer := peer_from("transformers", "BertConfig", "BertForMaskedLM"):
+        BertConfig, BertForMaskedLM = peer
         d, h, d_ff, n = scale.sizes
         sizes = {"hidden_size": d, "num_attention_heads": h, "intermediate_size": d_ff, "num_hidden_layers": n}
         dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "attn_implementation": "sdpa"}
@@ -125,9 +120,8 @@ def _translator(scale: Scale) -> Iterator[Losses]:
         return teacher_forced_loss(states @ words[1].weight.mT, text, padding=0)
 
     yield "torch.nn.Transformer", torchs
-    if find_spec("transformers"):
-        from transformers import MarianConfig, MarianMTModel
-
+    if peer := peer_from("transformers", "MarianConfig", "MarianMTModel"):
+        MarianConfig, MarianMTModel = peer
         layers = {
             f"{side}_{what}": size
             for side in ("encoder", "decoder")
@@ -151,14 +145,14 @@ def _translator(scale: Scale) -> Iterator[Losses]:
 
 
 def _writing(scale: Scale, rounds: int) -> Iterator[Row]:
-    """Write tokens behind a prompt of T."""
+    """Generate tokens after a prompt of T."""
     torch.manual_seed(0)
     prompt, T_max = _text(scale), scale.T + N_WRITTEN
     ours = GPT(scale.n_tokens, T_max, scale.sizes, fused_causal_attention)
     nano = NanoGPT(scale.n_tokens, T_max, scale.sizes.d_model, scale.sizes.n_heads, scale.sizes.n_layers)
     peers = [("nanoGPT style, uncached", lambda: nano.generate(prompt, N_WRITTEN))]
-    if find_spec("transformers"):
-        theirs = _gpt2(scale, T_max).eval()
+    if theirs := _gpt2(scale, T_max):
+        theirs.eval()
         peers += [
             (
                 "transformers, generate",
@@ -170,14 +164,14 @@ def _writing(scale: Scale, rounds: int) -> Iterator[Row]:
         ]
     for peer in peers:
         call = ("cached", lambda: generate(CachedGPT(ours), prompt, N_WRITTEN, lambda logits: logits.argmax(-1)))
-        yield compare(f"GPT: {N_WRITTEN} tokens written", call, peer, str(scale), rounds, trains=False)
+        yield compare(f"GPT: {N_WRITTEN} tokens generated", call, peer, str(scale), rounds, trains=False)
 
 
 @torch.no_grad()
 def _step_by_step(model: nn.Module, prompt: Tensor) -> Tensor:
-    said = model(prompt, use_cache=True)
-    written = [said.logits[:, -1:].argmax(-1)]
+    out = model(prompt, use_cache=True)
+    written = [out.logits[:, -1:].argmax(-1)]
     for _ in range(N_WRITTEN - 1):
-        said = model(written[-1], past_key_values=said.past_key_values, use_cache=True)
-        written.append(said.logits.argmax(-1))
+        out = model(written[-1], past_key_values=out.past_key_values, use_cache=True)
+        written.append(out.logits.argmax(-1))
     return torch.cat(written, dim=1)

@@ -1,12 +1,11 @@
 """Linear attention against softmax attention and against its own prefix sums, by length; the recurrent step; the Performer."""
 
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
-from benchmarks.timing import Call, Row, compare
+from benchmarks.timing import Call, Row, compare, peer_from
 from course_lib.attention import (
     Mechanism,
     PerformerAttention,
@@ -28,9 +27,9 @@ M = 256
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Time all forms on one text with eight heads; from 8k on in fewer rounds, as one pass of softmax takes seconds."""
+    """Time all forms on one sequence with eight heads."""
     for T in LENGTHS:
-        yield from _by_length(T, rounds if T < 8_192 else min(rounds, 3))
+        yield from _by_length(T, rounds)
     yield from _steps(rounds)
     yield from _performers(rounds)
 
@@ -50,7 +49,7 @@ def _by_length(T: int, rounds: int) -> Iterator[Row]:
     chunks = ("chunks of 64", _of_features(chunked_linear_attention, q, k, v))
     if T <= PREFIX_SUMS_UNTIL:
         sums = ("prefix sums", _of_features(causal_linear_attention, q, k, v))
-        yield compare("linear attention, causal", chunks, sums, sizes, min(rounds, 5))
+        yield compare("linear attention, causal", chunks, sums, sizes, rounds)
     softmax = ("softmax: F.sdpa", _of_module(fused_causal_attention, q, k, v))
     yield compare("linear attention, causal", chunks, softmax, sizes, rounds)
     full = ("equation", _of_features(linear_attention, q, k, v))
@@ -84,16 +83,16 @@ def _by_einsum(S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor) ->
 
 
 def _performers(rounds: int) -> Iterator[Row]:
-    """Against performer-pytorch, where that is installed, and against the features as they are written."""
+    """Against performer-pytorch, where that can be imported, and against the features as they are written."""
     for T in (1_024, 4_096):
         q, k, v = _qkv(T)
         sizes = f"B {B}, {H} heads, L {T}, d {D}, m {M}"
         layer, causal = PerformerAttention(D, M), PerformerAttention(D, M, causal_performer_attention)
         ours = ("softmax features", _of_module(layer, q, k, v))
-        if find_spec("performer_pytorch"):
-            yield compare("Performer", ours, ("performer-pytorch", _peer(q, k, v)), sizes, rounds)
-        else:
-            print("performer-pytorch is not installed: its rows are left out (`pip install -e .[bench]`).")
+        if peer := peer_from("performer_pytorch", "FastAttention"):
+            theirs = peer[0](D, M, causal=False)
+            peer = ("performer-pytorch", lambda theirs=theirs, q=q, k=k, v=v: theirs(q, k, v))
+            yield compare("Performer", ours, peer, sizes, rounds)
         yield compare("Performer", ours, ("features by the equation", _plainly(q, k, v, layer.omega)), sizes, rounds)
         softmax = ("softmax: F.sdpa", _of_module(fused_causal_attention, q, k, v))
         yield compare("Performer, causal", ("chunks of 64", _of_module(causal, q, k, v)), softmax, sizes, rounds)
@@ -101,13 +100,6 @@ def _performers(rounds: int) -> Iterator[Row]:
 
 def _of_module(mechanism: Mechanism, q: Tensor, k: Tensor, v: Tensor) -> Call:
     return lambda: mechanism(q, k, v).context
-
-
-def _peer(q: Tensor, k: Tensor, v: Tensor) -> Call:
-    from performer_pytorch import FastAttention
-
-    theirs = FastAttention(D, M, causal=False)
-    return lambda: theirs(q, k, v)
 
 
 def _plainly(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Call:

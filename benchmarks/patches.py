@@ -1,19 +1,17 @@
 """ViT and MLP-Mixer against Hugging Face's ViT, torch's own encoder, and the Mixer as a convolutional network.
 
 Training rows compute the loss and its gradients, on the same sizes, with exact GELU and without dropout. "as published
-code" is the Mixer in the manner of lucidrains: convolutions of size 1 over the places.
+code" is the Mixer in the manner of lucidrains: convolutions of size 1 over the positions.
 """
 
-import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.timing import Row, compare
+from benchmarks.timing import Row, compare, peer_from
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import (
     MixerSizes,
@@ -50,8 +48,6 @@ Calls = tuple[str, Callable[[], Tensor]]
 
 def rows(rounds: int) -> Iterator[Row]:
     """Time patches, training steps of ViT, and training steps of the Mixer."""
-    if not find_spec("transformers"):
-        print("transformers is not installed (pip install -e '.[peers]'): its rows are left out.", file=sys.stderr)
     for scale in (COURSE, CIFAR):
         torch.manual_seed(0)
         yield _embedding(scale, rounds)
@@ -97,9 +93,8 @@ def _vits(scale: Scale) -> Iterator[Calls]:
         return F.cross_entropy(head(stack(tokens + positions)[:, 0]), labels)
 
     yield "torch.nn.TransformerEncoder", torchs
-    if find_spec("transformers"):
-        from transformers import ViTConfig, ViTForImageClassification
-
+    if peer := peer_from("transformers", "ViTConfig", "ViTForImageClassification"):
+        ViTConfig, ViTForImageClassification = peer
         config = ViTConfig(
             image_size=list(image[1:]),
             patch_size=P,

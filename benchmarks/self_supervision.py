@@ -1,14 +1,13 @@
 """NT-Xent, BYOL's moving average and the augmentation of a batch, against the forms that most people write or install."""
 
-import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.timing import Row, compare
+from benchmarks.timing import Row, compare, peer_from
 from course_lib.datasets import Augmentation, recolour, warp
 from course_lib.losses import lean_nt_xent, nt_xent
 from course_lib.models import ema_update, ema_update_
@@ -89,10 +88,8 @@ def _augmentations(rounds: int) -> Iterator[Row]:
         alone = ("image by image", lambda images=images, generator=generator: _one_by_one(images, generator))
         sizes = f"B {B}, {C} × {side} × {side}"
         yield compare("augmentation", ours, alone, sizes, rounds, trains=False)
-        if find_spec("kornia"):
-            yield compare("augmentation", ours, ("kornia, on the batch", _kornia(images)), sizes, rounds, trains=False)
-    if not find_spec("kornia"):
-        print("kornia is not installed (pip install -e '.[bench]'): its rows are left out.", file=sys.stderr)
+        if peer := peer_from("kornia.augmentation"):
+            yield compare("augmentation", ours, ("kornia, on the batch", _kornia(*peer, images)), sizes, rounds, trains=False)
 
 
 def _one_by_one(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -105,10 +102,8 @@ def _one_by_one(images: Tensor, generator: torch.Generator) -> Tensor:
     return torch.cat(views)
 
 
-def _kornia(images: Tensor) -> Callable[[], Tensor]:
+def _kornia(K: ModuleType, images: Tensor) -> Callable[[], Tensor]:
     """Build kornia's operations with our ranges: an affine map and, where there are colours, a jitter in random order."""
-    import kornia.augmentation as K
-
     steps = [K.RandomAffine(17.0, (0.1, 0.1), (0.77, 1.3), (-17.0, 17.0), p=1.0)]
     if images.shape[1] == 3:
         steps.append(K.ColorJitter(brightness=(0.67, 1.5), saturation=(0.5, 1.5), hue=(-0.064, 0.064), p=1.0))

@@ -1,4 +1,4 @@
-"""The decoders with attention against decoders that go step by step, alone and behind their encoders."""
+"""The decoders with attention against decoders that go step by step, alone and after their encoders."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

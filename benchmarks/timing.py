@@ -2,10 +2,13 @@
 
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +16,9 @@ from torch import Tensor
 from course_tools.notebook import peak_memory
 
 Call = Callable[[], Tensor]
+
+FEWEST, SECONDS = 3, 6.0
+"""A slow pair is timed in fewer rounds than were asked for: no longer than so many seconds, but at least in so many rounds."""
 
 
 class Pass(NamedTuple):
@@ -50,7 +56,10 @@ def compare(
 
 
 def _rounds(ours: Call, peer: Call, work: Callable[[Call], None], rounds: int) -> Pass:
-    pairs = [(_milliseconds(ours, work), _milliseconds(peer, work)) for _ in range(rounds + 2)][2:]
+    _milliseconds(ours, work), _milliseconds(peer, work)  # the first calls load kernels and fill caches
+    pairs, until = [], time.process_time() + SECONDS
+    while len(pairs) < rounds and (len(pairs) < FEWEST or time.process_time() < until):
+        pairs.append((_milliseconds(ours, work), _milliseconds(peer, work)))
     mine, theirs = zip(*pairs, strict=True)
     return Pass(statistics.median(mine), statistics.median(theirs), statistics.median(b / a for a, b in pairs))
 
@@ -76,14 +85,16 @@ def _forward_backward(call: Call) -> None:
     call().square().mean().backward()
 
 
-def table(rows: list[Row]) -> str:
-    """Lay the rows out as a table in Markdown."""
-    measured = ("forward ms, ours / peer", "forward + backward ms", "peak MiB")
-    heads = ["mechanism", "ours", "against", "sizes", *(cell for name in measured for cell in (name, "ratio"))]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for row in rows:
-        cells = [row.mechanism, row.ours, row.peer, row.sizes]
-        for each in (row.forward, row.training, row.memory):
-            cells += [f"{each.ours:.2f} / {each.peer:.2f}", f"{each.ratio:.2f}"] if each else ["", ""]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+@cache
+def peer_from(package: str, *names: str) -> tuple[Any, ...] | None:
+    """Import what a peer is made of: the named attributes of a package, or None, told on stderr, where it cannot be imported.
+
+    A peer that is missing or broken so costs only its own rows.
+    """
+    try:
+        module = import_module(package)
+        return tuple(getattr(module, name) for name in names) or (module,)
+    except Exception as error:  # a broken package can raise anything
+        reason = str(error).partition("\n")[0]
+        print(f"{package} is left out: {reason}. It comes with `pip install -e '.[peers,bench]'`.", file=sys.stderr)
+        return None
