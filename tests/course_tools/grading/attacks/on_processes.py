@@ -74,7 +74,7 @@ def a_daemon(host):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            time.sleep(1.0)
+            time.sleep(4.0)
         os._exit(0)
     return True
 

@@ -240,7 +240,7 @@ def test_what_follows_half_a_million_characters_is_not_read():
 
 def test_thousands_of_cells_are_read_in_linear_time():
     begun = time.process_time()
-    assert found(*(f"a{i} = {i}" for i in range(6_000)), answer("a5999")).answer(0) == 5999
+    assert found(*(f"a{i} = {i}" for i in range(3_000)), answer("a2999")).answer(0) == 2999
     assert time.process_time() - begun < 20.0
 
 
