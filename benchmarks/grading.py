@@ -78,7 +78,9 @@ def as_a_cell(answer, name: str) -> str:
     tree = ast.parse(source)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     for node in functions:
-        node.decorator_list = [mark for mark in node.decorator_list if ast.unparse(mark) not in ("wrong", "right")]
+        node.decorator_list = [
+            mark for mark in node.decorator_list if ast.unparse(mark).partition(".")[0] not in ("wrong", "right")
+        ]
     own = {node.name: ast.unparse(node) for node in functions}
     own |= {node.targets[0].id: ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)}
     imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]

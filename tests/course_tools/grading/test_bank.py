@@ -27,7 +27,9 @@ def as_a_cell(answer, name):
     ]
     kept = [node for node in kept if not (isinstance(node, ast.FunctionDef) and "draw" in {a.arg for a in node.args.args})]
     for node in (node for node in kept if isinstance(node, ast.FunctionDef)):
-        node.decorator_list = [mark for mark in node.decorator_list if ast.unparse(mark) not in ("wrong", "right")]
+        node.decorator_list = [
+            mark for mark in node.decorator_list if ast.unparse(mark).partition(".")[0] not in ("wrong", "right")
+        ]
     beside = ast.unparse(ast.Module([*kept, *_reference_for(answer, name, kept)], []))
     return f"{beside}\n\n{name} = {answer.__name__}\n"
 
