@@ -712,14 +712,13 @@ for kind in ("convolution", "whole picture", "local attention"):
         f"accuracy by seed: {scores}"
     )
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # The convolution leads at equal width, at equal parameters and at equal multiply-adds. But the curves of both forms of attention still rise at the end, and
 # that of the convolution hardly does: the study compares how fast the layers learn, not what they reach.
 #
 # Without relative positions, the network has an exact limitation. It cannot distinguish a digit from its mirror image or from the same digit rotated by 180°:
 # the windows contain the same sets of neighbours.
-
-# %% [markdown] tags=["predict"]
+#
 # **Predict.** A digit is rotated by 180°. By how much do the ten logits of the network without positions change?
 #
 # <details><summary>A. A lot: it was never trained on rotated digits.</summary>

@@ -1121,26 +1121,8 @@ claim(
 #
 # Two questions are asked of each picture: which digit it shows, and whether it has a fine grain (half of the pictures get one).
 # Each patch shows the grain by itself. It is the **positive control**: a rival that does not even see the grain could not have
-# succeeded, and its failure on digits shows nothing. The next cell trains the model, a Mixer of one block.
-
-# %%
-from course_tools.bank.lecture_13.train_mixing_rival import (
-    SmallMixer,
-    examples,
-    scores_of,
-    trained_on,
-)
-
-(patches, answers), _ = examples(SEEDS[0])
-print(
-    f"patches {tuple(patches.shape)}; digit and grain of three: {answers[:3].tolist()}"
-)
-torch.manual_seed(SEEDS[0])
-small_mixer = trained_on(SmallMixer(), patches, answers, 300)
-n_parameters = sum(p.numel() for p in small_mixer.parameters())
-print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.008")
-
-# %% [markdown]
+# succeeded, and its failure on digits shows nothing. The cell below the table trains the model, a Mixer of one block.
+#
 # Write `train_mixing_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the cross-entropy of
 # the first ten logits (the digit) plus that of the last two (the grain). Before you run the check, write down which accuracies
 # you expect. No point depends on whether the rival wins or loses. The check trains the Mixer as well and, where the comparison
@@ -1160,6 +1142,23 @@ print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.0
 #
 # The last but one is tested without reading your code: replacing two sets of patches must change the logits by the sum of what
 # replacing each of them does. The Mixer fails this test.
+
+# %%
+from course_tools.bank.lecture_13.train_mixing_rival import (
+    SmallMixer,
+    examples,
+    scores_of,
+    trained_on,
+)
+
+(patches, answers), _ = examples(SEEDS[0])
+print(
+    f"patches {tuple(patches.shape)}; digit and grain of three: {answers[:3].tolist()}"
+)
+torch.manual_seed(SEEDS[0])
+small_mixer = trained_on(SmallMixer(), patches, answers, 300)
+n_parameters = sum(p.numel() for p in small_mixer.parameters())
+print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.008")
 
 # %% exercise="13.7" difficulty="●●●" minutes=25
 from course_tools.bank.lecture_13.train_mixing_rival import train_mixing_rival
