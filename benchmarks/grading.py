@@ -82,7 +82,13 @@ def as_a_cell(answer, name: str) -> str:
             mark for mark in node.decorator_list if ast.unparse(mark).partition(".")[0] not in ("wrong", "right")
         ]
     own = {node.name: ast.unparse(node) for node in functions}
-    own |= {node.targets[0].id: ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)}
+    own |= {
+        name.id: ast.unparse(node)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for name in ast.walk(node.targets[0])
+        if isinstance(name, ast.Name)
+    }
     imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     wanted, needed = [answer.__name__], []
     while wanted:
