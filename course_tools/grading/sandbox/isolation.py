@@ -16,7 +16,7 @@ ADVICE = {
     "files closed": "Linux or macOS",
 }
 NEEDED = ("session", "limits", "privileges", "Landlock", "files closed", "seccomp")
-"""What full isolation needs; the network namespace is a second layer besides seccomp, where it is allowed."""
+"""What full isolation needs; bubblewrap and the network namespace are a second layer around those, where they are allowed."""
 
 
 class NotIsolated(RuntimeError):

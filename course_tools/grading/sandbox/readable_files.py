@@ -65,6 +65,11 @@ def secrets() -> list[str]:
     return [str(folder / name) for name in names if (folder / name).exists()]
 
 
+def course_folders() -> list[Path]:
+    """Where the packages of the course lie: the sandbox gets their text where it needs it, never the files."""
+    return [Path(package.__file__).resolve().parent for package in (course_lib, course_tools)]
+
+
 def _around(path: Path, hidden: set[Path]) -> Iterator[Path]:
     """A file or folder; where something hidden lies in it, its entries."""
     if any(path.resolve() in file.parents for file in hidden):
@@ -76,11 +81,10 @@ def _around(path: Path, hidden: set[Path]) -> Iterator[Path]:
 
 def _entries(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:
     """The entries of a folder that may be granted: none of the names left out, none that leads into the course."""
-    courses = [Path(package.__file__).resolve().parent for package in (course_lib, course_tools)]
     if not folder.is_dir():
         return
     for path in folder.iterdir():
         target = path.resolve()
-        leads_there = any(target == c or c in target.parents or target in c.parents for c in courses)
+        leads_there = any(target == c or c in target.parents or target in c.parents for c in course_folders())
         if not (leads_there or path.name.startswith(without) or path.suffix == ".pth"):
             yield path

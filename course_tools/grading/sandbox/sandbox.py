@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from course_tools.grading.sandbox import bubblewrap
 from course_tools.grading.sandbox.hardening import LINUX
 from course_tools.grading.sandbox.memory_watchdog import watched
 from course_tools.grading.sandbox.readable_files import package_folders, readable
@@ -82,11 +83,12 @@ class Sandbox:
     def __init__(self) -> None:
         """Start the zygote and wait until it has imported torch."""
         settings = {"seconds": int(LOAD_LIMIT + 2 * LONGEST_TRAINING), "memory": MEMORY, "readable": readable()}
+        settings["bubblewrap"] = bubblewrap.missing()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno())],
+                bubblewrap.wrapped([sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno())]),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -73,7 +73,7 @@ def serve(control: socket.socket, settings: dict) -> None:
 
 def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
     """Do once what every worker inherits; give the rules for files, and why an isolation layer is missing."""
-    rules, missing = None, {}
+    rules, missing = None, {"bubblewrap": settings["bubblewrap"]}
     try:
         hardening.adopt_orphans()
         rules = hardening.rule_set(settings["readable"])
