@@ -50,6 +50,11 @@ class Variant:
     arguments: Mapping[str, Change] = field(default_factory=dict)
     results: Mapping[int, Change] = field(default_factory=dict)
 
+    @property
+    def note(self) -> str:
+        """What a student must know to read the report on an answer in this convention."""
+        return f"Judged in your variant: {self.words} The sentences of this report speak of the usual convention."
+
     def carried_over(self, answer: Answer) -> Answer:
         """Make of an answer in the usual convention one in that of the variant."""
 

@@ -134,7 +134,8 @@ class Engine:
             raise NoAnswer("What came back cannot be compared.") from error
         findings = tuple(_for_student(finding, outcomes) for finding in verdict.findings) if verdict.started else ()
         status = "not started" if not verdict.started else "no answer" if stopped and not verdict.points else "judged"
-        detail = {"judged": "", "not started": NOT_STARTED, "no answer": stopped}[status]
+        note = "" if name is None or verdict.passed else variant(exercise.id, name).note
+        detail = {"judged": note, "not started": NOT_STARTED, "no answer": stopped}[status]
         points = verdict.points if status == "judged" else 0
         return Mark(
             exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags, 0.0

@@ -15,8 +15,9 @@ class Mark:
     `status` is "judged" where the answer was called and compared; "not started" where the empty exercise was handed in;
     "not found" where no cell holds it; "no answer" where the answer crashed, hung, was refused or spoke nonsense. `findings`
     are fit for a student: they hold no reference value and no hidden input. `detail` is a sentence for the student where the
-    status is not "judged"; `flags` are for the instructor and never change the points. `override` is the instructor's reason
-    where the points are theirs and not those of the checks. `seconds` is how long it took to grade, 0 where a journal gave it.
+    status is not "judged", or where it was judged in a variant and is not right; `flags` are for the instructor and never
+    change the points. `override` is the instructor's reason where the points are theirs and not those of the checks. `seconds`
+    is how long it took to grade, 0 where a journal gave it.
     """
 
     exercise: str

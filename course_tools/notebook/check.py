@@ -51,9 +51,9 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     answer = fn.value if isinstance(fn, NamedAnswer) else fn
     if problem := broken_cell(name, answer):
         verdict = Verdict(False, 0, asked.points, None, f"{asked.id} {asked.title}: 0 of {asked.points} points. {problem}")
-        return _show(asked, verdict, answer, problem)
+        return _show(asked, verdict, answer, problem, problem)
     if (verdict := getattr(answer, "_verdict_of_the_answer", None)) is not None:
-        return _show(asked, verdict, answer, answer._note_when_repeated)
+        return _show(asked, verdict, answer, answer._note_when_repeated, answer._note_when_repeated)
     _under_check.add(id)
     try:
         verdict = judge(asked if own is None else varied(asked, own), answer)
@@ -64,7 +64,8 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     if own is not None and verdict.passed:
         answer = own.carried_back(answer)
         answer._verdict_of_the_answer, answer._note_when_repeated = verdict, ""
-    return _show(asked, verdict, answer, hint=_next_hint(asked, verdict))
+    note = "" if own is None or verdict.passed else own.note
+    return _show(asked, verdict, answer, note, f"{note} {_REPEATED}".strip(), _next_hint(asked, verdict))
 
 
 def failing(id: str) -> FailingInput:
@@ -99,10 +100,13 @@ def _next_hint(asked: Exercise, verdict: Verdict) -> Hint | None:
     return Hint(n + 1, asked.hints[n])
 
 
-def _show(asked: Exercise, verdict: Verdict, answer: object, note: str = "", hint: Hint | None = None) -> Callable[..., object]:
+def _show(
+    asked: Exercise, verdict: Verdict, answer: object, note: str, repeated: str, hint: Hint | None = None
+) -> Callable[..., object]:
+    """Show a verdict with a note, and give the function to go on with; `repeated` is the note when the check runs again."""
     _latest[asked.id] = verdict
     show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint))
-    return answer if verdict.passed else _stand_in(asked, verdict, note or _REPEATED)
+    return answer if verdict.passed else _stand_in(asked, verdict, repeated)
 
 
 def _stand_in(asked: Exercise, verdict: Verdict, note: str) -> Callable[..., object]:

@@ -103,7 +103,7 @@ def section(item: Exercise, mark: Mark) -> Html:
         parts.append("<p>Right.</p>")
     elif mark.misconception:
         parts.append(f'<p class="feedback">{html(mark.misconception)}</p>')
-    if mark.status != "judged" and mark.detail:
+    if mark.detail:
         parts.append(f"<p>{html(mark.detail)}</p>")
     if mark.findings and not mark.passed and mark.status in ("judged", "no answer"):
         parts.append(

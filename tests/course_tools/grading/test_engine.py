@@ -240,5 +240,6 @@ def test_a_variant_is_judged_by_its_own_reference_whatever_the_notebook_says(eng
     mark = next(mark for mark in engine.grade(cells, "12", {"12.1": "rows first"}) if mark.exercise == "12.1")
     assert mark.passed is passes
     assert (mark.points == mark.max_points) is passes
+    assert ("Judged in your variant: The corners are returned with the rows first" in mark.detail) is not passes
     assert len(mark.flags) == bool(flag)
     assert all("answers another variant" in text and flag in text for text in mark.flags)

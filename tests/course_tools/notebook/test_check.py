@@ -150,5 +150,12 @@ def test_a_right_answer_in_a_variant_comes_back_in_the_usual_convention_and_keep
     torch.testing.assert_close(name(boxes), usual(boxes))
     assert check("12.1", name, variant="thousandths") is name
     assert capsys.readouterr().out == first
-    assert unwrap(check("12.1", usual, variant="thousandths")) is unwrap(usual)
-    assert "points. Right." not in capsys.readouterr().out
+    stand_in = check("12.1", usual, variant="thousandths")
+    assert unwrap(stand_in) is unwrap(usual)
+    said = capsys.readouterr().out
+    assert "points. Right." not in said
+    note = "Judged in your variant: The corners are returned in thousandths of the picture"
+    assert note in said
+    check("12.1", stand_in, variant="thousandths")
+    assert note in (again := capsys.readouterr().out)
+    assert "run its cell again" in again
