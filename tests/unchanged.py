@@ -1,7 +1,7 @@
 """Skip the exhaustive tests of an exercise while everything they depend on is as it was when they last passed.
 
 A test marked `exhaustive` tries every mutant, or every answer of the bank on twenty seeds. Its exercise has a digest: of its
-bank file and each file of the course that this imports, directly or not, of the tests of the bank, and of the versions of
+bank file and each file of the course that this imports, directly or not, of the exhaustive tests, and of the versions of
 Python, torch and NumPy. `tests/exhaustive.json` records the digest with which all exhaustive tests of the exercise passed;
 while it is the same, they are skipped. `course test --exhaustive` runs them all and writes the record.
 """
@@ -41,9 +41,16 @@ def digest(module: str, root: Path = ROOT) -> str:
     lecture = module.split(".")[-2]
     tests = [path for pattern in ("*.py", "*.toml") for path in (root / "tests/course_tools/bank").rglob(pattern)]
     files = source_digest.imported_files([module], root)
-    files.update(path for path in tests if not path.stem.startswith("lecture_") or path.stem == lecture)
+    files.update(path for path in tests if _matters(path, lecture))
     versions = f"{sys.version_info[:2]} {metadata.version('torch')} {metadata.version('numpy')}"
     return source_digest.digest(files, root, versions)
+
+
+def _matters(path: Path, lecture: str) -> bool:
+    """Whether exhaustive tests of a lecture's exercises depend on a file among the tests of the bank."""
+    if path.stem.startswith("test_"):
+        return "mark.exhaustive" in path.read_text(encoding="utf-8")
+    return not path.stem.startswith("lecture_") or path.stem == lecture
 
 
 def skip_unchanged(items: Iterable[pytest.Item], known: dict[str, str], digest_of: Callable[[str], str]) -> None:
