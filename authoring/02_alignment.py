@@ -17,12 +17,12 @@
 #
 # ![](diagram:bahdanau)
 #
-# You will write additive and multiplicative scores, the masked softmax, an encoder for padded batches and the loss. With them
-# you train a model to convert dates to ISO 8601. With attention, the model learns sentences of two dates in a few hundred
+# You will write additive and multiplicative scores, the masked softmax, an encoder for padded batches, the loss, and at the end
+# a whole decoder with its training. With them you train a model to convert dates to ISO 8601. With attention, the model learns sentences of two dates in a few hundred
 # updates; without attention, the same training needs several times as many. On sentences of three dates, a length that does not
 # occur in training, all models fail.
 #
-# **Prerequisites:** lecture 01 (recurrent cells). **Time:** about 90 minutes. {measured}
+# **Prerequisites:** lecture 01 (recurrent cells). **Time:** about 2 hours. {measured}
 
 
 # %%
@@ -799,8 +799,83 @@ claim(
     at_least=1e-3,
 )
 
+# %% [markdown]
+# ## 9 Build it
+#
+# **Build task (35 minutes, 12 points).** Write a decoder with attention and its training from an empty cell. The sentences are
+# those of this lecture, of one date or two. Any encoder may be used, your own or the library's `Encoder`, and any attention,
+# such as your scores and your `attend`. The library's decoders, `Seq2Seq` and `Transformer` are not allowed. Define what you
+# need above `train_translator`, in the same cell.
+#
+# The returned model is called in two ways. `model(source, lengths, target)` gives the logits under teacher forcing.
+# `model(source, lengths)` has no target, so it writes its own answer by greedy decoding: it starts with `BEGIN`, and in each
+# step it reads the token that it chose last.
+#
+# The check calls `train_translator(source, lengths, target, n_letters, n_characters, n_steps)` once, with 6,000 sentences and
+# `n_steps=200`. The days of the held-out sentences occur in no sentence to learn from. The function has at most 60 seconds of
+# processor time; a good answer needs about six.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | with a target, the model gives logits (B, T, n_characters); without one, tokens |
+# | 1 | at most `n_steps` updates and at most 200,000 weights |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | it makes updates, and the loss falls |
+# | 1 | the returned model gives the same result for the same input |
+# | 1 | the logits of a sentence are the same alone, beside others, and padded beside a longer one |
+# | 1 | the logits at a position depend on the target up to there, and not on the token that they predict |
+# | 1 | padding is never a target of the loss |
+# | 1 | without a target, the model writes the token with its largest logit at each step, and reads it in the next |
+# | 1 | held-out sentences: more characters are right than in the answer of the most similar known sentence (about 0.7) |
+# | 2 | held-out sentences of two dates: exact match at least 0.5 (a decoder that gets the last state alone has less than 0.05) |
+
+# %%
+from course_lib.datasets import BEGIN, END, PADDING
+
+# %% exercise="02.7" difficulty="●●●" minutes=35
+from course_tools.bank.lecture_02.train_translator import train_translator
+
+# %% tags=["nbval-check-output"]
+train_translator = check("02.7", train_translator)
+
+# %% [markdown]
+# The next cell trains your model on the sentences of section 1, with 200 updates, and compares it with the models of this
+# lecture. Those made 300 or 400 updates.
+
+# %%
+torch.manual_seed(SEEDS[0])
+source, lengths = letters.batch([pair.source for pair in known])
+target, _ = characters.batch([pair.target for pair in known], begin=True, end=True)
+yours = train_translator(source, lengths, target, len(letters), len(characters), 200)
+
+
+@torch.no_grad()
+def answers_of(model, texts):
+    """The texts that your model writes for these sources."""
+    return [characters.decode(row) for row in model(*letters.batch(texts)).tolist()]
+
+
+built = {
+    n: mean(
+        answer == pair.target
+        for answer, pair in zip(
+            answers_of(yours, [pair.source for pair in pairs]), pairs, strict=True
+        )
+    )
+    for n, pairs in new.items()
+}
+for pair in new[2][:2]:
+    print(pair.source, "→", *answers_of(yours, [pair.source]))
+groups |= {f"yours: {count}": [built[n]] for n, count in counts.items()}
+show(
+    plots.seeds(groups, "exact match", "new sentences, one point a trained model"),
+    alt="Exact match on new sentences, your model beside those of section 6. "
+    + "; ".join(f"{name} {mean(shares):.2f}" for name, shares in groups.items())
+    + ".",
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 9 Exit quiz
+# ## 10 Exit quiz
 #
 # **Question 1.** You multiply the weights by the mask *after* the softmax and do nothing else. What is wrong?
 #
@@ -852,7 +927,7 @@ claim(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 10 Ledger
+# ## 11 Ledger
 #
 # **Errata of the decks**, each with a number in the next cell:
 #
@@ -863,7 +938,7 @@ claim(
 # **Remark.** *IT* and *CS*: "attention solves the bottleneck problem." Here, attention makes two dates learnable in far fewer
 # updates (02.i). Three dates, a length outside the training set, still fail (02.j).
 #
-# ## 11 Papers and decks
+# ## 12 Papers and decks
 #
 # **Papers.** Cho et al. 2014 (https://arxiv.org/abs/1406.1078) · Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215) · Bahdanau, Cho,
 # Bengio 2015, section 3.1, eqs. 5 and 6, appendix A.2.2 (https://arxiv.org/abs/1409.0473) · Luong, Pham, Manning 2015, section 3.1, eq. 8

@@ -1,6 +1,14 @@
 """Exercises of lecture 02, Alignment."""
 
-from course_tools.bank.lecture_02 import additive_scores, attend, concat_scores, encode, general_scores, teacher_forced_loss
+from course_tools.bank.lecture_02 import (
+    additive_scores,
+    attend,
+    concat_scores,
+    encode,
+    general_scores,
+    teacher_forced_loss,
+    train_translator,
+)
 
 EXERCISES = (
     additive_scores.exercise,
@@ -9,4 +17,5 @@ EXERCISES = (
     attend.exercise,
     encode.exercise,
     teacher_forced_loss.exercise,
+    train_translator.exercise,
 )

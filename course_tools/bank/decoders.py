@@ -1,0 +1,250 @@
+"""Build tasks that train a decoder with attention: what is asked of a model that writes sequences, and what shows a mistake.
+
+A model is called in two ways. `model(*inputs, target)` gives logits under teacher forcing: those at t predict the token after
+`target[:, t]`. `model(*inputs)` gives the tokens that it writes by greedy decoding. The sequences by which it is scored are
+never sent to it, and those that it reads under teacher forcing are others.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.datasets import BEGIN, END, PADDING
+from course_tools.checks.exercise import Draw, Property, Truth
+from course_tools.checks.trained import Judge, holds, is_near, same_twice, sound_gradients, trains_within, within_budget
+from course_tools.checks.training_record import Measured
+
+ANSWERS, FORCED, ALTERED, ELSEWHERE, OWN, N_COMMON = range(6)
+"""Positions of the queries that all these tasks share, and their number."""
+N_FORCED = 64
+"""Sequences that are read under teacher forcing."""
+FEW = 0.05
+"""Fraction of sequences on which a tie of two logits may decide."""
+
+Inputs = tuple[Tensor, ...]
+
+
+def common_queries(asked: Inputs, forced: Inputs, target: Tensor, cut: int, n_tokens: int, draw: Draw) -> list[Inputs]:
+    """Make the queries that all tasks share.
+
+    They are: the inputs that are scored, without a target · others with their target (64, T) · the same with other tokens from
+    position `cut` on · the same targets with the inputs of other rows · these inputs without a target.
+    """
+    read = target[:, :-1]
+    altered = read.clone()
+    altered[:, cut:] = 4 + (read[:, cut:] - 4 + draw.integers(1, n_tokens - 4, *read[:, cut:].shape)) % (n_tokens - 4)
+    elsewhere = tuple(part.roll(1, 0) for part in forced)
+    return [asked, (*forced, read), (*forced, altered), (*elsewhere, read), forced]
+
+
+def common_truth(labels: Tensor, target: Tensor, cut: int, n_tokens: int, n_steps: int) -> dict[str, object]:
+    """Give what the judges know: the sequences asked for (B, T), and the targets read (64, T); both begin with BEGIN."""
+    return {
+        "labels": labels[:, 1:],
+        "read": target[:, :-1],
+        "following": target[:, 1:],
+        "cut": cut,
+        "n_tokens": n_tokens,
+        "n_steps": n_steps,
+    }
+
+
+def written(tokens: Tensor, n: int) -> Tensor:
+    """The first n tokens that a model wrote, (B, n): a BEGIN before all of them is left out, and padding follows an END."""
+    tokens = tokens[:, 1:] if tokens.shape[1] and bool((tokens[:, 0] == BEGIN).all()) else tokens
+    tokens = F.pad(tokens, (0, n), value=PADDING)[:, :n]
+    ended = (tokens == END).long().cumsum(1) - (tokens == END).long() > 0
+    return tokens.masked_fill(ended, PADDING)
+
+
+def answers(measured: Measured, truth: Truth) -> Tensor:
+    """What the model wrote, as long as the labels (B, T)."""
+    return written(measured.outputs[ANSWERS], truth["labels"].shape[1])
+
+
+def exact(measured: Measured, truth: Truth) -> Tensor:
+    """Whether each answer is exactly right, (B,)."""
+    return (answers(measured, truth) == truth["labels"]).all(1)
+
+
+def token_accuracy(answers: Tensor, labels: Tensor) -> float:
+    """The fraction of the tokens of the labels that stand at their position in the answers."""
+    real = labels != PADDING
+    return (answers == labels)[real].float().mean().item()
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    n_tokens = truth["n_tokens"]
+    for query in (FORCED, ALTERED, ELSEWHERE):
+        wanted, output = (*truth["read"].shape, n_tokens), measured.outputs[query]
+        if tuple(output.shape) != wanted:
+            return (
+                f"For a target {tuple(truth['read'].shape)} the logits should have shape {wanted}, not {tuple(output.shape)}."
+            )
+        if not output.is_floating_point():
+            return f"The logits should be floating point, and they are {output.dtype}."
+    for query, n in ((ANSWERS, len(truth["labels"])), (OWN, N_FORCED)):
+        output = measured.outputs[query]
+        if output.ndim != 2 or len(output) != n or output.is_floating_point() or not output.shape[1]:
+            return (
+                f"Without a target, the model should return the {n} sequences that it writes: tokens ({n}, T), integers. It "
+                f"returned {output.dtype} of shape {tuple(output.shape)}."
+            )
+    if not measured.outputs[FORCED].isfinite().all():
+        return "Some logits are infinite or NaN."
+    return None
+
+
+def _falls(measured: Measured, truth: Truth) -> str | None:
+    if measured.n_updates == 0:
+        return "It made no update."
+    losses = measured.losses
+    n = max(len(losses) // 10, 1)
+    if len(losses) and not losses[-n:].mean() < 0.9 * losses[:n].mean():
+        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
+    return None
+
+
+def _causal(measured: Measured, truth: Truth) -> str | None:
+    if reads_the_token_it_predicts(measured, truth):
+        return f"When the target is replaced from position {truth['cut']} on, the logits before it change."
+    if ignores_the_target(measured, truth):
+        return f"When the target is replaced from position {truth['cut']} on, the logits stay the same at all positions."
+    return None
+
+
+def _padding(measured: Measured, truth: Truth) -> str | None:
+    found = _padding_after_the_end(measured, truth)
+    return f"After the end of a sequence it predicts padding, at {found:.0%} of the positions." if found > 0.5 else None
+
+
+def _decoding(measured: Measured, truth: Truth) -> str | None:
+    strays = _strays(measured, truth)
+    if strays <= FEW:
+        return None
+    return (
+        f"In {strays:.0%} of the sequences it writes another token than the one with the largest logit, although it has "
+        "written the true tokens up to there."
+    )
+
+
+def _padding_after_the_end(measured: Measured, truth: Truth) -> float:
+    after = truth["following"] == PADDING
+    return (measured.outputs[FORCED].argmax(-1)[after] == PADDING).float().mean().item()
+
+
+def _strays(measured: Measured, truth: Truth) -> float:
+    """The fraction of sequences in which the model first differs from the truth, and there from its own largest logit too.
+
+    Up to its first wrong token, greedy decoding reads what teacher forcing reads; so both must choose the same tokens.
+    """
+    following, likeliest = truth["following"], measured.outputs[FORCED].argmax(-1)
+    own = written(measured.outputs[OWN], following.shape[1])
+    right_before = F.pad((own == following).long().cumprod(1)[:, :-1], (1, 0), value=1).bool() & (following != PADDING)
+    return ((own != likeliest) & right_before).any(1).float().mean().item()
+
+
+def properties(
+    seconds: float, most_parameters: int, inputs: str, rows: Property, learns: tuple[str, Judge], score: tuple[str, Judge]
+) -> tuple[Property, ...]:
+    """Make what is judged of a model that writes sequences: 12 points, of which one that is not trained earns four at most.
+
+    Args:
+        seconds: processor time of the training.
+        most_parameters: weights of the model.
+        inputs: what the model is called with, in words.
+        rows: the property that a sequence does not depend on others of its batch.
+        learns: law and judge of a score that a first success reaches.
+        score: law and judge of the score of the task.
+    """
+    trained = ("training", "evaluation")
+    return (
+        trains_within(seconds),
+        holds("model", f"With a target, the model maps {inputs} to logits; without one, to tokens.", _model, 1, ("runs",)),
+        within_budget(most_parameters),
+        sound_gradients,
+        holds("training", "It makes updates, and the loss falls.", _falls, 1),
+        same_twice,
+        rows,
+        holds("causal", "The logits depend on the target up to their position, and not on later tokens.", _causal, 1, trained),
+        holds("padding", "Padding is never a target of the loss.", _padding, 1, trained),
+        holds(
+            "decoding", "Without a target, it writes its own likeliest token at each step, and reads it.", _decoding, 1, trained
+        ),
+        holds("learns", learns[0], learns[1], 1, trained),
+        holds("score", score[0], score[1], 2, needs=("learns",)),
+    )
+
+
+def at_least(least: float, score: Callable[[Measured, Truth], float], words: str) -> Judge:
+    """Make a judge that asks for a score."""
+
+    def judge(measured: Measured, truth: Truth) -> str | None:
+        found = score(measured, truth)
+        return None if found >= least else f"{words} is {found:.2f}; at least {least:.2f} is required."
+
+    return judge
+
+
+def reads_the_token_it_predicts(measured: Measured, truth: Truth) -> bool:
+    """Evidence: logits change when tokens after their position change."""
+    forced, altered = (measured.outputs[query][:, : truth["cut"]] for query in (FORCED, ALTERED))
+    return not is_near(forced, altered)
+
+
+def ignores_the_target(measured: Measured, truth: Truth) -> bool:
+    """Evidence: no logit changes with the target."""
+    return is_near(measured.outputs[FORCED], measured.outputs[ALTERED], tolerance=1e-6)
+
+
+def ignores_the_inputs(measured: Measured, truth: Truth) -> bool:
+    """Evidence: no logit changes with the inputs, though the target decides something."""
+    return is_near(measured.outputs[FORCED], measured.outputs[ELSEWHERE], tolerance=1e-6) and not ignores_the_target(
+        measured, truth
+    )
+
+
+def repeats_the_token_read(measured: Measured, truth: Truth) -> bool:
+    """Evidence: what the model predicts is the token that it has just read."""
+    read = truth["read"]
+    real = (read != PADDING) & (read != END)
+    return (measured.outputs[FORCED].argmax(-1) == read)[real].float().mean().item() > 0.8
+
+
+def predicts_padding(measured: Measured, truth: Truth) -> bool:
+    """Evidence: after the end of a sequence the model predicts padding, which is no target of a sound loss."""
+    return _padding(measured, truth) is not None
+
+
+def never_ends(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the model predicts the other tokens, and never END, under teacher forcing or alone."""
+    following, likeliest = truth["following"], measured.outputs[FORCED].argmax(-1)
+    real = (following != PADDING) & (following != END)
+    knows = (likeliest == following)[real].float().mean().item() > 0.5
+    return knows and not bool((likeliest == END).any()) and not bool((measured.outputs[ANSWERS] == END).any())
+
+
+def writes_at_random(measured: Measured, truth: Truth) -> bool:
+    """Evidence: asked twice, the logits under teacher forcing are the same, and the tokens that are written are not."""
+    same = is_near(measured.outputs[FORCED], measured.again[FORCED])
+    first, second = measured.outputs[ANSWERS], measured.again[ANSWERS]
+    return same and (first.shape != second.shape or not torch.equal(first, second))
+
+
+def has_random_logits(measured: Measured, truth: Truth) -> bool:
+    """Evidence: asked twice, the logits under teacher forcing differ."""
+    return not is_near(measured.outputs[FORCED], measured.again[FORCED])
+
+
+def strays_from_its_logits(measured: Measured, truth: Truth) -> bool:
+    """Evidence: what the model writes is not what its logits say, although both have read the same tokens."""
+    return _decoding(measured, truth) is not None
+
+
+def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
+    """Evidence: under teacher forcing the loss is that of a model which was not trained."""
+    logits, following = measured.outputs[FORCED].float(), truth["following"]
+    loss = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=PADDING).item()
+    return loss > torch.tensor(float(truth["n_tokens"])).log().item() - 0.15

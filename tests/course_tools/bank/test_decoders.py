@@ -1,0 +1,162 @@
+"""Decoders of build tasks: what is asked of a model shows what it reads and how it writes, trained or not."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.datasets import BEGIN, END, PADDING
+from course_tools.bank import decoders as judged
+from course_tools.checks.exercise import Draw
+from course_tools.checks.training_record import measure
+
+N_TOKENS, T = 11, 7
+EVIDENCE = (
+    judged.reads_the_token_it_predicts,
+    judged.ignores_the_target,
+    judged.ignores_the_inputs,
+    judged.repeats_the_token_read,
+    judged.predicts_padding,
+    judged.never_ends,
+    judged.writes_at_random,
+    judged.has_random_logits,
+    judged.strays_from_its_logits,
+)
+
+
+def sequences(n, draw):
+    """Inputs (n, 5) of 4 to 10, and their targets (n, 8): the first two to five of them between BEGIN and END."""
+    inputs = draw.integers(4, N_TOKENS, n, 5)
+    lengths = draw.integers(2, 6, n)
+    place = torch.arange(5)
+    text = inputs.masked_fill(place > lengths[:, None] - 1, PADDING)
+    text = F.pad(text, (1, 2)).scatter(1, lengths[:, None] + 1, END)
+    text[:, 0] = BEGIN
+    return torch.cat([inputs, lengths[:, None]], 1), text
+
+
+def questions():
+    draw = Draw(0)
+    (asked, labels), (forced, target) = sequences(13, draw), sequences(judged.N_FORCED, draw)
+    queries = judged.common_queries((asked,), (forced,), target, 3, N_TOKENS, draw)
+    return queries, judged.common_truth(labels, target, 3, N_TOKENS, 5)
+
+
+class Copies(nn.Module):
+    """Copy the inputs, position by position: a right model; a subclass has one fault."""
+
+    def following(self, inputs, t):
+        """The token after position t, (B,)."""
+        ends = inputs[:, -1] == t
+        return torch.where(ends, END, inputs[:, min(t, 4)])
+
+    def logits_at(self, inputs, target, t):
+        small = 0.1 * F.one_hot(target[:, : t + 1].sum(1) % 7 + 4, N_TOKENS)
+        return F.one_hot(self.following(inputs, t), N_TOKENS) + small
+
+    def forward(self, inputs, target=None):
+        if target is None:
+            return torch.stack([self.following(inputs, t) for t in range(T)], 1)
+        return torch.stack([self.logits_at(inputs, target, t) for t in range(target.shape[1])], 1).float()
+
+
+class SeesTheNext(Copies):
+    def logits_at(self, inputs, target, t):
+        return super().logits_at(inputs, torch.cat([target[:, :t], target[:, t:].sum(1, keepdim=True)], 1), t)
+
+
+class IgnoresTheTarget(Copies):
+    def logits_at(self, inputs, target, t):
+        return super().logits_at(inputs, torch.zeros_like(target), t)
+
+
+class IgnoresTheInputs(Copies):
+    def following(self, inputs, t):
+        return torch.full((len(inputs),), 4 + t % 5)
+
+
+class Repeats(Copies):
+    def logits_at(self, inputs, target, t):
+        return F.one_hot(target[:, t], N_TOKENS) + 0.1 * super().logits_at(inputs, target, t)
+
+
+class PadsAfterTheEnd(Copies):
+    def logits_at(self, inputs, target, t):
+        logits = super().logits_at(inputs, target, t)
+        logits[:, PADDING] += 5.0 * (inputs[:, -1] < t)
+        return logits
+
+
+class NeverEnds(Copies):
+    def following(self, inputs, t):
+        return inputs[:, min(t, 4)]
+
+
+class WritesAtRandom(Copies):
+    def forward(self, inputs, target=None):
+        return super().forward(inputs, target) if target is not None else torch.randint(4, N_TOKENS, (len(inputs), T))
+
+
+class RandomLogits(Copies):
+    def logits_at(self, inputs, target, t):
+        return super().logits_at(inputs, target, t) + 0.05 * torch.rand(N_TOKENS)
+
+
+class WritesAnother(Copies):
+    def forward(self, inputs, target=None):
+        return super().forward(inputs, target) if target is not None else super().forward(inputs).roll(1, 1)
+
+
+def shown(model):
+    queries, truth = questions()
+    torch.manual_seed(0)
+    measured = measure(lambda: model, (), queries)
+    return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (Copies(), set()),
+        (SeesTheNext(), {"reads_the_token_it_predicts"}),
+        (IgnoresTheTarget(), {"ignores_the_target"}),
+        (IgnoresTheInputs(), {"ignores_the_inputs"}),
+        (Repeats(), {"repeats_the_token_read", "predicts_padding", "strays_from_its_logits"}),
+        (PadsAfterTheEnd(), {"predicts_padding"}),
+        (NeverEnds(), {"never_ends"}),
+        (WritesAtRandom(), {"writes_at_random", "strays_from_its_logits"}),
+        (RandomLogits(), {"has_random_logits", "reads_the_token_it_predicts"}),
+        (WritesAnother(), {"strays_from_its_logits"}),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_the_queries_show_each_fault_and_no_other(model, names):
+    assert shown(model) == names
+
+
+def test_what_a_model_wrote_is_read_without_begin_and_up_to_its_end():
+    tokens = torch.tensor([[BEGIN, 5, 6, END, 7], [BEGIN, 5, END, 5, 5]])
+    assert judged.written(tokens, 6).tolist() == [[5, 6, END, PADDING, PADDING, PADDING], [5, END, 0, 0, 0, 0]]
+    assert judged.written(tokens[:, 1:], 2).tolist() == [[5, 6], [5, END]]
+
+
+def test_scores_count_exact_answers_and_real_tokens():
+    queries, truth = questions()
+    measured = measure(lambda: Copies(), (), queries)
+    assert judged.exact(measured, truth).all()
+    labels = truth["labels"]
+    wrong_at_first = labels.clone()
+    wrong_at_first[:, 0] = 3
+    assert judged.token_accuracy(wrong_at_first, labels) == pytest.approx(1 - len(labels) / (labels != PADDING).sum().item())
+
+
+def test_judges_pass_a_right_model_and_say_what_is_asked_of_a_wrong_one():
+    queries, truth = questions()
+    right = measure(lambda: Copies(), (), queries)
+    assert judged._model(right, truth) is None
+    transposed = right._replace(outputs=[output.mT for output in right.outputs])
+    assert "the logits should have shape (64, 7, 11)" in judged._model(transposed, truth)
+    floats = right._replace(outputs=[right.outputs[0].float(), *right.outputs[1:]])
+    assert "Without a target, the model should return the 13 sequences" in judged._model(floats, truth)
+    assert judged._falls(right, truth) == "It made no update."
+    assert judged.at_least(0.5, lambda *_: 0.25, "The score")(right, truth) == "The score is 0.25; at least 0.50 is required."
