@@ -94,10 +94,14 @@ def _row(finding: Finding) -> str:
     detail = _marked(f"{finding.detail} {finding.numbers}".strip())
     example = f'<br><span style="opacity:.75">smallest input: {escape(finding.example)}</span>' if finding.example else ""
     cell = '<td style="text-align:left;vertical-align:top">'
-    return (
-        f'<tr>{cell}<span style="color:{colour}">{sign}</span> {escape(finding.name)}</td>{cell}{finding.shown_points}</td>'
-        f"{cell}{_marked(finding.law)}{'<br>' + detail if detail else ''}{example}</td></tr>"
-    )
+    unbroken = cell.replace("top", "top;white-space:nowrap")
+    name = f'{unbroken}<span style="color:{colour}">{sign}</span> {escape(finding.name)}</td>'
+    says = f"{_marked(_said(finding))}{'<br>' + detail if detail else ''}{example}"
+    return f"<tr>{name}{cell}{finding.shown_points}</td>{cell}{says}</td></tr>"
+
+
+def _said(finding: Finding) -> str:
+    return f"Adjusts the points above to the kind of mistake. {finding.law}" if finding.status == "adjusts" else finding.law
 
 
 def _marked(text: str) -> str:

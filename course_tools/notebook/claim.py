@@ -2,6 +2,7 @@
 
 import html
 import math
+import textwrap
 from typing import Any, NamedTuple
 
 from course_tools.notebook.show import publish
@@ -24,6 +25,8 @@ class Claim(NamedTuple):
 
 
 _made: dict[str, Claim] = {}
+_WIDTH, _INDENT, _ROOM_FOR_A_NUMBER = 94, " " * 7, 12
+"""JupyterLab breaks lines longer than about 95 characters in the middle of a word."""
 
 
 def claim(
@@ -38,8 +41,9 @@ def claim(
 ) -> None:
     """State a claim, show the measured value beside the threshold, and remember it for `ledger`.
 
-    The line reads `✓ 04.a it finds the key: measured 0.97, at least 0.9`. The value, which differs from machine to machine, is
-    also in the output's metadata under "course_claim"; nbval compares the line without it (`tests/nbval_sanitize.cfg`).
+    The line reads `✓ 04.a it finds the key: measured 0.97, at least 0.9`; a long one is broken between words. The value, which
+    differs from machine to machine, is also in the output's metadata under "course_claim"; nbval compares the line without it
+    (`tests/nbval_sanitize.cfg`).
 
     Args:
         id: the lecture and a letter, such as "04.a". Running a cell again replaces its claim.
@@ -67,10 +71,10 @@ def claim(
     (kind, threshold), value = next(iter(given.items())), _plain(value)
     made = Claim(id, text, value, _in_words(kind, threshold), _holds(kind, value, _plain(threshold)))
     _made[id] = made
-    line = f"{'✓' if made.holds else '✗'} {id} {text}: measured {_number(value)}, {made.threshold}"
-    publish({"text/plain": line}, {"course_claim": made._asdict()})
+    begins, ends = f"{'✓' if made.holds else '✗'} {id} {text}:", f"measured {_number(value)}, {made.threshold}"
+    publish({"text/plain": _fitted(begins, ends, made.threshold)}, {"course_claim": made._asdict()})
     if not made.holds:
-        raise ClaimFailed(line)
+        raise ClaimFailed(f"{begins} {ends}")
 
 
 def ledger() -> None:
@@ -84,6 +88,13 @@ def ledger() -> None:
     titles = "".join(f"<th{left}>{title}</th>" if title else "<td></td>" for title in head)
     table = f"<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
     publish({"text/html": table, "text/plain": "\n".join(lines)})
+
+
+def _fitted(begins: str, ends: str, threshold: str) -> str:
+    """Break a long line between words; where it breaks does not depend on the measured value, which nbval leaves out."""
+    if len(f"{begins} measured {threshold}") + _ROOM_FOR_A_NUMBER <= _WIDTH:
+        return f"{begins} {ends}"
+    return "\n".join([*textwrap.wrap(begins, _WIDTH, subsequent_indent=_INDENT), f"{_INDENT}{ends}"])
 
 
 def _holds(kind: str, value: Any, threshold: Any) -> bool:

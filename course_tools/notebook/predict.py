@@ -53,8 +53,9 @@ def explained(asked: Prediction, chosen: str) -> str:
     for option in asked.options:
         sign = "✓ right" if option.letter == asked.right else "✗"
         yours = ", your prediction" if option.letter == chosen else ""
-        rows.append(f"<dt><b>{option.letter}</b> {sign}{yours}: {option.text}</dt><dd>{option.explanation}</dd>")
-    return f'<dl aria-label="Prediction {escape(asked.id)}">{"".join(rows)}</dl>'
+        head = f"<b>{option.letter}</b> {sign}{yours}: {option.text}"
+        rows.append(f'<div style="margin:.4em 0">{head}<div style="margin-left:1.5em">{option.explanation}</div></div>')
+    return f'<div role="group" aria-label="Prediction {escape(asked.id)}">{"".join(rows)}</div>'
 
 
 def folded(asked: Prediction) -> str:

@@ -49,6 +49,21 @@ def test_a_false_claim_is_shown_and_raises(value, threshold, words, capsys):
     assert claims._made["04.b"].holds is False
 
 
+def test_a_long_claim_breaks_between_words_and_at_the_same_place_for_every_value(capsys):
+    text = "the encoder that reads both directions finds the key more often than the one that reads only forwards"
+    shown = []
+    for value in (0.5, 0.123456, 1e-12):
+        claim("04.e", text, value, at_most=0.9)
+        shown.append(capsys.readouterr().out)
+    assert all(len(line) <= 94 for line in "".join(shown).splitlines())
+    assert shown[0].splitlines()[-1].strip() == "measured 0.5, at most 0.9"
+    assert " ".join(shown[0].split()) == f"✓ 04.e {text}: measured 0.5, at most 0.9"
+    patterns = get_sanitize_patterns((Path(__file__).parents[2] / "nbval_sanitize.cfg").read_text())
+    for pattern, replacement in patterns:
+        shown = [re.sub(pattern, replacement, text) for text in shown]
+    assert len(set(shown)) == 1
+
+
 @pytest.mark.parametrize(("value", "bound"), [(0.9, {"at_least": 0.9}), (0.9, {"at_most": 0.9}), (4, {"between": (4, 5)})])
 def test_the_threshold_itself_holds(value, bound):
     claim("04.c", "on the edge", value, **bound)

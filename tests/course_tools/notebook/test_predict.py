@@ -29,7 +29,10 @@ def test_the_explanation_marks_the_right_and_the_chosen_option():
     html = module.explained(asked, wrong)
     assert f"<b>{asked.right}</b> ✓ right:" in html
     assert f"<b>{wrong}</b> ✗, your prediction:" in html
-    assert html.count("<dd>") == len(asked.options)
+    assert [html.index(option.explanation) for option in asked.options] == sorted(
+        html.index(option.explanation) for option in asked.options
+    )
+    assert not any(f"<{tag}" in html for tag in ("dl", "dt", "dd"))  # JupyterLab floats these side by side
 
 
 def test_outside_a_live_notebook_the_options_stand_folded():
