@@ -7,6 +7,7 @@ from course_tools.bank.lecture_09 import (
     non_local_concatenation,
     non_local_embedded_gaussian,
     strongest_arrows,
+    train_reach_rival,
 )
 
 EXERCISES = (
@@ -16,4 +17,5 @@ EXERCISES = (
     non_local_block.exercise,
     strongest_arrows.exercise,
     co_occurrent_features.exercise,
+    train_reach_rival.exercise,
 )
