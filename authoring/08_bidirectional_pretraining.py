@@ -17,11 +17,11 @@
 #
 # ![](diagram:bert_heads)
 #
-# You will write ELMo's mixture, BERT's masking, its input, its loss, the sentence pairs of its second pre-training task, a classification head and statistics of
-# attention heads. A small BERT is pre-trained on two thousand names without labels and fine-tuned to recognise eight languages from five labels each. A control
-# shows where the gain comes from: pre-training passages are cut from documents of *one* language. If each passage mixes names of several languages, most of the
-# gain is gone, and a naive Bayes classifier that knows the documents does as well as BERT. **Prerequisites:** lectures 04, 05 and 07. **Time:** about 90
-# minutes. {measured}
+# You will write ELMo's mixture, BERT's masking, its input, its loss, the sentence pairs of its second pre-training task, a classification head, statistics of
+# attention heads, and in the build task a whole BERT: masking, pre-training and fine-tuning. A small BERT is pre-trained on two thousand names without labels
+# and fine-tuned to recognise eight languages from five labels each. A control shows where the gain comes from: pre-training passages are cut from documents of
+# *one* language. If each passage mixes names of several languages, most of the gain is gone, and a naive Bayes classifier that knows the documents does as well
+# as BERT. **Prerequisites:** lectures 04, 05 and 07. **Time:** about 120 minutes. {measured}
 
 
 # %%
@@ -1380,8 +1380,75 @@ claim(
     at_least=3,
 )
 
+# %% [markdown]
+# ## 11 Build it
+#
+# **Build task (30 minutes, 12 points).** Write all of it from an empty cell: a small encoder, the masking, the pre-training loop and the fine-tuning. A row of
+# tokens is [CLS] (1), pieces (3 or more), [SEP] (2) and padding (0), with no segments; [MASK] is the last token of the vocabulary. 15 % of the pieces are chosen.
+# The library's `BERT` and `PretrainingBERT` are not allowed; `torch.nn` is.
+#
+# The check calls `train_bert(passages, names, labels, known, n_tokens, n_classes, n_steps)` once: about 2,000 passages, 240 names with 40 known labels, and
+# `n_steps=460` updates, of which at least the first three quarters are pre-training. **The labels of the other 200 names are false on purpose.** The names held
+# out never reach your function. It has at most 60 seconds of processor time; a good answer needs about six.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps tokens (B, T) to logits of the classes (B, n_classes) |
+# | 1 | at most `n_steps` updates and at most 150,000 weights |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | the loss falls during the pre-training (or the score is reached without it) |
+# | 1 | the returned model gives the same logits for the same names |
+# | 1 | [CLS], [SEP] and padding are never replaced, in the first 40 calls of the model |
+# | 1 | in these calls 12 % of the pieces are [MASK] and 1.5 % another piece (that 1.5 % are kept is not graded) |
+# | 1 | the loss counts the chosen tokens only: counted over visible ones, it would fall far lower |
+# | 1 | the logits of a name depend on neither padding nor the other names of the batch |
+# | 1 | accuracy on new names: at least 0.25, twice that of a guess |
+# | 2 | accuracy on new names: at least that of naive Bayes on the pieces of the 40 labelled names, about 0.4 |
+
+# %% exercise="08.8" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_08.train_bert import train_bert
+
+# %% tags=["nbval-check-output"]
+train_bert = check("08.8", train_bert)
+
+# %% [markdown]
+# The next cell trains your BERT once more, on the passages and the forty labelled names of section 6 (first seed), and draws which languages it confuses. The
+# models of section 6 read pairs of passages and were masked at 40 %.
+
+# %%
+torch.manual_seed(SEEDS[0])
+rows = laid_out([(row, None) for i in range(4) for _, row in passages(names.train, i)])
+forty = [part.cpu() for part in coded(labelled(SEEDS[0]))]
+built = train_bert(
+    rows[0],
+    forty[0],
+    forty[3],
+    torch.ones(len(forty[3]), dtype=torch.bool),
+    MASK + 1,
+    len(LANGUAGES),
+    460,
+)
+with torch.no_grad():
+    guesses = built(test[0].cpu()).argmax(1)
+confused = torch.stack(
+    [F.one_hot(guesses[answers == i], len(LANGUAGES)).float().mean(0) for i in range(8)]
+)
+figure = plots.attention_map(confused, LANGUAGES, LANGUAGES, x="predicted", y="true")
+figure.axes[-1].set_ylabel("fraction of the names")
+show(
+    figure,
+    alt="Languages predicted by your BERT, a row for each true language. Found: "
+    + ", ".join(f"{name} {confused[i, i]:.2f}" for i, name in enumerate(LANGUAGES))
+    + ".",
+)
+print(
+    f"accuracy: yours {(guesses == answers).float().mean():.2f}, section 6 "
+    f"{results['pre-trained'][0]:.2f}, TF-IDF {results['TF-IDF'][0]:.2f}, from "
+    f"scratch {results['from scratch'][0]:.2f}"
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 11 Exit quiz
+# ## 12 Exit quiz
 #
 # **Question 1.** Why can one not simply train a GPT without its causal mask, so that it uses both sides?
 #
@@ -1433,7 +1500,7 @@ claim(
 # | 1 | checks the pipeline (pieces, [CLS], segments, learning rate), and is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 12 Ledger
+# ## 13 Ledger
 #
 # **Errata of the decks:**
 #
@@ -1454,7 +1521,7 @@ claim(
 # measured for *these* passages, where a random passage is nearly always in another language. Neither the tag task nor the span task is solved: both heads are
 # shown after a few steps of training.
 #
-# ## 13 Papers and decks
+# ## 14 Papers and decks
 #
 # **Papers.** Peters et al. 2018, *Deep contextualized word representations*, eq. 1 (https://arxiv.org/abs/1802.05365) · Devlin, Chang, Lee, Toutanova
 # 2019, *BERT*, sections 3 to 4, figures 2 and 4, appendix A (https://arxiv.org/abs/1810.04805) · Clark, Khandelwal, Levy, Manning 2019, *What Does

@@ -8,6 +8,7 @@ from course_tools.bank.lecture_08 import (
     nsp_pairs,
     scalar_mix,
     segment_input,
+    train_bert,
 )
 
 EXERCISES = (
@@ -18,4 +19,5 @@ EXERCISES = (
     nsp_pairs.exercise,
     classification_head.exercise,
     head_statistics.exercise,
+    train_bert.exercise,
 )

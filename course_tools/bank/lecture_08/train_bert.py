@@ -1,0 +1,776 @@
+"""Build task 08.8, train_bert: BERT's masking, its pre-training and its fine-tuning; what students hand in, wrong and right.
+
+The student's function reads passages of names without labels, and a few names with their languages. The masking is judged by
+the tokens that the model reads in its first calls, each row beside the passage it comes from. The labels of the other names
+that a submission receives are false, so that one which reads them is found out.
+"""
+
+import math
+from functools import cache, partial
+from itertools import chain, groupby
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, few_of_each, pad
+from course_lib.datasets.display_names import LANGUAGES
+from course_lib.models import BERT, PretrainingBERT
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    fails,
+    gradients_are_kept,
+    holds,
+    is_near,
+    no_weight_is_stepped,
+    reads_one_batch,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    updates_are_too_large,
+    updates_are_too_small,
+    within_budget,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 150_000, 460
+N_CLASSES, N_EACH, N_HIDDEN, N_ALONE = len(LANGUAGES), 5, 200, 16
+N_MERGES, PER_PASSAGE, LONGEST, MORE_PADDING = 300, 4, 40, 16
+RATE, MASKED, RANDOM = 0.15, 0.12, 0.015
+LEAST = 0.25
+
+HINTS = (
+    (
+        "Three parts share one encoder: embeddings of tokens and positions, then one block of attention in which no position "
+        "attends to padding. At the chosen positions a linear layer gives logits of the tokens; at [CLS], the first position, "
+        "another one gives logits of the classes. Write the masking first, and print: of the real tokens, 12 % should be "
+        "[MASK] and 1.5 % another token; [CLS], [SEP] and padding never change."
+    ),
+    (
+        "Pre-training: draw 24 rows of `passages`, corrupt them, and take the cross-entropy of the *true* tokens at the chosen "
+        "positions: `F.cross_entropy(logits[chosen], rows[chosen])`. With 48 features and Adam at 0.01, warmed up over the "
+        "first tenth of the updates and lowered afterwards, it falls from 5.9 to about 4.7; if it falls below 3, it counts "
+        "tokens that the model sees."
+    ),
+    (
+        "Fine-tuning goes on with the same model: 60 updates with a learning rate of 0.002 on `names[known]` and "
+        "`labels[known]`, without masking. The labels of the other names are false. The optimizer of the second phase is a new "
+        "one, and it also holds the encoder. Return `model.eval()`, whose `forward(tokens)` gives the logits of the classes."
+    ),
+)
+
+
+def train_bert(
+    passages: Tensor, names: Tensor, labels: Tensor, known: Tensor, n_tokens: int, n_classes: int, n_steps: int
+) -> nn.Module:
+    """Pre-train a small BERT on passages by masking, fine-tune it on a few labelled names, and return it.
+
+    A row of tokens is [CLS] (1), pieces of words (3 or more), [SEP] (2) and padding (0); [MASK] is n_tokens - 1. In
+    pre-training 15 % of the pieces are chosen in each update; of these 80 % become [MASK], 10 % a random piece, and 10 % stay
+    as they are. In both phases the encoder is a module that is called with tokens (B, T), T ≤ 48: rows as they are given, less
+    columns of padding at their end. The model returned maps tokens to logits of the classes (B, n_classes).
+
+    Args:
+        passages: rows without labels, (N, T).
+        names: rows of single names, (M, T'), T' ≤ T.
+        labels: the class of each name, (M,); it means something only where `known` is true.
+        known: bool, (M,): the names to fine-tune on.
+        n_tokens: size of the vocabulary, with [MASK].
+        n_classes: number of classes.
+        n_steps: updates that both phases may make together; pre-training makes the first three quarters at least.
+
+    Returns:
+        the fine-tuned model, ready to predict: asked twice, it gives the same logits.
+    """
+    d_model, n_heads, mask, n_tuning = 48, 4, n_tokens - 1, n_steps // 6
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(n_tokens, d_model), nn.Embedding(48, d_model)
+            nn.init.normal_(self.tokens.weight, std=d_model**-0.5)
+            nn.init.normal_(self.positions.weight, std=0.02)
+            self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2))
+            self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+            self.feed_forward = nn.Sequential(nn.Linear(d_model, 3 * d_model), nn.GELU(), nn.Linear(3 * d_model, d_model))
+            self.words, self.classes = nn.Linear(d_model, n_tokens), nn.Linear(d_model, n_classes)
+
+        def forward(self, tokens, chosen=None):
+            x = self.norms[0](self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
+            q, k, v = (part.unflatten(-1, (n_heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=(tokens != 0)[:, None, None])
+            x = x + self.out(mixed.transpose(1, 2).flatten(2))
+            x = self.norms[1](x + self.feed_forward(x))
+            return self.classes(x[:, 0]) if chosen is None else self.words(x[chosen])
+
+    def corrupted(rows):
+        choice, fate = torch.rand(2, *rows.shape)
+        chosen = (rows > 2) & (choice < 0.15)
+        instead = torch.where(fate < 0.8, mask, torch.where(fate < 0.9, torch.randint_like(rows, 3, mask), rows))
+        return torch.where(chosen, instead, rows), chosen
+
+    def fit(model, n_updates, lr, loss):
+        optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+        for i in range(n_updates):
+            optimizer.param_groups[0]["lr"] = lr * min(10 * (i + 1) / n_updates, 1.1 * (n_updates - i) / n_updates)
+            value = loss()
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+
+    def of_masked_words():
+        rows = passages[torch.randint(len(passages), (24,))]
+        text, chosen = corrupted(rows)
+        return F.cross_entropy(model(text, chosen), rows[chosen])
+
+    def of_languages():
+        few = torch.randperm(int(known.sum()))[:20]
+        return F.cross_entropy(model(names[known][few]), labels[known][few])
+
+    model = Model()
+    if n_steps:
+        fit(model, n_steps - n_tuning, 1e-2, of_masked_words)
+        fit(model, n_tuning, 3e-3, of_languages)
+    return model.eval()
+
+
+class _Names(NamedTuple):
+    """Rows of tokens: passages, names to learn from with their languages, names held out with theirs; the vocabulary's size."""
+
+    passages: Tensor
+    names: Tensor
+    labels: Tensor
+    held_out: Tensor
+    held_out_labels: Tensor
+    n_tokens: int
+
+
+@cache
+def _names() -> _Names:
+    parts = display_names(5, 60)
+    pieces = BytePairs.learn([name.text for name in parts.train], N_MERGES)
+    words = Vocabulary.of([pieces.cut(name.text) for name in parts.train], between=" ")
+    documents = [
+        [words.encode(pieces.cut(name.text)) for name in document]
+        for _, document in groupby(parts.train, key=lambda name: name.document)
+    ]
+    passages = [
+        list(chain.from_iterable(document[i : i + PER_PASSAGE]))[:LONGEST]
+        for offset in range(PER_PASSAGE)
+        for document in documents
+        for i in range(offset, len(document), PER_PASSAGE)
+    ]
+    learn, held_out = (
+        pad([[BEGIN, *words.encode(pieces.cut(name.text)), END] for name in part])[0] for part in (parts.train, parts.test)
+    )
+    of_learn, of_held_out = (torch.tensor([name.language for name in part]) for part in (parts.train, parts.test))
+    rows = pad([[BEGIN, *passage, END] for passage in passages])[0]
+    return _Names(rows, learn, of_learn, held_out, of_held_out, len(words) + 1)
+
+
+def _questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw the names whose labels are known, those whose labels are false, and those that the model is asked about.
+
+    The queries are: names held out (480, T) · the last 16 of them alone · these with more padding · names with false labels.
+    """
+    drawn = _names()
+    order = draw.uniform(len(drawn.labels)).argsort()
+    few = order[few_of_each(drawn.labels[order], N_EACH, int(draw.integers(0, 10_000, 1)))]
+    hidden = order[~torch.isin(order, few)][:N_HIDDEN]
+    which = torch.cat([few, hidden])[draw.uniform(len(few) + N_HIDDEN).argsort()]
+    known = torch.isin(which, few)
+    names, labels = drawn.names[which], drawn.labels[which]
+    false = (labels + int(draw.integers(1, N_CLASSES, 1))) % N_CLASSES
+    alone = drawn.held_out[-N_ALONE:]
+    alone = alone[:, : int((alone != PADDING).sum(1).max())]
+    queries = [drawn.held_out, alone, F.pad(alone, (0, MORE_PADDING)), names[~known]]
+    truth = {
+        "labels": drawn.held_out_labels,
+        "false": false[~known],
+        "n_steps": N_STEPS,
+        "n_tokens": drawn.n_tokens,
+        "rows": torch.cat([drawn.passages, _widened(names, drawn.passages.shape[1])]),
+        "naive Bayes": _naive_bayes(names[known], labels[known], drawn),
+    }
+    given = torch.where(known, labels, false)
+    return ((drawn.passages, names, given, known, drawn.n_tokens, N_CLASSES, N_STEPS), queries), truth
+
+
+def _widened(rows: Tensor, T: int) -> Tensor:
+    return F.pad(rows[:, :T], (0, max(T - rows.shape[1], 0)))
+
+
+def _naive_bayes(few: Tensor, labels: Tensor, drawn: _Names) -> float:
+    """The accuracy on names held out of naive Bayes on the pieces of the few labelled names."""
+
+    def counts(rows: Tensor) -> Tensor:
+        return F.one_hot(rows, drawn.n_tokens).sum(1)[:, END + 1 :].double()
+
+    rates = F.one_hot(labels, N_CLASSES).double().mT @ counts(few) + 0.1
+    guesses = (counts(drawn.held_out) @ (rates / rates.sum(1, keepdim=True)).log().mT).argmax(1)
+    return (guesses == drawn.held_out_labels).double().mean().item()
+
+
+class _Masking(NamedTuple):
+    """Of the pieces that the model read: how many there were, the fractions that are [MASK] and another piece; special tokens
+    that were changed."""
+
+    n: int
+    masked: float
+    replaced: float
+    n_special: int
+
+
+def _masking(measured: Measured, truth: Truth) -> _Masking | None:
+    """Compare the rows that the model read with the rows they come from; None where no rows of tokens were recorded."""
+    read = [x for x in measured.read if x.ndim == 2 and not x.is_floating_point() and x.shape[1] > 1]
+    if not read:
+        return None
+    counts = torch.zeros(4, dtype=torch.long)
+    for x in read:
+        rows = _widened(x, truth["rows"].shape[1])
+        agree = torch.zeros(len(rows), len(truth["rows"]), dtype=torch.int16)
+        for mine, theirs in zip(rows.unbind(1), truth["rows"].unbind(1), strict=True):
+            agree += mine[:, None] == theirs
+        original = truth["rows"][agree.argmax(1)]
+        pieces, masked, changed = original > END, rows == truth["n_tokens"] - 1, rows != original
+        of_x = (pieces, pieces & masked, pieces & changed & ~masked, ~pieces & changed)
+        counts += torch.stack([part.sum() for part in of_x])
+    n, masked, replaced, special = counts.tolist()
+    return _Masking(n, masked / max(n, 1), replaced / max(n, 1), special)
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    for n, output in zip((len(truth["labels"]), N_ALONE, N_ALONE, N_HIDDEN), measured.outputs, strict=True):
+        if tuple(output.shape) != (n, N_CLASSES):
+            return f"For {n} names the logits should have shape {(n, N_CLASSES)}, not {tuple(output.shape)}."
+        if not output.is_floating_point() or not output.isfinite().all():
+            return "The logits should be finite floating-point numbers."
+    return None
+
+
+def _trains(measured: Measured, truth: Truth) -> str | None:
+    if _score(measured, truth) is None:
+        return None
+    losses = measured.losses
+    if measured.n_updates == 0 or not len(losses):
+        return "It made no update."
+    n = max(len(losses) // 10, 1)
+    first, last = losses[:n].mean(), losses[6 * n : 7 * n + 1].mean()
+    if last > 0.97 * first:
+        return f"In the first tenth of the updates the loss is {first:.2f}; near the end of the pre-training it is {last:.2f}."
+    return None
+
+
+def _special(measured: Measured, truth: Truth) -> str | None:
+    found = _masking(measured, truth)
+    if found is None:
+        return "No call with rows of tokens was recorded: the model should be a module that is called with them."
+    if found.n_special:
+        return f"In its first {len(measured.read)} calls the model read {found.n_special} special tokens that were replaced."
+    return None
+
+
+def _rates(measured: Measured, truth: Truth) -> str | None:
+    found = _masking(measured, truth)
+    if found is None:
+        return "No call with rows of tokens was recorded: the model should be a module that is called with them."
+    for share, wanted, slack in ((found.masked, MASKED, 0.01), (found.replaced, RANDOM, 0.004)):
+        if abs(share - wanted) > slack + 4.5 * (wanted / max(found.n, 1)) ** 0.5:
+            return (
+                f"Of {found.n:,} pieces that the model read first, {found.masked:.1%} are [MASK] and {found.replaced:.1%} "
+                f"another piece; asked for are {MASKED:.0%} and {RANDOM:.1%}."
+            )
+    return None
+
+
+def _chosen(measured: Measured, truth: Truth) -> str | None:
+    if counts_visible_tokens(measured, truth):
+        return "The loss of the pre-training falls further than that of hidden pieces can in so few updates."
+    return None
+
+
+def _alone(measured: Measured, truth: Truth) -> str | None:
+    if reads_the_padding(measured, truth):
+        return "When padding is added after a name, its logits change."
+    if not is_near(measured.outputs[0][-N_ALONE:], measured.outputs[1]):
+        return f"For the last {N_ALONE} names alone, the logits differ from those in a larger batch."
+    if gives_one_answer(measured, truth):
+        return "The logits are the same whatever the name is."
+    return None
+
+
+def _accuracy(measured: Measured, truth: Truth) -> float:
+    return (measured.outputs[0].argmax(1) == truth["labels"]).double().mean().item()
+
+
+def _learns(measured: Measured, truth: Truth) -> str | None:
+    return _worse_than(measured, truth, LEAST, "twice that of a guess")
+
+
+def _score(measured: Measured, truth: Truth) -> str | None:
+    return _worse_than(measured, truth, truth["naive Bayes"], "that of naive Bayes on the pieces of the labelled names")
+
+
+def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> str | None:
+    accuracy = _accuracy(measured, truth)
+    if accuracy >= least:
+        return None
+    return f"On new names its accuracy is {accuracy:.2f}; at least {least:.2f} is required ({words})."
+
+
+def reads_no_mask(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the first rows that the model reads hold no [MASK]."""
+    found = _masking(measured, truth)
+    return found is not None and found.masked == 0.0
+
+
+def replaces_special_tokens(measured: Measured, truth: Truth) -> bool:
+    """Evidence: [CLS], [SEP] or padding was replaced in what the model reads."""
+    found = _masking(measured, truth)
+    return found is not None and found.n_special > 0
+
+
+def only_masks(measured: Measured, truth: Truth) -> bool:
+    """Evidence: tokens become [MASK] and never another piece."""
+    found = _masking(measured, truth)
+    return found is not None and found.masked > 0.0 and found.replaced < 0.002
+
+
+def masks_most(measured: Measured, truth: Truth) -> bool:
+    """Evidence: more than half of the pieces that the model reads are [MASK]."""
+    found = _masking(measured, truth)
+    return found is not None and found.masked > 0.5
+
+
+def keeps_no_token(measured: Measured, truth: Truth) -> bool:
+    """Evidence: of the tokens that were changed, about a fifth is another piece, and not a ninth: no chosen one is kept."""
+    found = _masking(measured, truth)
+    return found is not None and 0.16 < found.replaced / max(found.masked + found.replaced, 1e-9) < 0.24
+
+
+def counts_visible_tokens(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in pre-training the loss falls, not in one step, to values that hidden pieces do not reach.
+
+    A fine-tuning that begins too early lowers it in one step; gradients that are added up lower its first value as well.
+    """
+    losses = measured.losses[: 3 * len(measured.losses) // 4]
+    if len(losses) < 60:
+        return False
+    guess, of_three, low = math.log(truth["n_tokens"]), losses.unfold(0, 3, 1).mean(1), losses.unfold(0, 20, 1).mean(1).min()
+    in_one_step = (of_three[3:] - of_three[:-3]).min() < -0.35 * guess
+    return bool(low < 0.38 * guess and low < 0.55 * of_three[0] and not in_one_step)
+
+
+def reads_the_padding(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of a name change with the padding after it."""
+    return not is_near(measured.outputs[1], measured.outputs[2], tolerance=1e-4)
+
+
+def gives_one_answer(measured: Measured, truth: Truth) -> bool:
+    """Evidence: all names get the same logits."""
+    return is_near(measured.outputs[0][:-1], measured.outputs[0][1:], tolerance=1e-5)
+
+
+def reads_hidden_labels(measured: Measured, truth: Truth) -> bool:
+    """Evidence: for names whose labels are false, the model predicts these."""
+    return bool((measured.outputs[3].argmax(1) == truth["false"]).double().mean() > 0.4)
+
+
+def masks_well_and_scores_badly(measured: Measured, truth: Truth) -> bool:
+    """Suspicion: the pre-training is sound, and yet the score is not reached."""
+    judges = (_trains, _special, _rates, _chosen, _alone)
+    return all(judge(measured, truth) is None for judge in judges) and _score(measured, truth) is not None
+
+
+def _first(x):
+    return x[:, 0]
+
+
+def _of_real(real):
+    return real[:, None]
+
+
+class _Small(nn.Module):
+    """One head of attention, and what a wrong submission changes: which keys are allowed, how states are pooled, dropout."""
+
+    def __init__(self, n_tokens, n_classes, allowed=_of_real, pool=_first, dropout=0.0, d=40):
+        super().__init__()
+        self.embed, self.where = nn.Embedding(n_tokens, d), nn.Embedding(48, d)
+        nn.init.normal_(self.embed.weight, std=d**-0.5)
+        nn.init.normal_(self.where.weight, std=0.02)
+        self.qkv, self.dropout, self.norms = nn.Linear(d, 3 * d), nn.Dropout(dropout), nn.ModuleList(map(nn.LayerNorm, (d, d)))
+        self.up, self.classes, self.allowed, self.pool = nn.Linear(d, d), nn.Linear(d, n_classes), allowed, pool
+
+    def forward(self, tokens, at=None):
+        x = self.dropout(self.norms[0](self.embed(tokens) + self.where.weight[: tokens.shape[1]]))
+        q, k, v = self.qkv(x).chunk(3, -1)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~self.allowed(tokens > 0), -1e9).softmax(-1)
+        x = self.norms[1](x + F.gelu(self.up(x + weights @ v)))
+        return self.classes(self.pool(x)) if at is None else x[at] @ self.embed.weight.T
+
+
+def _corrupted(rows, mask, rate=RATE, kept=0.1, replaced=0.1, eligible=lambda rows: rows > END):
+    choice, fate = torch.rand(2, *rows.shape)
+    chosen = eligible(rows) & (choice < rate)
+    pieces = torch.randint_like(rows, END + 1, mask)
+    instead = torch.where(fate < kept, rows, torch.where(fate < kept + replaced, pieces, mask))
+    return torch.where(chosen, instead, rows), chosen
+
+
+def _pretrain(model, data, n_updates, lr=1e-2, corrupt=_corrupted, batch=None, at=None, optimized=None, clears=True):
+    """Pre-train in the usual way, or with one mistake; `at` says where the loss is taken."""
+    passages, mask = data[0], data[4] - 1
+    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
+    for _ in range(n_updates):
+        rows = passages[torch.randint(len(passages), (16,))] if batch is None else batch[0]
+        text, chosen = corrupt(rows, mask) if batch is None else batch[1:]
+        chosen = chosen if at is None else at(rows)
+        loss = F.cross_entropy(model(text, chosen), rows[chosen])
+        if clears:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+def _tune(model, data, n_updates, lr=2e-3, known=None, optimized=None, clears=True):
+    """Fine-tune in the usual way, or with one mistake, and return the model."""
+    _, names, labels, few, *_ = data
+    few = few if known is None else known
+    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
+    for _ in range(n_updates):
+        loss = F.cross_entropy(model(names[few]), labels[few])
+        if clears:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong
+def without_pretraining(*data):
+    """Your model never reads [MASK]: it is trained on the forty labelled names alone, or the passages are read uncorrupted.
+    Forty labels are too few. First predict masked pieces of the passages, and only then fine-tune."""
+    return _tune(_Small(*data[4:6]), data, data[-1] // 3)
+
+
+@wrong
+def every_chosen_token_masked(*data):
+    """Your model reads [MASK] and never a random piece: every chosen token becomes [MASK]. Of the chosen tokens only 80 % do;
+    10 % become a random piece, and 10 % stay as they are, so that the model must also predict at tokens that it sees."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0))
+    return _tune(model, data, 60)
+
+
+@wrong
+def no_token_kept(*data):
+    """Of the tokens that you change, a fifth becomes a random piece: you split the chosen ones 80/20. Of those that are not
+    masked, one half becomes a random piece and the other half stays as it is: 80/10/10."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0.2))
+    return _tune(model, data, 60)
+
+
+@wrong
+def comparison_turned_round(*data):
+    """More than half of the pieces that your model reads are [MASK]: the comparison that chooses tokens is the wrong way round.
+    A token is chosen where a random number is *below* 0.15."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, rate=0.85))
+    return _tune(model, data, 60)
+
+
+@wrong
+def special_tokens_masked(*data):
+    """You also replace [CLS], [SEP] or padding. They hold nothing to predict, and the head needs [CLS]. Choose among the pieces
+    only: `chosen = (rows > 2) & (torch.rand(rows.shape) < 0.15)`."""
+    everywhere = partial(_corrupted, eligible=lambda rows: rows >= PADDING)
+    return _tune(_pretrain(_Small(*data[4:6]), data, 200, corrupt=everywhere), data, 60)
+
+
+@wrong
+def loss_at_every_position(*data):
+    """The loss of your pre-training falls lower than that of hidden pieces can: it counts tokens that the model sees. Either
+    it is taken at all positions and not only at the chosen ones, or its targets are the corrupted tokens instead of the true
+    ones. Take `F.cross_entropy(logits[chosen], rows[chosen])`."""
+    return _tune(_pretrain(_Small(*data[4:6]), data, 345, at=lambda rows: rows > PADDING), data, 60)
+
+
+@wrong
+def padding_attended(*data):
+    """The logits of a name change with the padding after it: your attention reads padding, or you average over it. Set the
+    scores of keys that are padding to minus infinity before the softmax, and read the state at [CLS]."""
+    model = _Small(*data[4:6], allowed=lambda real: torch.ones_like(real)[:, None], pool=lambda x: x.mean(1))
+    return _tune(_pretrain(model, data, 200), data, 60)
+
+
+@wrong
+def causal_mask(*data):
+    """Your model gives all names the same logits: no piece reaches the head. [CLS] stands first, so a causal mask hides the
+    whole name from it. BERT attends to both sides; mask only the padding."""
+    model = _Small(*data[4:6], allowed=lambda real: real[:, None] & torch.ones(2 * (real.shape[1],), dtype=torch.bool).tril())
+    return _tune(_pretrain(model, data, 200), data, 60)
+
+
+@wrong
+def hidden_labels_read(*data):
+    """Your model was fine-tuned on labels it must not use: for names whose label is not known it predicts what `labels` holds
+    there, which is false on purpose. Fine-tune on `names[known]` and `labels[known]`."""
+    return _tune(_pretrain(_Small(*data[4:6]), data, 345), data, 100, lr=5e-3, known=torch.ones_like(data[3]))
+
+
+@wrong
+def another_model_fine_tuned(*data):
+    """Your pre-training is sound, and yet the score is hardly that of a model which was never pre-trained. Is it the
+    pre-trained model that you fine-tune and return, and not a new one? Else the fine-tuning destroys or does not reach what
+    was learned: 60 updates of all weights with a learning rate near 0.002 are enough."""
+    _pretrain(_Small(*data[4:6]), data, 345)
+    return _tune(_Small(*data[4:6]), data, 60)
+
+
+@wrong
+def gradients_not_cleared(*data):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update, in both phases."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, clears=False)
+    return _tune(model, data, 40, clears=False)
+
+
+@wrong
+def one_batch_for_all_updates(*data):
+    """Every recorded update reads the same rows with the same masks: the batch is drawn once, before the loop. Draw passages
+    and masks anew in each update."""
+    rows = data[0][:16]
+    return _tune(_pretrain(_Small(*data[4:6]), data, 200, batch=(rows, *_corrupted(rows, data[4] - 1))), data, 60)
+
+
+@wrong
+def dropout_left_on(*data):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return _tune(_pretrain(_Small(*data[4:6], dropout=0.1), data, 200), data, 60).train()
+
+
+@wrong
+def optimizer_of_another_model(*data):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    model, other = (_Small(*data[4:6]) for _ in range(2))
+    return _tune(_pretrain(model, data, 100, optimized=other), data, 20, optimized=other)
+
+
+@wrong
+def learning_rate_too_large(*data):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
+    return _tune(_pretrain(_Small(*data[4:6]), data, 100, lr=10.0), data, 20)
+
+
+@wrong
+def learning_rate_too_small(*data):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.02."""
+    return _tune(_pretrain(_Small(*data[4:6]), data, 100, lr=1e-6), data, 20, lr=1e-6)
+
+
+@right
+def with_torchs_encoder(passages, names, labels, known, n_tokens, n_classes, n_steps):
+    """torch's TransformerEncoder with a padding mask and little dropout, the mean of the real states for [CLS], one optimizer
+    with OneCycleLR and another one; targets of -100 where a token is not chosen."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.position = nn.Embedding(n_tokens, 48), nn.Parameter(torch.randn(48, 48) * 0.02)
+            nn.init.normal_(self.embed.weight, std=0.15)
+            layer = nn.TransformerEncoderLayer(48, 2, 96, dropout=0.02, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+            self.words, self.classes, self.in_words = nn.Linear(48, n_tokens), nn.Linear(48, n_classes), True
+
+        def forward(self, tokens):
+            padding = tokens == 0
+            states = self.encoder(self.embed(tokens) + self.position[: tokens.shape[1]], src_key_padding_mask=padding)
+            if self.in_words:
+                return self.words(states)
+            real = (~padding)[..., None]
+            return self.classes((states * real).sum(1) / real.sum(1))
+
+    model, criterion = Model(), nn.CrossEntropyLoss()
+    n_tuning = 50
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.2e-2, total_steps=n_steps - n_tuning)
+    for _ in range(n_steps - n_tuning):
+        rows = passages[torch.randperm(len(passages))[:24]]
+        kind = torch.multinomial(torch.tensor([0.85, 0.12, 0.015, 0.015]), rows.numel(), replacement=True).view_as(rows)
+        kind[rows <= 2] = 0
+        text = rows.clone()
+        text[kind == 1] = n_tokens - 1
+        text[kind == 2] = torch.randint(3, n_tokens - 1, (int((kind == 2).sum()),))
+        optimizer.zero_grad()
+        criterion(model(text).transpose(1, 2), rows.masked_fill(kind == 0, -100)).backward()
+        optimizer.step()
+        schedule.step()
+    model.in_words = False
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(n_tuning):
+        optimizer.zero_grad()
+        criterion(model(names[known]), labels[known]).backward()
+        optimizer.step()
+    return model.eval()
+
+
+@right
+def encoder_and_heads_apart(passages, names, labels, known, n_tokens, n_classes, n_steps):
+    """An encoder and two heads as modules of their own, as many tokens a row as BERT's code chooses, NAdam in epochs, gradients
+    of two half batches added up, clipping; the head of the words is discarded."""
+    d = 40
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.position = nn.Embedding(n_tokens, d, padding_idx=0), nn.Embedding(48, d)
+            nn.init.normal_(self.embed.weight, std=0.15)
+            nn.init.normal_(self.position.weight, std=0.02)
+            self.attention, self.norms = nn.MultiheadAttention(d, 4, batch_first=True), nn.ModuleList([nn.LayerNorm(d)] * 1)
+            self.wide, self.back, self.last = nn.Linear(d, 3 * d), nn.Linear(3 * d, d), nn.LayerNorm(d)
+
+        def forward(self, tokens):
+            x = self.norms[0](self.embed(tokens) + self.position(torch.arange(tokens.shape[1])))
+            x = x + self.attention(x, x, x, key_padding_mask=tokens == 0, need_weights=False)[0]
+            return self.last(x + self.back(F.silu(self.wide(x))))
+
+    encoder, words, classes = Encoder(), nn.Linear(d, n_tokens), nn.Linear(d, n_classes)
+    n_tuning, step = n_steps // 6, 0
+    optimizer = torch.optim.NAdam([{"params": encoder.parameters()}, {"params": words.parameters()}], lr=1e-2)
+    while step < n_steps - n_tuning:
+        for batch in passages[torch.randperm(len(passages))].split(28):
+            optimizer.zero_grad()
+            for rows in batch.split(14):
+                order = torch.rand(rows.shape).masked_fill(rows <= 2, 2.0).argsort(1).argsort(1)
+                chosen = order < (0.15 * (rows > 2).sum(1, keepdim=True)).round()
+                fate = torch.rand(rows.shape)
+                text = torch.where(chosen & (fate > 0.2), n_tokens - 1, rows)
+                text = torch.where(chosen & (fate < 0.1), torch.randint_like(rows, 3, n_tokens - 1), text)
+                (F.cross_entropy(words(encoder(text))[chosen], rows[chosen]) / 2).backward()
+            nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+            optimizer.step()
+            step += 1
+            if step == n_steps - n_tuning:
+                break
+
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.classes = encoder, classes
+
+        def forward(self, tokens):
+            return self.classes(self.encoder(tokens)[:, 0])
+
+    model = Classifier()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    few = known.nonzero().flatten()
+    for _ in range(n_tuning):
+        some = few[torch.randint(len(few), (16,))]
+        optimizer.zero_grad()
+        nn.CrossEntropyLoss()(model(names[some]), labels[some]).backward()
+        optimizer.step()
+    return model.train(False)
+
+
+@right
+def one_head_with_radam(passages, names, labels, known, n_tokens, n_classes, n_steps):
+    """One head of attention, sinusoidal positions, the mean of the real states for [CLS], masks drawn by lists of
+    indices, RAdam with a decay by hand."""
+    d, data = 56, (passages, names, labels, known, n_tokens, n_classes, n_steps)
+    angles = torch.arange(48)[:, None] / 10_000 ** (torch.arange(d // 2) / (d // 2))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Parameter(torch.randn(n_tokens, d) * 0.15), nn.Linear(d, n_tokens)
+            self.q, self.k, self.v = (nn.Linear(d, d, bias=False) for _ in range(3))
+            self.up, self.down, self.classes = nn.Linear(d, 2 * d), nn.Linear(2 * d, d), nn.Linear(d, n_classes)
+
+        def forward(self, tokens, at=None):
+            x = F.layer_norm(self.embed[tokens] + 0.02 * torch.cat([angles.sin(), angles.cos()], 1)[: tokens.shape[1]], (d,))
+            bias = torch.zeros(tokens.shape).masked_fill(tokens == 0, -1e9)[:, None]
+            x = x + (self.q(x) @ self.k(x).mT / d**0.5 + bias).softmax(-1) @ self.v(x)
+            x = F.layer_norm(x + self.down(self.up(x).relu()), (d,))
+            if at is not None:
+                return self.out(x.flatten(0, 1)[at])
+            return self.classes(x.masked_fill((tokens == 0)[..., None], 0.0).sum(1) / (tokens > 0).sum(1, keepdim=True))
+
+    model, n_first = Model(), n_steps - 70
+    optimizer = torch.optim.RAdam(model.parameters(), lr=1e-2)
+    for step in range(n_first):
+        rows = passages[torch.randint(len(passages), (24,))]
+        pieces = (rows.flatten() > 2).nonzero().flatten()
+        at = pieces[torch.randperm(len(pieces))[: round(0.15 * len(pieces))]]
+        text = rows.flatten().clone()
+        masked, replaced, _ = at.tensor_split([round(0.8 * len(at)), round(0.9 * len(at))])
+        text[masked], text[replaced] = n_tokens - 1, torch.randint(3, n_tokens - 1, (len(replaced),))
+        for group in optimizer.param_groups:
+            group["lr"] = 1.2e-2 * (1 - 0.9 * step / n_first)
+        model.zero_grad()
+        F.nll_loss(model(text.view_as(rows), at).log_softmax(-1), rows.flatten()[at]).backward()
+        optimizer.step()
+    return _tune(model, data, 70, lr=3e-3)
+
+
+_TRAINED = ("training",)
+
+exercise = Exercise(
+    id="08.8",
+    title="BERT: masking, pre-training and fine-tuning",
+    reference=train_bert,
+    properties=(
+        trains_within(SECONDS),
+        holds("model", "The model maps tokens (B, T) to logits of the classes (B, n_classes).", _model, 1, needs=("runs",)),
+        within_budget(MOST_PARAMETERS),
+        sound_gradients,
+        holds("training", "The loss falls during the pre-training.", _trains, 1),
+        same_twice,
+        holds("special", "[CLS], [SEP] and padding are never replaced.", _special, 1, _TRAINED),
+        holds("rates", "Of the pieces, 12 % are read as [MASK] and 1.5 % as another piece.", _rates, 1, _TRAINED),
+        holds("chosen", "The loss counts the chosen tokens only.", _chosen, 1, ("rates",)),
+        holds(
+            "alone",
+            "The logits of a name depend on its pieces, and on neither padding nor the batch.",
+            _alone,
+            1,
+            ("training", "evaluation"),
+        ),
+        holds("learns", "On new names the accuracy is twice that of a guess.", _learns, 1, ("training", "evaluation")),
+        holds("score", "On new names the accuracy is above that of naive Bayes.", _score, 2, needs=("learns",)),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={BERT: "write the encoder yourself.", PretrainingBERT: "write the encoder and its heads yourself."},
+    training=Training(
+        questions=_questions,
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
+            optimizer_of_another_model: no_weight_is_stepped,
+            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
+            hidden_labels_read: reads_hidden_labels,
+            without_pretraining: both(reads_no_mask, fails(_score)),
+            one_batch_for_all_updates: both(reads_one_batch, fails(_score)),
+            special_tokens_masked: replaces_special_tokens,
+            comparison_turned_round: masks_most,
+            every_chosen_token_masked: only_masks,
+            no_token_kept: keeps_no_token,
+            loss_at_every_position: counts_visible_tokens,
+            causal_mask: gives_one_answer,
+            padding_attended: reads_the_padding,
+        },
+        suspicions={another_model_fine_tuned: masks_well_and_scores_badly},
+    ),
+)
