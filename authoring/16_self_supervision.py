@@ -18,9 +18,9 @@
 # ![](diagram:simclr)
 #
 # You will write the augmentation, both losses, the moving average of BYOL and a linear probe, train both on unlabelled digits,
-# find out what each ingredient prevents, and build SimCLR's whole training loop.
+# find out what each ingredient prevents, build SimCLR's whole training loop, and repair another one.
 #
-# **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:** about 115
+# **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:** about 140
 # minutes. {measured}
 
 # %%
@@ -1089,8 +1089,32 @@ print(
     f"{raw[4][0]:.2f}, an untrained encoder {blank[4][0]:.2f}"
 )
 
+# %% [markdown]
+# ## 12 Build it: repair a run
+#
+# **Build task (25 minutes, 12 points).** The code below trains an encoder by SimCLR on the same digits. It runs to the end, and its
+# encoder is worse than the pixels. We planted three faults; none of them raises an error. Measure before you read the code.
+# The check names the faults that it can prove; one may hide another.
+
+# %% exercise="16.8" bug="three_faults"
+from course_tools.bank.lecture_16.repair_simclr import three_faults as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("16.8", suspect)
+
+# %% [markdown]
+# Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_simclr(images, n_steps)` as it
+# called `train_simclr`, and judges the returned encoder by the table of section 11. The function has at most 60 seconds of
+# processor time.
+
+# %% exercise="16.8" difficulty="●●○" minutes=25
+from course_tools.bank.lecture_16.repair_simclr import repair_simclr
+
+# %% tags=["nbval-check-output"]
+repair_simclr = check("16.8", repair_simclr)
+
 # %% [markdown] tags=["quiz"]
-# ## 12 Exit quiz
+# ## 13 Exit quiz
 #
 # **Question 1.** You train SimCLR on satellite pictures, with rotations among the augmentations, and then probe for the wind
 # direction from the smoke of chimneys. What do you expect?
@@ -1142,7 +1166,7 @@ print(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 13 Summary and sources
+# ## 14 Summary and sources
 #
 # **Where the deck and the code differ**, each with a measurement:
 #

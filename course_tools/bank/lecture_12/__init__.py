@@ -1,6 +1,15 @@
 """Exercises of lecture 12, detection."""
 
-from course_tools.bank.lecture_12 import average_precision, giou, match, matching_cost, overlap, set_loss, to_corners
+from course_tools.bank.lecture_12 import (
+    average_precision,
+    giou,
+    match,
+    matching_cost,
+    overlap,
+    set_loss,
+    to_corners,
+    train_detector,
+)
 
 EXERCISES = (
     to_corners.exercise,
@@ -10,4 +19,5 @@ EXERCISES = (
     match.exercise,
     set_loss.exercise,
     average_precision.exercise,
+    train_detector.exercise,
 )

@@ -110,7 +110,7 @@ def _digits() -> tuple[Tensor, Tensor]:
     return F.avg_pool2d(images, 2), labels
 
 
-def _questions(draw: Draw) -> tuple[Call, Truth]:
+def questions(draw: Draw) -> tuple[Call, Truth]:
     """Draw digits to learn from, and those that the encoder is asked about.
 
     The queries are: digits to label (400, 1, 14, 14) · unseen ones (1000, 1, 14, 14) · the last 16 of these alone ·
@@ -205,7 +205,7 @@ def _learns(measured: Measured, truth: Truth) -> str | None:
     return _worse_than(measured, truth, UNTRAINED + LEAD_UNTRAINED, "0.2 above that of an untrained encoder")
 
 
-def _score(measured: Measured, truth: Truth) -> str | None:
+def score(measured: Measured, truth: Truth) -> str | None:
     return _worse_than(measured, truth, _pixels(truth) + LEAD_PIXELS, "0.02 above that of the pixels")
 
 
@@ -285,19 +285,19 @@ def _view(batch):
     return F.grid_sample(batch, grid, align_corners=False)
 
 
-def _two_views(images, n=24):
+def two_views(images, n=24):
     batch = images[torch.randint(len(images), (n,))]
     return _view(batch), _view(batch)
 
 
-def _contrast(a, b, temperature=0.2, shift=None):
+def contrast(a, b, temperature=0.2, shift=None):
     """NT-Xent; a wrong submission gives another temperature, or another shift from a view to its partner."""
     z = F.normalize(torch.cat([a, b]), dim=1)
     scores = (z @ z.mT / temperature).masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)
     return F.cross_entropy(scores, torch.arange(len(z)).roll(len(a) if shift is None else shift))
 
 
-def _networks(dropout=0.0):
+def networks(dropout=0.0):
     """A small encoder, and a head."""
     layers = []
     for d_in, d_out, stride in ((1, 16, 2), (16, 32, 1), (32, 64, 2)):
@@ -306,7 +306,7 @@ def _networks(dropout=0.0):
     return encoder, nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, D_PROJECTION))
 
 
-def _looped(encoder, head, images, n_steps, lr=3e-3, views=_two_views, loss=_contrast, optimized=None, clears=True):
+def looped(encoder, head, images, n_steps, lr=3e-3, views=two_views, loss=contrast, optimized=None, clears=True):
     """Train in the usual way, or with one mistake, and return the encoder."""
     optimizer = torch.optim.Adam(optimized or [*encoder.parameters(), *head.parameters()], lr=lr)
     for _ in range(n_steps):
@@ -324,10 +324,10 @@ def both_views_the_same(images, n_steps):
     encoder learns no invariance. Draw the second view anew; do not use the first one twice, and do augment both."""
 
     def views(images):
-        a, _ = _two_views(images)
+        a, _ = two_views(images)
         return a, a
 
-    return _looped(*_networks(), images, n_steps // 2, views=views)
+    return looped(*networks(), images, n_steps // 2, views=views)
 
 
 @wrong
@@ -336,7 +336,7 @@ def partner_next_door(images, n_steps):
     are equal. With all first views before all second ones, the partner of row i is row i + N (modulo 2N), not its neighbour,
     and both views must be of the same batch of digits. If the pairs are right, print the standard deviation of the
     projections."""
-    return _looped(*_networks(), images, n_steps // 2, loss=lambda a, b: _contrast(a, b, shift=1))
+    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: contrast(a, b, shift=1))
 
 
 @wrong
@@ -344,7 +344,7 @@ def temperature_multiplied(images, n_steps):
     """Your encoder separates the digits, and yet your loss stays near that of a guess, log(2N - 1): the cosines hardly count.
     They are to be *divided* by a temperature well below 1, such as 0.2; multiplied by it, or divided by a large one, they all
     have nearly the same exponential, and the similar negatives have no more weight than the others."""
-    return _looped(*_networks(), images, n_steps, loss=lambda a, b: _contrast(a, b, 5.0))
+    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 5.0))
 
 
 @wrong
@@ -352,15 +352,15 @@ def without_negatives(images, n_steps):
     """Your loss only pulls the views of one digit together: it begins below a guess among the other views, and the least value
     is reached by equal projections for all digits. Divide by a sum over all other views: NT-Xent is a cross-entropy over the
     row of similarities."""
-    return _looped(*_networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
+    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
 
 
 @wrong
 def projection_returned(images, n_steps):
     """You return 32 numbers for each digit, as many as the projection has. The head serves the loss alone and is discarded
     afterwards: return the encoder, which gives 64 features."""
-    encoder, head = _networks()
-    _looped(encoder, head, images, n_steps)
+    encoder, head = networks()
+    looped(encoder, head, images, n_steps)
     return nn.Sequential(encoder, head).eval()
 
 
@@ -368,29 +368,29 @@ def projection_returned(images, n_steps):
 def gradients_not_cleared(images, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update."""
-    return _looped(*_networks(), images, n_steps // 2, clears=False)
+    return looped(*networks(), images, n_steps // 2, clears=False)
 
 
 @wrong
 def one_batch_for_all_updates(images, n_steps):
     """Every update reads the same views: digits and views are drawn once, before the loop. Draw new digits, and new views of
     them, in each update."""
-    once = _two_views(images)
-    return _looped(*_networks(), images, n_steps // 2, views=lambda images: once)
+    once = two_views(images)
+    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
 
 
 @wrong
 def training_mode_left_on(images, n_steps):
     """The features of a digit depend on the other digits of its batch: batch normalisation still uses the mean and variance of
     the batch. Return `encoder.eval()`, which uses those of the training."""
-    return _looped(*_networks(), images, n_steps).train()
+    return looped(*networks(), images, n_steps).train()
 
 
 @wrong
 def dropout_left_on(images, n_steps):
     """The returned encoder is still in training mode: its dropout draws new zeros at each call, so that its features are
     random. Return `encoder.eval()`."""
-    encoder = _looped(*_networks(dropout=0.1), images, n_steps)
+    encoder = looped(*networks(dropout=0.1), images, n_steps)
     encoder[-1].train()
     return encoder
 
@@ -399,30 +399,30 @@ def dropout_left_on(images, n_steps):
 def head_not_in_the_optimizer(images, n_steps):
     """A part of what you train is in no optimizer and stays as it was drawn: the projection head, probably. Give the optimizer
     the weights of both: `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = _networks()
-    return _looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
 
 
 @wrong
 def optimizer_of_the_head_alone(images, n_steps):
     """None of the weights of the encoder that you return was ever updated: the optimizer holds others. Give it the weights of
     encoder and head, `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = _networks()
-    return _looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
 
 
 @wrong
 def learning_rate_too_large(images, n_steps):
     """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
     next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return _looped(*_networks(), images, n_steps // 4, lr=3.0)
+    return looped(*networks(), images, n_steps // 4, lr=3.0)
 
 
 @wrong
 def learning_rate_too_small(images, n_steps):
     """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
     Adam 0.001 to 0.01."""
-    return _looped(*_networks(), images, n_steps // 4, lr=1e-6)
+    return looped(*networks(), images, n_steps // 4, lr=1e-6)
 
 
 @right
@@ -549,7 +549,7 @@ exercise = Exercise(
         holds("optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, _TRAINED),
         holds("views", "Two views of one digit are nearer to each other than views of different digits.", _views, 1, _TRAINED),
         holds("learns", "The probe is 0.2 more accurate than that of an untrained encoder.", _learns, 1, _TRAINED),
-        holds("score", "The probe is 0.02 more accurate than that of the pixels.", _score, 2, needs=("learns",)),
+        holds("score", "The probe is 0.02 more accurate than that of the pixels.", score, 2, needs=("learns",)),
     ),
     wrong=wrong,
     right=right,
@@ -560,22 +560,22 @@ exercise = Exercise(
         lean_nt_xent: "use the loss that you wrote in 16.2, or write it here.",
     },
     training=Training(
-        questions=_questions,
+        questions=questions,
         seconds=SECONDS,
         proofs={
             dropout_left_on: differs_when_asked_again,
             gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
+            learning_rate_too_large: both(updates_are_too_large, fails(score)),
             training_mode_left_on: reads_other_pictures,
             projection_returned: returns_the_projection,
             optimizer_of_the_head_alone: no_weight_is_stepped,
             head_not_in_the_optimizer: weights_left_out,
-            one_batch_for_all_updates: both(reads_the_same_views, fails(_score)),
-            both_views_the_same: both(reads_equal_views, fails(_score)),
-            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
-            without_negatives: both(has_no_negatives, fails(_score)),
-            partner_next_door: both(ends_at_a_guess, fails(_score)),
-            temperature_multiplied: both(hardly_uses_the_cosines, fails(_score)),
+            one_batch_for_all_updates: both(reads_the_same_views, fails(score)),
+            both_views_the_same: both(reads_equal_views, fails(score)),
+            learning_rate_too_small: both(updates_are_too_small, fails(score)),
+            without_negatives: both(has_no_negatives, fails(score)),
+            partner_next_door: both(ends_at_a_guess, fails(score)),
+            temperature_multiplied: both(hardly_uses_the_cosines, fails(score)),
         },
     ),
 )

@@ -1,0 +1,775 @@
+"""Build task 12.8, train_detector: a detector, its set-prediction loss and its training loop; what students hand in.
+
+The scenes hold zeros and ones, and the digits of the scenes that the detector is judged by occur in no other. The returned
+model is asked for predictions, and for its loss on the same scenes with the objects in another order, with more padding, with
+boxes moved, and so on: what the loss has to be follows from the predictions.
+"""
+
+import math
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+
+from course_lib.blocks import ConvNet, Sizes
+from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits
+from course_lib.losses import SetLoss, match, match_in_order, matching_cost, set_loss
+from course_lib.metrics import mean_average_precision
+from course_lib.models.detr import ObjectBlock, sinusoidal_positions_2d
+from course_lib.primitives import giou, sinusoidal_points, to_corners
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    fails,
+    gradients_are_kept,
+    holds,
+    is_near,
+    no_weight_is_stepped,
+    reads_one_batch,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    updates_are_too_large,
+    updates_are_too_small,
+    weights_left_out,
+    within_budget,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 300
+SIDE, N_CLASSES, MOST_OBJECTS = 24, 2, 3
+N_LEARN, N_UNSEEN, N_FEW, N_BEST = 1_500, 120, 16, 12
+LIST_ORDER, UNTRAINED = 0.1, 0.01
+LEARNS, SCORE = 0.3, 0.6
+SAME, EXACT, LEAST_WEIGHT, MOST_WEIGHT = 5e-3, 1e-3, 0.02, 0.95
+
+HINTS = (
+    (
+        "Begin with the shapes, and print them. A backbone gives a map (B, 64, 6, 6). Take each of its 36 cells as an object "
+        "query: a convolution of 1 × 1 gives n_classes + 5 numbers for each cell, and `flatten(2).mT` makes them (B, 36, "
+        "n_classes + 5). Which of them are logits, and which become a box after the sigmoid?"
+    ),
+    (
+        "Let each query predict its box relative to its own cell: add the logit of the centre of the cell to the first two "
+        "numbers of the box, before the sigmoid. In the loss, `queries = match(matching_cost(logits, found, classes, boxes), "
+        "classes)` under `torch.no_grad()`; then `b, m = (classes >= 0).nonzero(as_tuple=True)` and `n = queries[b, m]` index "
+        "the pairs: `found[b, n]` against `boxes[b, m]`."
+    ),
+    (
+        "The loop: draw 16 scenes; `loss = model(images[which], classes[which], boxes[which])`; `optimizer.zero_grad()`; "
+        '`loss.backward()`; `optimizer.step()`. Adam with a learning rate of 0.003 and a weight of 0.1 for "no object" '
+        "suffice: the loss falls from 5 to below 1. Return `model.eval()`."
+    ),
+)
+
+
+def train_detector(images: Tensor, classes: Tensor, boxes: Tensor, n_classes: int, n_steps: int) -> nn.Module:
+    """Train a detector by a set-prediction loss, and return it.
+
+    Called with images (B, 1, H, W), the model returns the predictions of N queries, (B, N, n_classes + 5): the logits of the
+    classes, then that of "no object", then the box, centre and size between 0 and 1. Called with images, classes and boxes, it
+    returns the loss of these predictions: the class loss with a weight w < 1 of "no object" plus 5 L1 + 2 (1 - GIoU), as in
+    sections 4 and 5.
+
+    Args:
+        images: scenes to learn from, (S, 1, 24, 24), ink from 0 to 1.
+        classes: of their objects, (S, 3), -1 = padding.
+        boxes: of their objects, centre and size, (S, 3, 4).
+        n_classes: number of classes.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to use: its predictions do not depend on the other scenes of the batch.
+    """
+
+    class Detector(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.backbone = ConvNet(1, widths=(32, 64, 64), strides=(2, 2, 1))
+            self.head = nn.Conv2d(64, n_classes + 5, 1)
+
+        def forward(self, images, classes=None, boxes=None):
+            cells = self.head(self.backbone(images))
+            H, W = cells.shape[2:]
+            y, x = torch.meshgrid((torch.arange(H) + 0.5) / H, (torch.arange(W) + 0.5) / W, indexing="ij")
+            centres = torch.stack([x, y, 0.35 + 0 * x, 0.35 + 0 * x], dim=-1).view(-1, 4)
+            logits, offsets = cells.flatten(2).mT.split([n_classes + 1, 4], dim=-1)
+            found = (offsets + centres.logit()).sigmoid()
+            return torch.cat([logits, found], dim=-1) if classes is None else self.loss(logits, found, classes, boxes)
+
+        def loss(self, logits, found, classes, boxes, no_object=0.1):
+            with torch.no_grad():
+                queries = match(matching_cost(logits, found, classes, boxes), classes)
+            b, m = (classes >= 0).nonzero(as_tuple=True)
+            n = queries[b, m]
+            wanted = torch.full(logits.shape[:2], n_classes)
+            wanted[b, n] = classes[b, m]
+            weight = torch.ones(n_classes + 1)
+            weight[-1] = no_object
+            of_classes = F.cross_entropy(logits.mT, wanted, weight)
+            l1 = (found[b, n] - boxes[b, m]).abs().sum()
+            apart = (1 - giou(to_corners(found[b, n])[:, None], to_corners(boxes[b, m])[:, None])).sum()
+            return of_classes + (5 * l1 + 2 * apart) / max(len(b), 1)
+
+    model = Detector()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(n_steps):
+        which = torch.randint(len(images), (16,))
+        loss = model(images[which], classes[which], boxes[which])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@cache
+def _zeros_and_ones() -> LabelledImages:
+    images, labels = digits()
+    few = labels < N_CLASSES
+    return LabelledImages(images[few][:, None], labels[few])
+
+
+def _questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw scenes to learn from, and others of other digits.
+
+    The queries are: unseen images (120, 1, 24, 24) · the last 16 of them · these with their objects, for the loss · with the
+    objects in another order · with more padding, beside which stand boxes · with the boxes moved · with the other class for
+    each object · with each first object listed twice, and no other · without objects.
+    """
+    images, labels = _zeros_and_ones()
+    order = draw.uniform(len(labels)).argsort()
+    n_known = 3 * len(order) // 4
+    learn, unseen = (
+        digit_scenes(
+            LabelledImages(images[which], labels[which]),
+            n,
+            int(draw.integers(0, 2**31, 1)),
+            (SIDE, SIDE),
+            (1, MOST_OBJECTS),
+        )
+        for which, n in ((order[:n_known], N_LEARN), (order[n_known:], N_UNSEEN))
+    )
+    few, classes, boxes = (part[-N_FEW:] for part in unseen)
+    padding = torch.full((N_FEW, 2), -1)
+    more = torch.cat([padding[:, :1], classes, padding[:, 1:]], dim=1)
+    anywhere = draw.boxes(*more.shape)
+    anywhere[:, 1:-1][classes >= 0] = boxes[classes >= 0]
+    moved = torch.where(classes[..., None] >= 0, boxes * torch.tensor([1.0, 1.0, 1.1, 0.95]) + 0.01, boxes)
+    twice = torch.cat([classes[:, :1], classes[:, :1], padding[:, :1]], dim=1)
+    targets = {
+        "plain": (classes, boxes),
+        "order": (classes.roll(1, 1), boxes.roll(1, 1)),
+        "padding": (more, anywhere),
+        "moved": (classes, moved),
+        "other": (torch.where(classes >= 0, 1 - classes, -1), boxes),
+        "twice": (twice, boxes[:, :1].expand(-1, 3, -1)),
+        "empty": (torch.full_like(classes, -1), boxes),
+    }
+    truth = {"labels": unseen.classes, "scenes": unseen, "targets": targets, "n_steps": N_STEPS}
+    return ((*learn, N_CLASSES, N_STEPS), [unseen.images, few, *((few, *target) for target in targets.values())]), truth
+
+
+def ap50(predictions: Tensor, scenes: Scenes) -> float:
+    """AP50 of predictions (B, N, n_classes + 5), of each scene the twelve most confident queries."""
+    p, boxes = predictions[..., : N_CLASSES + 1].softmax(-1)[..., :-1], to_corners(predictions[..., -4:])
+    best = p.amax(-1).topk(min(N_BEST, p.shape[1])).indices[..., None]
+    p, boxes = (part.gather(1, best.expand(-1, -1, part.shape[-1])) for part in (p, boxes))
+    return mean_average_precision(p, boxes, scenes.classes, to_corners(scenes.boxes))
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    asked, few, *losses = measured.outputs
+    for n, output in ((N_UNSEEN, asked), (N_FEW, few)):
+        if output.ndim != 3 or len(output) != n or output.shape[-1] != N_CLASSES + 5:
+            wanted = f"({n}, N, {N_CLASSES + 5})"
+            return f"For images ({n}, 1, {SIDE}, {SIDE}) the predictions should have shape {wanted}, not {tuple(output.shape)}."
+        if not output.is_floating_point() or not output.isfinite().all():
+            return "The predictions should be finite floating-point numbers."
+        if output.shape[1] < MOST_OBJECTS + 2:
+            return f"It has {output.shape[1]} queries; at least {MOST_OBJECTS + 2} are required."
+        if output[..., -4:].min() < 0 or output[..., -4:].max() > 1:
+            return "The last four numbers of a query are its box, centre and size between 0 and 1; some are outside."
+    if any(loss.numel() != 1 for loss in losses):
+        return f"Called with images, classes and boxes, it should return one number, not shape {tuple(losses[0].shape)}."
+    return None if losses[0].isfinite() else f"Its loss on unseen scenes is {losses[0].item()}."
+
+
+def _batch(measured: Measured, truth: Truth) -> str | None:
+    if reads_other_images(measured, truth):
+        return f"For the last {N_FEW} scenes evaluated alone, the model predicts something else than in a larger batch."
+    return None
+
+
+def _falls(measured: Measured, truth: Truth) -> str | None:
+    if measured.n_updates == 0:
+        return "It made no update."
+    losses = measured.losses
+    n = max(len(losses) // 10, 1)
+    if _learns(measured, truth) and len(losses) and losses[-n:].mean() > 0.97 * losses[:n].mean():
+        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
+    return None
+
+
+def _set(measured: Measured, truth: Truth) -> str | None:
+    plain, order, padding = (_loss(measured, truth, name) for name in ("plain", "order", "padding"))
+    if changes_with_the_order(measured, truth):
+        return f"With the objects of each scene in another order the loss is {order:.3f}; it was {plain:.3f}."
+    if changes_with_the_padding(measured, truth):
+        return f"With more padding, beside which stand boxes of no object, the loss is {padding:.3f}; it was {plain:.3f}."
+    return None
+
+
+def _boxes(measured: Measured, truth: Truth) -> str | None:
+    if _changes_rightly(measured, truth):
+        return None
+    change, wanted = _change(measured, truth), sum(_possible_changes(measured, truth)) / 2
+    return (
+        f"With the boxes of the objects moved, the loss changes by {change:.3f}; 5 L1 + 2 (1 - GIoU) changes by {wanted:.3f}."
+    )
+
+
+def _classes(measured: Measured, truth: Truth) -> str | None:
+    w = _weight(measured, truth)
+    if not LEAST_WEIGHT <= w <= MOST_WEIGHT:
+        return f'The class loss is that of a weight of {w:.2f} for "no object"; between 0.02 and 0.95 is required.'
+    for name, words in (("plain", ""), ("twice", " with an object listed twice"), ("empty", " without objects")):
+        loss, wanted = _loss(measured, truth, name), _wanted(measured, truth, name, w)
+        if not abs(loss - wanted) < SAME * max(wanted, 1):
+            return f"For scenes{words} the loss is {loss:.3f}; that of section 5 is {wanted:.3f}."
+    return None
+
+
+def _learns(measured: Measured, truth: Truth) -> str | None:
+    return _below(measured, truth, LEARNS)
+
+
+def _score(measured: Measured, truth: Truth) -> str | None:
+    return _below(measured, truth, SCORE)
+
+
+def _below(measured: Measured, truth: Truth, least: float) -> str | None:
+    found = ap50(measured.outputs[0], truth["scenes"])
+    if found >= least:
+        return None
+    others = f"objects in list order reach {LIST_ORDER}, an untrained model {UNTRAINED}"
+    return f"On unseen scenes AP50 is {found:.2f}; at least {least} is required ({others})."
+
+
+def _held(measured: Measured, truth: Truth) -> str | None:
+    if weights_left_out(measured, truth):
+        return f"{measured.left_out:.0%} of the weights that had a gradient are in no optimizer."
+    return None
+
+
+def _loss(measured: Measured, truth: Truth, name: str) -> float:
+    """The loss that the model gave for these targets."""
+    return measured.outputs[2 + list(truth["targets"]).index(name)].item()
+
+
+def _objects(truth: Truth, name: str) -> tuple[Tensor, Tensor]:
+    classes, boxes = truth["targets"][name]
+    return classes, boxes.double()
+
+
+def _parts(measured: Measured, truth: Truth, name: str, w: float = 0.1, matching=match) -> SetLoss:
+    """What the set loss of these targets has to be, given the predictions of the model."""
+    predicted = measured.outputs[1].double().split([N_CLASSES + 1, 4], dim=-1)
+    objects = _objects(truth, name)
+    return set_loss(*predicted, *objects, _assigned(*predicted, *objects, matching), w)
+
+
+def _wanted(measured: Measured, truth: Truth, name: str, w: float, matching=match, **box) -> float:
+    """The loss of these targets with this weight of "no object", or with another matching or box loss."""
+    predicted = measured.outputs[1].double().split([N_CLASSES + 1, 4], dim=-1)
+    objects = _objects(truth, name)
+    of_boxes = _box_loss(predicted[1], *objects, _assigned(*predicted, *objects, matching), **box)
+    return (_parts(measured, truth, name, w, matching).classes + of_boxes).item()
+
+
+def _change(measured: Measured, truth: Truth) -> float:
+    return _loss(measured, truth, "moved") - _loss(measured, truth, "plain")
+
+
+def _possible_changes(measured: Measured, truth: Truth) -> tuple[float, float]:
+    """By how little and by how much the loss has to change: where another query is matched, its class counts, weighed."""
+    changes = [_wanted(measured, truth, "moved", w) - _wanted(measured, truth, "plain", w) for w in (0.0, 0.1, 1.0)]
+    return min(changes), max(changes)
+
+
+def _changes_rightly(measured: Measured, truth: Truth) -> bool:
+    low, high = _possible_changes(measured, truth)
+    return low - EXACT < _change(measured, truth) < high + EXACT
+
+
+def _weight(measured: Measured, truth: Truth, **box) -> float:
+    """The weight of "no object" that explains the loss of scenes in which each object is of the other class."""
+    of_objects, of_all = (_parts(measured, truth, "other", w).classes.item() for w in (0.0, 1.0))
+    n, n_all = int((truth["targets"]["other"][0] >= 0).sum()), measured.outputs[1][..., 0].numel()
+    n_others, sum_others = n_all - n, n_all * of_all - n * of_objects
+    loss = _loss(measured, truth, "other") - _wanted(measured, truth, "other", 0.0, **box) + of_objects
+    return n * (of_objects - loss) / (loss * n_others - sum_others)
+
+
+def reads_other_images(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the predictions of a scene change with the other scenes of the batch."""
+    return not is_near(measured.outputs[0][-N_FEW:], measured.outputs[1])
+
+
+def changes_with_the_order(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss changes when the objects of each scene are listed in another order."""
+    return abs(_loss(measured, truth, "order") - _loss(measured, truth, "plain")) > SAME
+
+
+def changes_with_the_padding(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss changes with more padding, and not with the order of the objects."""
+    return abs(_loss(measured, truth, "padding") - _loss(measured, truth, "plain")) > SAME
+
+
+def never_learns_no_object(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss of scenes without objects is 0, and so is the weight of "no object"."""
+    return abs(_loss(measured, truth, "empty")) < 1e-6 and abs(_weight(measured, truth)) < 0.01
+
+
+def weighs_all_alike(measured: Measured, truth: Truth) -> bool:
+    """Evidence: "no object" weighs as much as an object."""
+    return abs(_weight(measured, truth) - 1) < 0.05
+
+
+def shares_queries(measured: Measured, truth: Truth) -> bool:
+    """Evidence: of an object that is listed twice, both have the same query."""
+    w = _weight(measured, truth)
+    shared = _wanted(measured, truth, "twice", w, lambda cost, classes: cost.argmin(1))
+    alone = _wanted(measured, truth, "twice", w)
+    return abs(shared - alone) > 2 * SAME and abs(_loss(measured, truth, "twice") - shared) < SAME * max(shared, 1)
+
+
+def _has_box_loss(**box):
+    """Make evidence that the loss is the set loss with this box loss instead of the right one."""
+
+    def evidence(measured: Measured, truth: Truth) -> bool:
+        w = _weight(measured, truth, **box)
+        losses = ((_loss(measured, truth, name), _wanted(measured, truth, name, w, **box)) for name in ("plain", "moved"))
+        return all(abs(loss - wanted) < SAME for loss, wanted in losses) and not _changes_rightly(measured, truth)
+
+    return evidence
+
+
+def gives_probabilities(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the numbers before the box are positive and sum to 1."""
+    p = measured.outputs[0][..., : N_CLASSES + 1]
+    return bool((p >= 0).all()) and torch.allclose(p.sum(-1), torch.ones(()), atol=1e-4)
+
+
+def _pairs(classes, queries):
+    b, m = (classes >= 0).nonzero(as_tuple=True)
+    return b, m, queries[b, m]
+
+
+def _assigned(logits, found, classes, boxes, matching=match):
+    return matching(matching_cost(logits, found, classes, boxes).detach(), classes)
+
+
+def _class_loss(logits, classes, queries, no_object=0.1):
+    b, m, n = _pairs(classes, queries)
+    wanted = torch.full(logits.shape[:2], logits.shape[-1] - 1)
+    wanted[b, n] = classes[b, m]
+    weight = torch.ones(logits.shape[-1])
+    weight[-1] = no_object
+    return F.cross_entropy(logits.mT, wanted, weight)
+
+
+def _box_loss(found, classes, boxes, queries, l1=5.0, apart=2.0, most=1.0, corners=to_corners):
+    b, m, n = _pairs(classes, queries)
+    distance = (found[b, n] - boxes[b, m]).abs().sum()
+    agreement = giou(corners(found[b, n])[:, None], corners(boxes[b, m])[:, None])
+    return (l1 * distance + apart * (most - agreement).sum()) / max(len(b), 1)
+
+
+def _loss_with(matching=match, no_object=0.1, **box):
+    """Make the set loss, in which a wrong submission changes one thing."""
+
+    def loss(logits, found, classes, boxes):
+        queries = _assigned(logits, found, classes, boxes, matching)
+        return _class_loss(logits, classes, queries, no_object) + _box_loss(found, classes, boxes, queries, **box)
+
+    return loss
+
+
+class SmallDetector(nn.Module):
+    """A small backbone whose cells are the queries, and what a wrong submission changes: its loss, or its logits."""
+
+    def __init__(self, n_classes, loss=None, dropout=0.0, logits=lambda x: x):
+        super().__init__()
+        self.sizes, self.loss, self.logits = [n_classes + 1, 4], loss or _loss_with(), logits
+        self.backbone = ConvNet(1, widths=(24, 48, 64), strides=(2, 2, 1))
+        self.head = nn.Sequential(nn.Dropout(dropout), nn.Conv2d(64, n_classes + 5, 1))
+
+    def forward(self, images, classes=None, boxes=None):
+        cells = self.head(self.backbone(images)).flatten(2).mT
+        H, W = (side // 4 for side in images.shape[2:])
+        y, x = torch.cartesian_prod((torch.arange(H) + 0.5) / H, (torch.arange(W) + 0.5) / W).mT
+        centres = torch.stack([x, y, torch.full_like(x, 0.35), torch.full_like(x, 0.35)], dim=1)
+        logits, offsets = cells.split(self.sizes, dim=-1)
+        logits, found = self.logits(logits), (offsets + centres.logit()).sigmoid()
+        return torch.cat([logits, found], -1) if classes is None else self.loss(logits, found, classes, boxes)
+
+
+def _drawn(scenes):
+    which = torch.randint(len(scenes[0]), (16,))
+    return tuple(part[which] for part in scenes)
+
+
+def _looped(model, scenes, n_steps, lr=3e-3, batch=_drawn, optimized=None, clears=True):
+    """Train in the usual way, or with one mistake, and return the model."""
+    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
+    for _ in range(n_steps):
+        loss = model(*batch(scenes))
+        if clears:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong
+def objects_in_list_order(images, classes, boxes, n_classes, n_steps):
+    """Your loss changes when the objects of a scene are listed in another order: it trains queries on an order that the picture
+    does not show. Match the objects with the predictions; the sum of the costs must be the smallest."""
+    model = SmallDetector(n_classes, _loss_with(match_in_order))
+    return _looped(model, (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def padding_is_an_object(images, classes, boxes, n_classes, n_steps):
+    """Your loss changes with the padding: a class of -1 is no object, and the box beside it means nothing. Match and compare
+    only where `classes >= 0`, and divide by the number of real objects."""
+    small = _loss_with()
+
+    def loss(logits, found, classes, boxes):
+        return small(logits, found, classes.clamp(min=0), boxes)
+
+    return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def only_matched_queries(images, classes, boxes, n_classes, n_steps):
+    """Your class loss counts matched queries alone: no query is ever trained to predict "no object", and detections that belong
+    to nothing are as confident as the others. The target of an unmatched query is "no object", with a weight such as 0.1."""
+
+    def loss(logits, found, classes, boxes):
+        queries = _assigned(logits, found, classes, boxes)
+        b, m, n = _pairs(classes, queries)
+        of_classes = F.cross_entropy(logits[b, n], classes[b, m], reduction="sum") / max(len(b), 1)
+        return of_classes + _box_loss(found, classes, boxes, queries)
+
+    return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def all_queries_weigh_alike(images, classes, boxes, n_classes, n_steps):
+    """In your class loss "no object" weighs as much as an object. Two objects against 34 queries without one: at first the
+    model learns little but to predict "no object". Give it a smaller weight, such as 0.1."""
+    return _looped(SmallDetector(n_classes, _loss_with(no_object=1.0)), (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def each_object_takes_its_favourite(images, classes, boxes, n_classes, n_steps):
+    """Your matching lets two objects share a query: each takes the cheapest one. A query predicts one class and one box, so the
+    matching must be one-to-one: `linear_sum_assignment` gives it, or your `match`."""
+    model = SmallDetector(n_classes, _loss_with(lambda cost, classes: cost.argmin(1)))
+    return _looped(model, (images, classes, boxes), n_steps)
+
+
+@wrong
+def centres_for_corners(images, classes, boxes, n_classes, n_steps):
+    """Your loss gives `giou` centres and sizes, and it reads them as corners: its gradient points elsewhere. Convert both boxes
+    by `to_corners` first."""
+    return _looped(SmallDetector(n_classes, _loss_with(corners=lambda boxes: boxes)), (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def without_giou(images, classes, boxes, n_classes, n_steps):
+    """When boxes move, your loss changes by 5 L1 alone; the term 2 (1 - GIoU) is missing. L1 counts an error of a small box no
+    more than that of a large one; GIoU is relative to the size."""
+    return _looped(SmallDetector(n_classes, _loss_with(apart=0.0)), (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def giou_minimised(images, classes, boxes, n_classes, n_steps):
+    """Your loss is smaller the smaller GIoU is: the sign is wrong. GIoU is 1 for equal boxes; the loss is 1 - GIoU."""
+    return _looped(SmallDetector(n_classes, _loss_with(apart=-2.0, most=0.0)), (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def probabilities_for_logits(images, classes, boxes, n_classes, n_steps):
+    """The first numbers of each query are positive and sum to 1: probabilities. `F.cross_entropy` takes a softmax itself, so
+    that the loss takes it twice and hardly falls. Return the logits."""
+    model = SmallDetector(n_classes, logits=lambda x: x.softmax(-1))
+    return _looped(model, (images, classes, boxes), n_steps // 3)
+
+
+@wrong
+def gradients_not_cleared(images, classes, boxes, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, clears=False)
+
+
+@wrong
+def one_batch_for_all_updates(images, classes, boxes, n_classes, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few scenes by heart. Draw
+    new scenes in each update."""
+    once = _drawn((images, classes, boxes))
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, batch=lambda scenes: once)
+
+
+@wrong
+def training_mode_left_on(images, classes, boxes, n_classes, n_steps):
+    """The predictions for a scene depend on the other scenes of its batch: batch normalisation still uses the mean and variance
+    of the batch. Return `model.eval()`, which uses those of the training."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps).train()
+
+
+@wrong
+def dropout_left_on(images, classes, boxes, n_classes, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    model = _looped(SmallDetector(n_classes, dropout=0.1), (images, classes, boxes), n_steps // 3)
+    model.head.train()
+    return model
+
+
+@wrong
+def head_alone_in_the_optimizer(images, classes, boxes, n_classes, n_steps):
+    """A part of what you train through is in no optimizer and stays as it was drawn: the backbone, probably. Nothing is
+    pre-trained here; give the optimizer `model.parameters()`."""
+    model = SmallDetector(n_classes)
+    return _looped(model, (images, classes, boxes), n_steps // 3, optimized=model.head)
+
+
+@wrong
+def optimizer_of_another_model(images, classes, boxes, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    other = SmallDetector(n_classes)
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, optimized=other)
+
+
+@wrong
+def learning_rate_too_large(images, classes, boxes, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 10, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(images, classes, boxes, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, lr=1e-6)
+
+
+@right
+def queries_that_attend(images, classes, boxes, n_classes, n_steps):
+    """A decoder layer of DETR: sixteen queries at the points of a grid begin with the features around them, and attend to each
+    other and to the cells; AdamW with warm-up, and a loss over a table of pairs."""
+
+    class Detector(nn.Module):
+        def __init__(self, d=64):
+            super().__init__()
+            self.backbone = ConvNet(1, widths=(32, 64, d), strides=(2, 2, 1))
+            self.layer = ObjectBlock(Sizes(d, 4, 128, 1))
+            self.closing, self.head = nn.LayerNorm(d), nn.Linear(d, n_classes + 5)
+            with torch.no_grad():
+                self.layer.cross.W_k.weight.mul_(2)
+                self.layer.cross.W_q.load_state_dict(self.layer.cross.W_k.state_dict())
+
+        def forward(self, images, classes=None, boxes=None):
+            cells = self.backbone(images)
+            at = sinusoidal_positions_2d(*cells.shape[2:], 64)
+            points = torch.cartesian_prod(*2 * [(torch.arange(4) + 0.5) / 4]).flip(1)
+            start = F.adaptive_max_pool2d(cells, 4).flatten(2).mT
+            x = self.closing(self.layer(start, sinusoidal_points(points, 64), cells.flatten(2).mT, at))
+            logits, offsets = self.head(x).split([n_classes + 1, 4], dim=-1)
+            found = (offsets + F.pad(points.logit(), (0, 2), value=-0.6)).sigmoid()
+            if classes is None:
+                return torch.cat([logits, found], dim=-1)
+            queries = match(matching_cost(logits, found, classes, boxes).detach(), classes)
+            pairs = (queries[:, None] == torch.arange(logits.shape[1])[:, None]) & (classes >= 0)[:, None]
+            wanted = torch.where(pairs.any(-1), (pairs * classes[:, None]).sum(-1), n_classes)
+            weight = torch.where(pairs.any(-1), 1.0, 0.15)
+            of_classes = (weight * F.cross_entropy(logits.mT, wanted, reduction="none")).sum() / weight.sum()
+            apart = 5 * torch.cdist(found, boxes, p=1) + 2 - 2 * giou(to_corners(found), to_corners(boxes))
+            return of_classes + (apart * pairs).sum() / pairs.sum().clamp(min=1)
+
+    model = Detector()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=n_steps + 1)
+    for _ in range(n_steps):
+        which = torch.randint(len(images), (24,))
+        model.zero_grad()
+        model(images[which], classes[which], boxes[which]).backward()
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+@right
+def without_modules(images, classes, boxes, n_classes, n_steps):
+    """Weights in a dict, a function, gradients from autograd, and Adam by hand; the pairs of each scene by SciPy."""
+    shapes = {"a": (32, 1, 3, 3), "b": (64, 32, 3, 3), "c": (64, 64, 3, 3), "out": (n_classes + 5, 64, 1, 1)}
+    weights = {name: (torch.randn(s) * (2 / math.prod(s[1:])) ** 0.5).requires_grad_() for name, s in shapes.items()}
+
+    statistics = {name: (torch.zeros(shapes[name][0]), torch.ones(shapes[name][0])) for name in "abc"}
+
+    def predict(x, training):
+        for name, stride in (("a", 2), ("b", 2), ("c", 1)):
+            x = F.conv2d(x, weights[name], stride=stride, padding=1)
+            x = F.relu(F.batch_norm(x, *statistics[name], training=training))
+        x = F.conv2d(x, 0.5 * weights["out"])
+        h, w = x.shape[2:]
+        rows, columns = torch.arange(h * w) // w, torch.arange(h * w) % w
+        logits, offsets = x.flatten(2).transpose(1, 2).tensor_split([n_classes + 1], dim=2)
+        middle = torch.stack([(columns + 0.5) / w, (rows + 0.5) / h], dim=1).logit()
+        return logits, torch.cat([middle + offsets[..., :2], offsets[..., 2:] - 0.5], 2).sigmoid()
+
+    def loss(logits, found, classes, boxes, w=0.08):
+        queries = torch.full(classes.shape, -1)
+        with torch.no_grad():
+            for row, one, where, kinds, there in zip(queries, logits.softmax(2), found, classes, boxes, strict=True):
+                (real,) = (kinds >= 0).nonzero(as_tuple=True)
+                apart = 5 * torch.cdist(where, there[real], p=1) - 2 * giou(to_corners(where), to_corners(there[real]))
+                cost = apart - one[:, kinds[real]]
+                n, m = linear_sum_assignment(cost.numpy())
+                row[real[torch.as_tensor(m)]] = torch.as_tensor(n)
+        b, m = (queries >= 0).nonzero(as_tuple=True)
+        n = queries[b, m]
+        log_p = logits.log_softmax(2)
+        nothing = torch.ones_like(log_p[..., 0]).index_put((b, n), torch.zeros(()))
+        of_classes = -log_p[b, n, classes[b, m]].sum() - w * (nothing * log_p[..., -1]).sum()
+        apart = 1 - giou(to_corners(found[b, n])[:, None], to_corners(boxes[b, m])[:, None])
+        of_boxes = 5 * (found[b, n] - boxes[b, m]).abs().sum() + 2 * apart.sum()
+        return of_classes / (len(b) + w * nothing.sum()) + of_boxes / max(len(b), 1)
+
+    def model(images, *objects, training=False):
+        predicted = predict(images, training)
+        return loss(*predicted, *objects) if objects else torch.cat(predicted, dim=2)
+
+    names = list(weights)
+    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
+    for step in range(1, n_steps + 1):
+        which = torch.randperm(len(images))[:16]
+        error = model(images[which], classes[which], boxes[which], training=True)
+        for name, gradient in zip(names, torch.autograd.grad(error, [weights[name] for name in names]), strict=True):
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.99 * second[name] + 0.01 * gradient**2
+            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
+            weights[name].data -= 6e-3 * (1.2 - step / n_steps) * mean / (square.sqrt() + 1e-8)
+    return model
+
+
+@right
+def with_attention_between_cells(images, classes, boxes, n_classes, n_steps):
+    """Residual convolutions, then torch's encoder over the cells; separate heads; shuffled epochs, RMSprop and clipping."""
+
+    class Detector(nn.Module):
+        def __init__(self, d=64):
+            super().__init__()
+            self.first = nn.Sequential(nn.Conv2d(1, 32, 4, 4), nn.GroupNorm(4, 32), nn.SiLU())
+            self.second = nn.Sequential(nn.Conv2d(32, d, 3, padding=1), nn.GroupNorm(8, d), nn.SiLU())
+            self.third = nn.Sequential(nn.Conv2d(d, d, 3, padding=1), nn.GroupNorm(8, d), nn.SiLU())
+            self.places = nn.Parameter(0.1 * torch.randn(36, d))
+            self.mix = nn.TransformerEncoderLayer(d, 4, 2 * d, dropout=0.0, batch_first=True, norm_first=True)
+            self.say, self.box = nn.Linear(d, n_classes + 1), nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, 4))
+
+        def forward(self, images, classes=None, boxes=None):
+            x = self.second(self.first(images))
+            x = self.mix((x + self.third(x)).flatten(2).transpose(1, 2) + self.places)
+            at = ((torch.arange(6) + 0.5) / 6).logit()
+            start = torch.stack([at.repeat(6), at.repeat_interleave(6), torch.full((36,), -0.6), torch.full((36,), -0.6)], 1)
+            logits, found = self.say(x), (self.box(x) + start).sigmoid()
+            if classes is None:
+                return torch.cat([logits, found], -1)
+            total = 0.0
+            real, weight = classes >= 0, torch.tensor([1.0] * n_classes + [0.1])
+            with torch.no_grad():
+                queries = match(matching_cost(logits, found, classes, boxes), classes)
+            wanted = torch.full((len(images), 37), n_classes).scatter(1, torch.where(real, queries, 36), classes.clamp(min=0))
+            total = F.cross_entropy(logits.flatten(0, 1), wanted[:, :36].flatten(), weight)
+            mine = found.gather(1, queries.clamp(min=0)[..., None].expand(-1, -1, 4))[real]
+            agree = giou(to_corners(mine), to_corners(boxes[real])).diagonal()
+            return total + (5 * F.l1_loss(mine, boxes[real], reduction="sum") + 2 * (1 - agree).sum()) / max(len(mine), 1)
+
+    model, step = Detector(), 0
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, classes, boxes), batch_size=20, shuffle=True)
+    while step < n_steps:
+        for batch in loader:
+            optimizer.zero_grad()
+            model(*batch).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            step += 1
+            if step == n_steps:
+                break
+    return model.eval()
+
+
+_TRAINED = ("training", "evaluation")
+
+exercise = Exercise(
+    id="12.8",
+    title="A detector and its training loop",
+    reference=train_detector,
+    properties=(
+        trains_within(SECONDS),
+        holds("model", "The model gives predictions (B, N, n_classes + 5), and its loss.", _model, 1, needs=("runs",)),
+        within_budget(MOST_PARAMETERS),
+        sound_gradients,
+        holds("training", "It makes updates, and the loss falls.", _falls, 1),
+        same_twice,
+        holds("batch", "The predictions for a scene do not depend on the other scenes of its batch.", _batch, 1, _TRAINED),
+        holds("optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, _TRAINED),
+        holds("set", "The order of the objects and the padding have no effect on the loss.", _set, 1, _TRAINED),
+        holds("boxes", "The box loss is 5 L1 + 2 (1 - GIoU) of matched pairs, for each object.", _boxes, 1, ("set",)),
+        holds("classes", 'Unmatched queries are trained to predict "no object", with a weight.', _classes, 1, ("boxes",)),
+        holds("learns", f"On unseen scenes AP50 is at least {LEARNS}.", _learns, 1, _TRAINED),
+        holds("score", f"On unseen scenes AP50 is at least {SCORE}.", _score, 1, needs=("learns",)),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={
+        set_loss: "use the loss that you wrote in 12.6, or write it here.",
+        digit_scenes: "learn from the scenes that you are given.",
+        digits: "learn from the scenes that you are given.",
+    },
+    training=Training(
+        questions=_questions,
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
+            optimizer_of_another_model: no_weight_is_stepped,
+            head_alone_in_the_optimizer: weights_left_out,
+            one_batch_for_all_updates: both(reads_one_batch, fails(_score)),
+            training_mode_left_on: reads_other_images,
+            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
+            probabilities_for_logits: both(gives_probabilities, fails(_score)),
+            objects_in_list_order: changes_with_the_order,
+            padding_is_an_object: changes_with_the_padding,
+            without_giou: _has_box_loss(apart=0.0),
+            centres_for_corners: _has_box_loss(corners=lambda boxes: boxes),
+            giou_minimised: _has_box_loss(apart=-2.0, most=0.0),
+            only_matched_queries: never_learns_no_object,
+            all_queries_weigh_alike: weighs_all_alike,
+            each_object_takes_its_favourite: shares_queries,
+        },
+    ),
+)

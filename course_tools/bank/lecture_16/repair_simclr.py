@@ -1,0 +1,278 @@
+"""Build task 16.8, repair_simclr: a run of SimCLR with three planted faults; what students hand in."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.losses import lean_nt_xent, nt_xent
+from course_lib.models import SimCLR
+from course_tools.bank.lecture_16.train_simclr import (
+    SECONDS,
+    contrast,
+    ends_at_a_guess,
+    hardly_uses_the_cosines,
+    has_no_negatives,
+    looped,
+    networks,
+    one_view_after_the_other,
+    reads_equal_views,
+    reads_other_pictures,
+    reads_the_same_views,
+    returns_the_projection,
+    score,
+    two_views,
+    with_residual_blocks,
+    without_modules,
+)
+from course_tools.bank.lecture_16.train_simclr import exercise as simclr_from_an_empty_cell
+from course_tools.checks.exercise import Answers, Exercise, Training
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    fails,
+    gradients_are_kept,
+    no_weight_is_stepped,
+    updates_are_too_large,
+    updates_are_too_small,
+    weights_left_out,
+)
+
+wrong, right = Answers(), Answers([one_view_after_the_other, without_modules, with_residual_blocks])
+
+HINTS = (
+    (
+        "Do not read the code first; measure. Which weights are changed by an update? Subtract the two views of a digit: how "
+        "far apart are they? What is the loss at the end, beside that of a guess, log 63?"
+    ),
+    (
+        "One fault is in the views: how often is the transformation drawn for a digit? One is in the optimizer: what does it "
+        "hold? One is in the loss: the first 32 rows of `z` are the first views. Which row is the partner of row 0?"
+    ),
+    (
+        "Call `view(batch)` twice. Give the optimizer `[*encoder.parameters(), *head.parameters()]`. The partner of row i is "
+        "row i + 32 modulo 64: `torch.arange(64).roll(32)`."
+    ),
+)
+
+
+def repair_simclr(images: Tensor, n_steps: int) -> nn.Module:
+    """Train an encoder by SimCLR on unlabelled digits, and return it without its head: the run above, repaired.
+
+    The encoder maps images (B, 1, 14, 14) to features (B, 64).
+
+    Args:
+        images: digits without labels, (N, 1, 14, 14), ink from 0 to 1.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained encoder, ready to use: the features of a digit do not depend on the other digits of the batch.
+    """
+
+    def view(batch):
+        angle, shear, zoom, right, down = torch.empty(5, len(batch)).uniform_(-1, 1)
+        cos, sin = (0.25 * angle).cos(), (0.25 * angle).sin()
+        rows = torch.stack([cos, 0.3 * shear - sin, 0.12 * right, sin, cos, 0.12 * down], dim=1).view(-1, 2, 3)
+        grid = F.affine_grid(rows * 1.25 ** zoom[:, None, None], list(batch.shape), align_corners=False)
+        return F.grid_sample(batch, grid, align_corners=False)
+
+    def convolution(d_in, d_out, stride):
+        return nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=False), nn.BatchNorm2d(d_out), nn.ReLU()
+
+    encoder = nn.Sequential(
+        *convolution(1, 24, 2), *convolution(24, 48, 1), *convolution(48, 64, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten()
+    )
+    head = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32))
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=3e-3)
+    itself = torch.eye(64, dtype=torch.bool)
+    partner = torch.arange(64).roll(32)
+    for _ in range(n_steps):
+        batch = images[torch.randint(len(images), (32,))]
+        views = torch.cat([view(batch), view(batch)])
+        z = F.normalize(head(encoder(views)), dim=1)
+        loss = F.cross_entropy((z @ z.mT / 0.2).masked_fill(itself, -torch.inf), partner)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return encoder.eval()
+
+
+@wrong
+def three_faults(images, n_steps):
+    """The check measured two faults. The two views that the encoder reads of a digit are the same picture. And none of the
+    weights of the encoder is ever updated: the optimizer does not hold them. These two may hide a third: repair them, and run
+    the check again."""
+
+    def view(batch):
+        angle, shear, zoom, right, down = torch.empty(5, len(batch)).uniform_(-1, 1)
+        cos, sin = (0.25 * angle).cos(), (0.25 * angle).sin()
+        rows = torch.stack([cos, 0.3 * shear - sin, 0.12 * right, sin, cos, 0.12 * down], dim=1).view(-1, 2, 3)
+        grid = F.affine_grid(rows * 1.25 ** zoom[:, None, None], list(batch.shape), align_corners=False)
+        return F.grid_sample(batch, grid, align_corners=False)
+
+    def convolution(d_in, d_out, stride):
+        return nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=False), nn.BatchNorm2d(d_out), nn.ReLU()
+
+    encoder = nn.Sequential(
+        *convolution(1, 24, 2), *convolution(24, 48, 1), *convolution(48, 64, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten()
+    )
+    head = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32))
+    optimizer = torch.optim.Adam(head.parameters(), lr=3e-3)
+    itself = torch.eye(64, dtype=torch.bool)
+    partner = torch.arange(64) ^ 1
+    for _ in range(n_steps):
+        batch = view(images[torch.randint(len(images), (32,))])
+        views = torch.cat([batch, batch])
+        z = F.normalize(head(encoder(views)), dim=1)
+        loss = F.cross_entropy((z @ z.mT / 0.2).masked_fill(itself, -torch.inf), partner)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return encoder.eval()
+
+
+def _neighbours(a, b):
+    """NT-Xent in which rows 0 and 1 are partners, 2 and 3, and so on; both views of a digit are far apart."""
+    z = F.normalize(torch.cat([a, b]), dim=1)
+    scores = (z @ z.mT / 0.2).masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)
+    return F.cross_entropy(scores, torch.arange(len(z)) ^ 1)
+
+
+@wrong
+def views_still_equal(images, n_steps):
+    """The two views that the encoder reads of a digit are still the same picture: the transformation is drawn once for both.
+    Draw it once for each view."""
+
+    def views(images):
+        a, _ = two_views(images)
+        return a, a
+
+    return looped(*networks(), images, n_steps // 2, views=views)
+
+
+@wrong
+def encoder_still_left_out(images, n_steps):
+    """None of the weights of the encoder was updated: the optimizer still holds those of the head alone. Give it both,
+    `[*encoder.parameters(), *head.parameters()]`."""
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
+
+
+@wrong
+def partners_still_wrong(images, n_steps):
+    """The loss ends where a guess is, at log(2N - 1): your loss still pulls together views of different digits. With all first
+    views before all second ones, the partner of row i is row i + N, modulo 2N. Or all projections are equal; then print their
+    standard deviation."""
+    return looped(*networks(), images, n_steps // 2, loss=_neighbours)
+
+
+@wrong
+def head_left_out(images, n_steps):
+    """A part of what you train through is in no optimizer and stays as it was drawn: the projection head, probably. The run of
+    the task trained it; the encoder was missing. The optimizer needs the weights of both."""
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
+
+
+@wrong
+def negatives_removed(images, n_steps):
+    """The negatives were no fault, and now they are missing: the loss begins below a guess among the other views, and equal
+    projections of all digits would make it the smallest. Keep the cross-entropy over the row of similarities, and repair the
+    partners."""
+    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
+
+
+@wrong
+def temperature_too_large(images, n_steps):
+    """The temperature was no fault, and now it is one: the encoder separates the digits, and the loss stays near that of a
+    guess. Divide the similarities by 0.2 again."""
+    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 5.0))
+
+
+@wrong
+def projection_returned(images, n_steps):
+    """You return 32 numbers for each digit: the head is now part of what you return. The run of the task returned the encoder
+    alone, and this was right: it gives 64 features."""
+    encoder, head = networks()
+    looped(encoder, head, images, n_steps)
+    return nn.Sequential(encoder, head).eval()
+
+
+@wrong
+def one_batch_for_all_updates(images, n_steps):
+    """Every update reads the same views. The run of the task draws new digits in each update; keep this in the loop, with two
+    new views of each."""
+    once = two_views(images)
+    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
+
+
+@wrong
+def gradients_not_cleared(images, n_steps):
+    """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
+    them by `optimizer.zero_grad()`; keep this in the loop."""
+    return looped(*networks(), images, n_steps // 2, clears=False)
+
+
+@wrong
+def training_mode_left_on(images, n_steps):
+    """The features of a digit now depend on the other digits of its batch: batch normalisation uses the mean and variance of
+    the batch. The run of the task returned `encoder.eval()`; keep that."""
+    return looped(*networks(), images, n_steps).train()
+
+
+@wrong
+def dropout_left_on(images, n_steps):
+    """You introduced a new fault: called twice with the same digit, the returned encoder gives different features. Return
+    `encoder.eval()`."""
+    encoder = looped(*networks(dropout=0.1), images, n_steps)
+    encoder[-1].train()
+    return encoder
+
+
+@wrong
+def learning_rate_too_large(images, n_steps):
+    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
+    their own size. Set it back to 0.003."""
+    return looped(*networks(), images, n_steps // 4, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(images, n_steps):
+    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
+    Set it back to 0.003."""
+    return looped(*networks(), images, n_steps // 4, lr=1e-6)
+
+
+exercise = Exercise(
+    id="16.8",
+    title="Repair a run of SimCLR that does not train",
+    reference=repair_simclr,
+    properties=simclr_from_an_empty_cell.properties,
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={
+        SimCLR: "repair the run that is given.",
+        nt_xent: "repair the loss that is given.",
+        lean_nt_xent: "repair the loss that is given.",
+    },
+    training=Training(
+        questions=simclr_from_an_empty_cell.training.questions,
+        seconds=SECONDS,
+        proofs={
+            three_faults: both(reads_equal_views, no_weight_is_stepped),
+            dropout_left_on: differs_when_asked_again,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails(score)),
+            training_mode_left_on: reads_other_pictures,
+            projection_returned: returns_the_projection,
+            encoder_still_left_out: no_weight_is_stepped,
+            head_left_out: weights_left_out,
+            one_batch_for_all_updates: both(reads_the_same_views, fails(score)),
+            views_still_equal: both(reads_equal_views, fails(score)),
+            learning_rate_too_small: both(updates_are_too_small, fails(score)),
+            negatives_removed: both(has_no_negatives, fails(score)),
+            partners_still_wrong: both(ends_at_a_guess, fails(score)),
+            temperature_too_large: both(hardly_uses_the_cosines, fails(score)),
+        },
+    ),
+)
