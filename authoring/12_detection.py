@@ -1133,7 +1133,8 @@ from course_tools.bank.lecture_12.train_detector import train_detector
 train_detector = check("12.8", train_detector)
 
 # %% [markdown]
-# The next cell trains your detector once more, on other scenes of zeros and ones, and draws what it detects in new ones. No boxes of the scenes are drawn, only yours.
+# The next cell trains your detector once more, on other scenes of zeros and ones, and draws what it detects in new ones. Only your boxes are drawn, not those of
+# the scenes. Two boxes around one digit are the duplicates of section 9: w = 0.1 leaves some with 36 queries, too.
 
 
 # %%
