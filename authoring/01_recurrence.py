@@ -1075,12 +1075,13 @@ claim(
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | the loss falls during the training |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 2 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="01.6" difficulty="●●○" minutes=25

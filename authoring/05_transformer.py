@@ -158,7 +158,7 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A head may need to attend to the position three to the left of the query, whatever the query's position. What is the dot product of $PE_t$ with $PE_{t+3}$?
+# **Predict.** A head may need to attend to the position three to the right of the query, whatever the query's position. What is the dot product of $PE_t$ with $PE_{t+3}$?
 #
 # <details><summary>A. It depends on t, and a head must learn each position separately.</summary>
 #
@@ -166,7 +166,7 @@ show(
 # <details><summary>B. It depends on the distance 3 alone.</summary>
 #
 # Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the frequencies. An even stronger statement is true: one fixed rotation maps every $PE_t$ to
-# $PE_{t+3}$, so one matrix in a head can express "three to the left" for all positions.</details>
+# $PE_{t+3}$, so one matrix in a head can express "three to the right" for all positions.</details>
 # <details><summary>C. It is 0: the vectors of different positions are orthogonal.</summary>
 #
 # The vectors of neighbouring positions are similar, as the map above shows.</details>
@@ -307,7 +307,7 @@ claim(
 #
 # | name | what is in it |
 # | --- | --- |
-# | `attention` | `(W_q, W_k, W_v, W_o)`, for `multi_head_attention(q, k, v, *attention, n_heads, mask)` |
+# | `attention` | `(W_q, W_k, W_v, W_o)`, for `multi_head_attention(q, k, v, *attention, n_heads, mask)`, whose result is a pair: `.context` and `.weights` |
 # | `network` | `(W_1, b_1, W_2, b_2)` |
 # | `norms` | `((gain, bias), (gain, bias))`, in the order in which they are applied |
 
@@ -340,8 +340,8 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # %% [markdown]
 # ### Bug hunt
 #
-# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run the check; then correct the one
-# faulty line.
+# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run the check. Then copy the function
+# into the empty cell after it and correct the one faulty line; this is exercise 05.5 once more, and earns no further points.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
 from course_tools.bank.lecture_05.pre_norm_encoder_block import (
@@ -944,11 +944,21 @@ claim(
 # ## 11 Build it: repair a run
 #
 # **Build task (25 minutes, 12 points).** The code below trains a decoder-only Transformer to predict the next character. It runs to the end, but the trained
-# model is useless. We planted three faults of the kinds that cost the most time in practice: none of them raises an error. Measure before you read the code. The
-# check names the faults that it can prove, one after the other.
+# model is useless. We planted three faults of the kinds that cost the most time in practice: none of them raises an error. Measure before you read the code: the
+# cell after it runs it for a few updates, and has room for your own measurements. The check names the faults that it can prove, one after the other.
 
 # %% exercise="05.8" bug="three_faults"
 from course_tools.bank.lecture_05.repair_training import three_faults as suspect
+
+# %%
+tokens = torch.arange(3_000) % 27  # any text will do for the first measurements
+model = suspect(tokens, 27, 20)
+window = tokens[None, :32]
+with torch.no_grad():
+    logits = model(window)
+    loss = F.cross_entropy(logits[0, :-1], window[0, 1:])
+print(f"loss after 20 updates: {loss:.2f} nats (mean of -ln p of the right character)")
+# Change one later token: do earlier logits change? Call twice: are they equal?
 
 # %% tags=["nbval-check-output"]
 suspect = check("05.8", suspect)
@@ -962,12 +972,13 @@ suspect = check("05.8", suspect)
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | the loss falls during the training |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 2 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="05.8" difficulty="●●○" minutes=25

@@ -48,7 +48,9 @@ SEEDS = (0, 1, 2)
 # Here is the smallest task that needs it. Each text has a **secret circular order** of eight letters. The text walks along that
 # order, and now and then it jumps to a random letter, at a rate that differs from text to text. Where it does not jump, the
 # letter after B is, in *this* text, the successor of B in the order. We score only steps that the text has already shown. The
-# orders of the test never occur in training, so a model cannot memorise them; it must find the order in the text.
+# orders of the test never occur in training, so a model cannot memorise them; it must find the order in the text. With the
+# order A → D → B → C → A of only four letters, a text might read `A D B C A D* B* …`, where the steps with a star are scored: the
+# text has shown them before.
 #
 # The baseline is an **n-gram**, a table of counts: it predicts the letter that most often followed the last four letters in all
 # training texts.
@@ -542,7 +544,7 @@ claim(
 # character has at least half a window of context.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A third of a million characters, 700 updates, less than half a minute on one core. Which model needs the fewest
+# **Predict.** A third of a million characters, 700 updates, half a minute to three minutes on one core. Which model needs the fewest
 # bits on new text *at this budget*?
 #
 # <details><summary>A. GPT.</summary>
@@ -725,14 +727,11 @@ top_k = check("07.2", top_k)
 # **nucleus** (top-p, Holtzman et al.) keeps as many as are needed: *the smallest set of the most likely tokens whose
 # probabilities sum to $p$ or more*.
 #
-# **Bug hunt.** Somebody wrote the version below. It runs, and it keeps about $p$ of the probability. Decide what is wrong
-# *before* you run the check. Then write it correctly.
+# **Bug hunt.** Somebody wrote the version below. It runs, and it keeps about $p$ of the probability. Decide what is wrong,
+# then run the check, and write it correctly.
 
 # %% exercise="07.3" bug="does_not_sort"
 from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
-
-# %% tags=["nbval-check-output"]
-suspect = check("07.3", suspect)
 
 # %% [markdown] tags=["predict"]
 # **Which property does it violate, and when would you have noticed?**
@@ -747,6 +746,9 @@ suspect = check("07.3", suspect)
 # <details><summary>C. The -∞: it should be 0.</summary>
 #
 # A logit of 0 belongs to an ordinary token. -∞ is right.</details>
+
+# %% tags=["nbval-check-output"]
+suspect = check("07.3", suspect)
 
 # %% exercise="07.3" difficulty="●●○" minutes=12
 from course_lib.generation import top_p
@@ -1076,7 +1078,8 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 # %% [markdown]
 # Now we prompt the model of section 3. It was trained on walks and has never seen a list of examples. Its vocabulary is eight
 # letters, and the other characters of a prompt are dropped. The task is: *which letter comes next in my order?* Each example
-# shows one step of the order.
+# shows one step of the order. One of the examples, at a random position, shows the very letter that the question asks about, so
+# the answer always stands in the prompt.
 
 
 # %%
@@ -1341,12 +1344,13 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | the loss falls during the training |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 2 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="07.7" difficulty="●●●" minutes=30
