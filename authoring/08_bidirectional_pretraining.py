@@ -1389,7 +1389,7 @@ claim(
 #
 # The check calls `train_bert(passages, names, labels, known, n_tokens, n_classes, n_steps)` once: about 2,000 passages, 240 names with 40 known labels, and
 # `n_steps=460` updates, of which at least the first three quarters are pre-training. **The labels of the other 200 names are false on purpose.** The names held
-# out never reach your function. It has at most 60 seconds of processor time; a good answer needs about six.
+# out never reach your function. It has at most 60 seconds of processor time; a good answer needs about ten.
 #
 # | points | what is judged |
 # | --- | --- |
