@@ -18,11 +18,11 @@
 # ![](diagram:show_attend_and_tell)
 #
 # You will write the soft attention of *Show, Attend and Tell* and its penalty, attention pooling, a document model with two
-# levels, one step of a captioner, and the loss of hard attention. A captioner that attends to regions before each word learns
-# which of two digits is on the left. A captioner that gets only the mean of the same regions mostly names both digits, but not
-# their order.
+# levels, one step of a captioner, the loss of hard attention, and at the end a captioner and its training loop. A captioner
+# that attends to regions before each word learns which of two digits is on the left. A captioner that gets only the mean of the
+# same regions mostly names both digits, but not their order.
 #
-# **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 90 minutes. {measured}
+# **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 2 hours. {measured}
 
 
 # %%
@@ -1061,8 +1061,67 @@ print(
     f"{mean(map(exact, by_mean)):.2f}"
 )
 
+# %% [markdown]
+# ## 11 Build it
+#
+# **Build task (35 minutes, 12 points).** Write a captioner and its training loop from an empty cell. Your `soft_attention` and
+# `caption_step` may be used; the library's `ShowAttendAndTell` and `ShowAndTell` are not allowed. The penalty of section 3 may
+# be added to the loss, with a small factor. Define what you need above `train_captioner`, in the same cell.
+#
+# The returned model is called in two ways. `model(regions, caption)` reads the true words (teacher forcing) and gives logits.
+# `model(regions)` has no caption, so it writes its own by greedy decoding: it starts with `BEGIN`, and in each step it reads
+# the word that it chose last.
+#
+# The check calls `train_captioner(regions, captions, n_tokens, n_steps)` once, with 2,000 pictures and `n_steps=300`. A picture
+# has 25 regions of 13 numbers: for each digit, and for *none*, the score of a linear classifier, then the row and the column of
+# the region. No drawing of a digit occurs both in these and in the held-out pictures. The function has at most 60 seconds of
+# processor time; a good answer needs about five.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | with a caption, the model gives logits (B, T, n_tokens); without one, tokens |
+# | 1 | at most `n_steps` updates and at most 100,000 weights |
+# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | it makes updates, and the loss falls |
+# | 1 | the returned model gives the same result for the same input |
+# | 1 | the logits of a caption do not depend on the other pictures of the batch |
+# | 1 | the logits at a position depend on the words up to there, and not on the word that they predict |
+# | 1 | padding is never a target of the loss |
+# | 1 | without a caption, the model writes the word with its largest logit at each step, and reads it in the next |
+# | 1 | held-out pictures: 0.1 more of the words are right than of the most frequent word at each position |
+# | 2 | held-out pictures: exact match of the captions at least 0.25 (from the mean of the regions it is below 0.15) |
+
+# %% exercise="03.7" difficulty="●●●" minutes=35
+from course_tools.bank.lecture_03.train_captioner import train_captioner
+
+# %% tags=["nbval-check-output"]
+train_captioner = check("03.7", train_captioner)
+
+# %% [markdown]
+# The next cell trains your captioner with 300 updates on the regions of section 1, and compares it with the captioners of
+# section 7, which made 600.
+
+# %%
+torch.manual_seed(SEEDS[0])
+built = train_captioner(regions, caption, len(words), 300)
+with torch.no_grad():
+    written = [words.decode(row) for row in built(new_regions).tolist()]
+shares_right["yours"] = [exact(written)]
+for said, truth in zip(written[:3], pictures.test.captions, strict=False):
+    print(f"{said:<24}right: {truth}")
+show(
+    plots.seeds(
+        shares_right,
+        "exact match",
+        "captions of new pictures, one point a trained model",
+    ),
+    alt="Exact match of captions, your captioner beside those of section 7. "
+    + "; ".join(f"{name} {mean(values):.2f}" for name, values in shares_right.items())
+    + ".",
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 11 Exit quiz
+# ## 12 Exit quiz
 #
 # **Question 1.** You replace the weights of *Show, Attend and Tell* by uniform ones, 1/L everywhere. What is left?
 #
@@ -1116,7 +1175,7 @@ print(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 12 Ledger
+# ## 13 Ledger
 #
 # **Erratum of a deck**, with a number in the next cell:
 #
@@ -1128,7 +1187,7 @@ print(
 # regions, no weights can do that (03.e). *Yang et al.* report that attention is better than averaging on reviews. On docstrings
 # at our size it is not (03.h), because no single sentence decides; where one does, attention is better (03.k).
 #
-# ## 13 Papers and decks
+# ## 14 Papers and decks
 #
 # **Papers.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell*, eqs. 10 to 12 (https://arxiv.org/abs/1411.4555) · Xu et al. 2015, *Show, Attend and Tell*,
 # eqs. 1 to 14 (https://arxiv.org/abs/1502.03044) · Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, eqs. 5 to 10

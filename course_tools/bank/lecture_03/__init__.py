@@ -7,6 +7,7 @@ from course_tools.bank.lecture_03 import (
     hard_attention_loss,
     pool,
     soft_attention,
+    train_captioner,
 )
 
 EXERCISES = (
@@ -16,4 +17,5 @@ EXERCISES = (
     compose_document.exercise,
     caption_step.exercise,
     hard_attention_loss.exercise,
+    train_captioner.exercise,
 )
