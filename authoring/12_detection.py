@@ -848,7 +848,12 @@ claim(
 
 # %% [markdown]
 # **With three seeds, and rivals of the matching itself.** The study `12_matching` (docs/studies.md) repeats the comparison for 1,000 updates, and adds detectors
-# that are *trained* with greedy matching, and two other weights of "no object".
+# that are *trained* with greedy matching, and two other weights of "no object". The figure shows what it recorded.
+#
+# Greedy matching trains as well as optimal matching (the ranges of the seeds overlap, and its mean is higher): the detector needs targets that follow its predictions
+# and give each object one query, but in scenes of at most three objects the assignment need not be *optimal*. A fixed, visible order is worse, an arbitrary one fails.
+# With a weight of 0.4 or 1 for "no object", the boxes are found as well (class-agnostic AP50 about 0.9), but at this budget the classes are not learned. All curves
+# but those of the larger weights still rise.
 
 # %%
 study = show_study("12_matching")
@@ -856,12 +861,6 @@ print(study.cost)
 for name in study.names:
     each = ", ".join(f"{score:.2f}" for score in study.scores(name, "ap50"))
     print(f"{name:<22} AP50 by seed: {each}")
-
-# %% [markdown]
-# Greedy matching trains as well as optimal matching (the ranges of the seeds overlap, and its mean is higher): the detector needs targets that follow its predictions
-# and give each object one query, but in scenes of at most three objects the assignment need not be *optimal*. A fixed, visible order is worse, an arbitrary one fails.
-# With a weight of 0.4 or 1 for "no object", the boxes are found as well (class-agnostic AP50 about 0.9), but at this budget the classes are not learned. All curves
-# but those of the larger weights still rise.
 
 # %% [markdown]
 # ## 8 What the queries attend to
@@ -1243,7 +1242,7 @@ print(
 #
 # **What this lecture does not show.** The comparisons hold for this number of steps: the loss with list order is still falling at the end. Each run of the lecture
 # uses one seed; the study in section 7 uses three. The scenes are synthetic: digits on an empty background, without overlap, with at most three objects. Small,
-# crowded and overlapping objects are where detectors, and optimal and greedy matching, differ. The effect of the reference points is not measured. The paper trains for 300
+# crowded and overlapping objects are where detectors differ, and where optimal and greedy matching may. The effect of the reference points is not measured. The paper trains for 300
 # to 500 epochs on COCO.
 #
 # **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails (12.t), so the loss is as

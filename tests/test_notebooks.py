@@ -11,7 +11,7 @@ import jupytext
 import nbformat
 import pytest
 
-from course_tools.bank import exercises
+from course_tools.bank import exercise, exercises
 from course_tools.publishing import Lecture, cell_width, lectures, measured
 from course_tools.publishing.build import stale
 from course_tools.publishing.lecture_cells import check_call
@@ -139,6 +139,15 @@ def test_every_claim_is_measured_and_none_stands_twice(lecture):
     assert written
     assert len(stated) == len(set(stated)) >= len(written)
     assert all(claim["holds"] and claim["id"].startswith(f"{lecture.number}.") for claim in claims(solved(lecture)))
+
+
+@each_lecture
+def test_the_table_of_a_build_task_lists_the_points_that_its_check_gives(lecture):
+    source = (ROOT / lecture.source_name).read_text(encoding="utf-8")
+    for table in re.finditer(r"# \| points \| what is judged \|\n# \| --- \| --- \|\n((?:# \|.*\n)+)", source):
+        id = re.search(r'exercise="([\d.]+)" difficulty', source[table.end() :])[1]
+        listed = [int(row.split("|")[1]) for row in table[1].splitlines()]
+        assert listed == [prop.points for prop in exercise(id).properties if prop.points], id
 
 
 @each_lecture

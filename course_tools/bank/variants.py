@@ -53,7 +53,7 @@ class Variant:
     @property
     def note(self) -> str:
         """What a student must know to read the report on an answer in this convention."""
-        return f"Judged in your variant: {self.words} The sentences of this report speak of the usual convention."
+        return f"Judged in your variant: {self.words} The sentences of this report are written for the usual convention."
 
     def carried_over(self, answer: Answer) -> Answer:
         """Make of an answer in the usual convention one in that of the variant."""
