@@ -6,19 +6,20 @@ What costs hours is not run again while the files that it depends on are as they
 
 import ast
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
 _OURS = ("course_lib", "course_tools", "tests")
 
 
-def imported_files(modules: Iterable[str], root: Path) -> set[Path]:
+def imported_files(modules: Iterable[str], root: Path, counts: Callable[[Path], bool] = lambda file: True) -> set[Path]:
     """Find the files of modules, and of all that they import of the course, each with the packages above it.
 
     Args:
         modules: dotted names, such as "course_lib.attention.core"; those of other projects are ignored.
         root: the folder of the course.
+        counts: whether a file is looked at; else it is left out, and what it imports is not followed.
     """
     found: set[Path] = set()
     todo, seen = list(modules), set()
@@ -30,7 +31,7 @@ def imported_files(modules: Iterable[str], root: Path) -> set[Path]:
         todo.append(name.rpartition(".")[0])
         base = root.joinpath(*name.split("."))
         file = base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
-        if file.exists():
+        if file.exists() and counts(file):
             found.add(file)
             todo += imports_of(file)
     return found
