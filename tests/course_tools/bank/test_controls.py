@@ -10,7 +10,7 @@ from course_tools.bank.controls import Scores, cannot_succeed, conclusion, reads
 from course_tools.checks.training_record import Measured
 from course_tools.checks.verdict import Examination
 
-CONTROLS = ["04.7", "13.7"]
+CONTROLS = ["04.7", "09.7", "13.7"]
 
 
 @pytest.fixture(scope="module", params=CONTROLS)
