@@ -147,8 +147,8 @@ table = sinusoidal_positions(48, 32)
 nearness = table @ table.mT / 16
 show(
     plots.score_maps(
-        {"PE, one row a position": table, "PE · PEᵀ / 16": nearness},
-        x="feature, or position",
+        {"PE, one row a position": table, "PE · PEᵀ, divided by d/2": nearness},
+        x="feature (left), position (right)",
         y="position",
     ),
     alt="Left, the sinusoidal positions: fast waves in the first features, slow ones "

@@ -119,10 +119,21 @@ def curves(
         _ticks_at(ax, sorted({float(place) for xs, _ in lines.values() for place in to_array(xs)}))
     if "y" in log:
         ax.set_yscale("log")
+        _plain_numbers(ax)
     many = len(ax.get_lines()) > 5  # they find no place inside that hides no curve
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2} if many else {}
     ax.legend(fontsize=8, framealpha=0.9, edgecolor="none", **below)
     return figure
+
+
+def _plain_numbers(ax: Axes) -> None:
+    """Write 400, not 4 × 10², on a logarithmic axis of numbers that a reader writes so."""
+    low, high = ax.get_ylim()
+    if low < 1e-4 or high > 1e5:
+        return
+    named = "23456789" if high < 5 * low else "25" if high < 100 * low else ""
+    ax.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
+    ax.yaxis.set_minor_formatter(lambda value, place: f"{value:g}" if f"{value:e}"[0] in named else "")
 
 
 def _ticks_at(ax: Axes, places: list[float]) -> None:
