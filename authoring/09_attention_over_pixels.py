@@ -808,16 +808,17 @@ claim(
 # | 1 | the rival maps pictures (B, 1, 22, 22) to logits (B, 4) |
 # | 1 | it has `n_parameters` parameters, within five percent |
 # | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 32 drawn from all pictures |
-# | 1 | each update uses only its own gradients, and every parameter has a gradient |
+# | 1 | each update uses only its own gradients, and every parameter that is trained has one |
 # | 1 | the returned rival gives the same logits for the same pictures |
 # | 1 | the logits of a picture do not depend on the other pictures of its batch |
 # | 1 | the same information: the logits depend on each half of the canvas |
 # | 3 | the ingredient is missing: where the input is large, the logits change in proportion to it, without jumps |
 # | 2 | it could have succeeded: on *does a 0 occur* it reaches 0.9 of the model's accuracy |
 #
-# The last but one is tested without reading your code. Convolution, pooling and ReLU are *Lipschitz*: their outputs change in proportion to their inputs.
+# The last but one is tested without reading your code. Convolution, pooling and ReLU are *Lipschitz*: their outputs change by at most a constant times the change of their inputs.
 # Attention is not: products of features grow with a power of the input, and a softmax over large scores jumps from one position to another. The check follows
 # the logits along a path from one picture to another, with 10 times and with 1,000 times the ink. Gates and covariances count as products of features.
+# Use ReLU or GELU: tanh and sigmoid saturate at such inputs and look like a softmax.
 
 # %%
 from course_tools.bank.lecture_09.train_reach_rival import (
@@ -872,7 +873,7 @@ show(
 
 # %% [markdown]
 # After so few updates, which of the two leads may change with the seed: a difference smaller than the spread of the points is no result. The study of section 5 carries the conclusion:
-# with four times as many updates and at full resolution, max pooling does at least as well as the block (09.m-block). The task needs *reach and a nonlinearity
+# with 2,400 updates of 16 scenes and at full resolution, max pooling reaches 0.96 on each of three seeds, the block 0.96, 0.82 and 0.96 (09.m-block). The task needs *reach and a nonlinearity
 # after it*, and attention is one way among several. If your rival stays behind, ask first whether a stronger one exists: a claim must hold against the strongest.
 
 # %% [markdown] tags=["quiz"]

@@ -850,10 +850,10 @@ claim(
 # **With three seeds, and rivals of the matching itself.** The study `12_matching` (docs/studies.md) repeats the comparison for 1,000 updates, and adds detectors
 # that are *trained* with greedy matching, and two other weights of "no object". The figure shows what it recorded.
 #
-# Greedy matching trains as well as optimal matching (the ranges of the seeds overlap, and its mean is higher): the detector needs targets that follow its predictions
-# and give each object one query, but in scenes of at most three objects the assignment need not be *optimal*. A fixed, visible order is worse, an arbitrary one fails.
-# With a weight of 0.4 or 1 for "no object", the boxes are found as well (class-agnostic AP50 about 0.9), but at this budget the classes are not learned. All curves
-# but those of the larger weights still rise.
+# Greedy matching trains as well as optimal matching (mean AP50 0.77 and 0.72; the ranges of the seeds overlap): in scenes of at most three objects the assignment
+# need not be *optimal*. A fixed, visible order is worse (0.52), and list order fails (0.12). With a larger weight for "no object", the boxes are found as well
+# (class-agnostic AP50 about 0.9), but at this budget few of the classes are learned (AP50 0.12 to 0.28 with 0.4, about 0.11 with 1). All curves but that of weight 1
+# still rise.
 
 # %%
 study = show_study("12_matching")

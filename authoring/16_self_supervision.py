@@ -1045,7 +1045,7 @@ claim(
 # | --- | --- |
 # | 1 | the encoder maps images (B, 1, 14, 14) to features (B, n) |
 # | 1 | at most `n_steps` updates and at most 150,000 weights |
-# | 1 | each update uses only its own gradients, and every weight of the encoder has a gradient |
+# | 1 | each update uses only its own gradients, and every weight of the encoder that is trained has one |
 # | 1 | the loss falls during the training (or the encoder has learned without it) |
 # | 1 | the returned encoder gives the same features for the same digits |
 # | 1 | it returns the 64 features of the encoder, not the 32 numbers of the projection |
@@ -1092,12 +1092,20 @@ print(
 # %% [markdown]
 # ## 12 Build it: repair a run
 #
-# **Build task (25 minutes, 12 points).** The code below trains an encoder by SimCLR on the same digits. It runs to the end, and its
-# encoder is worse than the pixels. We planted three faults; none of them raises an error. Measure before you read the code.
-# The check names the faults that it can prove; one may hide another.
+# **Build task (25 minutes, 12 points).** The code below trains an encoder by SimCLR on the same digits. It runs to the end. We planted three
+# faults; none of them raises an error. Measure before you read the code: the cell after it runs it for a few updates, and has room
+# for your own measurements. The check names the faults that it can prove; one may hide another.
 
 # %% exercise="16.8" bug="three_faults"
 from course_tools.bank.lecture_16.repair_simclr import three_faults as suspect
+
+# %%
+torch.manual_seed(SEEDS[0])
+suspected = suspect(images[learn[SEEDS[0]]].cpu(), 20)
+with torch.no_grad():
+    features = suspected(images[:64].cpu())
+print(f"{tuple(features.shape)}, standard deviation {features.std(0).mean():.2f}")
+# Are the two views equal? Which weights change? At which loss does it end?
 
 # %% tags=["nbval-check-output"]
 suspect = check("16.8", suspect)

@@ -105,7 +105,8 @@ def train_reach_rival(pictures: Tensor, labels: Tensor, n_parameters: int, n_ste
     """Build a rival of the network with a non-local block that has no attention, train it, and return it.
 
     The rival maps pictures (B, 1, 22, 22) to logits (B, 4): different, same; no 0 occurs, a 0 occurs. Nothing in it multiplies
-    features by weights that are computed from features; convolutions, pooling, activations and linear layers do not.
+    features by weights that are computed from features; convolutions, pooling, linear layers and activations that grow with
+    their input (ReLU, GELU) do not. Tanh and sigmoid saturate and are not allowed: at large inputs they jump as a softmax does.
 
     Args:
         pictures: (N, 1, 22, 22), ink from 0 to 1.
@@ -216,6 +217,8 @@ def _model(measured: Measured, truth: Truth) -> str | None:
             )
         if not output.is_floating_point():
             return f"The logits should be floating point, and they are {output.dtype}."
+    if not measured.outputs[0].isfinite().all():
+        return "Some logits are infinite or NaN: the training has diverged. Try a smaller learning rate."
     return None
 
 
@@ -274,9 +277,9 @@ def rival_of(width=20):
 
 @wrong
 def attention_still_there(pictures, labels, n_parameters, n_steps):
-    """The ingredient is still there: for large inputs your rival's logits jump, as they do where a softmax over scores of
-    features selects positions. Convolutions, ReLU and pooling change in proportion to their input. Remove every weight that
-    is computed from features: attention, gates, attention pooling. Stride, dilation and pooling may stay."""
+    """For large inputs your rival's logits jump. A softmax over scores of features does this, and so does a tanh or a sigmoid;
+    convolutions, ReLU and pooling do not. Remove every weight that is computed from features (attention, gates, attention
+    pooling), and use ReLU or GELU. Stride, dilation and pooling may stay."""
     return trained_on(network(NonLocalBlock(16, NonLocal(16))), pictures, labels, n_steps)
 
 

@@ -139,8 +139,8 @@ def _neighbours(a, b):
 
 @wrong
 def views_still_equal(images, n_steps):
-    """The two views that the encoder reads of a digit are still the same picture: the transformation is drawn once for both.
-    Draw it once for each view."""
+    """The two views that the encoder reads of a digit are still the same picture: the transformation is drawn once for both,
+    or not at all. Draw it once for each view."""
 
     def views(images):
         a, _ = two_views(images)
@@ -151,7 +151,7 @@ def views_still_equal(images, n_steps):
 
 @wrong
 def encoder_still_left_out(images, n_steps):
-    """None of the weights of the encoder was updated: the optimizer still holds those of the head alone. Give it both,
+    """None of the weights of the encoder was updated: no optimizer holds them. Give it both,
     `[*encoder.parameters(), *head.parameters()]`."""
     encoder, head = networks()
     return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
@@ -159,9 +159,8 @@ def encoder_still_left_out(images, n_steps):
 
 @wrong
 def partners_still_wrong(images, n_steps):
-    """The loss ends where a guess is, at log(2N - 1): your loss still pulls together views of different digits. With all first
-    views before all second ones, the partner of row i is row i + N, modulo 2N. Or all projections are equal; then print their
-    standard deviation."""
+    """The loss ends where a guess is, at log(2N - 1). Either the partners are still wrong: with all first views before all
+    second ones, the partner of row i is row i + N, modulo 2N. Or all projections are equal; print their standard deviation."""
     return looped(*networks(), images, n_steps // 2, loss=_neighbours)
 
 

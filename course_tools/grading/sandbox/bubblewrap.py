@@ -19,8 +19,7 @@ TRIAL_LIMIT = 20.0
 
 def wrapped(command: list[str]) -> list[str]:
     """Put bubblewrap before the command of a program, where that works here; else give the command as it is."""
-    outer = _outer()
-    return [*outer, *command] if outer else command
+    return command if missing() else [*_arguments(), *command]
 
 
 @cache
@@ -29,38 +28,22 @@ def missing() -> str:
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
     try:
-        done = subprocess.run(
-            [*_arguments(), sys.executable, "-I", "-S", "-c", ""],
-            capture_output=True,
-            text=True,
-            timeout=TRIAL_LIMIT,
-            check=False,
-        )
+        trial = [*_arguments(), sys.executable, "-I", "-S", "-c", ""]
+        done = subprocess.run(trial, capture_output=True, text=True, timeout=TRIAL_LIMIT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not start: {type(error).__name__}"
     return "" if done.returncode == 0 else f"bubblewrap does not start: {done.stderr.strip()[-200:]}"
 
 
-def _outer() -> list[str]:
-    return [] if missing() else _arguments()
-
-
 def _arguments() -> list[str]:
-    """No network, no other process, nothing that can be written but an empty /tmp, and of the disk only what Python needs."""
+    """No network, no other process, nothing to write to but an empty /tmp and /dev, and of the disk what Python needs."""
     program = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]
     shown = [*map(Path, SYSTEM), *map(Path, SINGLE), *_python(), *map(Path, package_folders())]
     shown = [path for path in dict.fromkeys(shown) if path.exists() and not path.is_relative_to("/dev")]
     mounts = [part for path in sorted(shown, key=lambda path: len(path.parts)) for part in ("--ro-bind", str(path), str(path))]
     hidden = [folder for folder in course_folders() if any(folder.is_relative_to(path.resolve()) for path in shown)]
-    return [
-        *program,
-        *mounts,
-        *(part for folder in hidden for part in ("--tmpfs", str(folder))),
-        "--tmpfs",
-        "/tmp",
-        "--remount-ro",
-        "/",
-    ]
+    empty = [part for folder in hidden for part in ("--tmpfs", str(folder), "--remount-ro", str(folder))]
+    return [*program, *mounts, *empty, "--tmpfs", "/tmp", "--remount-ro", "/"]
 
 
 def _python() -> list[Path]:
