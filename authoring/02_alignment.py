@@ -810,7 +810,7 @@ claim(
 #
 # The returned model is called in two ways. `model(source, lengths, target)` gives the logits under teacher forcing.
 # `model(source, lengths)` has no target, so it writes its own answer by greedy decoding: it starts with `BEGIN`, and in each
-# step it reads the token that it chose last.
+# step it reads the token that it chose last. `END` belongs to the answer.
 #
 # The check calls `train_translator(source, lengths, target, n_letters, n_characters, n_steps)` once, with 6,000 sentences and
 # `n_steps=200`. The days of the held-out sentences occur in no sentence to learn from. The function has at most 60 seconds of
@@ -820,7 +820,7 @@ claim(
 # | --- | --- |
 # | 1 | with a target, the model gives logits (B, T, n_characters); without one, tokens |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
 # | 1 | it makes updates, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits of a sentence are the same alone, beside others, and padded beside a longer one |

@@ -1070,25 +1070,25 @@ print(
 #
 # The returned model is called in two ways. `model(regions, caption)` reads the true words (teacher forcing) and gives logits.
 # `model(regions)` has no caption, so it writes its own by greedy decoding: it starts with `BEGIN`, and in each step it reads
-# the word that it chose last.
+# the word that it chose last. `END` belongs to the caption.
 #
 # The check calls `train_captioner(regions, captions, n_tokens, n_steps)` once, with 2,000 pictures and `n_steps=300`. A picture
 # has 25 regions of 13 numbers: for each digit, and for *none*, the score of a linear classifier, then the row and the column of
-# the region. No drawing of a digit occurs both in these and in the held-out pictures. The function has at most 60 seconds of
-# processor time; a good answer needs about five.
+# the region. Take the sizes from `regions.shape`: the cell after the check has other regions. No drawing of a digit occurs both
+# in these and in the held-out pictures. The function has at most 60 seconds of processor time; a good answer needs about five.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | with a caption, the model gives logits (B, T, n_tokens); without one, tokens |
 # | 1 | at most `n_steps` updates and at most 100,000 weights |
-# | 1 | each update uses only its own gradients, and every weight has a gradient |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
 # | 1 | it makes updates, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits of a caption do not depend on the other pictures of the batch |
 # | 1 | the logits at a position depend on the words up to there, and not on the word that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a caption, the model writes the word with its largest logit at each step, and reads it in the next |
-# | 1 | held-out pictures: 0.1 more of the words are right than of the most frequent word at each position |
+# | 1 | held-out pictures: the fraction of right words is at least 0.1 above that of the most frequent word at each position |
 # | 2 | held-out pictures: exact match of the captions at least 0.25 (from the mean of the regions it is below 0.15) |
 
 # %% exercise="03.7" difficulty="●●●" minutes=35

@@ -121,13 +121,15 @@ def _padding(measured: Measured, truth: Truth) -> str | None:
 
 
 def _decoding(measured: Measured, truth: Truth) -> str | None:
-    strays = _strays(measured, truth)
-    if strays <= FEW:
-        return None
-    return (
-        f"In {strays:.0%} of the sequences it writes another token than the one with the largest logit, although it has "
-        "written the true tokens up to there."
-    )
+    strays, stops = _strays(measured, truth), _stops(measured, truth)
+    if strays > FEW:
+        return (
+            f"In {strays:.0%} of the sequences it writes another token than the one with the largest logit, although it has "
+            "written the true tokens up to there."
+        )
+    if stops > FEW:
+        return f"In {stops:.0%} of the sequences the answer stops before END. END belongs to the answer."
+    return None
 
 
 def _padding_after_the_end(measured: Measured, truth: Truth) -> float:
@@ -135,15 +137,27 @@ def _padding_after_the_end(measured: Measured, truth: Truth) -> float:
     return (measured.outputs[FORCED].argmax(-1)[after] == PADDING).float().mean().item()
 
 
-def _strays(measured: Measured, truth: Truth) -> float:
-    """The fraction of sequences in which the model first differs from the truth, and there from its own largest logit too.
+def _own_and_unlike(measured: Measured, truth: Truth) -> tuple[Tensor, Tensor]:
+    """What the model writes (64, T), and where that is not its likeliest token, although it was right up to there (64, T).
 
     Up to its first wrong token, greedy decoding reads what teacher forcing reads; so both must choose the same tokens.
     """
     following, likeliest = truth["following"], measured.outputs[FORCED].argmax(-1)
     own = written(measured.outputs[OWN], following.shape[1])
     right_before = F.pad((own == following).long().cumprod(1)[:, :-1], (1, 0), value=1).bool() & (following != PADDING)
-    return ((own != likeliest) & right_before).any(1).float().mean().item()
+    return own, (own != likeliest) & right_before
+
+
+def _strays(measured: Measured, truth: Truth) -> float:
+    """The fraction of sequences in which the model, right so far, writes another token than its likeliest."""
+    own, unlike = _own_and_unlike(measured, truth)
+    return (unlike & (own != PADDING)).any(1).float().mean().item()
+
+
+def _stops(measured: Measured, truth: Truth) -> float:
+    """The fraction of sequences in which the model, right so far, writes no further token, and no END."""
+    own, unlike = _own_and_unlike(measured, truth)
+    return (unlike & (own == PADDING)).any(1).float().mean().item()
 
 
 def properties(
@@ -214,8 +228,8 @@ def repeats_the_token_read(measured: Measured, truth: Truth) -> bool:
 
 
 def predicts_padding(measured: Measured, truth: Truth) -> bool:
-    """Evidence: after the end of a sequence the model predicts padding, which is no target of a sound loss."""
-    return _padding(measured, truth) is not None
+    """Evidence: a model that has learned something predicts padding after the end of a sequence: no target of a sound loss."""
+    return _padding(measured, truth) is not None and not has_learned_nothing(measured, truth)
 
 
 def never_ends(measured: Measured, truth: Truth) -> bool:
@@ -240,7 +254,7 @@ def has_random_logits(measured: Measured, truth: Truth) -> bool:
 
 def strays_from_its_logits(measured: Measured, truth: Truth) -> bool:
     """Evidence: what the model writes is not what its logits say, although both have read the same tokens."""
-    return _decoding(measured, truth) is not None
+    return _strays(measured, truth) > FEW
 
 
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:

@@ -84,11 +84,11 @@ def train_captioner(regions: Tensor, captions: Tensor, n_tokens: int, n_steps: i
     """Build a captioner with attention, train it on pictures with captions, and return it.
 
     `model(regions, caption)` gives logits (B, T, n_tokens); those at t predict caption[:, t + 1]. `model(regions)` gives the
-    captions of greedy decoding, tokens (B, T_out) without BEGIN; what follows an END does not count. They have at most six
-    tokens.
+    captions of greedy decoding, tokens (B, T_out) without BEGIN and with END; what follows END does not count. They have at
+    most six tokens.
 
     Args:
-        regions: features of the L regions of each picture, (N, L, d).
+        regions: features of the L regions of each picture, (N, L, d); other calls have other sizes.
         captions: (N, T): BEGIN, the words, END, then PADDING.
         n_tokens: size of the vocabulary.
         n_steps: updates that the training may make.
@@ -192,18 +192,20 @@ def _digit_in_region(part: Captions) -> Tensor:
 def _questions(draw: Draw) -> tuple[Call, Truth]:
     """Draw pictures to learn from, in any order, and held-out ones.
 
-    After the queries of all such tasks come, with their captions: the first 32 of these pictures alone · all of them, with two
-    regions of each changed in opposite directions, so that the mean of its regions stays the same.
+    After the queries of all such tasks come, with their captions: the last 32 of these pictures alone · all of them, with other
+    regions of the same mean. The last ones are asked alone because a recurrent network that runs over the batch by mistake
+    reads only the rows before.
     """
     (regions, captions), (new, new_captions), words = described()
     order, held_out = draw.uniform(N_KNOWN).argsort(), draw.uniform(N_HELD_OUT).argsort()
     asked, others = held_out[:N_ASKED], held_out[N_ASKED : N_ASKED + N_FORCED]
     forced, read = new[others], new_captions[others]
     change = torch.zeros_like(forced)
-    change[:, :2, :11] = draw.normal(N_FORCED, 1, 11, scale=2.0) * torch.tensor([1.0, -1.0])[:, None]
+    change[..., :11] = draw.normal(N_FORCED, change.shape[1], 11, scale=2.0)
+    change -= change.mean(1, keepdim=True)
     queries = [
         *common_queries((new[asked],), (forced,), read, CUT, len(words), draw),
-        (forced[: N_FORCED // 2], read[: N_FORCED // 2, :-1]),
+        (forced[N_FORCED // 2 :], read[N_FORCED // 2 :, :-1]),
         (forced + change, read[:, :-1]),
     ]
     labels = new_captions[asked]
@@ -234,8 +236,8 @@ def _learns(measured: Measured, truth: Truth) -> str | None:
     if found >= usual + 0.1:
         return None
     return (
-        f"On held-out pictures {found:.2f} of the words are right; the most frequent word at each position is right for "
-        f"{usual:.2f}, and 0.1 more is required."
+        f"On held-out pictures {found:.2f} of the words are right; at least {usual + 0.1:.2f} is required, 0.1 above always "
+        "writing the most frequent word at each position."
     )
 
 
@@ -250,7 +252,7 @@ _UNSOUND = fails(_score)
 
 def reads_other_pictures(measured: Measured, truth: Truth) -> bool:
     """Evidence: logits change with the other pictures of the batch."""
-    return not is_near(measured.outputs[FORCED][: N_FORCED // 2], measured.outputs[HALF])
+    return not is_near(measured.outputs[FORCED][N_FORCED // 2 :], measured.outputs[HALF])
 
 
 def reads_only_the_mean(measured: Measured, truth: Truth) -> bool:
@@ -668,7 +670,11 @@ exercise = Exercise(
         MOST_PARAMETERS,
         "regions",
         holds("rows", "The logits of a caption depend on no other picture of the batch.", _rows, 1, ("training", "evaluation")),
-        ("On held-out pictures 0.1 more of the words are right than of the most frequent ones at each position.", _learns),
+        (
+            "On held-out pictures the fraction of right words is at least 0.1 above that of the most frequent word at each "
+            "position.",
+            _learns,
+        ),
         (f"On held-out pictures at least {LEAST:.0%} of the captions are exactly right.", _score),
     ),
     wrong=wrong,

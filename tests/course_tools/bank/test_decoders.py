@@ -7,6 +7,8 @@ from torch import nn
 
 from course_lib.datasets import BEGIN, END, PADDING
 from course_tools.bank import decoders as judged
+from course_tools.bank.lecture_02 import train_translator
+from course_tools.bank.lecture_03 import train_captioner
 from course_tools.checks.exercise import Draw
 from course_tools.checks.training_record import measure
 
@@ -107,6 +109,21 @@ class WritesAnother(Copies):
         return super().forward(inputs, target) if target is not None else super().forward(inputs).roll(1, 1)
 
 
+class StopsBeforeEnd(Copies):
+    """The answers of `Copies`, without END."""
+
+    def forward(self, inputs, target=None):
+        tokens = super().forward(inputs, target)
+        return tokens if target is not None else tokens.masked_fill((tokens == END).cumsum(1) > 0, PADDING)
+
+
+class CutShort(Copies):
+    """The answers of `Copies`, of three tokens at most."""
+
+    def forward(self, inputs, target=None):
+        return super().forward(inputs, target) if target is not None else super().forward(inputs)[:, :3]
+
+
 def shown(model):
     queries, truth = questions()
     torch.manual_seed(0)
@@ -121,17 +138,58 @@ def shown(model):
         (SeesTheNext(), {"reads_the_token_it_predicts"}),
         (IgnoresTheTarget(), {"ignores_the_target"}),
         (IgnoresTheInputs(), {"ignores_the_inputs"}),
-        (Repeats(), {"repeats_the_token_read", "predicts_padding", "strays_from_its_logits"}),
+        (Repeats(), {"repeats_the_token_read", "strays_from_its_logits"}),
         (PadsAfterTheEnd(), {"predicts_padding"}),
         (NeverEnds(), {"never_ends"}),
         (WritesAtRandom(), {"writes_at_random", "strays_from_its_logits"}),
         (RandomLogits(), {"has_random_logits", "reads_the_token_it_predicts"}),
         (WritesAnother(), {"strays_from_its_logits"}),
+        (StopsBeforeEnd(), set()),
+        (CutShort(), set()),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
 def test_the_queries_show_each_fault_and_no_other(model, names):
     assert shown(model) == names
+
+
+def test_an_answer_that_stops_before_its_end_is_told_so_and_not_that_it_strays():
+    queries, truth = questions()
+    stops, cut, another = (
+        judged._decoding(measure(lambda model=model: model, (), queries), truth)
+        for model in (StopsBeforeEnd(), CutShort(), WritesAnother())
+    )
+    assert stops == "In 100% of the sequences the answer stops before END. END belongs to the answer."
+    assert "the answer stops before END" in cut
+    assert "another token than the one with the largest logit" in another
+    assert judged._decoding(measure(Copies, (), queries), truth) is None
+
+
+def test_a_recurrent_network_that_runs_over_the_batch_is_found():
+    """A network without `batch_first=True` reads the rows before: what is asked alone comes last in the larger batch."""
+
+    class Captioner(nn.Module):
+        def __init__(self, n_tokens, batch_first):
+            super().__init__()
+            self.words, self.cell = nn.Embedding(n_tokens, 8), nn.GRU(8, 13, batch_first=batch_first)
+            self.logits = nn.Linear(13, n_tokens)
+
+        def forward(self, regions, caption=None):
+            caption = torch.full((len(regions), 1), BEGIN) if caption is None else caption
+            return self.logits(self.cell(self.words(caption))[0] + regions.sum(1)[:, None])
+
+    (data, queries), _ = train_captioner._questions(Draw(0))
+    for batch_first in (True, False):
+        measured = measure(lambda first=batch_first: Captioner(data[2], first), (), queries)
+        assert train_captioner.reads_other_pictures(measured, {}) is not batch_first
+
+    (data, queries), _ = train_translator._questions(Draw(0))
+    for batch_first in (True, False):
+        model = train_translator._Small(*data[3:5])
+        model.cell.batch_first = batch_first
+        measured = measure(lambda model=model: model, (), queries)
+        assert train_translator.reads_other_sentences(measured, {}) is not batch_first
+        assert not train_translator.reads_padding(measured, {})
 
 
 def test_what_a_model_wrote_is_read_without_begin_and_up_to_its_end():
