@@ -1116,16 +1116,17 @@ claim(
 # three zeros and ones. Nothing is pre-trained: two classes are learned within 300 updates without it. The design of the network is yours. The
 # simplest one has no decoder: a `ConvNet` gives a map of 6 × 6 cells, and each of its 36 cells is a query, which predicts a class and a box relative to its centre.
 #
-# As in torchvision, the model returns its predictions when it is called with images, and its loss when it is also given the objects:
+# The model returns its predictions when it is called with images, and its loss when it is also given the objects, in training mode and after `eval()`:
 #
 # | call | result |
 # | --- | --- |
 # | `model(images)` | (B, N, n_classes + 5): logits of the classes, logit of "no object", box (centre and size between 0 and 1) |
-# | `model(images, classes, boxes)` | one number: the class loss with a weight below 1 for "no object", plus 5 L1 + 2 (1 - GIoU), as in section 5 |
+# | `model(images, classes, boxes)` | one number, as in section 5: the class loss divided by the sum of its weights, with a weight below 1 for "no object", plus the sum of 5 L1 + 2 (1 - GIoU) divided by the number of objects |
 #
-# You may use your `to_corners`, `giou`, `matching_cost` and `match`, and the library's `ConvNet` and `DETR`. The library's `set_loss` is not allowed: if your 12.6 did not
-# pass, write the loss here. The check calls `train_detector(images, classes, boxes, n_classes, n_steps)` once, with 1,500 scenes and `n_steps=300`. It
-# evaluates the returned model on 120 scenes of other digits. The function has at most 60 seconds of processor time; a good answer needs about six.
+# You may use your `to_corners`, `giou`, `matching_cost` and `match`, and the library's `ConvNet` and `DETR`. Your own `set_loss` of 12.6 may be used, too. If it did not
+# pass, `set_loss` is the library's, which is not allowed; then write the loss here. The check calls `train_detector(images, classes, boxes, n_classes, n_steps)` once,
+# with 1,500 scenes and `n_steps=300`. It evaluates the returned model on 120 scenes of other digits. The function has at most 60 seconds of processor time; a good
+# answer needs about six.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1139,7 +1140,7 @@ claim(
 # | 1 | the loss does not change with the order of the objects, nor with the padding |
 # | 1 | when boxes move, the loss changes as 5 L1 + 2 (1 - GIoU) of the matched pairs, for each object |
 # | 1 | unmatched queries are trained to predict "no object", with a weight between 0.02 and 0.95; no two objects share a query |
-# | 1 | AP50 of at least 0.3; objects in list order reach about 0.1, an untrained model 0.01 |
+# | 1 | AP50 of at least 0.3; objects in list order reach about 0.1, an untrained model at most 0.06 |
 # | 1 | AP50 of at least 0.6 |
 
 # %% exercise="12.8" difficulty="●●●" minutes=35
