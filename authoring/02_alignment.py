@@ -461,9 +461,20 @@ show(
     + ".",
 )
 
-# %% [markdown]
-# **How many updates does the last state need?** The study `02_length_and_width` (docs/studies.md) trains both models for 2,000
-# updates, five times as many as above, at two widths and with three seeds.
+# %% [markdown] tags=["predict"]
+# **How many updates does the last state need? Predict.** The study `02_length_and_width` (docs/studies.md) trains both models for
+# 2,000 updates, five times as many as above, at two widths and with three seeds. What fraction of new pairs of dates does the
+# last state convert then, with 64 numbers?
+#
+# <details><summary>A. None: one vector cannot encode two dates.</summary>
+#
+# It can. What was missing in section 1 were updates.</details>
+# <details><summary>B. Almost half, and the fraction still grows.</summary>
+#
+# Yes. One vector can encode two dates, but training finds such an encoding slowly.</details>
+# <details><summary>C. Nearly all, as with attention.</summary>
+#
+# Not after 2,000 updates. Attention converts nearly all of them after at most 800.</details>
 
 # %%
 study = recorded("02_length_and_width")
@@ -487,11 +498,10 @@ for name in study.names:
     print(f"{name:<21} by seed: one date {one}; two dates {two}")
 
 # %% [markdown]
-# With 64 numbers, the last state converts nearly all single dates after 2,000 updates and almost half of the pairs, and it is
-# still improving: one vector can encode two dates. With 32 numbers it converts a third to a half of the single dates, and no
-# pair. Attention converts nearly every pair at both widths, after at most 800 updates. At these lengths it needs a fraction of the
-# updates; with the smaller state it needs more of them (after 400, one seed is at 0.05), but reaches the same score. Neither model
-# converts three dates, which training never showed.
+# With 64 numbers, the last state converts nearly all single dates and almost half of the pairs; with 32 numbers, a third to a
+# half of the single dates and no pair. Attention converts nearly every pair at both widths. At these lengths it needs a fraction
+# of the updates; with the smaller state it needs more of them (after 400, one seed is at 0.05), but reaches the same score.
+# Neither model converts three dates, which training never showed.
 
 # %% [markdown] tags=["predict"]
 # **The control. Predict.** Does the answer depend on *where* the decoder attends? We take a trained model and reverse the order

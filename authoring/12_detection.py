@@ -846,14 +846,22 @@ claim(
     at_most=0.1,
 )
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # **With three seeds, and rivals of the matching itself.** The study `12_matching` (docs/studies.md) repeats the comparison for 1,000 updates, and adds detectors
-# that are *trained* with greedy matching, and two other weights of "no object". The figure shows what it recorded.
+# that are *trained* with greedy matching, and two larger weights of "no object". **Predict.** Which assignment gives the highest AP50?
 #
-# Greedy matching trains as well as optimal matching (mean AP50 0.77 and 0.72; the ranges of the seeds overlap): in scenes of at most three objects the assignment
-# need not be *optimal*. A fixed, visible order is worse (0.52), and list order fails (0.12). With a larger weight for "no object", the boxes are found as well
-# (class-agnostic AP50 about 0.9), but at this budget few of the classes are learned (AP50 0.12 to 0.28 with 0.4, about 0.11 with 1). All curves but that of weight 1
-# still rise.
+# <details><summary>A. Optimal matching, clearly.</summary>
+#
+# Its mean is 0.72, and the ranges of the seeds overlap with those of greedy matching (0.77): in scenes of at most three objects the assignment need not be
+# *optimal*.</details>
+# <details><summary>B. Optimal and greedy matching are about equal.</summary>
+#
+# Yes (0.72 and 0.77). A fixed, visible order is worse (0.52), and list order fails (0.12). With a larger weight for "no object" the boxes are found as well
+# (class-agnostic AP50 about 0.9), but at this budget few of the classes are learned (0.12 to 0.28 with 0.4, about 0.11 with 1). All curves but that of weight 1 still
+# rise.</details>
+# <details><summary>C. From left to right: it needs no matching.</summary>
+#
+# It reaches 0.52. A query must then know how many objects stand to its left.</details>
 
 # %%
 study = show_study("12_matching")
@@ -1184,7 +1192,8 @@ show(
     + ".",
 )
 print(
-    f"your detector on 100 new scenes of zeros and ones: AP50 {ap50((p, corners), fresh):.2f}"
+    "your detector on 100 new scenes of zeros and ones: AP50 "
+    f"{ap50((p, corners), fresh):.2f}"
 )
 
 # %% [markdown] tags=["quiz"]
