@@ -745,7 +745,8 @@ claim(
 # states of its two directions are next to the two ends of the source; the middle is thirty steps away from both.
 
 
-# %%
+# %% tags=["try-it"]
+# Try it: n=90. How far do the gradients of each decoder reach in a longer source?
 def reach(decoder, n=60, seed=SEEDS[0]):
     """Norm of the gradient of the first logits with respect to each of n source
     embeddings, mean of 32 sources."""

@@ -1028,7 +1028,8 @@ print(
 # It would if objects overlapped. The objects in our scenes never do.</details>
 
 
-# %%
+# %% tags=["try-it"]
+# Try it: a threshold of 0.3 or 0.8. Which boxes are removed, and what does it cost?
 def after_suppression(detections, threshold=0.5):
     """Non-maximum suppression: which boxes remain, (B, N), when a box that overlaps a
     more confident remaining one is removed."""

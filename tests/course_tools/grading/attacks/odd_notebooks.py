@@ -231,7 +231,7 @@ def with_a_set_up_of_its_own():
 def with_answers_shown_twice():
     """A later cell defines one answer again, wrongly, to see what happens."""
     notebook = solved()
-    wrong = {"cell_type": "code", "metadata": {}, "source": "def general_scores(q, k, W):\n    return q\n", "outputs": []}
+    wrong = {"cell_type": "code", "metadata": {}, "source": "def concat_scores(q, k, W, v):\n    return q\n", "outputs": []}
     notebook["cells"].append(wrong)
     return written(notebook)
 
