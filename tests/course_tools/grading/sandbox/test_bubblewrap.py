@@ -31,7 +31,8 @@ print(json.dumps({
 
 
 @pytest.fixture(autouse=True)
-def _fresh():
+def _fresh(monkeypatch):
+    monkeypatch.setenv("COURSE_BUBBLEWRAP", "1")
     bubblewrap.missing.cache_clear()
     yield
     bubblewrap.missing.cache_clear()
