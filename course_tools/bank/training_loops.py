@@ -35,6 +35,29 @@ def drawn_images(data, batch_size=32):
     return images[which], labels[which]
 
 
+def updates(weights, n_updates, loss, lr=1e-2, clears=True, schedule=None):
+    """Update weights by Adam so many times, each time by the gradient of the scalar that `loss()` returns for a new batch.
+
+    Args:
+        weights: an iterable of parameters.
+        n_updates: the number of updates.
+        loss: a function without arguments that draws a batch and returns its loss, ().
+        lr: the learning rate.
+        clears: False is the mistake of never clearing the gradients.
+        schedule: makes a scheduler of the learning rate from the optimizer; it makes a step after each update.
+    """
+    optimizer = torch.optim.Adam(weights, lr=lr)
+    scheduler = schedule and schedule(optimizer)
+    for _ in range(n_updates):
+        value = loss()
+        if clears:
+            optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        if scheduler:
+            scheduler.step()
+
+
 def looped(model, data, n_steps, lr=1e-2, batch=drawn):
     """Train a model in the usual way, and return it."""
     return _trained(model, model, data, n_steps, lr, batch)
@@ -42,12 +65,7 @@ def looped(model, data, n_steps, lr=1e-2, batch=drawn):
 
 def without_clearing(model, data, n_steps, lr=3e-3, batch=drawn):
     """Train a model whose gradients are never cleared, and return it."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    for _ in range(n_steps):
-        inputs, targets = batch(data)
-        F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten()).backward()
-        optimizer.step()
-    return model.eval()
+    return _trained(model, model, data, n_steps, lr, batch, clears=False)
 
 
 def on_one_batch(model, data, n_steps, batch=drawn):
@@ -61,12 +79,10 @@ def with_the_optimizer_of(other, model, data, n_steps, lr=1e-2, batch=drawn):
     return _trained(model, other, data, n_steps, lr, batch)
 
 
-def _trained(model, optimized, data, n_steps, lr, batch):
-    optimizer = torch.optim.Adam(optimized.parameters(), lr=lr)
-    for _ in range(n_steps):
+def _trained(model, optimized, data, n_steps, lr, batch, clears=True):
+    def loss():
         inputs, targets = batch(data)
-        loss = F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
+
+    updates(optimized.parameters(), n_steps, loss, lr, clears)
     return model.eval()
