@@ -1,7 +1,10 @@
 """Digest of source files: of a module and of everything of the course that it imports, directly or not.
 
 What costs hours is not run again while the files that it depends on are as they were: the exhaustive tests of an exercise
-(tests/unchanged.py), and the recorded studies (course_tools/studies).
+and the solved lectures (tests/unchanged.py), and the recorded studies (course_tools/studies).
+
+A package whose `__init__.py` only passes on names is looked through: `from course_lib.attention import attend` depends on the
+file that defines `attend`, not on every mechanism beside it. So a new file of the library makes nothing stale.
 """
 
 import ast
@@ -9,8 +12,16 @@ import hashlib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 _OURS = ("course_lib", "course_tools", "tests")
+
+
+class Import(NamedTuple):
+    """A module that is imported, and the name that is taken from it; "" for the module as a whole."""
+
+    module: str
+    name: str = ""
 
 
 def imported_files(modules: Iterable[str], root: Path, counts: Callable[[Path], bool] = lambda file: True) -> set[Path]:
@@ -21,32 +32,79 @@ def imported_files(modules: Iterable[str], root: Path, counts: Callable[[Path], 
         root: the folder of the course.
         counts: whether a file is looked at; else it is left out, and what it imports is not followed.
     """
+    return _followed(map(Import, modules), root, counts)
+
+
+def imported_by(text: str, root: Path, packages: tuple[str, ...] = _OURS) -> set[Path]:
+    """Find the files that a piece of code imports of the course, directly or not.
+
+    Args:
+        text: the code.
+        root: the folder of the course.
+        packages: where the imports that count begin; what these import in turn counts wherever it is.
+    """
+    wanted = [item for item in _imports(text) if item.module.partition(".")[0] in packages]
+    return _followed(wanted, root, lambda file: True)
+
+
+def _followed(imports: Iterable[Import], root: Path, counts: Callable[[Path], bool]) -> set[Path]:
     found: set[Path] = set()
-    todo, seen = list(modules), set()
+    todo, seen = list(imports), set()
     while todo:
-        name = todo.pop()
-        if name in seen or name.partition(".")[0] not in _OURS:
+        wanted = todo.pop()
+        if wanted in seen or wanted.module.partition(".")[0] not in _OURS:
             continue
-        seen.add(name)
-        todo.append(name.rpartition(".")[0])
-        base = root.joinpath(*name.split("."))
-        file = base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
-        if file.exists() and counts(file):
-            found.add(file)
-            todo += imports_of(file)
+        seen.add(wanted)
+        file = _file(wanted.module, root)
+        if file is None or not counts(file):
+            continue
+        if wanted.name:
+            todo.append(Import(f"{wanted.module}.{wanted.name}"))
+            if _passes_on(file):
+                todo += [item for name, item in _passed_on(file) if name == wanted.name and item != wanted]
+                continue
+        parent = wanted.module.rpartition(".")[0]
+        above = _file(parent, root) if parent else None
+        if above and not _passes_on(above):
+            todo.append(Import(parent))
+        found.add(file)
+        todo += _imports(_content(file).decode())
     return found
 
 
+def _file(module: str, root: Path) -> Path | None:
+    base = root.joinpath(*module.split("."))
+    return next((file for file in (base.with_suffix(".py"), base / "__init__.py") if file.exists()), None)
+
+
 @cache
-def imports_of(file: Path) -> tuple[str, ...]:
-    """Name the modules that a file imports, wherever in it; of `from a import b` both `a` and `a.b`."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(_content(file))):
+def _imports(text: str) -> tuple[Import, ...]:
+    """List what a piece of code imports, wherever in it."""
+    found: list[Import] = []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            found += [Import(alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return tuple(names)
+            found += [Import(node.module, alias.name) for alias in node.names]
+    return tuple(found)
+
+
+@cache
+def _passes_on(file: Path) -> bool:
+    """Whether a file is a package's and holds nothing but a docstring, imports and names such as `__all__`."""
+    return file.name == "__init__.py" and all(
+        isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (isinstance(node, ast.Assign) and all(isinstance(to, ast.Name) and to.id.startswith("__") for to in node.targets))
+        for node in ast.parse(_content(file)).body
+    )
+
+
+@cache
+def _passed_on(file: Path) -> tuple[tuple[str, Import], ...]:
+    """List the names that a package passes on, each with where it comes from."""
+    nodes = [node for node in ast.parse(_content(file)).body if isinstance(node, ast.ImportFrom) and node.module]
+    return tuple((alias.asname or alias.name, Import(str(node.module), alias.name)) for node in nodes for alias in node.names)
 
 
 def digest(files: Iterable[Path], root: Path, salt: str = "") -> str:

@@ -32,7 +32,7 @@ def record(passed: dict[str, str]) -> None:
 
 
 def digest(module: str, root: Path = ROOT) -> str:
-    """Hash a bank file, everything of ours that it imports, the tests of the bank, and the versions that matter.
+    """Hash a bank file, the engine that judges it, all that these import of ours, the tests of the bank, and the versions.
 
     Args:
         module: the dotted name of the bank file, such as "course_tools.bank.lecture_04.multi_head_attention".
@@ -40,7 +40,8 @@ def digest(module: str, root: Path = ROOT) -> str:
     """
     lecture = module.split(".")[-2]
     tests = [path for pattern in ("*.py", "*.toml") for path in (root / "tests/course_tools/bank").rglob(pattern)]
-    files = source_digest.imported_files([module], root, lambda file: not _lists_a_lecture(file))
+    modules = [module, "course_tools.bank", f"tests.course_tools.bank.answers.{lecture}"]
+    files = source_digest.imported_files(modules, root, lambda file: not _lists_a_lecture(file))
     files.update(path for path in tests if _matters(path, lecture))
     versions = f"{sys.version_info[:2]} {metadata.version('torch')} {metadata.version('numpy')}"
     return source_digest.digest(files, root, versions)

@@ -85,8 +85,8 @@ class Study:
     def library(self) -> str:
         """Digest of the files of course_lib that it imports, directly or not; what draws has no part in the numbers."""
         root = _PACKAGE.parent
-        modules = [name for name in source_digest.imports_of(self.path) if name.startswith("course_lib")]
-        return source_digest.digest(source_digest.imported_files(modules, root), root)
+        text = self.path.read_text(encoding="utf-8")
+        return source_digest.digest(source_digest.imported_by(text, root, ("course_lib",)), root)
 
     def drawn(self, record: RecordedStudy) -> tuple[Any, str]:
         """Draw its record: a matplotlib figure, and its alt text.

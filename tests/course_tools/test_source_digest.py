@@ -7,7 +7,7 @@ import pytest
 from course_tools import source_digest
 
 FILES = {
-    "course_lib/__init__.py": "",
+    "course_lib/__init__.py": "LOUD = True\n",
     "course_lib/near.py": "def late():\n    from course_lib import far\n",
     "course_lib/far.py": "import math\n",
     "course_lib/unrelated.py": "",
@@ -25,6 +25,44 @@ def root(tmp_path: Path) -> Path:
 def test_imports_are_followed_with_the_packages_above_them_and_no_further(root):
     found = source_digest.imported_files(["course_lib.near", "torch"], root)
     assert {path.relative_to(root).as_posix() for path in found} == FILES.keys() - {"course_lib/unrelated.py"}
+
+
+PASSED_ON = {
+    "course_lib/__init__.py": '"""A library."""\n\n__version__ = "1"\n',
+    "course_lib/parts/__init__.py": "from course_lib.parts.one import f as first\nfrom course_lib.parts.two import g\n",
+    "course_lib/parts/one.py": "f = 1\n",
+    "course_lib/parts/two.py": "from course_lib.deep import h\ng = h\n",
+    "course_lib/deep/__init__.py": "from course_lib.deep import three\nfrom course_lib.deep.three import h\n",
+    "course_lib/deep/three.py": "h = 3\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("from course_lib.parts import first", {"parts/one.py"}),
+        ("from course_lib.parts import g", {"parts/two.py", "deep/three.py"}),
+        ("from course_lib.parts import two", {"parts/two.py", "deep/three.py"}),
+        ("from course_lib.deep import three", {"deep/three.py"}),
+        ("from course_lib.parts.one import f", {"parts/one.py"}),
+        ("from course_lib import __version__", set()),
+        ("import course_lib.deep", {"deep/__init__.py", "deep/three.py"}),
+        ("from course_lib import parts", {"parts/__init__.py", "parts/one.py", "parts/two.py", "deep/three.py"}),
+        ("import torch", set()),
+    ],
+)
+def test_a_package_that_only_passes_on_names_is_looked_through(tmp_path, code, wanted):
+    for name, text in PASSED_ON.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = source_digest.imported_by(code, tmp_path)
+    assert {path.relative_to(tmp_path / "course_lib").as_posix() for path in found} == wanted
+
+
+def test_only_imports_of_the_packages_asked_for_count(root):
+    code = "from course_lib import near\nfrom course_tools import other\n"
+    assert source_digest.imported_by(code, root, ("course_tools",)) == set()
+    assert root / "course_lib/near.py" in source_digest.imported_by(code, root, ("course_lib",))
 
 
 def test_content_names_and_salt_count_and_line_ends_do_not(tmp_path):
