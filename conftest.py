@@ -32,6 +32,12 @@ NEED_A_TRAINED_MODEL = ("02", "03", "07", "12")
 """Lectures whose later cells take the answers of a trained model apart: they fail after a few steps."""
 
 
+def _trains_in_full(item: pytest.Item) -> bool:
+    """Whether a test is a cell of a lecture that trains as long as a student's would."""
+    folder = item.path.parent
+    return folder == ROOT / "solutions" or (folder == ROOT / "lectures" and item.path.name.startswith(NEED_A_TRAINED_MODEL))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--exhaustive` and `--full`."""
     parser.addoption("--exhaustive", action="store_true", help="run what is skipped while its inputs are unchanged, too")
@@ -48,8 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let the kernel of an unsolved lecture train for a few steps only; `--full` lets it train as long as the solved one."""
-    unsolved = item.path.parent == ROOT / "lectures" and not item.path.name.startswith(NEED_A_TRAINED_MODEL)
-    if unsolved and not item.config.getoption("--full"):
+    unsolved = item.path.parent == ROOT / "lectures"
+    if unsolved and not _trains_in_full(item) and not item.config.getoption("--full"):
         os.environ["IPYTHONDIR"] = _quick_kernel()
     else:
         os.environ.pop("IPYTHONDIR", None)
@@ -76,13 +82,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none, and what is exhaustive where nothing that it depends on has changed."""
-    if any(item.get_closest_marker("exhaustive") for item in items):
+    """Skip what needs a GPU where there is none, and what takes long where nothing that it depends on has changed."""
+    exhaustive = [item for item in items if item.get_closest_marker("exhaustive")]
+    cells = [item for item in items if _trains_in_full(item)]
+    if exhaustive or cells:
         from course_tools.bank import exercise
         from tests import unchanged
 
-        known = {} if config.getoption("--exhaustive") else unchanged.recorded()
-        unchanged.skip_unchanged(items, known, cache(lambda id: unchanged.digest(exercise(id).wrong[0].__module__)))
+        @cache
+        def digest_of(id: str) -> str:
+            notebook = ROOT / id
+            return (
+                unchanged.notebook_digest(notebook) if notebook.exists() else unchanged.digest(exercise(id).wrong[0].__module__)
+            )
+
+        tested = [(item, unchanged.exercise_of(item)) for item in exhaustive]
+        tested += [(item, item.path.relative_to(ROOT).as_posix()) for item in cells]
+        unchanged.skip_unchanged(tested, {} if config.getoption("--exhaustive") else unchanged.recorded(), digest_of)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return
@@ -101,13 +117,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _outcomes.extend((value, report.passed) for name, value in report.user_properties if name == "exhaustive")
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """After all exhaustive tests have run, record the digests of the exercises that passed them."""
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """After `--exhaustive`, record the digests of what passed: lectures, and exercises where all of the bank's tests ran."""
     config = session.config
-    asked = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    asked = [(config.invocation_params.dir / argument).resolve() for argument in config.args if "::" not in argument]
     whole = any(ROOT / "tests" / "course_tools" / "bank" in (path, *path.rglob("bank")) for path in asked if path.is_dir())
-    chosen = config.option.keyword or config.option.markexpr or session.shouldfail
-    if config.getoption("--exhaustive") and whole and not chosen and not hasattr(config, "workerinput"):
+    chosen = config.option.keyword or config.option.markexpr or session.shouldfail or len(asked) < len(config.args)
+    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if config.getoption("--exhaustive") and ended and not chosen and not hasattr(config, "workerinput"):
         from tests import unchanged
 
-        unchanged.record(unchanged.all_passed(_outcomes))
+        passed = unchanged.all_passed(_outcomes)
+        unchanged.record({id: digest for id, digest in passed.items() if whole or (ROOT / id).exists()})

@@ -11,6 +11,7 @@ from nbformat import write
 from nbformat.v4 import new_code_cell, new_notebook
 
 ROOT = Path(__file__).parents[1]
+FILES = ("conftest.py", "pyproject.toml", "tests/quick_training.py", "tests/nbval_sanitize.cfg", "tests/unchanged.py")
 TRAINS = """\
 import os
 from course_lib.training import train
@@ -24,7 +25,7 @@ assert (os.environ.get("IPYTHONDIR") == {own!r}) is not {quick}
 @pytest.mark.slow
 @pytest.mark.parametrize(("asked", "own"), [([], None), ([], "own"), (["--full"], "own")])
 def test_only_unsolved_lectures_train_briefly(tmp_path, asked, own):
-    for name in ("conftest.py", "pyproject.toml", "tests/quick_training.py", "tests/nbval_sanitize.cfg"):
+    for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     own = own and str(tmp_path / own)

@@ -1,9 +1,11 @@
-"""Exhaustive tests rerun as soon as one of their inputs changes, and are skipped while none does."""
+"""Exhaustive tests and full lectures rerun as soon as one of their inputs changes, and are skipped while none does."""
 
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_tools import source_digest
 from course_tools.bank import exercise, exercises
@@ -44,9 +46,14 @@ def digest_after(root: Path, name: str) -> tuple[str, str]:
     before = unchanged.digest(BANK, root)
     with (root / name).open("a") as file:
         file.write("# changed\n")
+    clear_caches()
+    return before, unchanged.digest(BANK, root)
+
+
+def clear_caches() -> None:
+    """Forget the contents of files."""
     for cached in (source_digest._passed_on, source_digest._passes_on, source_digest._content):
         cached.cache_clear()
-    return before, unchanged.digest(BANK, root)
 
 
 PASS_ON = ["course_lib/__init__.py", "course_tools/__init__.py", "course_tools/checks/__init__.py"]
@@ -73,22 +80,95 @@ class Item:
     def __init__(self, **params: object) -> None:
         self.callspec, self.user_properties, self.markers = SimpleNamespace(params=params), [], []
 
-    def get_closest_marker(self, name: str) -> bool:
-        return name == "exhaustive"
-
     def add_marker(self, marker: pytest.MarkDecorator) -> None:
         self.markers.append(marker.name)
 
 
 def test_only_a_recorded_digest_skips():
-    same, changed, new = Item(asked=exercise("04.1")), Item(id="04.2"), Item(id="04.3")
-    unchanged.skip_unchanged([same, changed, new], {"04.1": "d", "04.2": "another"}, lambda id: "d")
+    same, changed, new = items = Item(), Item(), Item()
+    tested = zip(items, ("04.1", "04.2", "solutions/04.ipynb"), strict=True)
+    unchanged.skip_unchanged(tested, {"04.1": "d", "04.2": "another"}, lambda id: "d")
     assert [item.markers for item in (same, changed, new)] == [["skip"], [], []]
     assert [item.user_properties for item in (same, changed, new)] == [
         [],
         [("exhaustive", "04.2 d")],
-        [("exhaustive", "04.3 d")],
+        [("exhaustive", "solutions/04.ipynb d")],
     ]
+
+
+def test_the_exercise_of_a_test_is_found_by_either_parameter():
+    assert unchanged.exercise_of(Item(asked=exercise("04.1"))) == unchanged.exercise_of(Item(id="04.1")) == "04.1"
+
+
+LECTURE = {
+    "pyproject.toml": """\
+[project]
+dependencies = ["torch>=2"]
+[project.optional-dependencies]
+data = []
+course = ["psutil>=5.9", "no-such-package"]
+""",
+    "tests/nbval_sanitize.cfg": "",
+    "authoring/studies/99_long.json": "",
+    "authoring/studies/98_other.json": "",
+}
+
+
+def notebook(root: Path, code: str = "from course_lib.near import f", output: str = "1", timing: str = "3 s") -> Path:
+    """Write a lecture: a cell whose output is compared, a cell whose output is not, and text."""
+    compared = new_code_cell(code, outputs=[new_output("stream", text=output)], metadata={"tags": ["nbval-check-output"]})
+    cells = [compared, new_code_cell("1", outputs=[new_output("stream", text=timing)]), new_markdown_cell(timing)]
+    for at, cell in enumerate(cells):
+        cell["id"] = str(at)
+    nbformat.write(new_notebook(cells=cells), root / "99_lecture.ipynb")
+    return root / "99_lecture.ipynb"
+
+
+@pytest.fixture
+def lecture(small: Path) -> Path:
+    """The course of one exercise, with what a lecture depends on beside it."""
+    for name, text in LECTURE.items():
+        (small / name).parent.mkdir(parents=True, exist_ok=True)
+        (small / name).write_text(text)
+    return small
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        (True, "course_lib/near.py"),
+        (True, "course_lib/far.py"),
+        (True, "course_tools/bank/lecture_99/first.py"),
+        (True, "authoring/studies/99_long.json"),
+        (True, "tests/nbval_sanitize.cfg"),
+        (False, "course_lib/__init__.py"),
+        (False, "authoring/studies/98_other.json"),
+        (False, "tests/course_tools/bank/survivors.toml"),
+    ],
+)
+def test_a_lecture_depends_on_what_its_cells_import_its_exercises_and_its_studies(lecture, changed, name):
+    file = notebook(lecture)
+    before = unchanged.notebook_digest(file, lecture)
+    with (lecture / name).open("a") as text:
+        text.write("# changed\n")
+    clear_caches()
+    assert (unchanged.notebook_digest(file, lecture) != before) is changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "other"),
+    [(True, {"code": "from course_lib.far import f"}), (True, {"output": "2"}), (False, {"timing": "4 s"})],
+)
+def test_a_lecture_depends_on_its_code_and_on_the_outputs_that_are_compared(lecture, changed, other):
+    before = unchanged.notebook_digest(notebook(lecture), lecture)
+    assert (unchanged.notebook_digest(notebook(lecture, **other), lecture) != before) is changed
+
+
+def test_a_lecture_depends_on_the_versions_of_its_packages(lecture, monkeypatch):
+    file = notebook(lecture)
+    before = unchanged.notebook_digest(file, lecture)
+    monkeypatch.setattr(unchanged.metadata, "version", lambda name: "0")
+    assert unchanged.notebook_digest(file, lecture) != before
 
 
 def test_an_exercise_is_recorded_only_where_every_test_of_it_passed():
@@ -109,5 +189,5 @@ def test_the_digest_of_an_exercise_covers_its_reference_its_bank_file_and_the_en
 BANK_OF = {item.id: item.wrong[0].__module__ for item in exercises()}
 
 
-def test_the_record_names_exercises_that_there_are():
-    assert unchanged.recorded().keys() <= BANK_OF.keys()
+def test_the_record_names_exercises_and_lectures_that_there_are():
+    assert all(id in BANK_OF or (unchanged.ROOT / id).is_file() for id in unchanged.recorded())

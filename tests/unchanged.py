@@ -1,13 +1,18 @@
-"""Skip the exhaustive tests of an exercise while everything they depend on is as it was when they last passed.
+"""Skip what takes long while everything that it depends on is as it was when it last passed.
 
 A test marked `exhaustive` tries every mutant, or every answer of the bank on twenty seeds. Its exercise has a digest: of its
 bank file and each file of the course that this imports, directly or not, of the exhaustive tests, and of the versions of
-Python, torch and NumPy. `tests/exhaustive.json` records the digest with which all exhaustive tests of the exercise passed;
-while it is the same, they are skipped. `course test --exhaustive` runs them all and writes the record.
+Python, torch and NumPy. A lecture that trains in full has a digest, too: of its cells and the outputs that nbval compares, of
+each file of the course that they import, of its exercises and recorded studies, and of the versions of all packages in use.
+`tests/exhaustive.json` records the digest with which all of it passed; while it is the same, it is skipped.
+`course test --exhaustive` runs everything and writes the record.
 """
 
+import contextlib
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
@@ -47,6 +52,37 @@ def digest(module: str, root: Path = ROOT) -> str:
     return source_digest.digest(files, root, versions)
 
 
+def notebook_digest(notebook: Path, root: Path = ROOT) -> str:
+    """Hash a lecture's code and compared outputs, what they depend on in the course, and the versions of all packages.
+
+    Args:
+        notebook: the file, such as solutions/04_self_attention.ipynb.
+        root: the folder of the course.
+    """
+    lecture = notebook.name[:2]
+    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    code = ["".join(cell["source"]) for cell in cells]
+    compared = [cell["outputs"] for cell in cells if "nbval-check-output" in cell["metadata"].get("tags", [])]
+    files = source_digest.imported_files([f"course_tools.bank.lecture_{lecture}"], root)
+    for text in code:
+        files |= source_digest.imported_by(text, root)
+    files.update((root / "authoring" / "studies").glob(f"{lecture}_*"))
+    settings = (root / "tests" / "nbval_sanitize.cfg").read_text(encoding="utf-8")
+    return source_digest.digest(files, root, json.dumps([code, compared, settings, _versions(root)]))
+
+
+def _versions(root: Path) -> list[str]:
+    """List the versions of Python and of the packages that a lecture can use, where they are installed."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    versions = [f"Python {sys.version_info[:2]}"]
+    for line in (*project["dependencies"], *extras["data"], *extras["course"]):
+        name = re.split(r"[<>=!~;\[ ]", line)[0]
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
+    return versions
+
+
 def _lists_a_lecture(file: Path) -> bool:
     """Whether a file is the list of a lecture's exercises: whoever adds one changes none of the others."""
     return file.name == "__init__.py" and file.parent.name.startswith("lecture_") and file.parents[1].name == "bank"
@@ -59,28 +95,29 @@ def _matters(path: Path, lecture: str) -> bool:
     return not path.stem.startswith("lecture_") or path.stem == lecture
 
 
-def skip_unchanged(items: Iterable[pytest.Item], known: dict[str, str], digest_of: Callable[[str], str]) -> None:
-    """Skip the exhaustive tests of each exercise whose digest is the recorded one; note exercise and digest on the others.
+def skip_unchanged(tested: Iterable[tuple[pytest.Item, str]], known: dict[str, str], digest_of: Callable[[str], str]) -> None:
+    """Skip the tests of what has the recorded digest; note what is tested, and its digest, on the others.
 
     Args:
-        items: the collected tests.
-        known: by exercise, the digest recorded.
-        digest_of: gives the digest of an exercise by its id.
+        tested: collected tests, each with the id of its exercise or the name of its lecture's file.
+        known: by id or name, the digest recorded.
+        digest_of: gives the digest of an id or name.
     """
-    for item in items:
-        if item.get_closest_marker("exhaustive"):
-            params = item.callspec.params
-            id = params["asked"].id if "asked" in params else params["id"]
-            if known.get(id) == digest_of(id):
-                item.add_marker(
-                    pytest.mark.skip(reason=f"the inputs of {id} are unchanged: `course test --exhaustive` runs it")
-                )
-            else:
-                item.user_properties.append(("exhaustive", f"{id} {digest_of(id)}"))
+    for item, id in tested:
+        if known.get(id) == digest_of(id):
+            item.add_marker(pytest.mark.skip(reason=f"the inputs of {id} are unchanged: `course test --exhaustive` runs it"))
+        else:
+            item.user_properties.append(("exhaustive", f"{id} {digest_of(id)}"))
+
+
+def exercise_of(item: pytest.Item) -> str:
+    """Give the id of the exercise that an exhaustive test tries."""
+    params = item.callspec.params
+    return params["asked"].id if "asked" in params else params["id"]
 
 
 def all_passed(outcomes: Iterable[tuple[str, bool]]) -> dict[str, str]:
-    """From pairs of a noted `id digest` and whether that part of a test passed: the digests of the exercises where all did."""
+    """From pairs of a noted `id digest` and whether that part of a test passed: the digests by id, where all parts did."""
     passed: dict[str, bool] = {}
     for noted, well in outcomes:
         passed[noted] = passed.get(noted, True) and well
