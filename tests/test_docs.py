@@ -24,6 +24,7 @@ NOT_PAPERS = (
     "https://huggingface.co/docs/",
     "https://nbgrader.readthedocs.io",
     "https://numpydoc.readthedocs.io",
+    "https://pypi.org/project/",
     "https://scikit-learn.org",
 )
 """Where an address in a docstring leads to a tool or to data, and to no paper."""

@@ -51,7 +51,7 @@ PUBLIC = {
     "course_lib.models": """
         BERT BYOL DETR GAT GCN GPT AdaptiveSteps AttentiveState BahdanauDecoder BidirectionalLogits Bootstrapped
         CaptionStep Captioned Decoded DecoderState DeiT DeiTLogits Detected ELMo Encoded Encoder GATLayer
-        GPTState GlobalAverage Hierarchical LearnedQueries LinearMemory LinearTransformer LuongDecoder
+        GPTState GlobalAverage Hierarchical KneserNey LearnedQueries LinearMemory LinearTransformer LuongDecoder
         MaskedWordHead Mixer NGram ObjectBlock ObjectQueries PatchEncoder PlainDecoder PointQueries
         PooledDocument PositionalSelfAttention Pretraining PretrainingBERT Projected ScalarMix Segmenter
         SentenceHead SeparateSteps Seq2Seq Seq2SeqState SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span
@@ -75,23 +75,23 @@ PUBLIC = {
         previous_token_loss segment_input set_loss teacher_forced_loss
     """,
     "course_lib.metrics": """
-        BERT_BASE BERT_LARGE GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE MIXER_SMALL TRANSFORMER_BASE
-        TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE LinearProbe OperationCount average_precision bert_parameters
-        block_parameters convolution_cost count_operations find_hits fine_tuned_head gpt_parameters linear_probe
+        BERT_BASE BERT_LARGE BLEU GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE MIXER_SMALL TRANSFORMER_BASE
+        TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE LinearProbe OperationCount add_one average_precision bert_parameters
+        bleu block_parameters convolution_cost count_operations find_hits fine_tuned_head gpt_parameters linear_probe
         local_attention_cost mean_average_precision mixer_parameters spectrum training_operations
-        transformer_parameters vit_parameters xlnet_parameters
+        transformer_parameters unsmoothed vit_parameters xlnet_parameters
     """,
     "course_lib.analysis": """
         Arrows HeadStatistics head_statistics record rollout strongest_arrows
     """,
     "course_lib.datasets": """
         ALONE BEGIN END FORMATS LOCALES LUMA PADDING PAPER PHOTOGRAPHS TWIN UNKNOWN WALL Augmentation BytePairs
-        Captions Digits DisplayName Graph LabelledImages LabelledPixels LabelledText Lookup Pair Recall Reversal
+        Captions Digits DisplayName Graph LabelledImages LabelledPixels LabelledText Lookup Pair Play Recall Reversal
         Scenes Splits Sums Unreachable Videos Vocabulary Walks WrongChecksum cache_folder captioned_digits
         cifar10 clutter colour_matrix cora dates digit_scenes digits display_names docstrings download
         few_of_each ink_edges joined karate_club language_reference les_miserables lookup marked_neighbour
         marked_sentences matching_neighbour mnist moving_digits multi30k number_words pad photographs recall
-        recolour resize reversal same_or_different secret_orders see_also spelled split sums twins walks warp
+        recolour resize reversal same_or_different secret_orders see_also shakespeare spelled split sums twins walks warp
         word_pieces
     """,
     "course_lib.optional_import": """

@@ -27,6 +27,7 @@ from course_lib.datasets.same_or_different import ALONE, PAPER, TWIN, LabelledPi
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.secret_orders import Walks, secret_orders, walks
 from course_lib.datasets.sentence_pairs import multi30k
+from course_lib.datasets.shakespeare import Play, shakespeare
 from course_lib.datasets.social_networks import Graph, karate_club, les_miserables
 from course_lib.datasets.spelled_numbers import number_words, spelled
 from course_lib.datasets.splits import Pair, Splits, split
@@ -58,6 +59,7 @@ __all__ = [
     "LabelledText",
     "Lookup",
     "Pair",
+    "Play",
     "Recall",
     "Reversal",
     "Scenes",
@@ -103,6 +105,7 @@ __all__ = [
     "same_or_different",
     "secret_orders",
     "see_also",
+    "shakespeare",
     "spelled",
     "split",
     "sums",

@@ -1,6 +1,7 @@
-"""Scores and counts: average precision, linear probe, parameters and multiply-adds."""
+"""Scores and counts: average precision, BLEU, linear probe, parameters and multiply-adds."""
 
 from course_lib.metrics.average_precision import average_precision, find_hits, mean_average_precision
+from course_lib.metrics.bleu import BLEU, add_one, bleu, unsmoothed
 from course_lib.metrics.linear_probe import LinearProbe, fine_tuned_head, linear_probe, spectrum
 from course_lib.metrics.operation_counts import OperationCount, convolution_cost, count_operations, local_attention_cost
 from course_lib.metrics.parameter_counts import (
@@ -31,6 +32,7 @@ from course_lib.metrics.parameter_counts import (
 __all__ = [
     "BERT_BASE",
     "BERT_LARGE",
+    "BLEU",
     "GPT_1",
     "GPT_2",
     "GPT_3",
@@ -45,8 +47,10 @@ __all__ = [
     "VIT_LARGE",
     "LinearProbe",
     "OperationCount",
+    "add_one",
     "average_precision",
     "bert_parameters",
+    "bleu",
     "block_parameters",
     "convolution_cost",
     "count_operations",
@@ -60,6 +64,7 @@ __all__ = [
     "spectrum",
     "training_operations",
     "transformer_parameters",
+    "unsmoothed",
     "vit_parameters",
     "xlnet_parameters",
 ]

@@ -37,6 +37,7 @@ from course_lib.models.gat import GAT, GATLayer
 from course_lib.models.gcn import GCN
 from course_lib.models.gpt import GPT, GPTState
 from course_lib.models.hierarchical import Hierarchical, PooledDocument, compose_document
+from course_lib.models.kneser_ney import KneserNey
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer
 from course_lib.models.luong import LuongDecoder
 from course_lib.models.mixer import Mixer
@@ -83,6 +84,7 @@ __all__ = [
     "GPTState",
     "GlobalAverage",
     "Hierarchical",
+    "KneserNey",
     "LearnedQueries",
     "LinearMemory",
     "LinearTransformer",

@@ -8,7 +8,7 @@ from statistics import mean
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a study: its scores by name, one score by step, and its seconds.
+    """One training of a study: its scores by name, one score by step, its seconds, and what it wrote, by name.
 
     The seconds are processor time on a CPU, and those of the clock on a GPU.
     """
@@ -18,6 +18,7 @@ class Run:
     scores: dict[str, float]
     curve: dict[int, float]
     seconds: float
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def write(record: RecordedStudy, path: Path) -> None:
     runs = fields.pop("runs")
     del fields["name"]
     for run in runs:
+        if not run["texts"]:
+            del run["texts"]
         run["scores"] = {key: _short(value) for key, value in run["scores"].items()}
         run["curve"] = {str(step): _short(value) for step, value in run["curve"].items()}
     head = "".join(f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n" for key, value in fields.items())

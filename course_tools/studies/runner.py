@@ -166,8 +166,8 @@ def run_one(name: str, source: str, setting: str, seed: int, device: str, folder
         scores = dict(study.run(study.settings_on(device)[setting], seed, torch.device(device)))
     finally:
         torch.set_num_threads(threads)
-    curve = scores.pop("curve", {})
-    return Run(setting, seed, scores, curve, round(clock() - start, 1))
+    curve, texts = scores.pop("curve", {}), scores.pop("texts", {})
+    return Run(setting, seed, scores, curve, round(clock() - start, 1), texts)
 
 
 def _head(study: Study, device: str) -> RecordedStudy:

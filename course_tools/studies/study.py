@@ -8,6 +8,7 @@
     TOLERANCE = {"accuracy": 0.02}                       # for `course study --check`; other scores must be equal
 
     def run(setting, seed, device):                      # one training: numbers by name; "curve" = {step: score}
+                                                         # and, if it writes, "texts" = {name: text}
         return {"accuracy": 0.91, "parameters": 1_000, "curve": {100: 0.71, 200: 0.91}}
 
     def figure(study):                                   # optional: a figure of the record, and its alt text

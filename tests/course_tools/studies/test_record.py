@@ -7,7 +7,7 @@ from course_tools.studies.record import read, record_path, write
 
 RUNS = [
     Run("a", 2, {"score": 2 / 3, "parameters": 1_234_567}, {10: 0.25, 20: 2.5}, 90.0),
-    Run("a", 0, {"score": 0.0}, {10: 0.75, 20: 0.5, 30: 1.0}, 60.0),
+    Run("a", 0, {"score": 0.0}, {10: 0.75, 20: 0.5, 30: 1.0}, 60.0, {"sample": "O,\n„O”"}),
 ]
 RECORD = RecordedStudy("12_toy", "s", "l", "3.11.7", "2.13.0", "one CPU thread", RUNS)
 
@@ -33,6 +33,7 @@ def test_a_record_is_read_as_it_was_written_with_five_digits(tmp_path):
     found = read(path)
     assert found.runs[0].scores == {"score": 0.66667, "parameters": 1_234_567}
     assert found.runs[1] == RUNS[1]
+    assert path.read_text().count('"texts": {"sample"') == 1
     assert (found.name, found.machine) == ("12_toy", "one CPU thread")
     assert len(path.read_text().splitlines()) == 11
     assert [each.name for each in tmp_path.iterdir()] == ["12_toy.json"]

@@ -17,6 +17,7 @@ def test_all_settings_and_seeds_are_run_one_seed_after_another(toy, here, folder
     record = run_missing(toy, here, folder=folder)
     assert ran() == "10 20 11 21 "
     assert record.scores("b", "score") == [2, pytest.approx(2 + 1 / 3)]
+    assert [run.texts for run in recorded(toy).of("b")] == [{"sample": "Exit, pursued\nby a bear — off"}] * 2
     assert record.machine.startswith("one CPU thread")
     assert state(toy) == recorded(toy).cost
 

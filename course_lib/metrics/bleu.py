@@ -1,0 +1,98 @@
+"""BLEU: how many runs of one to four tokens of a translation stand in reference translations, over a whole corpus.
+
+Papineni et al. 2002, *BLEU: a Method for Automatic Evaluation of Machine Translation*, section 2
+(https://aclanthology.org/P02-1040):
+
+    p_n  = Σ min(count of a run in the candidate, its greatest count in one reference) / Σ count      over all runs of n tokens
+    BP   = min(1, exp(1 − r / c))
+    BLEU = BP · exp(mean over n = 1 … N of log p_n)
+
+c is the length of all candidates, and r the sum over the sentences of the reference length that is closest to the candidate's,
+the shorter of two equally close ones. Sums run over the corpus before anything is divided: BLEU is no mean of sentences.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+Sentence = Sequence[Hashable]
+Smoothing = Callable[[Sequence[int], Sequence[int]], list[float]]
+"""`smoothing(matches, totals)` gives the precisions p_1 … p_N from the sums above and below the fraction line."""
+
+
+class BLEU(NamedTuple):
+    """A score from 0 to 1 (papers print 100 times as much), and what it comes from: p_1 … p_N, BP, c and r."""
+
+    score: float
+    precisions: list[float]
+    brevity_penalty: float
+    candidate_length: int
+    reference_length: int
+
+
+def unsmoothed(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
+    """Precisions, matches over totals, as Papineni et al. define them; 0 where there is no run.
+
+    So BLEU is 0 where no run of one of the lengths matches.
+    """
+    return [match / max(total, 1) for match, total in zip(matches, totals, strict=True)]
+
+
+def add_one(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
+    """Precisions with 1 added to matches and totals of each length above 1, for short texts (Lin & Och 2004, section 4).
+
+    Source: https://aclanthology.org/C04-1072.
+    """
+    more = [int(n > 0) for n in range(len(matches))]
+    return unsmoothed([m + k for m, k in zip(matches, more, strict=True)], [t + k for t, k in zip(totals, more, strict=True)])
+
+
+def bleu(
+    candidates: Sequence[Sentence],
+    references: Sequence[Sequence[Sentence]],
+    n_max: int = 4,
+    smoothing: Smoothing = unsmoothed,
+) -> BLEU:
+    """Corpus BLEU of translations against one or more references each.
+
+    Args:
+        candidates: the translations, each a sequence of tokens: a text is to be split first, and its score depends on how.
+        references: for each translation its references, one at least, of tokens likewise.
+        n_max: N, the length of the longest runs.
+        smoothing: `unsmoothed`, or `add_one`, without which a text of a few sentences often has 0.
+
+    Returns:
+        the score and its parts.
+
+    Raises:
+        ValueError: there is no translation, one without a reference, or not as many of the one as of the other.
+    """
+    if not candidates or len(candidates) != len(references) or not all(references):
+        raise ValueError(
+            "need as many lists of references as translations, at least one, and no empty one; "
+            f"got {len(candidates)} translations, and references of {[len(each) for each in references]}."
+        )
+    matches, totals = [0] * n_max, [0] * n_max
+    for candidate, of_it in zip(candidates, references, strict=True):
+        for n in range(1, n_max + 1):
+            counted = _runs(candidate, n)
+            most: Counter[tuple[Hashable, ...]] = Counter()
+            for reference in of_it:
+                most |= _runs(reference, n)
+            matches[n - 1] += (counted & most).total()
+            totals[n - 1] += counted.total()
+    c = sum(map(len, candidates))
+    r = sum(
+        min((abs(len(reference) - len(candidate)), len(reference)) for reference in of_it)[1]
+        for candidate, of_it in zip(candidates, references, strict=True)
+    )
+    brevity_penalty = min(1.0, math.exp(1 - r / c)) if c else 0.0
+    precisions = smoothing(matches, totals)
+    logs = sum(math.log(p) if p > 0 else -math.inf for p in precisions)
+    return BLEU(brevity_penalty * math.exp(logs / n_max), precisions, brevity_penalty, c, r)
+
+
+def _runs(tokens: Sentence, n: int) -> Counter[tuple[Hashable, ...]]:
+    """Count the runs of n tokens."""
+    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
