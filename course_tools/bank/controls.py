@@ -11,8 +11,12 @@ held-out examples, `inputs` and `labels`.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from course_tools.checks.exercise import Evidence, Property, Truth
-from course_tools.checks.trained import TOO_NEAR, Judge, holds, is_near, same_twice, sound_gradients, trains_within
+from course_tools.checks.trained import TOO_NEAR, Judge, holds, is_near, loss_falls, same_twice, sound_gradients, trains_within
 from course_tools.checks.training_record import Measured
 
 CLOSE = 0.05
@@ -38,6 +42,28 @@ class Claim(NamedTuple):
     question: str
     control: str
     score: Callable[[Measured, Truth], Scores]
+
+
+def loss_of_two(n: int, logits: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of the first n logits (B, n + m) and the first labels (B, 2) plus that of the others."""
+    return F.cross_entropy(logits[:, :n], labels[:, 0]) + F.cross_entropy(logits[:, n:], labels[:, 1])
+
+
+def scores_of_two(n: int, logits: Tensor, labels: Tensor) -> Scores:
+    """Measure the accuracies of the first n logits (B, n + m) and of the others, for labels (B, 2)."""
+    hits = (part.argmax(-1) == wanted for part, wanted in zip((logits[:, :n], logits[:, n:]), labels.T, strict=True))
+    return Scores(*(part.float().mean().item() for part in hits))
+
+
+def of_the_model(
+    train: Callable[[], nn.Module], seed: int, unseen: tuple[Tensor, Tensor], scores_of: Callable[[Tensor, Tensor], Scores]
+) -> tuple[int, Scores]:
+    """Train the lecture's model with a seed of its own, and give its number of parameters and its scores on unseen examples."""
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(seed)
+        model = train()
+    with torch.no_grad():
+        return sum(p.numel() for p in model.parameters()), scores_of(model(unseen[0]), unseen[1])
 
 
 def properties(
@@ -102,8 +128,7 @@ def _trained(measured: Measured, truth: Truth) -> str | None:
     sizes = {len(batch) for batch in measured.read if batch.shape[1:] == truth["inputs"].shape[1:]}
     if sizes and sizes != {truth["batch_size"]}:
         return f"Its batches hold {min(sizes)} examples, those of the model {truth['batch_size']}."
-    n = max(len(measured.losses) // 10, 1)
-    if measured.moved < TOO_NEAR and measured.losses[-n:].mean() > 0.97 * measured.losses[:n].mean():
+    if measured.moved < TOO_NEAR and loss_falls()(measured, truth) is not None:
         return "Its weights hardly change during the training, and its loss does not fall."
     return None
 
@@ -133,11 +158,6 @@ def reads_few_examples(measured: Measured, truth: Truth) -> bool:
     shape = truth["inputs"].shape[1:]
     rows = [row.numpy().tobytes() for batch in measured.read if batch.shape[1:] == shape for row in batch]
     return len(rows) >= 256 and len(set(rows)) < 0.3 * len(rows)
-
-
-def reads_other_examples(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the results for the last examples, asked about alone, the second query, are others than in the first."""
-    return not is_near(measured.outputs[0][-len(measured.outputs[1]) :], measured.outputs[1])
 
 
 def is_no_sum(measured: Measured, truth: Truth) -> bool:

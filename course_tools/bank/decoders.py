@@ -1,19 +1,31 @@
-"""Build tasks that train a decoder with attention: what is asked of a model that writes sequences, and what shows a mistake.
+"""Build tasks that train a decoder with attention: how it is trained, what is asked of it, and what shows a mistake.
 
 A model is called in two ways. `model(*inputs, target)` gives logits under teacher forcing: those at t predict the token after
 `target[:, t]`. `model(*inputs)` gives the tokens that it writes by greedy decoding. The sequences by which it is scored are
 never sent to it, and those that it reads under teacher forcing are others.
 """
 
-from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.datasets import BEGIN, END, PADDING
+from course_lib.losses import teacher_forced_loss
+from course_tools.bank.training_loops import updates
 from course_tools.checks.exercise import Draw, Property, Truth
-from course_tools.checks.trained import Judge, holds, is_near, same_twice, sound_gradients, trains_within, within_budget
+from course_tools.checks.trained import (
+    Judge,
+    fault_of_logits,
+    holds,
+    is_near,
+    loss_falls,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    within_budget,
+)
 from course_tools.checks.training_record import Measured
 
 ANSWERS, FORCED, ALTERED, ELSEWHERE, OWN, N_COMMON = range(6)
@@ -24,6 +36,33 @@ FEW = 0.05
 """Fraction of sequences on which a tie of two logits may decide."""
 
 Inputs = tuple[Tensor, ...]
+
+decoder_loss = partial(teacher_forced_loss, padding=PADDING)
+"""The mean cross-entropy of logits (B, T, n_tokens) and the tokens that follow in a target (B, T), padding left out."""
+
+
+def taught(model, inputs, target, n_steps, lr=1e-2, loss_of=decoder_loss, one_batch=False, optimized=None, clears=True):
+    """Train a decoder under teacher forcing in the usual way, or with one mistake, and return it.
+
+    Args:
+        model: called with inputs and target, it gives logits.
+        inputs: gives a tuple of the model's inputs for sequences that are given by their indices (32,).
+        target: tokens of all sequences, (N, T).
+        n_steps: the number of updates.
+        lr: the learning rate of Adam.
+        loss_of: the loss of logits and target.
+        one_batch: whether all updates read the same sequences.
+        optimized: whose weights the optimizer holds; the model's where there is none.
+        clears: whether gradients are cleared.
+    """
+    first = torch.randint(len(target), (32,))
+
+    def loss():
+        rows = first if one_batch else torch.randint(len(target), (32,))
+        return loss_of(model(*inputs(rows), target[rows]), target[rows])
+
+    updates((optimized or model).parameters(), n_steps, loss, lr, clears)
+    return model.eval()
 
 
 def common_queries(asked: Inputs, forced: Inputs, target: Tensor, cut: int, n_tokens: int, draw: Draw) -> list[Inputs]:
@@ -78,13 +117,9 @@ def token_accuracy(answers: Tensor, labels: Tensor) -> float:
 def _model(measured: Measured, truth: Truth) -> str | None:
     n_tokens = truth["n_tokens"]
     for query in (FORCED, ALTERED, ELSEWHERE):
-        wanted, output = (*truth["read"].shape, n_tokens), measured.outputs[query]
-        if tuple(output.shape) != wanted:
-            return (
-                f"For a target {tuple(truth['read'].shape)} the logits should have shape {wanted}, not {tuple(output.shape)}."
-            )
-        if not output.is_floating_point():
-            return f"The logits should be floating point, and they are {output.dtype}."
+        shape = tuple(truth["read"].shape)
+        if fault := fault_of_logits(measured.outputs[query], (*shape, n_tokens), f"a target {shape}"):
+            return fault
     for query, n in ((ANSWERS, len(truth["labels"])), (OWN, N_FORCED)):
         output = measured.outputs[query]
         if output.ndim != 2 or len(output) != n or output.is_floating_point() or not output.shape[1]:
@@ -94,16 +129,6 @@ def _model(measured: Measured, truth: Truth) -> str | None:
             )
     if not measured.outputs[FORCED].isfinite().all():
         return "Some logits are infinite or NaN."
-    return None
-
-
-def _falls(measured: Measured, truth: Truth) -> str | None:
-    if measured.n_updates == 0:
-        return "It made no update."
-    losses = measured.losses
-    n = max(len(losses) // 10, 1)
-    if len(losses) and not losses[-n:].mean() < 0.9 * losses[:n].mean():
-        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
     return None
 
 
@@ -179,7 +204,7 @@ def properties(
         holds("model", f"With a target, the model maps {inputs} to logits; without one, to tokens.", _model, 1, ("runs",)),
         within_budget(most_parameters),
         sound_gradients,
-        holds("training", "It makes updates, and the loss falls.", _falls, 1),
+        holds("training", "It makes updates, and the loss falls.", loss_falls(by=0.1), 1),
         same_twice,
         rows,
         holds("causal", "The logits depend on the target up to their position, and not on later tokens.", _causal, 1, trained),
@@ -190,16 +215,6 @@ def properties(
         holds("learns", learns[0], learns[1], 1, trained),
         holds("score", score[0], score[1], 2, needs=("learns",)),
     )
-
-
-def at_least(least: float, score: Callable[[Measured, Truth], float], words: str) -> Judge:
-    """Make a judge that asks for a score."""
-
-    def judge(measured: Measured, truth: Truth) -> str | None:
-        found = score(measured, truth)
-        return None if found >= least else f"{words} is {found:.2f}; at least {least:.2f} is required."
-
-    return judge
 
 
 def reads_the_token_it_predicts(measured: Measured, truth: Truth) -> bool:

@@ -13,7 +13,19 @@ from torch import Tensor
 
 from course_lib.datasets import digits
 from course_tools.checks.exercise import Call, Draw, Property, Truth
-from course_tools.checks.trained import holds, is_near, same_twice, sound_gradients, trains_within, within_budget
+from course_tools.checks.trained import (
+    each_alone,
+    every,
+    fault_of_logits,
+    holds,
+    is_near,
+    loss_falls,
+    makes_updates,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    within_budget,
+)
 from course_tools.checks.training_record import Measured
 
 N_CLASSES, N_TRAIN, N_FEW = 10, 1_297, 16
@@ -97,30 +109,10 @@ def accuracy_of(measured: Measured, truth: Truth) -> float:
 def _model(measured: Measured, truth: Truth) -> str | None:
     n_held_out = len(truth["labels"])
     for n, output in zip((n_held_out, N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1), measured.outputs, strict=True):
-        if tuple(output.shape) != (n, N_CLASSES):
-            images, wanted = (n, 1, SIDE, SIDE), (n, N_CLASSES)
-            return f"For images {images} the logits should have shape {wanted}, not {tuple(output.shape)}."
-        if not output.is_floating_point():
-            return f"The logits should be floating point, and they are {output.dtype}."
+        if fault := fault_of_logits(output, (n, N_CLASSES), f"images {(n, 1, SIDE, SIDE)}"):
+            return fault
         if not output.isfinite().all():
             return "Some logits are infinite or NaN."
-    return None
-
-
-def _falls(measured: Measured, truth: Truth) -> str | None:
-    """Ask for updates, and for a training loss that falls unless the model predicts well."""
-    if measured.n_updates == 0:
-        return "It made no update."
-    losses = measured.losses
-    n = max(len(losses) // 10, 1)
-    if _learns(measured, truth) and len(losses) and losses[-n:].mean() > 0.97 * losses[:n].mean():
-        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
-    return None
-
-
-def _batch(measured: Measured, truth: Truth) -> str | None:
-    if reads_other_images(measured, truth):
-        return "For the last 16 images evaluated alone, the model gives different logits than in a batch with the others."
     return None
 
 
@@ -163,9 +155,11 @@ def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
         holds("model", "The model maps images (B, 1, 8, 8) to logits (B, n_classes).", _model, 1, needs=("runs",)),
         within_budget(most_parameters),
         sound_gradients,
-        holds("training", "It makes updates, and the loss falls.", _falls, 1),
+        holds("training", "It makes updates, and the loss falls.", every(makes_updates, loss_falls(unless=_learns)), 1),
         same_twice,
-        holds("batch", "The logits of an image do not depend on the other images of its batch.", _batch, 1, trained),
+        holds(
+            "batch", "The logits of an image do not depend on the other images of its batch.", each_alone("images"), 1, trained
+        ),
         holds("patches", "Every patch has an influence on the logits.", _patches, 1, trained),
         holds("order", "The logits depend on where a patch is.", _order, 1, trained),
         holds("attention", "The influence of a patch depends on what the other patches show.", _mixes, 2, trained),
@@ -178,11 +172,6 @@ def _influences(measured: Measured) -> Tensor:
     """How far some logit moves when a patch is replaced, relative to the largest logit, (16,)."""
     plain, *replaced = measured.outputs[3].double().chunk(17)
     return (torch.stack(replaced) - plain).abs().amax((1, 2)) / plain.abs().max().clamp(min=1e-12)
-
-
-def reads_other_images(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of an image change with the other images of the batch."""
-    return not is_near(measured.outputs[0][-N_FEW:], measured.outputs[1])
 
 
 def misses_patches(measured: Measured, truth: Truth) -> bool:

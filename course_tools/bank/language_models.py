@@ -15,7 +15,17 @@ from torch import Tensor
 
 from course_lib.datasets import language_reference
 from course_tools.checks.exercise import Call, Draw, Property, Truth
-from course_tools.checks.trained import holds, is_near, same_twice, sound_gradients, trains_within, within_budget
+from course_tools.checks.trained import (
+    each_alone,
+    fault_of_logits,
+    holds,
+    is_near,
+    loss_falls,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    within_budget,
+)
 from course_tools.checks.training_record import Measured
 
 N_TOKENS, T = 27, 32
@@ -79,11 +89,8 @@ def loss_after(measured: Measured, following: Tensor) -> float:
 def maps_tokens_to_logits(measured: Measured, truth: Truth) -> str | None:
     """Ask for logits of the right shape for each query, which depend on the tokens."""
     for query, output in zip(truth["queries"], measured.outputs, strict=True):
-        wanted = (*query.shape, N_TOKENS)
-        if tuple(output.shape) != wanted:
-            return f"For tokens {tuple(query.shape)} the logits should have shape {wanted}, not {tuple(output.shape)}."
-        if not output.is_floating_point():
-            return f"The logits should be floating point, and they are {output.dtype}."
+        if fault := fault_of_logits(output, (*query.shape, N_TOKENS), f"tokens {tuple(query.shape)}"):
+            return fault
     if not measured.outputs[0].isfinite().all():
         return "Some logits are infinite or NaN: the training has diverged. Try a smaller learning rate."
     if is_near(measured.outputs[0][:-1, -1], measured.outputs[0][1:, -1], tolerance=1e-6):
@@ -91,11 +98,8 @@ def maps_tokens_to_logits(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def keeps_windows_apart(measured: Measured, truth: Truth) -> str | None:
-    """Ask that a window's logits are the same in any batch."""
-    if reads_other_rows(measured, truth):
-        return "Asked about the last 16 windows alone, the model gives other logits than in a batch with the others."
-    return None
+keeps_windows_apart = each_alone("windows")
+"""Ask that a window's logits are the same in any batch."""
 
 
 def is_causal(measured: Measured, truth: Truth) -> str | None:
@@ -109,19 +113,6 @@ def knows_the_order(measured: Measured, truth: Truth) -> str | None:
     """Ask that the prediction depends on the order of the tokens."""
     if ignores_the_order(measured, truth):
         return "When the tokens before the last one change places, the prediction after it stays the same."
-    return None
-
-
-def has_a_falling_loss(measured: Measured, truth: Truth) -> str | None:
-    """Ask for a training loss that falls; a model that predicts well was trained, however that was done."""
-    if beats_the_frequencies(measured, truth) is None:
-        return None
-    if measured.n_updates == 0:
-        return "It made no update."
-    losses = measured.losses
-    n = max(len(losses) // 10, 1)
-    if len(losses) and losses[-n:].mean() > 0.97 * losses[:n].mean():
-        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
     return None
 
 
@@ -157,7 +148,7 @@ def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
         ),
         within_budget(most_parameters),
         sound_gradients,
-        holds("training", "The loss falls during the training.", has_a_falling_loss, 1),
+        holds("training", "The loss falls during the training.", loss_falls(unless=beats_the_frequencies), 1),
         same_twice,
         holds("causal", "The logits at a position do not depend on later tokens.", is_causal, 2, trained),
         holds(
@@ -184,11 +175,6 @@ def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
 def reads_the_future(measured: Measured, truth: Truth) -> bool:
     """Evidence: logits change when later tokens change."""
     return not is_near(measured.outputs[1][:, :CUT], measured.outputs[2][:, :CUT])
-
-
-def reads_other_rows(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of a window change with the windows before it in the batch."""
-    return not is_near(measured.outputs[0][-N_PAIRS:], measured.outputs[1])
 
 
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:

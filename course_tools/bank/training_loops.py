@@ -28,11 +28,11 @@ def shifted_back(text):
     return following, tokens
 
 
-def drawn_images(data, batch_size=32):
-    """Draw a batch of (images, labels)."""
-    images, labels = data
+def drawn_examples(data, batch_size=32):
+    """Draw a batch of examples and their labels."""
+    examples, labels = data
     which = torch.randint(len(labels), (batch_size,))
-    return images[which], labels[which]
+    return examples[which], labels[which]
 
 
 def updates(weights, n_updates, loss, lr=1e-2, clears=True, schedule=None):
@@ -58,14 +58,36 @@ def updates(weights, n_updates, loss, lr=1e-2, clears=True, schedule=None):
             scheduler.step()
 
 
-def looped(model, data, n_steps, lr=1e-2, batch=drawn):
-    """Train a model in the usual way, and return it."""
-    return _trained(model, model, data, n_steps, lr, batch)
+def cross_entropy(logits, targets):
+    """The mean cross-entropy of logits (..., n) and targets (...), over all their positions."""
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def looped(model, data, n_steps, lr=1e-2, batch=drawn, loss_of=cross_entropy, optimized=None, **how):
+    """Train a model in the usual way, or with one mistake, and return it.
+
+    Args:
+        model: what is trained: a module that is called with the inputs of a batch.
+        data: what batches are drawn from.
+        n_steps: the number of updates.
+        lr: the learning rate of Adam.
+        batch: draws inputs and targets from the data.
+        loss_of: the loss of the model's results and the targets.
+        optimized: whose weights the optimizer holds; the model's where there is none.
+        how: `clears` and `schedule` of `updates`.
+    """
+
+    def loss():
+        inputs, targets = batch(data)
+        return loss_of(model(inputs), targets)
+
+    updates((optimized or model).parameters(), n_steps, loss, lr, **how)
+    return model.eval()
 
 
 def without_clearing(model, data, n_steps, lr=3e-3, batch=drawn):
     """Train a model whose gradients are never cleared, and return it."""
-    return _trained(model, model, data, n_steps, lr, batch, clears=False)
+    return looped(model, data, n_steps, lr, batch, clears=False)
 
 
 def on_one_batch(model, data, n_steps, batch=drawn):
@@ -74,15 +96,6 @@ def on_one_batch(model, data, n_steps, batch=drawn):
     return looped(model, data, n_steps, batch=lambda data: first)
 
 
-def with_the_optimizer_of(other, model, data, n_steps, lr=1e-2, batch=drawn):
+def with_the_optimizer_of(other, model, data, n_steps, batch=drawn):
     """Run the loop for a model while the optimizer holds the weights of another one, and return the model."""
-    return _trained(model, other, data, n_steps, lr, batch)
-
-
-def _trained(model, optimized, data, n_steps, lr, batch, clears=True):
-    def loss():
-        inputs, targets = batch(data)
-        return F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
-
-    updates(optimized.parameters(), n_steps, loss, lr, clears)
-    return model.eval()
+    return looped(model, data, n_steps, batch=batch, optimized=other)

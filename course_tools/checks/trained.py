@@ -83,10 +83,92 @@ def _evaluation(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def _held(measured: Measured, truth: Truth) -> str | None:
+    if weights_left_out(measured, truth):
+        return f"{measured.left_out:.0%} of the weights that had a gradient are in no optimizer."
+    return None
+
+
 sound_gradients = holds(
     "gradients", "Each update uses its own gradients alone, and every weight that is trained has one.", _gradients, points=1
 )
 same_twice = holds("evaluation", "The returned model gives the same result for the same input.", _evaluation, points=1)
+complete_optimizer = holds(
+    "optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, ("training", "evaluation")
+)
+
+
+def makes_updates(measured: Measured, truth: Truth) -> str | None:
+    """Ask for updates."""
+    return None if measured.n_updates else "It made no update."
+
+
+def loss_falls(by: float = 0.03, unless: Judge | None = None, until: float = 1.0, when: str = "in the last") -> Judge:
+    """Make a judge that asks for updates, and for a loss that falls.
+
+    Args:
+        by: by how much the loss of a later tenth of the training is below that of the first tenth, relative to that.
+        unless: a judge of what was learned: a model that it passes was trained, however that was done.
+        until: the end of the later tenth, as a fraction of the training.
+        when: the later tenth, in words.
+    """
+
+    def judge(measured: Measured, truth: Truth) -> str | None:
+        if unless is not None and unless(measured, truth) is None:
+            return None
+        losses = measured.losses
+        n, end = max(len(losses) // 10, 1), round(until * len(losses))
+        first, last = losses[:n].mean(), losses[max(end - n, 0) : end].mean()
+        if len(losses) and measured.n_updates and not last < first - by * first.abs():
+            return f"In the first tenth of the training the loss is {first:.2f}, {when} {last:.2f}."
+        return makes_updates(measured, truth)
+
+    return judge
+
+
+def at_least(
+    least: float | Callable[[Truth], float], score: Callable[[Measured, Truth], float], words: str, reason: str = ""
+) -> Judge:
+    """Make a judge that asks for a score.
+
+    Args:
+        least: the score that is required, or what gives it from the truth.
+        score: what is measured.
+        words: the score, in words.
+        reason: follows the score that is required, in the sentence about it.
+    """
+
+    def judge(measured: Measured, truth: Truth) -> str | None:
+        found, wanted = score(measured, truth), least(truth) if callable(least) else least
+        return None if found >= wanted else f"{words} is {found:.2f}; at least {wanted:.2f} is required{reason}."
+
+    return judge
+
+
+def each_alone(examples: str, outputs: str = "logits") -> Judge:
+    """Make a judge that asks that results for examples do not depend on the others of their batch; both are given in words."""
+
+    def judge(measured: Measured, truth: Truth) -> str | None:
+        if not reads_other_examples(measured, truth):
+            return None
+        n = len(measured.outputs[1])
+        return f"For the last {n} {examples} evaluated alone, it gives different {outputs} than in a batch with the others."
+
+    return judge
+
+
+def every(*judges: Judge) -> Judge:
+    """Make a judge of several: it says the first fault that one of them finds."""
+    return lambda measured, truth: next((fault for judge in judges if (fault := judge(measured, truth))), None)
+
+
+def fault_of_logits(output: Tensor, shape: tuple[int, ...], inputs: str) -> str | None:
+    """Say what is wrong with the shape or the type of logits; None where nothing is. The inputs are given in words."""
+    if tuple(output.shape) != shape:
+        return f"For {inputs} the logits should have shape {shape}, not {tuple(output.shape)}."
+    if not output.is_floating_point():
+        return f"The logits should be floating point, and they are {output.dtype}."
+    return None
 
 
 def gradients_are_kept(measured: Measured, truth: Truth) -> bool:
@@ -102,6 +184,11 @@ def weights_without_gradient(measured: Measured, truth: Truth) -> bool:
 def differs_when_asked_again(measured: Measured, truth: Truth) -> bool:
     """Evidence: the returned model is not deterministic."""
     return not all(map(is_near, measured.outputs, measured.again))
+
+
+def reads_other_examples(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the results for the last examples, asked about alone, the second query, are others than in the first."""
+    return not is_near(measured.outputs[0][-len(measured.outputs[1]) :], measured.outputs[1])
 
 
 def reads_one_batch(measured: Measured, truth: Truth) -> bool:

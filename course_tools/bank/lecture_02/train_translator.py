@@ -25,9 +25,9 @@ from course_tools.bank.decoders import (
     N_COMMON,
     N_FORCED,
     answers,
-    at_least,
     common_queries,
     common_truth,
+    decoder_loss,
     exact,
     has_learned_nothing,
     has_random_logits,
@@ -39,12 +39,14 @@ from course_tools.bank.decoders import (
     reads_the_token_it_predicts,
     repeats_the_token_read,
     strays_from_its_logits,
+    taught,
     token_accuracy,
     writes_at_random,
 )
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
+    at_least,
     both,
     fails,
     gradients_are_kept,
@@ -308,22 +310,9 @@ class _Small(nn.Module):
         return torch.cat(answer, dim=1)
 
 
-def _loss(logits, target):
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten(), ignore_index=PADDING)
-
-
-def _looped(model, data, n_steps, lr=1e-2, loss_of=_loss, optimized=None, clears=True, one_batch=False):
+def _looped(model, data, n_steps, **how):
     source, lengths, target = data[:3]
-    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
-    rows = torch.randint(len(source), (32,))
-    for _ in range(n_steps):
-        rows = rows if one_batch else torch.randint(len(source), (32,))
-        logits = model(source[rows, : lengths[rows].max()], lengths[rows], target[rows])
-        if clears:
-            optimizer.zero_grad()
-        loss_of(logits, target[rows]).backward()
-        optimizer.step()
-    return model.eval()
+    return taught(model, lambda rows: (source[rows, : lengths[rows].max()], lengths[rows]), target, n_steps, **how)
 
 
 class _WithPadding(_Small):
@@ -479,7 +468,7 @@ def end_not_learned(*data):
     other; only padding is none."""
 
     def loss_of(logits, target):
-        return _loss(logits, target.masked_fill(target == END, PADDING))
+        return decoder_loss(logits, target.masked_fill(target == END, PADDING))
 
     return _looped(_Small(*data[3:5]), data, data[5], loss_of=loss_of)
 
@@ -695,7 +684,7 @@ def with_convolutions(source, lengths, target, n_letters, n_characters, n_steps)
     optimizer = torch.optim.RAdam(model.parameters(), lr=1e-2)
     for _ in range(n_steps):
         rows = torch.randint(len(source), (64,))
-        loss = _loss(model(source[rows], lengths[rows], target[rows]), target[rows])
+        loss = decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -18,9 +18,9 @@ from course_tools.bank.decoders import (
     N_COMMON,
     N_FORCED,
     answers,
-    at_least,
     common_queries,
     common_truth,
+    decoder_loss,
     exact,
     has_learned_nothing,
     has_random_logits,
@@ -32,12 +32,14 @@ from course_tools.bank.decoders import (
     reads_the_token_it_predicts,
     repeats_the_token_read,
     strays_from_its_logits,
+    taught,
     token_accuracy,
     writes_at_random,
 )
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
+    at_least,
     both,
     fails,
     gradients_are_kept,
@@ -302,22 +304,9 @@ class _Small(nn.Module):
         return said[:, 1:]
 
 
-def _loss(logits, caption):
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), caption[:, 1:].flatten(), ignore_index=PADDING)
-
-
-def _looped(model, data, n_steps, lr=1e-2, loss_of=_loss, optimized=None, clears=True, one_batch=False):
+def _looped(model, data, n_steps, **how):
     regions, captions = data[:2]
-    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
-    rows = torch.randint(len(regions), (32,))
-    for _ in range(n_steps):
-        rows = rows if one_batch else torch.randint(len(regions), (32,))
-        loss = loss_of(model(regions[rows], captions[rows]), captions[rows])
-        if clears:
-            optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
+    return taught(model, lambda rows: (regions[rows],), captions, n_steps, **how)
 
 
 class _Mean(_Small):
@@ -426,7 +415,7 @@ def end_not_learned(*data):
     other; only padding is none."""
 
     def loss_of(logits, caption):
-        return _loss(logits, caption.masked_fill(caption == END, PADDING))
+        return decoder_loss(logits, caption.masked_fill(caption == END, PADDING))
 
     return _looped(_Small(data[2]), data, data[3], loss_of=loss_of)
 
@@ -654,7 +643,7 @@ def _train_with(model, optimizer, regions, captions, n_steps):
     for _ in range(n_steps):
         rows = torch.randint(len(regions), (64,))
         optimizer.zero_grad()
-        _loss(model(regions[rows], captions[rows]), captions[rows]).backward()
+        decoder_loss(model(regions[rows], captions[rows]), captions[rows]).backward()
         optimizer.step()
     return model.eval()
 

@@ -20,19 +20,23 @@ from course_tools.bank.controls import (
     fewer_updates,
     is_no_sum,
     more_updates,
+    of_the_model,
     properties,
     reads_few_examples,
-    reads_other_examples,
     too_few_parameters,
     too_many_parameters,
 )
+from course_tools.bank.training_loops import drawn_examples, looped
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
     both,
     differs_when_asked_again,
+    each_alone,
+    fault_of_logits,
     gradients_are_kept,
     is_near,
     no_weight_is_stepped,
+    reads_other_examples,
     updates_are_too_large,
     updates_are_too_small,
     weights_without_gradient,
@@ -82,16 +86,9 @@ class SelfAttentionReader(nn.Module):
         return (self.W_q(x) @ self.W_k(x).mT / x.shape[-1] ** 0.5).softmax(-1)
 
 
-def trained_on(model, texts, answers, n_steps, lr=5e-3, optimized=None):
+def trained_on(model, texts, answers, n_steps, lr=5e-3, **how):
     """Train a model as that of the lecture is trained, and return it."""
-    optimizer = torch.optim.Adam((model if optimized is None else optimized).parameters(), lr=lr)
-    for _ in range(n_steps):
-        rows = torch.randint(len(texts), (BATCH_SIZE,))
-        loss = F.cross_entropy(model(texts[rows]).flatten(0, 1), answers[rows].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
+    return looped(model, (texts, answers), n_steps, lr, partial(drawn_examples, batch_size=BATCH_SIZE), **how)
 
 
 def train_attention_rival(texts: Tensor, answers: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
@@ -149,12 +146,7 @@ def examples(n: int, seed: int) -> tuple[Tensor, Tensor]:
 def _of_the_model(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], int, Scores]:
     """Draw the examples, train the model of the lecture on them, and give both parts, its size and its scores."""
     known, unseen = examples(N_TRAIN, seed), examples(N_HELD_OUT, seed + 1)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
-        model = trained_on(SelfAttentionReader(), *known, N_STEPS)
-    with torch.no_grad():
-        scores = _scores(model(unseen[0]), unseen[1])
-    return known, unseen, sum(p.numel() for p in model.parameters()), scores
+    return known, unseen, *of_the_model(lambda: trained_on(SelfAttentionReader(), *known, N_STEPS), seed, unseen, _scores)
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
@@ -199,17 +191,8 @@ CLAIM = Claim(
 
 def _model(measured: Measured, truth: Truth) -> str | None:
     for query, output in zip([truth["inputs"], *[truth["inputs"][:N_ALONE]] * 7], measured.outputs, strict=True):
-        wanted = (len(query), T, N_VALUES)
-        if tuple(output.shape) != wanted:
-            return f"For texts {tuple(query.shape)} the logits should have shape {wanted}, not {tuple(output.shape)}."
-        if not output.is_floating_point():
-            return f"The logits should be floating point, and they are {output.dtype}."
-    return None
-
-
-def _alone(measured: Measured, truth: Truth) -> str | None:
-    if reads_other_examples(measured, truth):
-        return "For the last 16 texts evaluated alone, the rival gives different logits than in a batch with the others."
+        if fault := fault_of_logits(output, (len(query), T, N_VALUES), f"texts {tuple(query.shape)}"):
+            return fault
     return None
 
 
@@ -381,13 +364,7 @@ def a_part_of_the_texts(texts, answers, n_parameters, n_steps):
 def gradients_not_cleared(texts, answers, n_parameters, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update; the model is trained so, too."""
-    rival = SelfAttentionReader(content=0.0)
-    optimizer = torch.optim.Adam(rival.parameters(), lr=5e-3)
-    for _ in range(n_steps):
-        rows = torch.randint(len(texts), (BATCH_SIZE,))
-        F.cross_entropy(rival(texts[rows]).flatten(0, 1), answers[rows].flatten()).backward()
-        optimizer.step()
-    return rival.eval()
+    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, clears=False)
 
 
 @wrong
@@ -516,7 +493,7 @@ exercise = Exercise(
         model=("It maps texts (B, 12, 2) to logits (B, 12, 8).", _model),
         information=("Each position reads the tokens before and after it, and their keys.", _information),
         without=("What a token adds to the logits does not depend on the other tokens.", _without),
-        alone=("The logits of a text do not depend on the other texts of its batch.", _alone),
+        alone=("The logits of a text do not depend on the other texts of its batch.", each_alone("texts")),
     ),
     wrong=wrong,
     right=right,

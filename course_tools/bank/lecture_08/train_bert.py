@@ -17,14 +17,19 @@ from torch import Tensor, nn
 from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, few_of_each, pad
 from course_lib.datasets.display_names import LANGUAGES
 from course_lib.models import BERT, PretrainingBERT
+from course_tools.bank.training_loops import looped, updates
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
+    at_least,
     both,
     differs_when_asked_again,
+    each_alone,
     fails,
+    fault_of_logits,
     gradients_are_kept,
     holds,
     is_near,
+    loss_falls,
     no_weight_is_stepped,
     reads_one_batch,
     same_twice,
@@ -247,23 +252,10 @@ def _masking(measured: Measured, truth: Truth) -> _Masking | None:
 
 def _model(measured: Measured, truth: Truth) -> str | None:
     for n, output in zip((len(truth["labels"]), N_ALONE, N_ALONE, N_HIDDEN), measured.outputs, strict=True):
-        if tuple(output.shape) != (n, N_CLASSES):
-            return f"For {n} names the logits should have shape {(n, N_CLASSES)}, not {tuple(output.shape)}."
-        if not output.is_floating_point() or not output.isfinite().all():
-            return "The logits should be finite floating-point numbers."
-    return None
-
-
-def _trains(measured: Measured, truth: Truth) -> str | None:
-    if _score(measured, truth) is None:
-        return None
-    losses = measured.losses
-    if measured.n_updates == 0 or not len(losses):
-        return "It made no update."
-    n = max(len(losses) // 10, 1)
-    first, last = losses[:n].mean(), losses[6 * n : 7 * n + 1].mean()
-    if last > 0.97 * first:
-        return f"In the first tenth of the updates the loss is {first:.2f}; near the end of the pre-training it is {last:.2f}."
+        if fault := fault_of_logits(output, (n, N_CLASSES), f"{n} names"):
+            return fault
+        if not output.isfinite().all():
+            return "Some logits are infinite or NaN."
     return None
 
 
@@ -298,8 +290,8 @@ def _chosen(measured: Measured, truth: Truth) -> str | None:
 def _alone(measured: Measured, truth: Truth) -> str | None:
     if reads_the_padding(measured, truth):
         return "When padding is added after a name, its logits change."
-    if not is_near(measured.outputs[0][-N_ALONE:], measured.outputs[1]):
-        return f"For the last {N_ALONE} names alone, the logits differ from those in a larger batch."
+    if fault := each_alone("names")(measured, truth):
+        return fault
     if gives_one_answer(measured, truth):
         return "The logits are the same whatever the name is."
     return None
@@ -309,19 +301,12 @@ def _accuracy(measured: Measured, truth: Truth) -> float:
     return (measured.outputs[0].argmax(1) == truth["labels"]).double().mean().item()
 
 
-def _learns(measured: Measured, truth: Truth) -> str | None:
-    return _worse_than(measured, truth, LEAST, "twice that of a guess")
-
-
-def _score(measured: Measured, truth: Truth) -> str | None:
-    return _worse_than(measured, truth, truth["naive Bayes"], "that of naive Bayes on the pieces of the labelled names")
-
-
-def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> str | None:
-    accuracy = _accuracy(measured, truth)
-    if accuracy >= least:
-        return None
-    return f"On new names its accuracy is {accuracy:.2f}; at least {least:.2f} is required ({words})."
+_NAMES = "On new names its accuracy"
+_learns = at_least(LEAST, _accuracy, _NAMES, " (twice that of a guess)")
+_score = at_least(
+    lambda truth: truth["naive Bayes"], _accuracy, _NAMES, " (that of naive Bayes on the pieces of the labelled names)"
+)
+_trains = loss_falls(unless=_score, until=0.7, when="near the end of the pre-training")
 
 
 def reads_no_mask(measured: Measured, truth: Truth) -> bool:
@@ -432,31 +417,22 @@ def _corrupted(rows, mask, rate=RATE, kept=0.1, replaced=0.1, eligible=lambda ro
 def _pretrain(model, data, n_updates, lr=1e-2, corrupt=_corrupted, batch=None, at=None, optimized=None, clears=True):
     """Pre-train in the usual way, or with one mistake; `at` says where the loss is taken."""
     passages, mask = data[0], data[4] - 1
-    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
-    for _ in range(n_updates):
+
+    def loss():
         rows = passages[torch.randint(len(passages), (16,))] if batch is None else batch[0]
         text, chosen = corrupt(rows, mask) if batch is None else batch[1:]
         chosen = chosen if at is None else at(rows)
-        loss = F.cross_entropy(model(text, chosen), rows[chosen])
-        if clears:
-            optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return F.cross_entropy(model(text, chosen), rows[chosen])
+
+    updates((optimized or model).parameters(), n_updates, loss, lr, clears)
     return model
 
 
-def _tune(model, data, n_updates, lr=2e-3, known=None, optimized=None, clears=True):
+def _tune(model, data, n_updates, lr=2e-3, known=None, **how):
     """Fine-tune in the usual way, or with one mistake, and return the model."""
     _, names, labels, few, *_ = data
     few = few if known is None else known
-    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
-    for _ in range(n_updates):
-        loss = F.cross_entropy(model(names[few]), labels[few])
-        if clears:
-            optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
+    return looped(model, (names[few], labels[few]), n_updates, lr, batch=lambda examples: examples, **how)
 
 
 @wrong

@@ -23,20 +23,26 @@ from course_tools.bank.controls import (
     cannot_succeed,
     conclusion,
     fewer_updates,
+    loss_of_two,
     more_updates,
+    of_the_model,
     properties,
     reads_few_examples,
-    reads_other_examples,
+    scores_of_two,
     too_few_parameters,
     too_many_parameters,
 )
+from course_tools.bank.training_loops import drawn_examples, looped
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
     both,
     differs_when_asked_again,
+    each_alone,
+    fault_of_logits,
     gradients_are_kept,
     is_near,
     no_weight_is_stepped,
+    reads_other_examples,
     updates_are_too_small,
     weights_without_gradient,
 )
@@ -82,23 +88,16 @@ def with_block() -> nn.Sequential:
     return network(NonLocalBlock(16, NonLocal(16, mechanism=associative_dot_product)))
 
 
-def loss_of(logits, labels):
-    """The cross-entropy of "same or different" plus that of "does a 0 occur"."""
-    return F.cross_entropy(logits[:, :2], labels[:, 0]) + F.cross_entropy(logits[:, 2:], labels[:, 1])
+loss_of = partial(loss_of_two, 2)
+"""The cross-entropy of "same or different" plus that of "does a 0 occur"."""
+scores_of = partial(scores_of_two, 2)
+"""Measure the accuracies on "same or different" and on "does a 0 occur"."""
 
 
-def trained_on(model, pictures, labels, n_steps, lr=LR, optimized=None):
+def trained_on(model, pictures, labels, n_steps, lr=LR, **how):
     """Train a model as that of the lecture is trained, with a learning rate that falls to 0, and return it."""
-    optimizer = torch.optim.Adam((model if optimized is None else optimized).parameters(), lr=lr)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, n_steps)
-    for _ in range(n_steps):
-        rows = torch.randint(len(pictures), (BATCH_SIZE,))
-        loss = loss_of(model(pictures[rows]), labels[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return model.eval()
+    falling = partial(torch.optim.lr_scheduler.LinearLR, start_factor=1.0, end_factor=0.01, total_iters=n_steps)
+    return looped(model, (pictures, labels), n_steps, lr, drawn_examples, loss_of, schedule=falling, **how)
 
 
 def train_reach_rival(pictures: Tensor, labels: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
@@ -158,12 +157,8 @@ def _two_digits(n: int, drawings: Drawings, generator: torch.Generator) -> tuple
 @cache
 def _of_the_model(seed: int) -> tuple[int, Scores]:
     """Train the network with the block, and give its size and its scores."""
-    known, (pictures, labels) = examples(seed)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
-        model = trained_on(with_block(), *known, N_STEPS)
-    with torch.no_grad():
-        return sum(p.numel() for p in model.parameters()), scores_of(model(pictures), labels)
+    known, unseen = examples(seed)
+    return of_the_model(lambda: trained_on(with_block(), *known, N_STEPS), seed, unseen, scores_of)
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
@@ -192,12 +187,6 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     return ((*known, n_parameters, N_STEPS), [pictures, base, *halves, *(scale * paths for scale in SCALES)]), truth
 
 
-def scores_of(logits: Tensor, labels: Tensor) -> Scores:
-    """Measure the accuracies on "same or different" and on "does a 0 occur"."""
-    hits = [part.argmax(-1) == wanted for part, wanted in zip(logits.split([2, 2], 1), labels.T, strict=True)]
-    return Scores(*(part.float().mean().item() for part in hits))
-
-
 CLAIM = Claim(
     ingredient="attention",
     model="the network with a non-local block",
@@ -210,21 +199,10 @@ CLAIM = Claim(
 def _model(measured: Measured, truth: Truth) -> str | None:
     n_points = N_PATHS * N_POINTS
     for n, output in zip([len(truth["inputs"]), *[N_ALONE] * 5, n_points, n_points], measured.outputs, strict=True):
-        wanted = (n, N_ANSWERS)
-        if tuple(output.shape) != wanted:
-            return (
-                f"For pictures {(n, 1, N_PIXELS, N_PIXELS)} the logits should have shape {wanted}, not {tuple(output.shape)}."
-            )
-        if not output.is_floating_point():
-            return f"The logits should be floating point, and they are {output.dtype}."
+        if fault := fault_of_logits(output, (n, N_ANSWERS), f"pictures {(n, 1, N_PIXELS, N_PIXELS)}"):
+            return fault
     if not measured.outputs[0].isfinite().all():
         return "Some logits are infinite or NaN: the training has diverged. Try a smaller learning rate."
-    return None
-
-
-def _alone(measured: Measured, truth: Truth) -> str | None:
-    if reads_other_examples(measured, truth):
-        return "For the last 16 pictures evaluated alone, the rival gives different logits than in a batch with the others."
     return None
 
 
@@ -366,13 +344,7 @@ def a_part_of_the_pictures(pictures, labels, n_parameters, n_steps):
 def gradients_not_cleared(pictures, labels, n_parameters, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update; the model is trained in the same way."""
-    rival = rival_of()
-    optimizer = torch.optim.Adam(rival.parameters(), lr=LR)
-    for _ in range(n_steps):
-        rows = torch.randint(len(pictures), (BATCH_SIZE,))
-        loss_of(rival(pictures[rows]), labels[rows]).backward()
-        optimizer.step()
-    return rival.eval()
+    return trained_on(rival_of(), pictures, labels, n_steps, clears=False)
 
 
 @wrong
@@ -486,7 +458,7 @@ exercise = Exercise(
             "It has no attention: where its input is large, its logits change in proportion to it, without jumps.",
             _without,
         ),
-        alone=("The logits of a picture do not depend on the other pictures of its batch.", _alone),
+        alone=("The logits of a picture do not depend on the other pictures of its batch.", each_alone("pictures")),
     ),
     wrong=wrong,
     right=right,

@@ -17,7 +17,6 @@ from course_tools.bank.image_classifiers import (
     properties,
     questions,
     reads_in_order,
-    reads_other_images,
 )
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.bank.lecture_11.train_vit import (
@@ -29,7 +28,7 @@ from course_tools.bank.lecture_11.train_vit import (
     with_torchs_encoder,
     without_modules,
 )
-from course_tools.bank.training_loops import drawn_images, on_one_batch, with_the_optimizer_of, without_clearing
+from course_tools.bank.training_loops import drawn_examples, on_one_batch, with_the_optimizer_of, without_clearing
 from course_tools.checks.exercise import Answers, Exercise, Training
 from course_tools.checks.trained import (
     both,
@@ -37,6 +36,7 @@ from course_tools.checks.trained import (
     gradients_are_kept,
     no_weight_is_stepped,
     reads_one_batch,
+    reads_other_examples,
     updates_are_too_large,
     updates_are_too_small,
 )
@@ -210,14 +210,14 @@ def without_shuffling(images, labels, n_classes, n_steps):
 @wrong
 def one_batch_for_all_updates(images, labels, n_classes, n_steps):
     """Every update reads the same batch. The run of the task draws new images in each update; keep this in the loop."""
-    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
 
 
 @wrong
 def gradients_not_cleared(images, labels, n_classes, n_steps):
     """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
     them by `optimizer.zero_grad()`; keep this in the loop."""
-    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
 
 
 @wrong
@@ -245,7 +245,7 @@ def learning_rate_too_small(images, labels, n_classes, n_steps):
 def optimizer_of_another_model(images, labels, n_classes, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model that you train and return."""
-    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_images)
+    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
 
 
 exercise = Exercise(
@@ -264,7 +264,7 @@ exercise = Exercise(
         questions=partial(questions, N_STEPS),
         seconds=SECONDS,
         proofs={
-            three_faults: both(reads_other_images, gives_probabilities),
+            three_faults: both(reads_other_examples, gives_probabilities),
             dropout_left_on: differs_when_asked_again,
             probabilities_for_logits: gives_probabilities,
             gradients_not_cleared: gradients_are_kept,
@@ -272,7 +272,7 @@ exercise = Exercise(
             optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
             one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
             without_shuffling: both(reads_in_order, fails_to_learn),
-            patches_of_other_images: reads_other_images,
+            patches_of_other_images: reads_other_examples,
             first_patch_only: misses_patches,
             positions_after_the_encoder: ignores_the_order,
             attention_removed: adds_up_patches,

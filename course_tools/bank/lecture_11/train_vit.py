@@ -19,11 +19,10 @@ from course_tools.bank.image_classifiers import (
     properties,
     questions,
     reads_in_order,
-    reads_other_images,
 )
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.bank.training_loops import (
-    drawn_images,
+    drawn_examples,
     looped,
     on_one_batch,
     with_the_optimizer_of,
@@ -37,6 +36,7 @@ from course_tools.checks.trained import (
     makes_too_many_updates,
     no_weight_is_stepped,
     reads_one_batch,
+    reads_other_examples,
     updates_are_too_large,
     updates_are_too_small,
     weights_without_gradient,
@@ -169,7 +169,7 @@ class SmallViT(nn.Module):
         return self.of(self.logits(self.norm(x + self.feed_forward(x))))
 
 
-fitted = partial(looped, lr=5e-3, batch=drawn_images)
+fitted = partial(looped, lr=5e-3, batch=drawn_examples)
 """Train a classifier in the usual way on (images, labels), and return it."""
 
 
@@ -243,14 +243,14 @@ def without_shuffling(images, labels, n_classes, n_steps):
 def one_batch_for_all_updates(images, labels, n_classes, n_steps):
     """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
     others in each update."""
-    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
 
 
 @wrong
 def gradients_not_cleared(images, labels, n_classes, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update."""
-    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_images)
+    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
 
 
 @wrong
@@ -285,7 +285,7 @@ def learning_rate_too_small(images, labels, n_classes, n_steps):
 def optimizer_of_another_model(images, labels, n_classes, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model, from the parameters of the model that you train and return."""
-    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_images)
+    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
 
 
 class _Detached(SmallViT):
@@ -445,8 +445,8 @@ exercise = Exercise(
             optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
             one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
             without_shuffling: both(reads_in_order, fails_to_learn),
-            patches_of_other_images: both(reads_other_images, has_learned_nothing),
-            tokens_attend_over_the_batch: reads_other_images,
+            patches_of_other_images: both(reads_other_examples, has_learned_nothing),
+            tokens_attend_over_the_batch: reads_other_examples,
             class_token_attends_over_the_batch: misses_all_patches,
             reads_the_first_patch_only: misses_patches,
             without_positions: ignores_the_order,

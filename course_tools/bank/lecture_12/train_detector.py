@@ -19,16 +19,23 @@ from course_lib.losses import SetLoss, match, match_in_order, matching_cost, set
 from course_lib.metrics import mean_average_precision
 from course_lib.models.detr import ObjectBlock, sinusoidal_positions_2d
 from course_lib.primitives import giou, sinusoidal_points, to_corners
+from course_tools.bank.training_loops import updates
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
+    at_least,
     both,
+    complete_optimizer,
     differs_when_asked_again,
+    each_alone,
+    every,
     fails,
     gradients_are_kept,
     holds,
-    is_near,
+    loss_falls,
+    makes_updates,
     no_weight_is_stepped,
     reads_one_batch,
+    reads_other_examples,
     same_twice,
     sound_gradients,
     trains_within,
@@ -203,22 +210,6 @@ def _model(measured: Measured, truth: Truth) -> str | None:
     return None if losses[0].isfinite() else f"Its loss on unseen scenes is {losses[0].item()}."
 
 
-def _batch(measured: Measured, truth: Truth) -> str | None:
-    if reads_other_images(measured, truth):
-        return f"For the last {N_FEW} scenes evaluated alone, the model predicts something else than in a larger batch."
-    return None
-
-
-def _falls(measured: Measured, truth: Truth) -> str | None:
-    if measured.n_updates == 0:
-        return "It made no update."
-    losses = measured.losses
-    n = max(len(losses) // 10, 1)
-    if _learns(measured, truth) and len(losses) and losses[-n:].mean() > 0.97 * losses[:n].mean():
-        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
-    return None
-
-
 def _set(measured: Measured, truth: Truth) -> str | None:
     plain, order, padding = (_loss(measured, truth, name) for name in ("plain", "order", "padding"))
     if changes_with_the_order(measured, truth):
@@ -251,26 +242,13 @@ def _classes(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def _learns(measured: Measured, truth: Truth) -> str | None:
-    return _below(measured, truth, LEARNS)
+def _average_precision(measured: Measured, truth: Truth) -> float:
+    return ap50(measured.outputs[0], truth["scenes"])
 
 
-def _score(measured: Measured, truth: Truth) -> str | None:
-    return _below(measured, truth, SCORE)
-
-
-def _below(measured: Measured, truth: Truth, least: float) -> str | None:
-    found = ap50(measured.outputs[0], truth["scenes"])
-    if found >= least:
-        return None
-    others = f"objects in list order reach about {LIST_ORDER}, an untrained model at most {UNTRAINED}"
-    return f"On unseen scenes AP50 is {found:.2f}; at least {least} is required ({others})."
-
-
-def _held(measured: Measured, truth: Truth) -> str | None:
-    if weights_left_out(measured, truth):
-        return f"{measured.left_out:.0%} of the weights that had a gradient are in no optimizer."
-    return None
+_alone = each_alone("scenes", "predictions")
+_OTHERS = f" (objects in list order reach about {LIST_ORDER}, an untrained model at most {UNTRAINED})"
+_learns, _score = (at_least(least, _average_precision, "On unseen scenes AP50", _OTHERS) for least in (LEARNS, SCORE))
 
 
 def _loss(measured: Measured, truth: Truth, name: str) -> float:
@@ -324,11 +302,6 @@ def _weight(measured: Measured, truth: Truth, **box) -> float:
     n_others, sum_others = n_all - n, n_all * of_all - n * of_objects
     loss = _loss(measured, truth, "other") - _wanted(measured, truth, "other", 0.0, **box) + of_objects
     return n * (of_objects - loss) / (loss * n_others - sum_others)
-
-
-def reads_other_images(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the predictions of a scene change with the other scenes of the batch."""
-    return not is_near(measured.outputs[0][-N_FEW:], measured.outputs[1])
 
 
 def changes_with_the_order(measured: Measured, truth: Truth) -> bool:
@@ -460,13 +433,7 @@ def _drawn(scenes):
 
 def _looped(model, scenes, n_steps, lr=3e-3, batch=_drawn, optimized=None, clears=True):
     """Train in the usual way, or with one mistake, and return the model."""
-    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
-    for _ in range(n_steps):
-        loss = model(*batch(scenes))
-        if clears:
-            optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    updates((optimized or model).parameters(), n_steps, lambda: model(*batch(scenes)), lr, clears)
     return model.eval()
 
 
@@ -782,10 +749,16 @@ exercise = Exercise(
         holds("model", "The model gives predictions (B, N, n_classes + 5), and its loss.", _model, 1, needs=("runs",)),
         within_budget(MOST_PARAMETERS),
         sound_gradients,
-        holds("training", "It makes updates, and the loss falls.", _falls, 1),
+        holds("training", "It makes updates, and the loss falls.", every(makes_updates, loss_falls(unless=_learns)), 1),
         same_twice,
-        holds("batch", "The predictions for a scene do not depend on the other scenes of its batch.", _batch, 1, _TRAINED),
-        holds("optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, _TRAINED),
+        holds(
+            "batch",
+            "The predictions for a scene do not depend on the other scenes of its batch.",
+            each_alone("scenes", "predictions"),
+            1,
+            _TRAINED,
+        ),
+        complete_optimizer,
         holds("set", "The order of the objects and the padding have no effect on the loss.", _set, 1, _TRAINED),
         holds("boxes", "The box loss is 5 L1 + 2 (1 - GIoU) of matched pairs, for each object.", _boxes, 1, ("set",)),
         holds("classes", 'Unmatched queries are trained to predict "no object", with a weight.', _classes, 1, ("boxes",)),
@@ -810,7 +783,7 @@ exercise = Exercise(
             optimizer_of_another_model: no_weight_is_stepped,
             head_alone_in_the_optimizer: weights_left_out,
             one_batch_for_all_updates: both(reads_one_batch, fails(_score)),
-            training_mode_left_on: reads_other_images,
+            training_mode_left_on: reads_other_examples,
             learning_rate_too_small: both(updates_are_too_small, fails(_score)),
             probabilities_for_logits: both(gives_probabilities, fails(_score)),
             objects_in_list_order: changes_with_the_order,

@@ -18,20 +18,26 @@ from course_tools.bank.controls import (
     conclusion,
     fewer_updates,
     is_no_sum,
+    loss_of_two,
     more_updates,
+    of_the_model,
     properties,
     reads_few_examples,
-    reads_other_examples,
+    scores_of_two,
     too_few_parameters,
     too_many_parameters,
 )
+from course_tools.bank.training_loops import drawn_examples, looped
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
     both,
     differs_when_asked_again,
+    each_alone,
+    fault_of_logits,
     gradients_are_kept,
     is_near,
     no_weight_is_stepped,
+    reads_other_examples,
     updates_are_too_small,
     weights_without_gradient,
 )
@@ -93,21 +99,15 @@ class OnePatchAtATime(nn.Module):
         return torch.einsum("bnr,nrk->bk", hidden, self.read_out)
 
 
-def loss_of(logits, labels):
-    """The cross-entropy of the digits plus that of the grain."""
-    return F.cross_entropy(logits[:, :N_DIGITS], labels[:, 0]) + F.cross_entropy(logits[:, N_DIGITS:], labels[:, 1])
+loss_of = partial(loss_of_two, N_DIGITS)
+"""The cross-entropy of the digits plus that of the grain."""
+scores_of = partial(scores_of_two, N_DIGITS)
+"""Measure the accuracies on digits and on the grain."""
 
 
-def trained_on(model, patches, labels, n_steps, lr=LR, optimized=None):
+def trained_on(model, patches, labels, n_steps, lr=LR, **how):
     """Train a model as that of the lecture is trained, and return it."""
-    optimizer = torch.optim.Adam((model if optimized is None else optimized).parameters(), lr=lr)
-    for _ in range(n_steps):
-        rows = torch.randint(len(patches), (BATCH_SIZE,))
-        loss = loss_of(model(patches[rows]), labels[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval()
+    return looped(model, (patches, labels), n_steps, lr, partial(drawn_examples, batch_size=BATCH_SIZE), loss_of, **how)
 
 
 def train_mixing_rival(patches: Tensor, labels: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
@@ -167,12 +167,8 @@ def examples(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 @cache
 def _of_the_model(seed: int) -> tuple[int, Scores]:
     """Train the Mixer, and give its size and its scores."""
-    known, (patches, labels) = examples(seed)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
-        model = trained_on(SmallMixer(), *known, N_STEPS)
-    with torch.no_grad():
-        return sum(p.numel() for p in model.parameters()), scores_of(model(patches), labels)
+    known, unseen = examples(seed)
+    return of_the_model(lambda: trained_on(SmallMixer(), *known, N_STEPS), seed, unseen, scores_of)
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
@@ -200,12 +196,6 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     return ((*known, n_parameters, N_STEPS), [patches, base, *changed, shuffled]), truth
 
 
-def scores_of(logits: Tensor, labels: Tensor) -> Scores:
-    """Measure the accuracies on digits and on the grain."""
-    hits = [part.argmax(-1) == wanted for part, wanted in zip(logits.split([10, 2], 1), labels.T, strict=True)]
-    return Scores(*(part.float().mean().item() for part in hits))
-
-
 CLAIM = Claim(
     ingredient="token mixing",
     model="the Mixer",
@@ -217,17 +207,8 @@ CLAIM = Claim(
 
 def _model(measured: Measured, truth: Truth) -> str | None:
     for n, output in zip([len(truth["inputs"]), *[N_ALONE] * 7], measured.outputs, strict=True):
-        wanted = (n, N_ANSWERS)
-        if tuple(output.shape) != wanted:
-            return f"For patches {(n, N_PATCHES, N_PIXELS)} the logits should have shape {wanted}, not {tuple(output.shape)}."
-        if not output.is_floating_point():
-            return f"The logits should be floating point, and they are {output.dtype}."
-    return None
-
-
-def _alone(measured: Measured, truth: Truth) -> str | None:
-    if reads_other_examples(measured, truth):
-        return "For the last 16 pictures evaluated alone, the rival gives different logits than in a batch with the others."
+        if fault := fault_of_logits(output, (n, N_ANSWERS), f"patches {(n, N_PATCHES, N_PIXELS)}"):
+            return fault
     return None
 
 
@@ -351,13 +332,7 @@ def a_part_of_the_pictures(patches, labels, n_parameters, n_steps):
 def gradients_not_cleared(patches, labels, n_parameters, n_steps):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update; the Mixer is trained in the same way."""
-    rival = OnePatchAtATime()
-    optimizer = torch.optim.Adam(rival.parameters(), lr=LR)
-    for _ in range(n_steps):
-        rows = torch.randint(len(patches), (BATCH_SIZE,))
-        loss_of(rival(patches[rows]), labels[rows]).backward()
-        optimizer.step()
-    return rival.eval()
+    return trained_on(OnePatchAtATime(), patches, labels, n_steps, clears=False)
 
 
 @wrong
@@ -475,7 +450,7 @@ exercise = Exercise(
         model=("It maps patches (B, 49, 16) to logits (B, 12).", _model),
         information=("It reads both halves of the patches, and knows where they are.", _information),
         without=("What a patch adds to the logits does not depend on the other patches.", _without),
-        alone=("The logits of a picture do not depend on the other pictures of its batch.", _alone),
+        alone=("The logits of a picture do not depend on the other pictures of its batch.", each_alone("pictures")),
     ),
     wrong=wrong,
     right=right,

@@ -10,14 +10,18 @@ from torch import Tensor, nn
 
 from course_lib.datasets import matching_neighbour
 from course_lib.models import GAT, GATLayer
+from course_tools.bank.training_loops import updates
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
+    at_least,
     both,
     differs_when_asked_again,
     fails,
+    fault_of_logits,
     gradients_are_kept,
     holds,
     is_near,
+    loss_falls,
     no_weight_is_stepped,
     same_twice,
     sound_gradients,
@@ -161,10 +165,8 @@ def accuracy(measured: Measured, truth: Truth, labels: str = "labels") -> float:
 def _model(measured: Measured, truth: Truth) -> str | None:
     n = len(truth["labels"])
     for N, output in zip((n, n, n, n, n, n, FEW), measured.outputs, strict=True):
-        if tuple(output.shape) != (N, K):
-            return f"For {N} nodes the logits should have shape ({N}, {K}), not {tuple(output.shape)}."
-        if not output.is_floating_point():
-            return f"The logits should be floating point, and they are {output.dtype}."
+        if fault := fault_of_logits(output, (N, K), f"{N} nodes"):
+            return fault
     return None
 
 
@@ -197,32 +199,11 @@ def _content(measured: Measured, truth: Truth) -> str | None:
     )
 
 
-def _trains(measured: Measured, truth: Truth) -> str | None:
-    if _learns(measured, truth) is None:
-        return None
-    if measured.n_updates == 0:
-        return "It made no update."
-    losses = measured.losses
-    n = max(len(losses) // 10, 1)
-    if len(losses) and not losses[-n:].mean() < 0.97 * losses[:n].mean():
-        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
-    return None
-
-
-def _learns(measured: Measured, truth: Truth) -> str | None:
-    least = truth["average"] + LEAD
-    return _worse_than(measured, truth, least, f" ({LEAD:g} above the most frequent value among the neighbours)")
-
-
-def _score(measured: Measured, truth: Truth) -> str | None:
-    return _worse_than(measured, truth, LEAST, "")
-
-
-def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> str | None:
-    found = accuracy(measured, truth)
-    if found >= least:
-        return None
-    return f"On the readers whose labels are hidden the accuracy is {found:.2f}; at least {least:.2f} is required{words}."
+_HIDDEN = "On the readers whose labels are hidden the accuracy"
+_learns = at_least(
+    lambda truth: truth["average"] + LEAD, accuracy, _HIDDEN, f" ({LEAD:g} above the most frequent value among the neighbours)"
+)
+_score = at_least(LEAST, accuracy, _HIDDEN)
 
 
 def reads_unconnected_nodes(measured: Measured, truth: Truth) -> bool:
@@ -288,15 +269,14 @@ class _Network(nn.Module):
 
 
 def _looped(model, data, n_steps, lr=2e-2, known=None, optimized=None, clears=True):
+    """Train in the usual way, or with one mistake, and return the model."""
     features, edges, labels, mask = data
-    optimizer = torch.optim.Adam((optimized or model).parameters(), lr=lr)
     at = mask if known is None else known
-    for _ in range(n_steps):
-        loss = F.cross_entropy(model(features, edges)[at], labels[at])
-        if clears:
-            optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+
+    def loss():
+        return F.cross_entropy(model(features, edges)[at], labels[at])
+
+    updates((optimized or model).parameters(), n_steps, loss, lr, clears)
     return model.eval()
 
 
@@ -514,7 +494,7 @@ exercise = Exercise(
         holds("model", "The model maps (features, edges) to logits (N, n_classes).", _model, 1, needs=("runs",)),
         within_budget(MOST_PARAMETERS),
         sound_gradients,
-        holds("training", "The loss falls during the training.", _trains, 1),
+        holds("training", "The loss falls during the training.", loss_falls(unless=_learns), 1),
         same_twice,
         holds("isolated", "The logits of a node without edges are finite.", _isolated, 1, _TRAINED),
         holds("order", "Nodes and edges in another order give the same logits.", _order, 1, _TRAINED),

@@ -16,14 +16,18 @@ from course_lib.losses import lean_nt_xent, nt_xent
 from course_lib.metrics import linear_probe
 from course_lib.models import SimCLR
 from course_lib.primitives import unit
+from course_tools.bank.training_loops import updates
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import (
+    at_least,
     both,
+    complete_optimizer,
     differs_when_asked_again,
     fails,
     gradients_are_kept,
     holds,
     is_near,
+    loss_falls,
     no_weight_is_stepped,
     same_twice,
     sound_gradients,
@@ -177,18 +181,6 @@ def _batch(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def _trains(measured: Measured, truth: Truth) -> str | None:
-    if _learns(measured, truth) is None:
-        return None
-    if measured.n_updates == 0:
-        return "It made no update."
-    losses = measured.losses
-    n = max(len(losses) // 10, 1)
-    if len(losses) and losses[-n:].mean() > losses[:n].mean() - 0.02 * losses[:n].mean().abs():
-        return f"In the first tenth of the training the loss is {losses[:n].mean():.2f}, in the last {losses[-n:].mean():.2f}."
-    return None
-
-
 def _views(measured: Measured, truth: Truth) -> str | None:
     first, second = (unit(output.double()) for output in measured.outputs[3:])
     distances = 1 - first @ second.mT
@@ -201,25 +193,9 @@ def _views(measured: Measured, truth: Truth) -> str | None:
     )
 
 
-def _learns(measured: Measured, truth: Truth) -> str | None:
-    return _worse_than(measured, truth, UNTRAINED + LEAD_UNTRAINED, "0.2 above that of an untrained encoder")
-
-
-def score(measured: Measured, truth: Truth) -> str | None:
-    return _worse_than(measured, truth, _pixels(truth) + LEAD_PIXELS, "0.02 above that of the pixels")
-
-
-def _held(measured: Measured, truth: Truth) -> str | None:
-    if weights_left_out(measured, truth):
-        return f"{measured.left_out:.0%} of the weights that had a gradient are in no optimizer."
-    return None
-
-
-def _worse_than(measured: Measured, truth: Truth, least: float, words: str) -> str | None:
-    accuracy = _accuracy(measured, truth)
-    if accuracy >= least:
-        return None
-    return f"On unseen digits the accuracy of the probe is {accuracy:.2f}; at least {least:.2f} is required ({words})."
+_PROBE = "On unseen digits the accuracy of the probe"
+_learns = at_least(UNTRAINED + LEAD_UNTRAINED, _accuracy, _PROBE, " (0.2 above that of an untrained encoder)")
+score = at_least(lambda truth: _pixels(truth) + LEAD_PIXELS, _accuracy, _PROBE, " (0.02 above that of the pixels)")
 
 
 def reads_other_pictures(measured: Measured, truth: Truth) -> bool:
@@ -308,13 +284,8 @@ def networks(dropout=0.0):
 
 def looped(encoder, head, images, n_steps, lr=3e-3, views=two_views, loss=contrast, optimized=None, clears=True):
     """Train in the usual way, or with one mistake, and return the encoder."""
-    optimizer = torch.optim.Adam(optimized or [*encoder.parameters(), *head.parameters()], lr=lr)
-    for _ in range(n_steps):
-        z = head(encoder(torch.cat(views(images))))
-        if clears:
-            optimizer.zero_grad()
-        loss(*z.chunk(2)).backward()
-        optimizer.step()
+    weights = optimized or [*encoder.parameters(), *head.parameters()]
+    updates(weights, n_steps, lambda: loss(*head(encoder(torch.cat(views(images)))).chunk(2)), lr, clears)
     return encoder.eval()
 
 
@@ -542,11 +513,11 @@ exercise = Exercise(
         holds("model", "The encoder maps images (B, 1, 14, 14) to features (B, n).", _model, 1, needs=("runs",)),
         within_budget(MOST_PARAMETERS),
         sound_gradients,
-        holds("training", "The loss falls during the training.", _trains, 1),
+        holds("training", "The loss falls during the training.", loss_falls(by=0.02, unless=_learns), 1),
         same_twice,
         holds("representation", "It gives the 64 features of the encoder, not the projection.", _representation, 1, _TRAINED),
         holds("batch", "The features of a digit do not depend on the other digits of its batch.", _batch, 1, _TRAINED),
-        holds("optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, _TRAINED),
+        complete_optimizer,
         holds("views", "Two views of one digit are nearer to each other than views of different digits.", _views, 1, _TRAINED),
         holds("learns", "The probe is 0.2 more accurate than that of an untrained encoder.", _learns, 1, _TRAINED),
         holds("score", "The probe is 0.02 more accurate than that of the pixels.", score, 2, needs=("learns",)),

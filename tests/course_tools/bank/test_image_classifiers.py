@@ -10,10 +10,11 @@ from course_tools.bank import image_classifiers as judged
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.bank.lecture_11 import train_vit
 from course_tools.bank.lecture_11.train_vit import SmallViT, quadrants
+from course_tools.checks.trained import reads_other_examples
 from course_tools.checks.training_record import measure
 
 EVIDENCE = (
-    judged.reads_other_images,
+    reads_other_examples,
     judged.misses_patches,
     judged.misses_all_patches,
     judged.ignores_the_order,
@@ -60,7 +61,7 @@ def with_probabilities(n_classes):
     [
         (SmallViT, set()),
         (partial(SmallViT, positions=0.0), {"ignores_the_order"}),
-        (partial(SmallViT, cut=train_vit.patches_across_images), {"reads_other_images"}),
+        (partial(SmallViT, cut=train_vit.patches_across_images), {"reads_other_examples"}),
         (partial(SmallViT, cut=lambda images: quadrants(images)[:, 1:]), {"misses_patches", "adds_up_patches"}),
         (constant, {"misses_all_patches", "ignores_the_order", "adds_up_patches"}),
         (with_a_head_of_zeros, {"ignores_the_order", "adds_up_patches"}),
