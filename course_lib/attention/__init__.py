@@ -22,6 +22,7 @@ from course_lib.attention.dot_product import (
     general_scores,
     scaled_dot_product_attention,
 )
+from course_lib.attention.dropout import AttentionDropout, without_attention_dropout
 from course_lib.attention.edge_attention import attend_edges, csr_attend_edges, dense_attend_edges, edge_softmax
 from course_lib.attention.graph import (
     DynamicGraphAttention,
@@ -52,6 +53,13 @@ from course_lib.attention.local import (
     sliced_local_attention,
     tiled_local_attention,
 )
+from course_lib.attention.luong_local import (
+    LocalPredictive,
+    alignment_window,
+    local_m_attention,
+    local_p_attention,
+    predicted_positions,
+)
 from course_lib.attention.multihead import (
     CachedStep,
     KeysValues,
@@ -81,6 +89,7 @@ __all__ = [
     "AdditiveAttention",
     "AnyMechanism",
     "Attended",
+    "AttentionDropout",
     "AttentionLayer2d",
     "CachedStep",
     "CoOccurrent",
@@ -94,6 +103,7 @@ __all__ = [
     "KeysValues",
     "LinearAttention",
     "LocalAttention",
+    "LocalPredictive",
     "Mechanism",
     "MultiHead",
     "NonLocal",
@@ -102,6 +112,7 @@ __all__ = [
     "PerformerAttention",
     "Pool",
     "additive_scores",
+    "alignment_window",
     "associative_dot_product",
     "attend",
     "attend_edges",
@@ -133,6 +144,8 @@ __all__ = [
     "linear_attention",
     "linear_attention_step",
     "local_attention",
+    "local_m_attention",
+    "local_p_attention",
     "mean_pool",
     "merge_heads",
     "multi_head_attention",
@@ -144,6 +157,7 @@ __all__ = [
     "non_local_gaussian",
     "performer_attention",
     "pool",
+    "predicted_positions",
     "recurrent_linear_attention",
     "relative_logits",
     "require_weights",
@@ -152,4 +166,5 @@ __all__ = [
     "split_heads",
     "tiled_local_attention",
     "uniform_graph_attention",
+    "without_attention_dropout",
 ]

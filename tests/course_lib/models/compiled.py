@@ -8,7 +8,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention import DynamicGraphAttention, MultiHead, NonLocal, dot_attention, fused_causal_attention
+from course_lib.attention import (
+    DynamicGraphAttention,
+    LocalPredictive,
+    MultiHead,
+    NonLocal,
+    dot_attention,
+    fused_causal_attention,
+)
 from course_lib.blocks import Block, ContextOf, ConvNet, FeedForward, MixerSizes, SelfAttention, Sizes
 from course_lib.models import (
     BERT,
@@ -26,6 +33,7 @@ from course_lib.models import (
     Hierarchical,
     LearnedQueries,
     LinearTransformer,
+    LocalLuongDecoder,
     LuongDecoder,
     Mixer,
     PlainDecoder,
@@ -96,6 +104,11 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
         (WORDS, LENGTHS, WORDS),
     ),
     "Seq2Seq, Luong": (lambda: seq2seq(LuongDecoder(N, 3, 10, 10, dot_attention)), (WORDS, LENGTHS, WORDS)),
+    "Seq2Seq, Luong local-m": (
+        lambda: seq2seq(LocalLuongDecoder(LuongDecoder(N, 3, 10, 10, dot_attention), 1)),
+        (WORDS, LENGTHS, WORDS),
+    ),
+    "Seq2Seq, Luong local-p": (lambda: seq2seq(LuongDecoder(N, 3, 10, 10, LocalPredictive(10, 1))), (WORDS, LENGTHS, WORDS)),
     "ShowAndTell": (lambda: ShowAndTell(N, 7, 2, 3), (torch.ones(B, 7), WORDS)),
     "ShowAttendAndTell": (lambda: ShowAttendAndTell(N, 7, 2, 3, 11), (torch.ones(B, 4, 7), WORDS)),
     "GAT": (lambda: GAT(T, 3, 7, 2), (NODES, EDGES)),
