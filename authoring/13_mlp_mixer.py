@@ -35,12 +35,9 @@ from torch import Tensor, nn
 from course_lib.blocks import MixerSizes, lean_token_mixing
 from course_lib.models import Mixer
 from course_lib.training import batches
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, progress, show, weight_maps
-from course_tools.notebook.digit_split import digit_split
+from course_tools.notebook import at_scale, check, claim, device, digit_split, explore
+from course_tools.notebook import ledger, plots, predict, progress, show, weight_maps
 from course_tools.notebook.fitting import accuracy_of, classify, fitted
-
-SEEDS = (0, 1, 2)
 
 # %% [markdown]
 # ## 1 A bag of patches
@@ -68,6 +65,7 @@ SEEDS = (0, 1, 2)
 # They are easy for a network that sees the whole picture. This one sees patches without their order.</details>
 
 # %%
+SEEDS = (0, 1, 2)
 images, labels, learn, unseen = digit_split(SEEDS)
 P, STEPS, MIXER = (
     4,

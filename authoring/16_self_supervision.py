@@ -33,12 +33,9 @@ from torch import Tensor, nn
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, few_of_each
 from course_lib.training import batches, train
-from course_tools.notebook import check, claim, clouds, device, explore, ledger
-from course_tools.notebook import peak_memory, plots, predict, progress, recorded, show
-from course_tools.notebook.digit_split import digit_split
+from course_tools.notebook import check, claim, clouds, device, digit_split, explore
+from course_tools.notebook import ledger, peak_memory, plots, predict, progress, show
 from course_tools.notebook.fitting import accuracy_of, fitted
-
-SEEDS = (0, 1, 2)
 
 # %% [markdown]
 # ## 1 Ten labels
@@ -63,6 +60,7 @@ SEEDS = (0, 1, 2)
 # With thousands of labels they are. With a single 4 to learn from, an open 4 and a closed 4 look like different classes.</details>
 
 # %%
+SEEDS = (0, 1, 2)
 images, labels, learn, unseen = digit_split(SEEDS)
 images = F.avg_pool2d(images, 2)
 RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
@@ -909,6 +907,8 @@ claim(
 # After 240 steps one might think so. That is a matter of training time, as the rest of the curve shows.</details>
 
 # %%
+from course_tools.notebook import recorded
+
 study = recorded("16_byol_and_batches")
 live = {
     "SimCLR, live": (list(curve), list(curve.values())),

@@ -5,6 +5,7 @@ from course_tools.notebook.boxed import boxed
 from course_tools.notebook.check import check, failing
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
 from course_tools.notebook.device import at_scale, device
+from course_tools.notebook.digit_split import digit_split
 from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.explore import explore
 from course_tools.notebook.memory import peak_memory
@@ -26,6 +27,7 @@ __all__ = [
     "clouds",
     "device",
     "diagrams",
+    "digit_split",
     "explore",
     "failing",
     "ledger",

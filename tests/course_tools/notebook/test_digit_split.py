@@ -1,6 +1,6 @@
 """No digit that a model learns from is among the unseen ones."""
 
-from course_tools.notebook.digit_split import digit_split
+from course_tools.notebook import digit_split
 
 
 def test_the_parts_share_no_digit_and_differ_between_seeds():
