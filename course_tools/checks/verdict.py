@@ -398,10 +398,4 @@ PERHAPS = "Perhaps:"
 
 def _line(failed: Finding) -> str:
     example = f"Smallest input: {failed.example}." if failed.example else ""
-    detail = _sentence(failed.detail)
-    return " ".join(part for part in (f"✗ {failed.name}:", failed.law, detail, failed.numbers, example) if part)
-
-
-def _sentence(text: str) -> str:
-    """End a text, such as the message of an error, with a full stop where it has no end."""
-    return f"{text}." if text and text[-1] not in ".?!…" else text
+    return " ".join(part for part in (f"✗ {failed.name}:", failed.law, failed.detail, failed.numbers, example) if part)
