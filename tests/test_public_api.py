@@ -28,7 +28,7 @@ PUBLIC = {
         AdditiveAttention AnyMechanism Attended AttentionDropout AttentionLayer2d CachedStep CoOccurrent
         ConcatAttention ContextOnly DynamicGraphAttention FusedMechanism GeneralAttention GraphAttention
         GraphMechanism KeysValues LinearAttention LocalAttention LocalPredictive Mechanism MultiHead NonLocal
-        NonLocalBlock NonLocalConcatenation PerformerAttention Pool additive_scores alignment_window
+        NonLocalBlock NonLocalConcatenation PerformerAttention Pool RelativeAttention additive_scores alignment_window
         associative_dot_product attend attend_edges attention_over_image average_heads cached_step causal_attention
         causal_linear_attention causal_performer_attention chunked_linear_attention co_occurrent_features
         concat_scores cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores dynamic_edge_scores
@@ -37,8 +37,9 @@ PUBLIC = {
         kernel_attention linear_attention linear_attention_step local_attention local_m_attention local_p_attention
         mean_pool merge_heads multi_head_attention multi_head_graph_attention non_local_block non_local_concatenation
         non_local_dot_product non_local_embedded_gaussian non_local_gaussian performer_attention pool
-        predicted_positions recurrent_linear_attention relative_logits require_weights scaled_dot_product_attention
-        sliced_local_attention split_heads tiled_local_attention uniform_graph_attention without_attention_dropout
+        predicted_positions recurrent_linear_attention relative_attention relative_logits relative_shift
+        require_weights scaled_dot_product_attention shifted_relative_attention sliced_local_attention split_heads
+        tiled_local_attention uniform_graph_attention without_attention_dropout
     """,
     "course_lib.blocks": """
         Activation AttentionWeights Block ContextOf ConvNet CrossAttention DecoderBlock DecoderBlockState FeedForward
@@ -54,12 +55,12 @@ PUBLIC = {
         CaptionStep Captioned Decoded DecoderState DeiT DeiTLogits Detected ELMo Encoded Encoder GATLayer GPTState
         GlobalAverage Hierarchical KneserNey LearnedQueries LinearMemory LinearTransformer LocalLuongDecoder
         LuongDecoder MaskedWordHead Mixer NGram ObjectBlock ObjectQueries PatchEncoder PlainDecoder PointQueries
-        PooledDocument PositionalSelfAttention Pretraining PretrainingBERT Projected ScalarMix Segmenter SentenceHead
-        SeparateSteps Seq2Seq Seq2SeqState SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead TagHead
-        Transformer Universal UniversalOutput ViT bahdanau_steps best_span bidirectional_gru caption_step
-        classification_head compose_document doubly_stochastic_penalty ema_update ema_update_ fused_bidirectional_gru
-        hoisted_bahdanau_steps repeat_block scalar_mix shared_encoder sinusoidal_positions_2d soft_attention
-        stacked_bidirectional_gru step_encoding
+        PooledDocument PositionalSelfAttention Pretraining PretrainingBERT Projected ScalarMix SegmentMemory Segmenter
+        SentenceHead SeparateSteps Seq2Seq Seq2SeqState SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead
+        TagHead Transformer TransformerXL Universal UniversalOutput ViT bahdanau_steps best_span bidirectional_gru
+        caption_step classification_head compose_document doubly_stochastic_penalty ema_update ema_update_
+        fused_bidirectional_gru hoisted_bahdanau_steps repeat_block scalar_mix shared_encoder sinusoidal_positions_2d
+        soft_attention stacked_bidirectional_gru step_encoding
     """,
     "course_lib.generation": """
         Beam Cache CachedGPT Extension Generated LanguageModel beam_search decode extend_beam few_shot_prompt

@@ -84,6 +84,7 @@ from course_lib.attention.non_local import (
 )
 from course_lib.attention.performer import PerformerAttention, causal_performer_attention, performer_attention
 from course_lib.attention.pooling import Pool, mean_pool, pool
+from course_lib.attention.relative import RelativeAttention, relative_attention, relative_shift, shifted_relative_attention
 
 __all__ = [
     "AdditiveAttention",
@@ -111,6 +112,7 @@ __all__ = [
     "NonLocalConcatenation",
     "PerformerAttention",
     "Pool",
+    "RelativeAttention",
     "additive_scores",
     "alignment_window",
     "associative_dot_product",
@@ -159,9 +161,12 @@ __all__ = [
     "pool",
     "predicted_positions",
     "recurrent_linear_attention",
+    "relative_attention",
     "relative_logits",
+    "relative_shift",
     "require_weights",
     "scaled_dot_product_attention",
+    "shifted_relative_attention",
     "sliced_local_attention",
     "split_heads",
     "tiled_local_attention",

@@ -47,6 +47,7 @@ from course_lib.models.segmenter import GlobalAverage, Segmenter
 from course_lib.models.seq2seq import Decoded, PlainDecoder, Seq2Seq, Seq2SeqState
 from course_lib.models.simclr import Projected, SimCLR
 from course_lib.models.transformer import DecoderState, Transformer
+from course_lib.models.transformer_xl import SegmentMemory, TransformerXL
 from course_lib.models.universal import (
     AdaptiveSteps,
     SeparateSteps,
@@ -105,6 +106,7 @@ __all__ = [
     "PretrainingBERT",
     "Projected",
     "ScalarMix",
+    "SegmentMemory",
     "Segmenter",
     "SentenceHead",
     "SeparateSteps",
@@ -118,6 +120,7 @@ __all__ = [
     "SpanHead",
     "TagHead",
     "Transformer",
+    "TransformerXL",
     "Universal",
     "UniversalOutput",
     "ViT",

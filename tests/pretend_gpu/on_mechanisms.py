@@ -42,6 +42,8 @@ HEADS = {
     "causal linear": A.LinearAttention(mix=A.chunked_linear_attention),
     "performer": A.PerformerAttention(2, 7, generator=torch.Generator().manual_seed(0)),
     "general": A.GeneralAttention(2, 2),
+    "relative": A.RelativeAttention(d, 3),
+    "local-p": A.LocalPredictive(2, 2),
 }
 
 

@@ -27,7 +27,9 @@ from course_lib.attention import (
     non_local_embedded_gaussian,
     performer_attention,
     recurrent_linear_attention,
+    relative_attention,
     scaled_dot_product_attention,
+    shifted_relative_attention,
     sliced_local_attention,
     tiled_local_attention,
 )
@@ -56,10 +58,17 @@ def causal_kernel(phi_q, phi_k, v, mask=None):
     return kernel_attention(phi_q, phi_k, v, causal if mask is None else causal & mask).context
 
 
+def relative(form):
+    """With the same distances and biases for each length."""
+    r, u, w = (torch.randn(size, d, generator=torch.Generator().manual_seed(2), dtype=torch.float64) for size in (T, 1, 1))
+    return lambda q, k, v, mask=None: form(q, k, v, r[: k.shape[-2]], u[0], w[0], mask)
+
+
 PAIRS = {
     "fused scaled": (fused_scaled_dot_product_attention, scaled_dot_product_attention),
     "fused causal": (fused_causal_attention, causal_attention),
     "fused dot": (fused_dot_attention, dot_attention),
+    "shifted relative": (relative(shifted_relative_attention), relative(relative_attention)),
     "linear": (features(linear_attention), features(lambda *x: kernel_attention(*x).context)),
     "prefix sums": (features(causal_linear_attention), features(causal_kernel)),
     "chunked": (features(partial(chunked_linear_attention, chunk=2)), features(causal_kernel)),

@@ -42,7 +42,9 @@ from course_lib.attention import (
     non_local_gaussian,
     pool,
     recurrent_linear_attention,
+    relative_attention,
     scaled_dot_product_attention,
+    shifted_relative_attention,
     sliced_local_attention,
     tiled_local_attention,
 )
@@ -53,6 +55,7 @@ MASK = torch.rand(B, T_q, T_k, generator=torch.Generator().manual_seed(1)) < 0.6
 MASK[..., 0] = True
 MASK[1, 2] = False
 QKV = (B, T_q, d_k), (B, T_k, d_k), (B, T_k, d_v)
+RELATIVE = *QKV, (T_k, d_k), (d_k,), (d_k,)
 SELF = (B, T_k, d_k), (B, T_k, d_k), (B, T_k, d_v)
 PROJECTIONS = (H * d_k, d_k), (H * d_k, d_k), (H * d_v, d_v), (d_k, H * d_v)
 
@@ -73,6 +76,8 @@ MASKED = {
     "general": (lambda: GeneralAttention(d_k, d_k), QKV),
     "concat": (lambda: ConcatAttention(d_k, d_k, d_a), QKV),
     "local-p": (lambda: LocalPredictive(d_k, 2), QKV),
+    "relative": (lambda: relative_attention, RELATIVE),
+    "relative, shifted": (lambda: shifted_relative_attention, RELATIVE),
     "multi-head": (lambda: MultiHead(H * d_k, H), MODEL),
     "multi-head, fused": (lambda: MultiHead(H * d_k, H, fused_scaled_dot_product_attention), MODEL),
     "multi-head function": (lambda: partial(multi_head_attention, n_heads=H), [*QKV, *PROJECTIONS]),

@@ -31,6 +31,7 @@ def features(form):
 
 OMEGA = torch.randn(13, d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 CROSS = [(T, d), (T_k, d), (T_k, d_v)]
+RELATIVE = [*CROSS, (T_k, d), (d,), (d,)]
 OWN = [(T, d), (T, d), (T, d_v)]
 STEP = [(f, d_v), (f,), (f,), (f,), (d_v,)]
 LOCAL = [(*SIDES, d), (*SIDES, d), (*SIDES, d_v), (3, 1), (3, d - 1)]
@@ -49,6 +50,8 @@ FORMS = {
     "concat": (module(lambda: A.ConcatAttention(d, d, 6)), CROSS),
     "local-m": (lambda q, k, v: A.local_m_attention(q, k, v, torch.arange(1.0, T + 1).double(), 2), CROSS),
     "local-p": (module(lambda: A.LocalPredictive(d, 2)), CROSS),
+    "relative": (A.relative_attention, RELATIVE),
+    "shifted relative": (A.shifted_relative_attention, RELATIVE),
     "kernel": (features(A.kernel_attention), CROSS),
     "linear": (features(A.linear_attention), CROSS),
     "prefix sums": (features(A.causal_linear_attention), OWN),

@@ -47,6 +47,7 @@ from course_lib.models import (
     ShowAttendAndTell,
     SimCLR,
     Transformer,
+    TransformerXL,
     Universal,
     ViT,
     hoisted_bahdanau_steps,
@@ -91,6 +92,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "BERT": (lambda: BERT(N, T, SIZES), (WORDS, WORDS * 0, LENGTHS)),
     "PretrainingBERT": (lambda: PretrainingBERT(BERT(N, T, SIZES)), (WORDS, WORDS * 0, LENGTHS)),
     "Transformer": (lambda: Transformer(N, N, SIZES), (WORDS, LENGTHS, WORDS)),
+    "TransformerXL": (lambda: TransformerXL(N, SIZES, T), (WORDS,)),
     "Universal": (lambda: Universal(N, 7, 6, AdaptiveSteps(block(), 6, 2)), (WORDS, LENGTHS)),
     "ELMo": (lambda: ELMo(N, 6, 1), (WORDS, LENGTHS)),
     "Hierarchical": (

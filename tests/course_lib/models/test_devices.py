@@ -19,6 +19,7 @@ from course_lib.models import (
     ShowAndTell,
     ShowAttendAndTell,
     Transformer,
+    TransformerXL,
     Universal,
     ViT,
 )
@@ -50,6 +51,11 @@ MODELS = {
     "GPT writes from its cache": (
         lambda: GPT(N, 17, SIZES),
         lambda model: generate(CachedGPT(model), tokens(), 4, likeliest),
+        (B, 4),
+    ),
+    "Transformer-XL writes": (
+        lambda: TransformerXL(N, SIZES, 3),
+        lambda model: generate(model, tokens(), 4, likeliest),
         (B, 4),
     ),
     "BERT": (lambda: PretrainingBERT(BERT(N, T, SIZES)), lambda model: model(tokens(), tokens()).words, (B, T, N)),

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.blocks import Sizes
-from course_lib.models import BERT, GPT, Transformer, ViT
+from course_lib.models import BERT, GPT, Transformer, TransformerXL, ViT
 
 SIZES = Sizes(d_model=8, n_heads=2, d_ff=16, n_layers=2)
 TOKENS, LENGTHS = torch.tensor([[3, 1, 4, 1], [5, 2, 6, 0]]), torch.tensor([4, 3])
@@ -13,6 +13,7 @@ MODELS = {
     "GPT": (lambda p: GPT(10, 8, SIZES, dropout=p), (TOKENS,), 2 * 2 + 1),
     "BERT": (lambda p: BERT(10, 8, SIZES, dropout=p), (TOKENS,), 2 * 2 + 1),
     "ViT": (lambda p: ViT(3, (1, 8, 8), 4, SIZES, dropout=p), (torch.ones(2, 1, 8, 8),), 2 * 2 + 1),
+    "Transformer-XL": (lambda p: TransformerXL(10, SIZES, 4, dropout=p), (TOKENS,), 2 * 2 + 1),
     "Transformer": (lambda p: Transformer(10, 10, SIZES, dropout=p), (TOKENS, LENGTHS, TOKENS), 2 * 2 + 2 * 3 + 2),
 }
 each_model = pytest.mark.parametrize("name", MODELS)

@@ -26,6 +26,7 @@ from course_lib.models import (
     SharedSteps,
     ShowAttendAndTell,
     Transformer,
+    TransformerXL,
     Universal,
 )
 
@@ -75,6 +76,11 @@ MODELS = {
     "linear transformer": (lambda: LinearTransformer(N, SIZES), words),
     "BERT": (lambda: BERT(N, T, SIZES), lambda model: model(WORDS, None, LENGTHS)[0]),
     "Transformer": (lambda: Transformer(N, N, SIZES), lambda model: model(WORDS, LENGTHS, WORDS)),
+    "Transformer-XL": (lambda: TransformerXL(N, SIZES, T), words),
+    "Transformer-XL with a memory": (
+        lambda: TransformerXL(N, SIZES, T),
+        lambda model: model.read(WORDS, model.start(WORDS.flip(1)))[0],
+    ),
     "shared steps": (lambda: Universal(N, 7, 6, SharedSteps(block(), 3)), words_and_lengths),
     "separate steps": (lambda: Universal(N, 7, 6, SeparateSteps([block(), block()])), words_and_lengths),
     "adaptive steps": (lambda: Universal(N, 7, 6, AdaptiveSteps(block(), 6, 3)), words_and_lengths),
