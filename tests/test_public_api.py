@@ -102,6 +102,9 @@ PUBLIC = {
     "course_lib.training": """
         TrainingStep adam adamw batches constant cosine_decay inverse_square_root linear_decay train
     """,
+    "course_lib.truncated_bptt": """
+        Segment detached segments truncated_bptt
+    """,
     "course_tools.checks": """
         Exercise Finding Property Verdict
     """,

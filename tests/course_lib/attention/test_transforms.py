@@ -48,7 +48,7 @@ FORMS = {
     "general": (module(lambda: A.GeneralAttention(d, d)), CROSS),
     "additive": (module(lambda: A.AdditiveAttention(d, d, 6)), CROSS),
     "concat": (module(lambda: A.ConcatAttention(d, d, 6)), CROSS),
-    "local-m": (lambda q, k, v: A.local_m_attention(q, k, v, torch.arange(1.0, T + 1).double(), 2), CROSS),
+    "local-m": (lambda q, k, v: A.local_m_attention(q, k, v, torch.arange(1.0, T + 1).to(q), 2), CROSS),
     "local-p": (module(lambda: A.LocalPredictive(d, 2)), CROSS),
     "relative": (A.relative_attention, RELATIVE),
     "shifted relative": (A.shifted_relative_attention, RELATIVE),
