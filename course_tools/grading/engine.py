@@ -16,18 +16,20 @@ from course_tools.checks.outcome import Outcome
 from course_tools.checks.time_limit import SWITCHED_OFF
 from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
-from course_tools.grading.extract.programs import Notebook
+from course_tools.grading.extract.programs import Notebook, handed_out
 from course_tools.grading.marks import Mark
 from course_tools.grading.sandbox import session
-from course_tools.grading.sandbox.allowed_names import allowed_text
+from course_tools.grading.sandbox.allowed_names import allowed_packed
 from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure
 from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
-from course_tools.grading.sandbox.session import NoAnswer, NotFound, NotStarted, names_of
+from course_tools.grading.sandbox.session import NeverLoaded, NoAnswer, NotFound, NotStarted, names_of
 
 NOTEBOOK_LIMIT = 180.0
 """Seconds for all exercises of a notebook; the exercises that are left after it are not judged."""
 TOO_LONG = f"The exercises before it took longer than {NOTEBOOK_LIMIT:g} seconds together."
+MOST_LOADS = 2
+"""The cells of a notebook are loaded anew for each exercise; where so many in a row did not end, no other is tried."""
 NOT_STARTED = "The exercise is as it was handed out."
 
 
@@ -142,10 +144,21 @@ class Engine:
         )
 
     def _observed(self, notebook: Notebook, exercise: Exercise, name: str | None) -> tuple[list[Outcome], str]:
+        if notebook.n_never_loaded >= MOST_LOADS:
+            raise NeverLoaded(f"What stands outside of functions did not end in the {MOST_LOADS} exercises before it.")
         program = notebook.program(exercise)
+        self._sandbox.learn(cell.source for cell in handed_out(exercise.lecture))
         with self._sandbox.fork() as worker:
             trains = exercise.training is not None
-            late = worker.load(program, allowed_text(exercise.id), names_of(exercise.forbids), self.level.layers, trains)
+            forbids = names_of(exercise.forbids)
+            try:
+                late = worker.load(program, allowed_packed(exercise.id), forbids, self.level.layers, trains)
+            except NeverLoaded:
+                notebook.n_never_loaded += 1
+                raise
+            finally:
+                notebook.chosen.setdefault(program.texts, worker.chosen)
+            notebook.n_never_loaded = 0
             notebook.late.update(late)
             return worker.observe(self._asks(exercise, name), program.text)
 

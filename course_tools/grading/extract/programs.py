@@ -5,7 +5,7 @@ are missing, are there for the names that the student's cells need. `sandbox.not
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -29,13 +29,20 @@ class Part:
     source: str
     role: Role
 
+    @property
+    def of_student(self) -> bool:
+        """Whether the student wrote it."""
+        return self.role in ("own", "marked")
+
 
 @dataclass(frozen=True)
 class Program:
     """What is run for an exercise.
 
     `function` is the name that the answer should have, `references` gives for each other exercise of the lecture the library's
-    form, "module:name", and `skip` the statements, as (cell, number), that are known to take too long.
+    form, "module:name", and `skip` the statements, as (cell, number), that are known to take too long. `texts` are the
+    cells that run though they are no code, and `chosen` the statements that run, as (cell, number), as they were chosen in
+    the sandbox for another exercise, before any of them ran; None where they are still to be chosen.
     """
 
     exercise: str
@@ -43,17 +50,21 @@ class Program:
     cells: tuple[Part, ...]
     references: dict[str, str]
     skip: tuple[tuple[int, int], ...] = ()
+    texts: tuple[int, ...] = ()
+    chosen: list[tuple[int, int]] | None = None
 
     @property
     def text(self) -> str:
         """All that the student wrote."""
-        return "\n".join(part.source for part in self.cells if part.role in ("own", "marked"))
+        return "\n".join(part.source for part in self.cells if part.of_student)
 
 
 class Notebook:
     """The cells of a submission beside those that the course handed out.
 
-    `late` collects the statements that were stopped in one exercise, so that they are skipped in the next.
+    `late` collects the statements that were stopped in one exercise, so that they are skipped in the next; `n_never_loaded`
+    counts the exercises in a row whose cells could not be stopped. `chosen` keeps the statements that run, by the `texts` of
+    the program for which they were chosen: they depend on nothing else of an exercise.
     """
 
     def __init__(self, cells: Sequence[Cell], lecture: str) -> None:
@@ -61,27 +72,33 @@ class Notebook:
         self.exercises = [exercise for exercise in exercises() if exercise.lecture == lecture]
         self.cells = list(cells)
         self.late: set[tuple[int, int]] = set()
+        self.n_never_loaded = 0
+        self.chosen: dict[tuple[int, ...], list[tuple[int, int]] | None] = {}
         self._given = handed_out(lecture)
-        self._original = {cell.source.strip() for cell in self._given}
+        own, original = ([cell.source.strip() for cell in cells] for cells in (self.cells, self._given))
+        both = set(own).intersection(original)
+        missing = [cell.source if text not in both else "" for cell, text in zip(self._given, original, strict=True)]
+        self._missing = [Part(f"<lecture {i + 1}>", source, "missing") for i, source in enumerate(missing)]
+        self._is_given = [text in both or "bug" in cell.metadata for cell, text in zip(self.cells, own, strict=True)]
 
     def program(self, exercise: Exercise) -> Program:
         """Put together what is run for an exercise."""
         ids = {cell.id for cell in self._given if cell.id and _is_marked(cell, exercise)}
-        present = {cell.source.strip() for cell in self.cells}
-        missing = [cell.source if cell.source.strip() not in present else "" for cell in self._given]
-        parts = [Part(f"<lecture {i + 1}>", source, "missing") for i, source in enumerate(missing)]
-        for i, cell in enumerate(self.cells):
+        parts, texts = [*self._missing], []
+        for i, (cell, is_given) in enumerate(zip(self.cells, self._is_given, strict=True)):
             marked = cell.id in ids or _is_marked(cell, exercise)
             runs = cell.type == "code" or marked
-            parts.append(Part(f"<cell {i + 1}>", cell.source if runs else "", self._role(cell, marked)))
+            texts += [i] if runs and cell.type != "code" else []
+            role = "given" if is_given else "marked" if marked else "own"
+            parts.append(Part(f"<cell {i + 1}>", cell.source if runs else "", role))
+        chosen = self.chosen.get(tuple(texts))
+        if chosen is not None:
+            needed = {cell for cell, _ in chosen}
+            parts = [part if i in needed or part.of_student else replace(part, source="") for i, part in enumerate(parts)]
         others = [other for other in self.exercises if other is not exercise]
         references = {other.id: f"{other.reference.__module__}:{other.reference.__name__}" for other in others}
-        return Program(exercise.id, exercise.reference.__name__, tuple(parts), references, tuple(sorted(self.late)))
-
-    def _role(self, cell: Cell, marked: bool) -> Role:
-        if cell.source.strip() in self._original or "bug" in cell.metadata:
-            return "given"
-        return "marked" if marked else "own"
+        late = tuple(sorted(self.late))
+        return Program(exercise.id, exercise.reference.__name__, tuple(parts), references, late, tuple(texts), chosen)
 
 
 @cache
@@ -96,6 +113,8 @@ def handed_out(lecture: str) -> tuple[Cell, ...]:
 
 def _is_marked(cell: Cell, exercise: Exercise) -> bool:
     """Whether a cell is an exercise's own; that of a bug hunt names it too, and holds a wrong answer of ours."""
+    if not cell.metadata:
+        return False
     named = cell.metadata.get("exercise") == exercise.id and "bug" not in cell.metadata
     return named or _grade_id(cell) == f"exercise-{exercise.id.replace('.', '-')}"
 

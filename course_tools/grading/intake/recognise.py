@@ -74,7 +74,7 @@ class Course:
         found_numbers = [
             found[1] for text, form in ((exercise, _EXERCISE), (grade_id, _GRADE_ID)) if (found := _match(form, text))
         ]
-        found_numbers += _CHECK.findall(cell.source)
+        found_numbers += _CHECK.findall(cell.source) if "check(" in cell.source else []
         return {number for number in [*found_numbers, self.ids.get(cell.id)] if number in self.stems}
 
 

@@ -66,7 +66,8 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
     code = [cell for cell in cells if cell.type == "code" and "bug" not in cell.metadata]
     names = {item.reference.__name__: item.id for item in exercises() if item.lecture == lecture}
     for cell in code:
-        names.update({name: id for id, name in _CHECK.findall(cell.source) if id.startswith(f"{lecture}.")})
+        if "check(" in cell.source:
+            names.update({name: id for id, name in _CHECK.findall(cell.source) if id.startswith(f"{lecture}.")})
     found: dict[str, set[str]] = defaultdict(set)
     copies: dict[str, str] = {}
     for cell in code:

@@ -7,9 +7,11 @@ gives a stand-in for every other name of the course.
 
 import ast
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import course_lib
@@ -35,7 +37,7 @@ class Definition:
 
 @cache
 def allowed_names(id: str) -> dict:
-    """Give the definitions that the code of a student may import while it is judged, as `import_shim.install` takes them."""
+    """Give the definitions that the code of a student may import while it is judged, by module and name."""
     forbidden = [place for place in map(_place, exercise(id).forbids) if place[1] in _library().get(place[0], {})]
     withheld = frozenset().union(*map(users_of, [_place(exercise(id).reference), *forbidden]))
     entries: dict[str, dict[str, dict]] = {}
@@ -50,9 +52,17 @@ def allowed_names(id: str) -> dict:
 
 
 @cache
-def allowed_text(id: str) -> bytes:
-    """Give them as JSON: written once for an exercise, and sent with every answer to it."""
-    return json.dumps(allowed_names(id)).encode()
+def allowed_packed(id: str) -> bytes:
+    """Pack them as `import_shim.install` takes them: once for an exercise, and sent with every answer to it.
+
+    A line of JSON says where the definitions of each module lie in what follows; they are read when it is imported.
+    """
+    allowed = allowed_names(id)
+    packed = {module: zlib.compress(json.dumps(entry).encode()) for module, entry in allowed["entries"].items()}
+    ends = list(accumulate(map(len, packed.values()), initial=0))
+    places = dict(zip(packed, pairwise(ends), strict=True))
+    index = json.dumps({"modules": allowed["modules"], "places": places})
+    return b"".join([index.encode(), b"\n", *packed.values()])
 
 
 def _is_offered(module: str, definition: Definition) -> bool:

@@ -1,13 +1,16 @@
 """The `course_lib` that a student's code finds inside the sandbox: no library, but the few definitions that its exercise needs.
 
-What is allowed comes as text: `{"modules": [...], "entries": {module: {name: {"source", "needs"}}}}`. A definition is run when
-it is first asked for. Every other import succeeds as well and gives a stand-in, which raises NotAtHand when it is used. This
+What is allowed comes as text: a line `{"modules": [...], "places": {module: [start, end]}}`, then for each module at its place
+`{name: {"source", "needs"}}`, compressed. It is read when the module is imported, and a definition is run when it is first
+asked for. Every other import succeeds as well and gives a stand-in, which raises NotAtHand when it is used. This
 text runs inside the sandbox.
 """
 
 import importlib
+import json
 import sys
 import types
+import zlib
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 
@@ -115,8 +118,10 @@ class Module(types.ModuleType):
 class Finder:
     """Finds every module below `course_lib`, there or not."""
 
-    def __init__(self, allowed: dict, provided: dict[str, object]) -> None:
-        self.entries, self.modules = allowed["entries"], frozenset(allowed["modules"])
+    def __init__(self, allowed: bytes | bytearray, provided: dict[str, object]) -> None:
+        n = allowed.index(b"\n")
+        index = json.loads(allowed[:n])
+        self.modules, self.places, self.packed = frozenset(index["modules"]), index["places"], memoryview(allowed)[n + 1 :]
         self.provided = provided
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
@@ -126,8 +131,15 @@ class Finder:
     def create_module(self, spec: ModuleSpec) -> Module:
         """Make a module that is empty as yet."""
         module = Module(spec.name)
-        vars(module).update(__entries__=self.entries.get(spec.name, {}), __modules__=self.modules, __provided__=self.provided)
+        vars(module).update(__entries__=self.entries(spec.name), __modules__=self.modules, __provided__=self.provided)
         return module
+
+    def entries(self, module: str) -> dict[str, dict]:
+        """Read what is allowed of a module."""
+        if module not in self.places:
+            return {}
+        start, end = self.places[module]
+        return json.loads(zlib.decompress(self.packed[start:end]))
 
     def exec_module(self, module: Module) -> None:
         """Run nothing: the names are made when they are asked for."""
@@ -139,7 +151,7 @@ def forget() -> None:
         del sys.modules[name]
 
 
-def install(allowed: dict, provided: dict[str, object]) -> None:
+def install(allowed: bytes | bytearray, provided: dict[str, object]) -> None:
     """Let `import course_lib` find the allowed names, in every module of the course also what is provided, and nothing else."""
     sys.meta_path.insert(0, Finder(allowed, provided))
 

@@ -23,6 +23,8 @@ LONGEST_CELL = 100_000
 MOST_CODE = 500_000
 """Characters of all cells that are read, together; what follows them is not read."""
 MOST_MAGICS = 20
+MOST_CHOSEN = 10_000
+"""Statements of a choice that is kept for the next exercise."""
 TRAINS = frozenset({"backward", "train", "fit"})
 """Functions whose callers train a model, directly or through other functions."""
 FUTURE = __import__("__future__").annotations.compiler_flag
@@ -43,12 +45,13 @@ class TooLong(BaseException):
 
 @dataclass(eq=False)
 class Statement:
-    """One statement at the top level of a cell: its cell, its number there, its syntax tree, and the role of the cell."""
+    """One statement at the top level of a cell: its cell, its number there, its syntax tree, the role of the cell, its text."""
 
     cell: int
     number: int
     node: ast.stmt
     role: str
+    text: str
 
     @cached_property
     def binds(self) -> set[str]:
@@ -62,7 +65,7 @@ class Statement:
             {self.node.target.id} if isinstance(self.node, ast.AugAssign) and isinstance(self.node.target, ast.Name) else set()
         )
         try:
-            return changed | set(_global_names(symtable.symtable(ast.unparse(self.node), "cell", "exec")))
+            return changed | set(_global_names(symtable.symtable(self.text, "cell", "exec")))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return {part.id for part in ast.walk(self.node) if isinstance(part, ast.Name)}
 
@@ -72,33 +75,39 @@ class Statement:
         functions = [part.func for part in ast.walk(self.node) if isinstance(part, ast.Call)]
         return {f.id if isinstance(f, ast.Name) else f.attr for f in functions if isinstance(f, ast.Name | ast.Attribute)}
 
-    @property
+    @cached_property
     def defines(self) -> bool:
         """Whether it is a function or a class."""
         return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
-    @property
+    @cached_property
     def is_import(self) -> bool:
         """Whether it imports names that it lists."""
         return isinstance(self.node, ast.Import | ast.ImportFrom) and all(alias.name != "*" for alias in self.node.names)
 
-    @property
+    @cached_property
     def is_check(self) -> bool:
         """Whether it hands a function to the check of the course: `name = check("04.1", name)`."""
         value = getattr(self.node, "value", None)
         return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "check"
 
-    @property
+    @cached_property
     def assigns(self) -> bool:
         """Whether it is an assignment."""
         return isinstance(self.node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+
+    def at(self, cell: int, number: int, role: str) -> "Statement":
+        """Give the same statement at another place, with all that is known of its text."""
+        moved = object.__new__(Statement)
+        vars(moved).update(vars(self), cell=cell, number=number, role=role)
+        return moved
 
     @property
     def is_students(self) -> bool:
         """Whether the student wrote it."""
         return self.role in ("own", "marked")
 
-    @property
+    @cached_property
     def is_stub(self) -> bool:
         """Whether it is a function without a body of its own: nothing, or `raise NotImplementedError()`."""
         return isinstance(self.node, ast.FunctionDef) and all(map(_is_empty, self.node.body))
@@ -123,8 +132,39 @@ class Found:
         return self.answer is not _MISSING
 
 
+@dataclass
+class Choice:
+    """The statements of a notebook that run, in order, and why the exercise's own cell cannot be parsed, or "".
+
+    `places` tells them as (cell, number), for the next exercise of the notebook; None where cells had to be joined, or where
+    they are too many.
+    """
+
+    statements: list[Statement]
+    unparsable: str
+    places: list[tuple[int, int]] | None
+
+
+def choose(request: dict) -> Choice:
+    """Parse the cells of a request, which `run` describes, and choose the statements that run; nothing is run yet."""
+    if request["chosen"] is None:
+        cells, unparsable, joined = _parsed_cells(request["cells"])
+        statements = _chosen([statement for cell in cells for statement in cell])
+        is_kept = not joined and len(statements) <= MOST_CHOSEN
+        return Choice(statements, unparsable, [(s.cell, s.number) for s in statements] if is_kept else None)
+    known = {tuple(place) for place in request["chosen"]}
+    cells, unparsable, _ = _parsed_cells(request["cells"], join=False)
+    statements = [statement for cell in cells for statement in cell if (statement.cell, statement.number) in known]
+    return Choice(statements, unparsable, None)
+
+
 def run(
-    request: dict, namespace: dict, provide: Callable[[object], None], find: Callable[[str], object | None], foreign: type
+    request: dict,
+    choice: Choice,
+    namespace: dict,
+    provide: Callable[[object], None],
+    find: Callable[[str], object | None],
+    foreign: type,
 ) -> Found:
     """Run a notebook in a namespace, up to the end, and find the answer to one exercise.
 
@@ -132,18 +172,18 @@ def run(
         request: `cells`, each with `name`, `source` and `role` ("own", "given", "missing" for cells of the lecture that are not
             in the notebook, "marked" for the cell of the exercise); `exercise`, its id; `function`, the name that the answer
             should have; `references`, for the other exercises of the lecture "module:name"; `skip`, statements that are known
-            to take too long; `seconds`, for one statement, for all, and for one import: an import that is stopped half-way
-            cannot be made up for.
+            to take too long; `chosen`, the places that `choose` gave for an earlier exercise, or None; `seconds`, for one
+            statement, for all, and for one import: an import that is stopped half-way cannot be made up for.
+        choice: what `choose` gave.
         namespace: of the module `__main__`.
         provide: makes `check` importable.
         find: gives the library's form of another exercise, or None.
         foreign: the type of what the course does not provide inside; an answer of this type is none.
     """
-    checks = _Checks(request, find, foreign)
+    checks = _Checks(request, namespace, find, foreign)
     namespace["check"] = checks
     provide(checks)
-    cells, unparsable = _parsed_cells(request["cells"])
-    statements = _chosen([statement for cell in cells for statement in cell])
+    statements = choice.statements
     stubs = {statement.node.name for statement in statements if statement.is_stub}
     runner = _Runner(request, namespace)
     names = [(id, reference.rpartition(":")[2]) for id, reference in request["references"].items()]
@@ -156,6 +196,7 @@ def run(
     for id, name in names:
         if id not in checks.seen and id < request["exercise"] and name in namespace:
             namespace[name] = checks(id, namespace[name])
+    checks.restore()
     answer = checks.captured
     marked = [statement for statement in statements if statement.role == "marked"]
     if answer is _MISSING:
@@ -164,26 +205,41 @@ def run(
         functions = {s.node.name for s in marked if isinstance(s.node, ast.FunctionDef) and not s.is_stub}
         answer = namespace.get(functions.pop(), _MISSING) if len(functions) == 1 else _MISSING
     started = request["function"] not in stubs and not any(statement.is_stub for statement in marked)
-    return Found(answer, runner.error(request["function"]), started, unparsable, runner.late)
+    return Found(answer, runner.error(request["function"]), started, choice.unparsable, runner.late)
 
 
 class _Checks:
-    """Stands for `check` of the course: it keeps what it receives for one exercise, and goes on with ours for the others."""
+    """Stands for `check` of the course: it keeps what it receives for one exercise, and goes on with ours for the others.
 
-    def __init__(self, request: dict, find: Callable[[str], object | None], foreign: type) -> None:
+    With it it keeps the names of the notebook as they are then: what a later cell makes of them is not what was checked.
+    """
+
+    def __init__(self, request: dict, namespace: dict, find: Callable[[str], object | None], foreign: type) -> None:
         self._id, self._references, self._find, self._foreign = request["exercise"], request["references"], find, foreign
         self.captured: object = _MISSING
         self.seen: set[str] = set()
+        self._namespace = namespace
+        self._names: dict[str, object] = {}
+        self._ours: list[object] = []
 
     def __call__(self, id: object = None, fn: object = _MISSING, *more: object, **options: object) -> object:
         fn = options.get("fn", fn)
         self.seen.add(str(id))
         if id == self._id:
             if fn is not _MISSING and not isinstance(fn, self._foreign):
-                self.captured = fn
+                self.captured, self._names = fn, dict(self._namespace)
             return fn
         reference = self._find(self._references[id]) if id in self._references else None
-        return fn if reference is None else reference
+        if reference is None:
+            return fn
+        self._ours.append(reference)
+        return reference
+
+    def restore(self) -> None:
+        """Give the names of the notebook the values that they had when the answer was checked, but where one is now ours."""
+        for name, value in self._names.items():
+            if not any(self._namespace.get(name, _MISSING) is ours for ours in self._ours):
+                self._namespace[name] = value
 
 
 class _Runner:
@@ -290,13 +346,14 @@ def _provided_otherwise(statement: Statement, written: set[str], supplied: set[s
     return set() if statement.is_students else written if statement.role == "given" else supplied
 
 
-def _parsed_cells(cells: list[dict]) -> tuple[list[list[Statement]], str]:
+def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[Statement]], str, bool]:
     """Parse every cell; cells that were split in the middle of a statement are joined in the first of them.
 
     Returns:
-        the statements of each cell, and why the exercise's own cell cannot be parsed, or "".
+        the statements of each cell, why the exercise's own cell cannot be parsed, or "", and whether cells were joined.
     """
-    found: list[list[ast.stmt] | Unparsable] = []
+    joined_any = False
+    found: list[list[Statement] | Unparsable] = []
     left, last = MOST_CODE, None
     for i, cell in enumerate(cells):
         source = cell["source"]
@@ -304,27 +361,62 @@ def _parsed_cells(cells: list[dict]) -> tuple[list[list[Statement]], str]:
         found.append(_parsed(cell["name"], source) if left >= 0 else Unparsable("the notebook is too long"))
         if not source.strip() or left < 0:
             continue
-        if last is not None and Unparsable in (type(found[i]), type(found[last])):
+        if join and last is not None and Unparsable in (type(found[i]), type(found[last])):
             joined = _parsed(cells[last]["name"], f"{cells[last]['source']}\n{source}")
             if not isinstance(joined, Unparsable):
-                found[last], found[i] = joined, []
+                found[last], found[i], joined_any = joined, [], True
                 continue
         last = i
     broken = [str(f) for f, cell in zip(found, cells, strict=True) if isinstance(f, Unparsable) and cell["role"] == "marked"]
     parsed = [
-        [] if isinstance(f, Unparsable) else [Statement(i, j, node, cells[i]["role"]) for j, node in enumerate(f)]
+        [] if isinstance(f, Unparsable) else [statement.at(i, j, cells[i]["role"]) for j, statement in enumerate(f)]
         for i, f in enumerate(found)
     ]
-    return parsed, broken[0] if broken else ""
+    return parsed, broken[0] if broken else "", joined_any
 
 
-def _parsed(name: str, source: str) -> list[ast.stmt] | Unparsable:
+def _parsed(name: str, source: str) -> list[Statement] | Unparsable:
     try:
-        text, body = parse(source)
+        text, statements = _learned[source] if source in _learned else _read(source)
     except Unparsable as error:
         return error
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    return body
+    return statements
+
+
+def _read(source: str) -> tuple[str, list[Statement]]:
+    text, body = parse(source)
+    return text, [
+        Statement(0, i, node, "own", part) for i, (node, part) in enumerate(zip(body, _texts(text, body), strict=True))
+    ]
+
+
+def _texts(source: str, body: list[ast.stmt]) -> Iterator[str]:
+    """The text of each statement; columns count bytes."""
+    lines = source.encode().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    for node in body:
+        first = min([node, *getattr(node, "decorator_list", ())], key=lambda part: part.lineno)
+        column = first.col_offset if first is node else 0
+        if first.lineno == node.end_lineno:
+            yield lines[first.lineno - 1][column : node.end_col_offset].decode()
+        else:
+            middle = lines[first.lineno : node.end_lineno - 1]
+            yield b"\n".join(
+                [lines[first.lineno - 1][column:], *middle, lines[node.end_lineno - 1][: node.end_col_offset]]
+            ).decode()
+
+
+_learned: dict[str, tuple[str, list[Statement]]] = {"": ("", [])}
+
+
+def learn(sources: Sequence[str]) -> None:
+    """Parse cells of the course ahead, so that no fork needs to; what a student wrote is never parsed here."""
+    for source in sources:
+        _, statements = _learned[source] = _read(source)
+        for statement in statements:
+            for name, value in vars(Statement).items():
+                if isinstance(value, cached_property):
+                    getattr(statement, name)
 
 
 def parse(source: str) -> tuple[str, list[ast.stmt]]:

@@ -13,11 +13,12 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
-from course_tools.grading.sandbox import bubblewrap
+from course_tools.grading.sandbox import bubblewrap, wire_protocol
 from course_tools.grading.sandbox.hardening import LINUX
 from course_tools.grading.sandbox.memory_watchdog import watched
 from course_tools.grading.sandbox.readable_files import package_folders, readable
@@ -84,6 +85,7 @@ class Sandbox:
         """Start the zygote and wait until it has imported torch."""
         settings = {"seconds": int(LOAD_LIMIT + 2 * LONGEST_TRAINING), "memory": MEMORY, "readable": readable()}
         settings["bubblewrap"] = bubblewrap.missing()
+        self._learned: set[str] = set()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -112,6 +114,17 @@ class Sandbox:
         except (OSError, ValueError) as error:
             raise SandboxFailed(f"the sandbox did not start: {self._last_error()}") from error
         self.missing: dict[str, str] = started
+
+    def learn(self, sources: Iterable[str]) -> None:
+        """Let the zygote parse cells of the course ahead, those that it has not; never what a student wrote."""
+        new = list(dict.fromkeys(sources).keys() - self._learned)
+        if new:
+            try:
+                self._control.sendall(b"l")
+                wire_protocol.send(self._control, new, [], time.monotonic() + START_LIMIT)
+            except (OSError, wire_protocol.Ended, wire_protocol.Late) as error:
+                raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
+            self._learned.update(new)
 
     def close(self) -> None:
         """End the zygote, and with it every worker."""

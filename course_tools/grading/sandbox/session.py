@@ -22,6 +22,8 @@ CALL_LIMIT = 2 * time_limit.TIME_LIMIT
 """Seconds for all calls of an exercise together: twice what a check in a notebook allows."""
 
 
+MOST_LATE = 1000
+"""Statements that are skipped at most."""
 OWN_MESSAGE = "Its code sent a message of its own before it was asked anything."
 
 
@@ -37,12 +39,17 @@ class NoAnswer(Exception):
     """A worker gave no answer; the text is the sentence for the student."""
 
 
+class NeverLoaded(NoAnswer):
+    """What stands outside of functions did not end, and no statement of it could be stopped."""
+
+
 class Worker:
     """One fork of the zygote: a program is loaded once, then calls are put to it."""
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self.connection, self.pid = connection, pid
         self.ended = 0
+        self.chosen: list[tuple[int, int]] | None = None
 
     def ask(self, request: object, limit: float, body: bytes = b"") -> tuple[object, bytearray]:
         """Put one request, and wait for the answer, at most `limit` seconds."""
@@ -55,7 +62,8 @@ class Worker:
     ) -> list[tuple[int, int]]:
         """Run the cells of a notebook; only where the named isolation layers are active around this worker too.
 
-        `allowed` is what `allowed_text` gives. Where the answer `trains`, its trainings are measured inside.
+        `allowed` is what `allowed_packed` gives. Where the answer `trains`, its trainings are measured inside. Where the
+        program does not say which statements run, `chosen` then does, unless they have to be chosen anew each time.
 
         Returns:
             the statements that were stopped because they took too long, as (cell, number).
@@ -68,10 +76,14 @@ class Worker:
         seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2, LOAD_LIMIT * 3 / 4)
         request = vars(program) | {"cells": [vars(part) for part in program.cells], "forbids": forbids, "seconds": seconds}
         request |= {"layers": list(layers), "trains": trains}
+        deadline = time.monotonic() + LOAD_LIMIT
         try:
             answer, _ = self.ask(request, LOAD_LIMIT, allowed)
+            if program.chosen is None and isinstance(answer, dict) and "chosen" in answer:
+                self.chosen = _places(answer["chosen"]) if isinstance(answer["chosen"], list) else None
+                answer, _ = wire_protocol.receive(self.connection, deadline)
         except wire_protocol.Late:
-            raise NoAnswer(f"What stands outside of functions was still running after {LOAD_LIMIT:g} seconds.") from None
+            raise NeverLoaded(f"What stands outside of functions was still running after {LOAD_LIMIT:g} seconds.") from None
         except wire_protocol.Ended:
             raise NoAnswer("Its code ended the process before it could be asked anything.") from None
         except wire_protocol.Malformed:
@@ -80,7 +92,7 @@ class Worker:
             case {"missing_layers": list()}:
                 raise NoAnswer("The sandbox could not be closed around it; ask for it to be graded again.")
             case {"found": True, "late": list(late)}:
-                return _places(late)
+                return _places(late[:MOST_LATE])
             case {"found": False, "failed": failed, "started": bool(started), "unparsable": str(unparsable)}:
                 raise _no_answer(program, failed, started, unparsable)
         raise NoAnswer(OWN_MESSAGE)
@@ -120,7 +132,7 @@ def names_of(forbids: Mapping[object, str]) -> list[str]:
 
 def _places(late: list) -> list[tuple[int, int]]:
     """Read the places of statements; what is none is left out."""
-    pairs = [tuple(place) for place in late[:1000] if isinstance(place, list) and len(place) == 2]
+    pairs = [tuple(place) for place in late if isinstance(place, list) and len(place) == 2]
     return [place for place in pairs if all(type(n) is int and 0 <= n < 2**31 for n in place)]
 
 

@@ -151,6 +151,24 @@ def test_a_later_exercise_is_judged_with_the_right_earlier_ones(engine):
     assert [each.id for each, mark in zip(ALL, marks, strict=True) if not mark.passed] == ["04.4"]
 
 
+def test_what_is_parsed_for_all_workers_is_what_was_handed_out_and_nothing_of_a_student(engine, monkeypatch):
+    learned = []
+    monkeypatch.setattr(type(engine._sandbox), "learn", lambda sandbox, sources: learned.extend(sources))
+    assert total(engine, solved()) == FULL
+    assert learned
+    assert set(learned) == {cell.source for cell in handed_out("04")}
+
+
+def test_cells_that_cannot_be_stopped_are_loaded_twice_and_no_more(engine, monkeypatch):
+    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 1.0)
+    deaf = "import signal\n\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass"
+    marks = engine.grade([Cell("code", "", {}, deaf), *solved()], "04")
+    assert [mark.points for mark in marks] == [0] * len(ALL)
+    assert ["did not end in the 2 exercises before it" in mark.detail for mark in marks] == [False] * 2 + [True] * (
+        len(ALL) - 2
+    )
+
+
 def test_half_an_answer_earns_the_points_of_that_half_as_in_a_notebook(mark_of):
     mark = mark_of(f"def {NAME}(q, k, v, mask=None):\n    return attend(q @ k.mT / math.sqrt(k.shape[-1]), v)")
     in_a_notebook = verdict("04.1", lambda q, k, v, mask=None: ALL[0].reference(q, k, v))

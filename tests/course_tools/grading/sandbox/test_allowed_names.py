@@ -11,7 +11,7 @@ from course_tools.checks import Exercise
 from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import wire_protocol
-from course_tools.grading.sandbox.allowed_names import allowed_names, allowed_text, users_of
+from course_tools.grading.sandbox.allowed_names import allowed_names, allowed_packed, users_of
 from course_tools.grading.sandbox.sandbox import Sandbox
 from course_tools.grading.sandbox.session import NoAnswer
 from tests.course_tools.grading.student_notebooks import ROOT
@@ -62,7 +62,7 @@ def load(sandbox, source, id="04.1"):
     lines = "\n".join(f"    {line}" for line in source.splitlines())
     text = f"if True:\n{lines}\n    def f(): return True"
     with sandbox.fork() as worker:
-        worker.load(Program(id, "f", (Part("<cell 1>", text, "own"),), {}), allowed_text(id), [])
+        worker.load(Program(id, "f", (Part("<cell 1>", text, "own"),), {}), allowed_packed(id), [])
 
 
 def test_the_answer_and_what_uses_it_are_never_allowed(asked: Exercise):

@@ -7,7 +7,16 @@ import warnings
 
 import pytest
 
-from course_tools.grading.sandbox.notebook_runner import Statement, Unparsable, _bound, _parsed, _parsed_cells, parse, run
+from course_tools.grading.sandbox.notebook_runner import (
+    Statement,
+    Unparsable,
+    _bound,
+    _parsed,
+    _parsed_cells,
+    choose,
+    parse,
+    run,
+)
 
 
 class StandIn:
@@ -21,7 +30,7 @@ STUB = f"def {NAME}(x):\n    raise NotImplementedError()"
 
 def only(source):
     (node,) = parse(source)[1]
-    return Statement(0, 0, node, "own")
+    return Statement(0, 0, node, "own", source)
 
 
 def cell(source, role="own"):
@@ -35,10 +44,10 @@ def answer(value):
 def found(*cells, namespace=None, skip=(), seconds=(1.0, 2.0, 1.0)):
     """Run cells, of the student where nothing else is said, for exercise 04.5, whose function is `merge`."""
     listed = [cell(item) if isinstance(item, str) else item for item in cells]
-    request = {"cells": listed, "exercise": "04.5", "function": NAME, "references": REFERENCES, "skip": skip}
+    request = {"cells": listed, "exercise": "04.5", "function": NAME, "references": REFERENCES, "skip": skip, "chosen": None}
     library = {"library:split_heads": lambda x: "the library's"}
     names = {} if namespace is None else namespace
-    return run(request | {"seconds": seconds}, names, lambda check: None, library.get, StandIn)
+    return run(request | {"seconds": seconds}, choose(request), names, lambda check: None, library.get, StandIn)
 
 
 def result(*cells):
@@ -150,16 +159,18 @@ def test_the_lines_keep_their_numbers():
 @pytest.mark.parametrize(("cut", "parts"), [(2, 3), (1, 2), (3, 2)])
 def test_a_function_that_was_split_into_cells_is_joined(cut, parts):
     lines = ["def f(x):", "    y = (x +", "         1)", "    return y"]
-    cells, _ = _parsed_cells([cell(text) for text in ("a = 1", "\n".join(lines[:cut]), "\n".join(lines[cut:]), "b = 2")])
+    cells, _, joined = _parsed_cells(
+        [cell(text) for text in ("a = 1", "\n".join(lines[:cut]), "\n".join(lines[cut:]), "b = 2")]
+    )
     assert [len(statements) for statements in cells] == [1, 1, 0, 1]
     assert ast.unparse(cells[1][0].node) == "def f(x):\n    y = x + 1\n    return y"
-    assert parts
+    assert joined
 
 
 def test_a_cell_with_an_error_stays_alone():
-    cells, why = _parsed_cells([cell("a = 1"), cell("def f(:", "marked"), cell("b = 2"), cell(""), cell("  c = 3")])
+    cells, why, joined = _parsed_cells([cell("a = 1"), cell("def f(:", "marked"), cell("b = 2"), cell(""), cell("  c = 3")])
     assert [len(statements) for statements in cells] == [1, 0, 1, 0, 0]
-    assert why == "line 1: invalid syntax"
+    assert (why, joined) == ("line 1: invalid syntax", False)
 
 
 HOSTILE = {
@@ -230,11 +241,11 @@ def test_texts_at_random_are_read_or_refused():
     ]
     for _ in range(2000):
         body = _parsed("<cell>", "".join(chance.choice(words) for _ in range(chance.randint(1, 30))))
-        assert isinstance(body, Unparsable) or all(isinstance(node, ast.stmt) for node in body)
+        assert isinstance(body, Unparsable) or all(isinstance(part.node, ast.stmt) for part in body)
 
 
 def test_what_follows_half_a_million_characters_is_not_read():
-    cells, _ = _parsed_cells([cell("#" * 90_000)] * 12 + [cell("x = 1")])
+    cells, *_ = _parsed_cells([cell("#" * 90_000)] * 12 + [cell("x = 1")])
     assert cells[-1] == []
 
 
@@ -342,3 +353,38 @@ def test_the_error_of_the_answer_is_the_one_that_is_reported():
     broken = found("1 / 0", cell(f"{NAME} = wrong_name(3)", "marked"))
     assert not broken.is_there
     assert isinstance(broken.failed, NameError)
+
+
+def test_a_later_cell_changes_nothing_of_what_was_checked():
+    use, check = answer("help_out(x)"), f'{NAME} = check("04.5", {NAME})'
+    assert result("def help_out(x): return 1", use, check, "def help_out(x): return 2") == 1
+    assert result("def help_out(x): return 1", use, check, "del help_out") == 1
+    assert result("def help_out(x): return 1", use, check, "def help_out(x): return 2", check) == 2
+    assert result(use, check, "def help_out(x): return 2") == 2
+    own, checked = "def split_heads(x): return 'mine'", 'split_heads = check("04.4", split_heads)'
+    assert result(own, checked, answer("split_heads(x)"), check, own) == "the library's"
+    assert result(own, answer("split_heads(x)"), check, checked) == "the library's"
+
+
+def test_the_statements_chosen_for_one_exercise_serve_the_next_one():
+    cells = [cell("import math\nSCALE = done.append(1) or 2", "given"), cell("OTHER = 3", "given"), cell(answer("SCALE"))]
+    request = {"cells": cells, "exercise": "04.5", "function": NAME, "references": REFERENCES, "skip": (), "chosen": None}
+    places = choose(request).places
+    assert places == [(0, 1), (2, 0)]
+    again = choose(request | {"chosen": places})
+    assert [(s.cell, s.number) for s in again.statements] == places
+    assert (again.unparsable, again.places) == ("", None)
+    halves = [cell("def f(x):\n    y = (x +"), cell("         1)\n    return y")]
+    assert choose(request | {"cells": halves}).places is None
+
+
+def test_the_text_of_a_statement_is_its_own():
+    source = "x = 1; y = 'é'; z = 2\n@a\n@b\ndef f(x):\n    return '''\n'''\n\r\nif x:\r\n    y = 1\nelse: z = 3\n"
+    (statements,), *_ = _parsed_cells([cell(source)])
+    assert [s.text.replace("\r", "") for s in statements] == [
+        "x = 1",
+        "y = 'é'",
+        "z = 2",
+        "@a\n@b\ndef f(x):\n    return '''\n'''",
+        "if x:\n    y = 1\nelse: z = 3",
+    ]

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -13,10 +14,11 @@ from course_tools.bank import exercise
 from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import session, wire_protocol
-from course_tools.grading.sandbox.allowed_names import allowed_text
+from course_tools.grading.sandbox.allowed_names import allowed_packed
 from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NoAnswer, names_of
+from course_tools.grading.sandbox.worker import ORDERS_BEFORE_HUGE_PAGES
 from tests.course_tools.grading.forks import fork, linux
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is graded on Windows")
@@ -37,7 +39,7 @@ def program(source, function="f"):
 def reported(sandbox, source, *call):
     """What a function `f` inside returns for a call."""
     with sandbox.fork() as worker:
-        worker.load(program(source), allowed_text("04.1"), [])
+        worker.load(program(source), allowed_packed("04.1"), [])
         tensors = []
         deadline = time.monotonic() + 10.0
         wire_protocol.send(worker.connection, wire_protocol.flat((*call, False), tensors), tensors, deadline)
@@ -144,13 +146,13 @@ def test_a_worker_is_gone_after_its_block(sandbox):
 
 def test_how_a_worker_ended_is_known(sandbox):
     with sandbox.fork() as worker, pytest.raises(NoAnswer, match="ended the process"):
-        worker.load(program("import ctypes\n\nctypes.CDLL(None)._exit(3)"), allowed_text("04.1"), [])
+        worker.load(program("import ctypes\n\nctypes.CDLL(None)._exit(3)"), allowed_packed("04.1"), [])
     assert worker.ended == 3
 
 
 def test_files_and_memory_stay_the_same_over_many_workers(sandbox):
     grader, zygote = psutil.Process(), psutil.Process(sandbox._process.pid)
-    for _ in range(5):
+    for _ in range(ORDERS_BEFORE_HUGE_PAGES):
         reported(sandbox, "def f(): return 1")
     before = (grader.num_fds(), zygote.num_fds(), zygote.memory_info().rss)
     for _ in range(60):
@@ -161,9 +163,48 @@ def test_files_and_memory_stay_the_same_over_many_workers(sandbox):
     assert zygote.children() == []
 
 
+FORGED = """
+import json, os, struct
+text = json.dumps({"chosen": [[0, 0]]}).encode()
+for fd in range(3, 64):
+    try: os.write(fd, struct.pack("!4sIQ", b"ATF1", len(text), 0) + text)
+    except OSError: pass
+def f(): return 1
+"""
+
+
+def test_what_runs_is_chosen_before_the_code_of_a_student_can_say_anything(sandbox):
+    with sandbox.fork() as worker, pytest.raises(NoAnswer, match="a message of its own"):
+        worker.load(program(FORGED), allowed_packed("04.1"), [])
+    assert worker.chosen == [(0, number) for number in range(4)]
+    with sandbox.fork() as worker, pytest.raises(NoAnswer, match="a message of its own"):
+        worker.load(replace(program(FORGED), chosen=[(0, 0), (0, 1), (0, 2)]), allowed_packed("04.1"), [])
+    assert worker.chosen is None
+
+
+def test_cells_of_the_course_that_were_parsed_ahead_run_as_any_others(sandbox):
+    given, used = "import math\n\nSCALE = 2\nUNUSED = [] / 0", "def f(): return SCALE * math.sqrt(4)"
+    cells = (Part("<cell 1>", given, "given"), Part("<cell 2>", used, "own"))
+    chosen = []
+    for _ in range(2):
+        with sandbox.fork() as worker:
+            worker.load(Program("04.1", "f", cells, {}), allowed_packed("04.1"), [])
+            chosen.append(worker.chosen)
+        sandbox.learn([given])
+    assert chosen == [[(0, 0), (0, 1), (1, 0)]] * 2
+
+
+@linux
+def test_memory_in_huge_pages_changes_nothing(sandbox):
+    for _ in range(ORDERS_BEFORE_HUGE_PAGES):
+        with sandbox.fork():
+            pass
+    assert reported(sandbox, "def f(): return sum(range(10))") == (45,)
+
+
 def test_layers_that_were_active_at_the_start_must_be_active_around_each(sandbox):
     with sandbox.fork() as worker, pytest.raises(NoAnswer, match="could not be closed"):
-        worker.load(program("def f(): return 1"), allowed_text("04.1"), [], ["a layer that nobody has"])
+        worker.load(program("def f(): return 1"), allowed_packed("04.1"), [], ["a layer that nobody has"])
 
 
 def test_a_zygote_that_died_is_noticed():
@@ -180,7 +221,7 @@ def test_workers_die_with_the_zygote():
 
     def live_and_lose_the_zygote():
         with own.fork() as worker:
-            worker.load(program("def f(): return 1"), allowed_text("04.1"), [])
+            worker.load(program("def f(): return 1"), allowed_packed("04.1"), [])
             os.kill(own._process.pid, signal.SIGKILL)
             psutil.wait_procs([psutil.Process(worker.pid)], timeout=5.0)
             assert not psutil.pid_exists(worker.pid)
@@ -196,7 +237,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
     if (grader := fork()) == 0:
         own = Sandbox()
         with own.fork() as worker:
-            worker.load(program("def f(): return 1"), allowed_text("04.1"), [])
+            worker.load(program("def f(): return 1"), allowed_packed("04.1"), [])
             os.write(write, f"{own._process.pid} {worker.pid}".encode())
             time.sleep(60)
         os._exit(0)
@@ -214,7 +255,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
 )
 def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result):
     with sandbox.fork() as worker:
-        worker.load(program(f"import torch\n\ndef f(*x): return {result}"), allowed_text("04.2"), [])
+        worker.load(program(f"import torch\n\ndef f(*x): return {result}"), allowed_packed("04.2"), [])
         outcomes, stopped = worker.observe(Examination(ASKED, 0), "")
     assert stopped == ""
     assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
@@ -236,9 +277,9 @@ def test_time_runs_out_inside_a_call_and_outside_of_it(sandbox, monkeypatch):
     monkeypatch.setattr(session, "LOAD_LIMIT", 0.3)
     monkeypatch.setattr(session, "CALL_LIMIT", 0.3)
     with sandbox.fork() as worker:
-        assert worker.load(program("while True: pass\ndef f(): return 1"), allowed_text("04.2"), []) == [(0, 0)]
+        assert worker.load(program("while True: pass\ndef f(): return 1"), allowed_packed("04.2"), []) == [(0, 0)]
     with sandbox.fork() as worker:
-        worker.load(program("def f(*x):\n    while True: pass"), allowed_text("04.2"), [])
+        worker.load(program("def f(*x):\n    while True: pass"), allowed_packed("04.2"), [])
         outcomes, stopped = worker.observe(Examination(ASKED, 0), "")
     assert [type(outcome.error).__name__ for outcome in outcomes] == ["TimedOut"]
     assert stopped == "It was still running after 0.3 seconds."
