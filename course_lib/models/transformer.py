@@ -5,9 +5,9 @@ Vaswani et al. 2017, *Attention Is All You Need*, section 3 and figure 1 (https:
     x_0 = √d E[source] + PE        memory = Encoder(x_0)
     y_0 = √d E'[target] + PE       p(next word) = softmax(E' Decoder(y_0, memory))
 
-The decoder's self-attention is causal. Its embedding is also the output matrix, as in section 3.4; source and
-target have vocabularies of their own (the paper: one for both). Embeddings start with variance 1 / d, so that √d makes them as
-large as the positions. Dropout is that of section 5.4.
+The decoder's self-attention is causal. Its embedding is also the output matrix, as in section 3.4; source and target have
+vocabularies of their own, or one for both, as in the paper: then E = E' is one module. Embeddings start with variance 1 / d, so
+that √d makes them as large as the positions. Dropout is that of section 5.4.
 """
 
 from collections.abc import Callable
@@ -45,8 +45,8 @@ class Transformer(nn.Module):
 
     def __init__(
         self,
-        n_source: int,
-        n_target: int,
+        n_source: int | nn.Embedding,
+        n_target: int | nn.Embedding,
         sizes: Sizes,
         mechanism: AnyMechanism = scaled_dot_product_attention,
         activation: Activation = F.relu,
@@ -58,8 +58,9 @@ class Transformer(nn.Module):
         """Set up both stacks.
 
         Args:
-            n_source: words of the source's vocabulary.
-            n_target: words of the target's vocabulary.
+            n_source: words of the source's vocabulary, or an embedding of them; its weights are drawn anew.
+            n_target: words of the target's vocabulary, or an embedding of them. One embedding for both,
+                `words = nn.Embedding(n, d_model); Transformer(words, words, sizes)`, serves source, target and output.
             sizes: d_model, n_heads, d_ff, n_layers; as many layers in the decoder as in the encoder.
             mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
             activation: inside the feed-forward networks.
@@ -68,11 +69,14 @@ class Transformer(nn.Module):
             causal: what each head does in the decoder's self-attention; `fused_causal_attention` is faster.
             dropout: probability with which, in training, a feature is set to 0: of the sums of embeddings and
                 positions, and of the output of each sublayer.
+
+        Raises:
+            ValueError: an embedding has other than d_model features.
         """
         super().__init__()
         self.positions = positions
-        self.source_words = nn.Embedding(n_source, sizes.d_model)
-        self.target_words = nn.Embedding(n_target, sizes.d_model)
+        self.source_words = _embedding(n_source, sizes.d_model)
+        self.target_words = _embedding(n_target, sizes.d_model)
         self.encoder = encoder_stack(sizes, mechanism, activation, residual, dropout=dropout)
         self.decoder = decoder_stack(sizes, mechanism, activation, residual, own=causal, dropout=dropout)
         self.dropout = nn.Dropout(dropout)
@@ -137,3 +141,11 @@ class Transformer(nn.Module):
         d_model = words.embedding_dim
         x = d_model**0.5 * words(tokens)
         return x + self.positions(T + tokens.shape[1], d_model, device=tokens.device)[T:].to(x.dtype)
+
+
+def _embedding(words: int | nn.Embedding, d_model: int) -> nn.Embedding:
+    if not isinstance(words, nn.Embedding):
+        return nn.Embedding(words, d_model)
+    if words.embedding_dim != d_model:
+        raise ValueError(f"the embedding has {words.embedding_dim} features, but the model d_model = {d_model}.")
+    return words

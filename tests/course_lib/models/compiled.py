@@ -86,6 +86,12 @@ def seq2seq(decoder: nn.Module) -> Seq2Seq:
     return Seq2Seq(Encoder(N, 3, 5), decoder)
 
 
+def one_embedding() -> nn.Module:
+    """A Transformer whose source and target share their words."""
+    words = nn.Embedding(N, SIZES.d_model)
+    return Transformer(words, words, SIZES)
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "GPT": (lambda: GPT(N, T, SIZES), (WORDS,)),
     "LinearTransformer": (lambda: LinearTransformer(N, SIZES), (WORDS,)),
@@ -130,6 +136,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
 
 VARIANTS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "fused GPT": (lambda: GPT(N, T, SIZES, fused_causal_attention), (WORDS,)),
+    "Transformer, one embedding": (one_embedding, (WORDS, LENGTHS, WORDS)),
     "Universal, shared": (lambda: Universal(N, 7, 6, SharedSteps(block(), 2)), (WORDS, LENGTHS)),
     "Universal, separate": (lambda: Universal(N, 7, 6, SeparateSteps([block()])), (WORDS, LENGTHS)),
     "GAT, dynamic": (lambda: GAT(T, 3, 7, 2, mechanism=DynamicGraphAttention), (NODES, EDGES)),

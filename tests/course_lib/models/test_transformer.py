@@ -1,10 +1,12 @@
 """The Transformer's laws: no look ahead or at padding, blind to order without positions, one matrix where two are tied."""
 
+import copy
 import itertools
 import math
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.analysis import record
@@ -17,7 +19,7 @@ from course_lib.attention import (
 from course_lib.blocks import Sizes, post_norm, pre_norm
 from course_lib.generation import beam_search, greedy
 from course_lib.losses import teacher_forced_loss
-from course_lib.metrics import transformer_parameters
+from course_lib.metrics import TRANSFORMER_BASE, transformer_parameters
 from course_lib.models import Transformer
 from course_lib.primitives import sinusoidal_positions
 
@@ -121,6 +123,69 @@ def test_it_has_the_parameters_that_are_counted_from_its_sizes():
     """Vaswani's count has one vocabulary; ours has two."""
     counted = transformer_parameters(N_SOURCE, SIZES) + N_TARGET * SIZES.d_model
     assert sum(p.numel() for p in model().parameters()) == counted
+
+
+def shared(seed=0):
+    """One embedding for source, target and output, and two models of the same weights: without sharing, and the other way."""
+    torch.manual_seed(seed)
+    words = nn.Embedding(N_TARGET, SIZES.d_model)
+    one = Transformer(words, words, SIZES).double()
+    two = Transformer(N_TARGET, N_TARGET, SIZES).double()
+    two.load_state_dict(one.state_dict())
+    return one, two
+
+
+def test_with_one_embedding_it_has_the_parameters_of_the_paper():
+    one, two = shared()
+    assert one.source_words is one.target_words
+    assert sum(p.numel() for p in one.parameters()) == transformer_parameters(N_TARGET, SIZES)
+    assert sum(p.numel() for p in two.parameters()) == transformer_parameters(N_TARGET, SIZES) + two.source_words.weight.numel()
+    with torch.device("meta"):
+        words = nn.Embedding(37_000, TRANSFORMER_BASE.d_model)
+        base = Transformer(words, words, TRANSFORMER_BASE)
+    assert sum(p.numel() for p in base.parameters()) == transformer_parameters(37_000, TRANSFORMER_BASE)
+
+
+def test_one_embedding_computes_what_two_equal_ones_do_and_has_the_sum_of_their_gradients():
+    """Of three uses: for words of the source, for words of the target, and for all words in the last matrix."""
+    one, two = shared()
+    logits = [transformer(SOURCE, LENGTHS, TARGET) for transformer in (one, two)]
+    torch.testing.assert_close(*logits)
+    for each in logits:
+        each[:, :, 2].square().sum().backward()
+    source, target = two.source_words.weight.grad, two.target_words.weight.grad
+    assert source.any()
+    assert target.any()
+    torch.testing.assert_close(one.target_words.weight.grad, source + target)
+
+
+def test_after_an_update_or_a_copy_the_embedding_is_still_one():
+    one, _ = shared()
+    optimiser = torch.optim.SGD(one.parameters(), lr=0.1)
+    teacher_forced_loss(one(SOURCE, LENGTHS, TARGET), TARGET, padding=0).backward()
+    optimiser.step()
+    for model_ in (one, copy.deepcopy(one), one.float()):
+        assert model_.source_words.weight is model_.target_words.weight
+    assert set(one.state_dict()) == set(model().state_dict())
+
+
+def test_an_embedding_that_is_given_starts_as_one_that_is_made():
+    words = nn.Embedding(200, 128)
+    Transformer(words, words, Sizes(128, 4, 256, 1))
+    assert 0.8 < words.weight.std().item() * 128**0.5 < 1.2
+
+
+def test_steps_with_one_embedding_say_what_teacher_forcing_says():
+    one, _ = shared()
+    forced, state = one(SOURCE, LENGTHS, TARGET), one.start(SOURCE, LENGTHS)
+    for t in range(T):
+        logits, state = one.step(TARGET[:, t], state)
+        torch.testing.assert_close(logits, forced[:, t])
+
+
+def test_an_embedding_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="has 5 features, but the model d_model = 6"):
+        Transformer(nn.Embedding(N_SOURCE, 5), N_TARGET, SIZES)
 
 
 def test_embeddings_are_as_large_as_the_positions_and_logits_neither_shout_nor_whisper():
