@@ -20,7 +20,7 @@
 # You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train on sums of ten binary digits and test on twenty. The
 # lecture separates two causes. What lets a model generalise to longer sums is the **local mask**: with it, eight separate layers without halting can
 # generalise, too. What adaptive computation time adds here is **trainability**: with the weights of a single block, the model learns on every seed, also at a learning
-# rate at which a fixed number of steps fails. **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 80 minutes. {measured}
+# rate at which a fixed number of steps fails. At the end you build such a model and train it. **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 110 minutes. {measured}
 
 
 # %%
@@ -782,8 +782,71 @@ claim(
     at_most=0.2,
 )
 
+# %% [markdown]
+# ## 10 Build it
+#
+# **Build task (30 minutes, 12 points).** So far you have written the parts of adaptive computation time. Now write the whole
+# model and the loop that trains it, from an empty cell. Your functions and the library's `Block` may be used; its `Universal`
+# and `AdaptiveSteps` may not.
+#
+# The model learns sums of **six** digits in 13 columns. The check calls `train_adder(columns, digits, n_steps, n_updates)`
+# once, with 4,000 sums, `n_steps=6` and `n_updates=300`, and evaluates the returned model on other sums of six digits and on
+# sums of **twelve**. The function has at most 60 seconds of processor time; a good answer needs about six. So that halting can
+# be judged, the model shows what it does at each step:
+#
+# | call | result |
+# | --- | --- |
+# | `model(columns)` | (B, T, n, 3), n ≤ n_steps: two logits from the state after each step, and the weight of the step |
+# | `model(columns, digits)` | the loss, one number |
+#
+# The **answer** is the weighted sum of the logits, $y = \sum_n p_n y_n$: for a linear readout, that is the readout of the
+# mixture. The loss is the mean cross-entropy of the answer, plus a price from 0.001 to 0.3 times the mean ponder cost $N + R$.
+# The price may change during the training; the check asks for the loss after it. With the local mask of section 7, and no price
+# in the first part of the training, it learns more reliably.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model returns logits and weights of each step; called with digits, one number |
+# | 1 | at most `n_updates` updates and at most 15,000 weights: one block for all steps |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | the loss falls during the training |
+# | 1 | the returned model returns the same for the same columns |
+# | 1 | the weights of a position sum to 1, and none is negative |
+# | 1 | positions halt before the last step, and then their logits stay the same |
+# | 2 | the loss is the cross-entropy of the answer, plus a price times the mean of N + R |
+# | 1 | halting is learned: it has a gradient, and the columns of a sum take different numbers of steps |
+# | 1 | sums of six digits: exact match of 0.8 or more |
+# | 1 | sums of twelve digits: exact match of 0.5 or more |
+
+# %% exercise="06.7" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_06.train_adder import train_adder
+
+# %% tags=["nbval-check-output"]
+train_adder = check("06.7", train_adder)
+
+# %% [markdown]
+# The next cell trains your model once more, and adds 1 to numbers of more and more ones. Do the columns that wait for the carry
+# take more steps?
+
+# %%
+pairs = sums(4_000, 1, 1, n_digits=6, T=13).train
+torch.manual_seed(SEEDS[0])
+built = train_adder(pairs.columns, pairs.digits, 6, 300)
+ones = torch.tensor([[3] + [2] * k + [0] * (12 - k) for k in range(12)])
+with torch.no_grad():
+    *logits, p = built(ones).unbind(-1)
+total = (p * (logits[1] - logits[0])).sum(-1) > 0
+for k in (1, 2, 3, 5, 7, 11):
+    found = sum(bit << t for t, bit in enumerate(total[k].tolist()))
+    N = (p[k] > 0).sum(-1).tolist()
+    print(f"{2 ** (k + 1) - 1:>4} + 1 = {found:<5} steps {N}")
+
+# %% [markdown]
+# A carry that has to travel further than six columns cannot arrive within six steps, unless a column attends to more than one
+# lower column.
+
 # %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
+# ## 11 Exit quiz
 #
 # **Question 1.** A Universal Transformer of one block takes six steps. Compared with an ordinary Transformer of six blocks of the same width, what does it save?
 #
@@ -834,7 +897,7 @@ claim(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 11 Ledger
+# ## 12 Ledger
 #
 # **Remarks on the deck and the paper.**
 #
@@ -847,7 +910,7 @@ claim(
 # **Limits of this lecture.** The experiments use one task, in which the necessary computation is local, one model width (32) and two learning rates. Whether a
 # fixed number of steps can be trained at 5e-3 with more updates, a longer warm-up or another initialisation was not tried.
 #
-# ## 12 Papers and decks
+# ## 13 Papers and decks
 #
 # **Papers.** Dehghani et al. 2019, *Universal Transformers*, eqs. 4 to 7 and section 2.2 (https://arxiv.org/abs/1807.03819) · Graves 2016, *Adaptive
 # Computation Time for Recurrent Neural Networks*, eqs. 5 to 9 and 13 (https://arxiv.org/abs/1603.08983).

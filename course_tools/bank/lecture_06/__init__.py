@@ -7,6 +7,7 @@ from course_tools.bank.lecture_06 import (
     ponder_cost,
     shared_encoder,
     step_encoding,
+    train_adder,
 )
 
 EXERCISES = (
@@ -16,4 +17,5 @@ EXERCISES = (
     shared_encoder.exercise,
     adaptive_step.exercise,
     mix_states.exercise,
+    train_adder.exercise,
 )

@@ -1,0 +1,895 @@
+"""Build task 06.7, train_adder: an adaptive Universal Transformer and its training loop; what students hand in.
+
+The model learns sums of six digits and is judged by others, and by sums of twelve digits. It returns what it does at each step,
+the logits and the weight of the step, so that halting is judged by measurements. It is also asked for its loss on sums whose
+carries travel far and on others: what the loss has to be follows from the logits and the weights.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import OneCycleLR
+
+from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.blocks import Block, FeedForward, SelfAttention
+from course_lib.datasets import sums
+from course_lib.models import AdaptiveSteps, Universal, step_encoding
+from course_lib.primitives import adaptive_step, halting_distribution, ponder_cost
+from course_tools.bank.lecture_06.adaptive_step import lets_everyone_think_on
+from course_tools.bank.lecture_06.halting_distribution import breaks_a_stick
+from course_tools.bank.lecture_06.halting_distribution import forgets_the_remainder as forgets_the_remainder_of_h
+from course_tools.bank.lecture_06.ponder_cost import counts_the_steps_only
+from course_tools.bank.training_loops import drawn_examples, updates
+from course_tools.checks.exercise import Answers, Call, Draw, Evidence, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    at_least,
+    both,
+    differs_when_asked_again,
+    every,
+    fails,
+    gradients_are_kept,
+    holds,
+    is_near,
+    loss_falls,
+    makes_updates,
+    no_weight_is_stepped,
+    reads_one_batch,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    updates_are_too_large,
+    updates_are_too_small,
+    within_budget,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS, N_UPDATES = 60.0, 15_000, 6, 300
+T, N_DIGITS, N_LEARN, N_UNSEEN, N_FEW = 13, 6, 4_000, 300, 16
+CUT = 6
+"""Column in the middle, whose logits are compared when those above or below it are replaced."""
+SCORE, LONGER, DIFFERENT = 0.8, 0.5, 0.5
+LEAST_PRICE, MOST_PRICE = 1e-3, 0.3
+SAME, EXACT = 1e-3, 5e-6
+
+HINTS = (
+    (
+        "Build it in this order, and print shapes: one block with the local mask `ones.tril().triu(-1)`; a loop over the steps "
+        "that adds `step_encoding`, applies the block, and calls your `adaptive_step`; the list of states, stacked to "
+        "(B, T, n, d_model). A readout of all of them at once gives (B, T, n, 2)."
+    ),
+    (
+        "The weights are `halting_distribution(h)`, (B, T, n). The answer is `(weights[..., None] * logits).sum(2)`, and the "
+        "loss is `F.cross_entropy(answer.mT, digits) + price * ponder_cost(h).mean()`. A bias of -1 in the halting unit lets a "
+        "position begin with three or four steps; a price of 0.03 is enough, and it may be 0 in the first two thirds."
+    ),
+    (
+        "The loop: draw 32 rows; `loss = model(columns[rows], digits[rows])`; `optimizer.zero_grad()`; `loss.backward()`; "
+        "`optimizer.step()`. Adam with a learning rate of 0.005 that is warmed up and decays, as in `OneCycleLR`, and 32 "
+        "features. Without the ponder cost, the loss should fall below 0.05. Return `model.eval()`."
+    ),
+)
+
+
+def train_adder(columns: Tensor, digits: Tensor, n_steps: int, n_updates: int) -> nn.Module:
+    """Build an adaptive Universal Transformer, train it to add binary numbers, and return it.
+
+    Called with columns (B, T), the model returns (B, T, n, 3) with n ≤ n_steps: for each position and each step two logits,
+    those of the digits 0 and 1, read from the state after this step, and the weight of the step. Its answer is the weighted
+    sum of the logits over the steps. The weights of a position sum to 1. After it has halted they are 0, and its logits stay
+    the same, because its state does.
+
+    Called with columns and digits, it returns the loss of this answer, one number: the mean cross-entropy, plus a price times
+    the mean ponder cost N + R. The price is a number of your choice from 0.001 to 0.3.
+
+    Args:
+        columns: sums to learn from, (S, T): 2a + b for the digits a and b of each column, the lowest first.
+        digits: the digits of the sums, (S, T), 0 or 1.
+        n_steps: steps that a position may take.
+        n_updates: updates that the training may make.
+
+    Returns:
+        the trained model, ready to use: asked twice, it returns the same.
+    """
+    d_model = 32
+
+    class Adder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(4, d_model)
+            attention = SelfAttention(MultiHead(d_model, 4, fused_scaled_dot_product_attention))
+            self.block = Block(attention, FeedForward(d_model, 2 * d_model), d_model)
+            self.halt, self.readout = nn.Linear(d_model, 1), nn.Linear(d_model, 2)
+            nn.init.zeros_(self.halt.weight)
+            nn.init.constant_(self.halt.bias, -1.0)
+            self.price = 0.03
+
+        def forward(self, columns, digits=None):
+            B, T = columns.shape
+            mask = torch.ones(T, T, dtype=torch.bool).tril().triu(-1)
+            halt = self.halt.weight[0], self.halt.bias[0]
+            x, h, states = self.embed(columns), torch.zeros(B, T, 0), []
+            for step in range(1, n_steps + 1):
+                y = self.block(x + step_encoding(T, d_model, step), mask)
+                x, h = adaptive_step(x, y, halt, h)
+                states.append(x)
+            logits, weights = self.readout(torch.stack(states, dim=2)), halting_distribution(h)[..., None]
+            if digits is None:
+                return torch.cat([logits, weights], dim=-1)
+            answer = (weights * logits).sum(2)
+            return F.cross_entropy(answer.mT, digits) + self.price * ponder_cost(h).mean()
+
+    model = Adder()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=n_updates + 1)
+    for update in range(n_updates):
+        model.price = 0.0 if update < 2 * n_updates // 3 else 0.03
+        rows = torch.randint(len(columns), (32,))
+        loss = model(columns[rows], digits[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+def _questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw short sums to learn from, and others, short and long.
+
+    The queries are: short columns (300, 13) · long ones (300, 13) · short ones, long ones whose carries stop soon, and long
+    ones whose carries travel far, 16 of each · others, the same with other columns above column 6, with others below it, and
+    in reverse order, 16 of each · for the loss: the short ones of the third query with their digits, with the wrong digits, the
+    long ones whose carries stop soon, those whose carries travel far.
+    """
+    seeds = draw.integers(0, 2**31, 2).tolist()
+    short = sums(N_LEARN, N_FEW, N_UNSEEN, n_digits=N_DIGITS, T=T, seed=seeds[0])
+    long = sums(10 * N_FEW, 1, N_UNSEEN, n_digits=T - 1, T=T, seed=seeds[1])
+    order = long.train.walks.sum(1).argsort()
+    soon, far = ((long.train.columns[rows], long.train.digits[rows]) for rows in (order[:N_FEW], order[-N_FEW:]))
+    some = short.valid.columns, short.valid.digits
+    one = draw.integers(0, 4, N_FEW, T)
+    other = (one + draw.integers(1, 4, N_FEW, T)) % 4
+    above, below = (torch.where(elsewhere, other, one) for elsewhere in (torch.arange(T) > CUT, torch.arange(T) < CUT))
+    groups = [some, soon, far]
+    queries = [
+        short.test.columns,
+        long.test.columns,
+        torch.cat([columns for columns, _ in groups]),
+        torch.cat([one, above, below, one.flip(1)]),
+        some,
+        (some[0], 1 - some[1]),
+        soon,
+        far,
+    ]
+    truth = {
+        "labels": short.test.digits,
+        "labels of long sums": long.test.digits,
+        "group digits": [digits for _, digits in groups],
+        "queries": queries[:4],
+        "n_steps": N_UPDATES,
+    }
+    return ((short.train.columns, short.train.digits, N_STEPS, N_UPDATES), queries), truth
+
+
+def answer(output: Tensor) -> Tensor:
+    """The logits of the answers (B, T, 2): those of all steps, (B, T, n, 3) with their weights, mixed."""
+    return (output[..., :2] * output[..., 2:]).sum(2)
+
+
+def taken(output: Tensor) -> Tensor:
+    """The number of steps that each position takes, N (B, T): the last one with a weight."""
+    return ((output[..., 2] > 0) * torch.arange(1, output.shape[2] + 1)).amax(-1).clamp(min=1)
+
+
+def _at_the_last(output: Tensor) -> Tensor:
+    """What the last step that a position takes gave it: logits and weight, (B, T, 3)."""
+    return output.gather(2, (taken(output) - 1)[..., None, None].expand(-1, -1, 1, 3)).squeeze(2)
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    for query, output in zip(truth["queries"], measured.outputs, strict=False):
+        shape = tuple(output.shape)
+        if len(shape) != 4 or shape[:2] != tuple(query.shape) or not 1 <= shape[2] <= N_STEPS or shape[3] != 3:
+            return (
+                f"For columns {tuple(query.shape)} it should return {tuple(query.shape)} + (n, 3), n ≤ {N_STEPS}, not {shape}."
+            )
+        if not output.is_floating_point() or not output.isfinite().all():
+            return "Logits and weights should be finite floating-point numbers."
+    for loss in measured.outputs[4:]:
+        if loss.numel() != 1:
+            return f"Called with columns and digits, it should return one number, not shape {tuple(loss.shape)}."
+        if not loss.isfinite().all():
+            return f"Its loss on unseen sums is {loss.item()}."
+    return None
+
+
+def _exact_match(measured: Measured, query: int, digits: Tensor) -> float:
+    """The fraction of sums that are right in every digit."""
+    return (answer(measured.outputs[query]).argmax(-1) == digits).all(1).float().mean().item()
+
+
+_score = at_least(
+    SCORE, lambda measured, truth: _exact_match(measured, 0, truth["labels"]), "On unseen sums of six digits the exact match"
+)
+_generalises = at_least(
+    LONGER,
+    lambda measured, truth: _exact_match(measured, 1, truth["labels of long sums"]),
+    "On sums of twelve digits the exact match",
+)
+
+
+def _weights(measured: Measured, truth: Truth) -> str | None:
+    for output in measured.outputs[:4]:
+        weights = output[..., 2]
+        if weights.min() < -EXACT:
+            return f"Some weights are negative, down to {weights.min():.3f}."
+        total = weights.sum(-1)
+        if (total - 1).abs().max() > SAME:
+            return f"The weights of a position sum to between {total.min():.3f} and {total.max():.3f}; they should sum to 1."
+    return None
+
+
+def _halts(measured: Measured, truth: Truth) -> str | None:
+    if never_halts(measured, truth):
+        return "No position halts before the last step: each has a weight above 0 at every step."
+    if updates_the_halted(measured, truth):
+        return "After a position has halted, its logits still change from step to step."
+    return None
+
+
+def _after_the_halt(output: Tensor) -> Tensor:
+    """How far the logits of each step are from those at which the position halted, (B, T, n); 0 up to there."""
+    distance = (output[..., :2] - _at_the_last(output)[..., None, :2]).abs().amax(-1)
+    return distance * (torch.arange(1, output.shape[2] + 1) > taken(output)[..., None])
+
+
+def _learned(measured: Measured, truth: Truth) -> str | None:
+    if halting_has_no_gradient(measured, truth):
+        return f"{measured.without_gradient:.1%} of the weights in the optimizer never had a gradient."
+    if (found := _with_different_steps(measured)) < DIFFERENT:
+        return f"In {found:.0%} of the sums of twelve digits columns take different numbers of steps; in most they should."
+    return None
+
+
+def _with_different_steps(measured: Measured) -> float:
+    """The fraction of long sums in which columns take different numbers of steps."""
+    steps = taken(measured.outputs[1])
+    return (steps != steps[:, :1]).any(1).float().mean().item()
+
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""The cross-entropy of outputs (B, T, n, 3) and digits (B, T)."""
+
+
+def _of_the_answer(output: Tensor, digits: Tensor) -> Tensor:
+    return F.cross_entropy(answer(output).mT, digits)
+
+
+def _of_the_last_step(output: Tensor, digits: Tensor) -> Tensor:
+    return F.cross_entropy(_at_the_last(output)[..., :2].mT, digits)
+
+
+def _of_each_step(output: Tensor, digits: Tensor) -> Tensor:
+    losses = F.cross_entropy(
+        output[..., :2].movedim(-1, 1), digits[..., None].expand(-1, -1, output.shape[2]), reduction="none"
+    )
+    return (losses * output[..., 2]).sum(-1).mean()
+
+
+def _changes(measured: Measured, truth: Truth, loss: Loss = _of_the_answer) -> tuple[float, float]:
+    """By how much the loss changes where all digits are replaced by the wrong ones, and by how much this cross-entropy does."""
+    output, digits = measured.outputs[2][:N_FEW].double(), truth["group digits"][0]
+    change = measured.outputs[5].double() - measured.outputs[4].double()
+    return change.item(), (loss(output, 1 - digits) - loss(output, digits)).item()
+
+
+def _changes_rightly(measured: Measured, truth: Truth, loss: Loss = _of_the_answer) -> bool:
+    found, wanted = _changes(measured, truth, loss)
+    return abs(found - wanted) < SAME * max(abs(wanted), 1.0)
+
+
+def _excess(measured: Measured, truth: Truth, loss: Loss = _of_the_answer) -> Tensor:
+    """What the loss is above this cross-entropy, for each of the three groups of sums, (3,)."""
+    outputs = measured.outputs[2].double().split(N_FEW)
+    losses = torch.stack([measured.outputs[query].double().reshape(()) for query in (4, 6, 7)])
+    return losses - torch.stack(list(map(loss, outputs, truth["group digits"])))
+
+
+def _costs(measured: Measured, remainder: bool = True) -> Tensor:
+    """The mean ponder cost N + R of each group of sums, or the mean of N alone, (3,)."""
+    outputs = measured.outputs[2].double().split(N_FEW)
+    return torch.stack([(taken(output) + remainder * _at_the_last(output)[..., 2]).mean() for output in outputs])
+
+
+def _price(measured: Measured, truth: Truth, loss: Loss = _of_the_answer, remainder: bool = True) -> float | None:
+    """The price with which this cross-entropy and the ponder cost explain the losses; None where no price does."""
+    excess, costs = _excess(measured, truth, loss), _costs(measured, remainder)
+    price = excess @ costs / (costs @ costs)
+    explains = (excess - price * costs).abs() <= EXACT + SAME * (price * costs).abs()
+    return price.item() if _changes_rightly(measured, truth, loss) and bool(explains.all()) else None
+
+
+def _ponder(measured: Measured, truth: Truth) -> str | None:
+    if not _changes_rightly(measured, truth):
+        found, wanted = _changes(measured, truth)
+        return f"With wrong digits the loss changes by {found:.3f}; the cross-entropy of the answer changes by {wanted:.3f}."
+    price = _price(measured, truth)
+    if price is None:
+        above, costs = (_listed(values) for values in (_excess(measured, truth), _costs(measured)))
+        return (
+            f"On three groups of sums the loss is {above} above the cross-entropy of the answer, and the mean of N + R is "
+            f"{costs}: these are not proportional."
+        )
+    if not LEAST_PRICE <= price <= MOST_PRICE:
+        return f"The loss is that of a price of {price:.4f} for each step; between {LEAST_PRICE} and {MOST_PRICE} is required."
+    return None
+
+
+def _listed(values: Tensor) -> str:
+    return ", ".join(f"{value:.3f}" for value in values.tolist())
+
+
+def forgets_the_remainder(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the weights of some positions do not sum to 1, and none is negative."""
+    return _weights(measured, truth) is not None and all(bool((output[..., 2] >= 0).all()) for output in measured.outputs[:4])
+
+
+def never_halts(measured: Measured, truth: Truth) -> bool:
+    """Evidence: every position has a weight at the last of the steps allowed."""
+    return all(bool((taken(output) == N_STEPS).all()) for output in measured.outputs[:4])
+
+
+def updates_the_halted(measured: Measured, truth: Truth) -> bool:
+    """Evidence: after its last step with a weight, the logits of a position change."""
+    return any(bool(_after_the_halt(output).max() > SAME * output.abs().max()) for output in measured.outputs[:4])
+
+
+def halts_sums_as_a_whole(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the columns of each sum take as many steps, or have the same weights, and those of other sums do not."""
+    steps = torch.cat([taken(output) for output in measured.outputs[:4]])
+    weights = torch.cat([F.pad(output[..., 2], (0, N_STEPS - output.shape[2])) for output in measured.outputs[:4]])
+    return any(
+        bool(((values - values[:, :1]).abs() <= EXACT).all()) and bool(((values - values[:1]).abs() > SAME).any())
+        for values in (steps, weights)
+    )
+
+
+def has_no_ponder_cost(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss is the cross-entropy of the answer."""
+    return _changes_rightly(measured, truth) and bool((_excess(measured, truth).abs() < EXACT).all())
+
+
+def rewards_steps(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss is below the cross-entropy of the answer on all groups of sums."""
+    return _changes_rightly(measured, truth) and bool((_excess(measured, truth) < -EXACT).all())
+
+
+def counts_steps_alone(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a price times N explains the losses, and a price times N + R does not."""
+    price = _price(measured, truth, remainder=False)
+    return price is not None and price > 0 and _price(measured, truth) is None
+
+
+def pays_too_much(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the loss holds the ponder cost at a price above what is allowed."""
+    price = _price(measured, truth)
+    return price is not None and price > MOST_PRICE
+
+
+def has_cross_entropy(loss: Loss) -> Evidence:
+    """Make evidence that this cross-entropy explains the losses, and that of the answer does not."""
+    return lambda measured, truth: _price(measured, truth) is None and _price(measured, truth, loss) is not None
+
+
+def _in_the_middle(outputs: Tensor) -> list[Tensor]:
+    """What belongs to column 6: of sums, of these with other columns above it, and with others below it."""
+    return [part[:, CUT] for part in outputs.chunk(4)[:3]]
+
+
+def reads_above(measured: Measured, truth: Truth) -> bool:
+    """Evidence: already after the first step the logits of a column change with those above it, on which no sum depends."""
+    plain, above, _ = _in_the_middle(measured.outputs[3][:, :, 0, :2])
+    return not is_near(plain, above)
+
+
+def ignores_below(measured: Measured, truth: Truth) -> bool:
+    """Evidence: no answer changes with the columns below it."""
+    plain, _, below = _in_the_middle(answer(measured.outputs[3]))
+    return is_near(plain, below, tolerance=1e-6)
+
+
+def ignores_all_others(measured: Measured, truth: Truth) -> bool:
+    """Evidence: answers differ, and none changes with other columns."""
+    plain, above, _ = _in_the_middle(answer(measured.outputs[3]))
+    return ignores_below(measured, truth) and is_near(plain, above, tolerance=1e-6) and not is_near(plain, plain.roll(1, 0))
+
+
+def ignores_the_order(measured: Measured, truth: Truth) -> bool:
+    """Evidence: answers differ, and for columns in reverse order they are the same, in reverse order."""
+    plain, *_, reverse = answer(measured.outputs[3]).chunk(4)
+    return is_near(plain, reverse.flip(1), tolerance=1e-5) and not is_near(plain, plain.roll(1, 0))
+
+
+def reads_few_sums(measured: Measured, truth: Truth) -> bool:
+    """Evidence: of many rows that the model reads first while it trains, most are repetitions of a few hundred."""
+    rows = [row.numpy().tobytes() for batch in measured.read if batch.ndim == 2 for row in batch]
+    return len(set(rows)) < min(len(rows) // 2, N_LEARN // 4)
+
+
+def halting_has_no_gradient(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a few weights in the optimizer, as many as a halting unit has, never had a gradient."""
+    return measured.n_updates > 2 and 0 < measured.without_gradient * measured.n_parameters <= 100
+
+
+def has_too_many_weights(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the model has more weights than are allowed."""
+    return measured.n_parameters > MOST_PARAMETERS
+
+
+def halts_at_once(measured: Measured, truth: Truth) -> bool:
+    """Evidence: nearly every position takes one step."""
+    return taken(measured.outputs[1]).float().mean().item() < 1.5
+
+
+_LOCAL = torch.ones(T, T, dtype=torch.bool).tril().triu(-1)
+"""Each column attends to itself and to the one below it."""
+
+
+class SmallAdder(nn.Module):
+    """One block of 24 features, and what a wrong submission changes.
+
+    `attends` is the mask, `encoding` that of the steps, `step`, `weights` and `cost` are those of adaptive computation, and
+    `loss` the cross-entropy.
+    """
+
+    def __init__(
+        self,
+        attends=_LOCAL,
+        encoding=step_encoding,
+        step=adaptive_step,
+        weights=halting_distribution,
+        cost=ponder_cost,
+        loss=_of_the_answer,
+        price=0.03,
+        dropout=0.0,
+        n_blocks=1,
+    ):
+        super().__init__()
+        d = 24
+        self.attends, self.encoding, self.step, self.weights = attends, encoding, step, weights
+        self.cost, self.loss, self.price = cost, loss, price
+        self.embed, self.dropout = nn.Embedding(4, d), nn.Dropout(dropout)
+        heads = (MultiHead(d, 4, fused_scaled_dot_product_attention) for _ in range(n_blocks))
+        self.blocks = nn.ModuleList(Block(SelfAttention(each), FeedForward(d, 2 * d), d) for each in heads)
+        self.halt, self.readout = nn.Linear(d, 1), nn.Linear(d, 2)
+        nn.init.constant_(self.halt.bias, -1.0)
+
+    def forward(self, columns, digits=None):
+        halt = self.halt.weight[0], self.halt.bias[0]
+        x, h, states = self.dropout(self.embed(columns)), torch.zeros(*columns.shape, 0), []
+        for step in range(N_STEPS):
+            block = self.blocks[step % len(self.blocks)]
+            x, h = self.step(x, block(x + self.encoding(*x.shape[1:], step + 1), self.attends), halt, h)
+            states.append(x)
+        output = torch.cat([self.readout(torch.stack(states, dim=2)), self.weights(h)[..., None]], dim=-1)
+        return output if digits is None else self.loss(output, digits) + self.price * self.cost(h).mean()
+
+
+def fitted(model, data, n_updates, lr=5e-3, batch=drawn_examples, optimized=None, **how):
+    """Train a model in the usual way, or with one mistake, and return it; `how` goes to `updates`."""
+    how = {"schedule": partial(OneCycleLR, max_lr=lr, total_steps=n_updates + 1)} | how
+    updates((optimized or model).parameters(), n_updates, lambda: model(*batch(data)), lr, **how)
+    return model.eval()
+
+
+@wrong
+def remainder_forgotten(columns, digits, n_steps, n_updates):
+    """The weights of some positions do not sum to 1, so the answer is no average of the steps. The last step that a position
+    takes gets the remainder, 1 minus the sum of the h before it, and not its own h; so does the last of all steps allowed, if
+    the position has not halted before."""
+    return fitted(SmallAdder(weights=forgets_the_remainder_of_h), (columns, digits), n_updates // 3)
+
+
+@wrong
+def no_position_halts(columns, digits, n_steps, n_updates):
+    """No position halts: each has a weight at all steps, as after a softmax over the steps, or with h times the product of the
+    1 - h before it. That is a mixture over a fixed number of steps. In adaptive computation time a position halts where its h
+    sum to 0.99, and later steps weigh exactly 0. If yours do so, the h stay too small: begin with a larger bias."""
+    model = SmallAdder(step=lets_everyone_think_on, weights=breaks_a_stick)
+    return fitted(model, (columns, digits), n_updates // 3)
+
+
+@wrong
+def halted_positions_updated(columns, digits, n_steps, n_updates):
+    """After a position has halted, its logits still change: its state is updated on. The others attend to a state that is not
+    the one in the answer. Keep the state of a halted position, `torch.where(active, y, x)`, as your `adaptive_step` does."""
+    return fitted(SmallAdder(step=lets_everyone_think_on), (columns, digits), n_updates // 3)
+
+
+def _of_the_mean_state(x, y, halt, h):
+    states, longer = adaptive_step(x, y, halt, h)
+    w, b = halt
+    together = torch.sigmoid(states.mean(1) @ w + b)
+    return states, torch.cat([h, together[:, None, None].expand(-1, x.shape[1], 1)], dim=-1)
+
+
+@wrong
+def whole_sum_halts_together(columns, digits, n_steps, n_updates):
+    """All columns of a sum halt after the same step, while sums differ: halting is decided for the whole sequence. Compute h
+    from the state of each position alone, h (B, T)."""
+    return fitted(SmallAdder(step=_of_the_mean_state), (columns, digits), n_updates // 3)
+
+
+@wrong
+def ponder_cost_left_out(columns, digits, n_steps, n_updates):
+    """Your loss is the cross-entropy alone. Nothing in it makes a step cost anything: add a price times the mean ponder
+    cost."""
+    return fitted(SmallAdder(price=0.0), (columns, digits), n_updates)
+
+
+@wrong
+def ponder_cost_subtracted(columns, digits, n_steps, n_updates):
+    """Your loss is smaller than the cross-entropy: it rewards steps. A cost is added, with a positive price."""
+    return fitted(SmallAdder(price=-0.03), (columns, digits), n_updates)
+
+
+@wrong
+def steps_counted_alone(columns, digits, n_steps, n_updates):
+    """Your ponder cost is the count N alone. A count has no gradient, so the halting unit learns nothing from it. Add the
+    remainder R, whose gradient raises the h before the last step."""
+    return fitted(SmallAdder(cost=counts_the_steps_only), (columns, digits), n_updates)
+
+
+@wrong
+def price_too_high(columns, digits, n_steps, n_updates):
+    """Your price is above 0.3 for each step, or the ponder cost is summed and not averaged: stopping at once is then cheaper
+    than a right digit. Average over all positions, and take a price of about 0.03."""
+    return fitted(SmallAdder(price=1.0), (columns, digits), n_updates)
+
+
+@wrong
+def mean_of_the_losses(columns, digits, n_steps, n_updates):
+    """Your loss is the weighted mean of the cross-entropies of the steps. In adaptive computation time the steps are mixed
+    first, and the loss is that of the mixture: the answer is the weighted sum of the logits."""
+    return fitted(SmallAdder(loss=_of_each_step), (columns, digits), n_updates)
+
+
+@wrong
+def loss_of_the_last_step(columns, digits, n_steps, n_updates):
+    """Your loss compares the digits with the last step of each position alone. Then the weights get no gradient from the
+    digits, and the ponder cost alone trains the halting unit. The answer is the weighted sum of the logits of all steps."""
+    return fitted(SmallAdder(loss=_of_the_last_step, price=0.001), (columns, digits), n_updates // 3)
+
+
+def _cut_off(x, y, halt, h):
+    states, longer = adaptive_step(x, y, halt, h)
+    return states, longer.detach()
+
+
+@wrong
+def halting_unit_cut_off(columns, digits, n_steps, n_updates):
+    """The halting unit is in the optimizer and never gets a gradient: its h are cut off by `.detach()`, `.data`, `.item()` or
+    `torch.tensor`, or N is the only place that uses them. The weights in the answer and the remainder in the ponder cost are
+    made of h itself."""
+    return fitted(SmallAdder(step=_cut_off), (columns, digits), n_updates)
+
+
+@wrong
+def weights_of_each_step(columns, digits, n_steps, n_updates):
+    """Your model has a block for each step. A Universal Transformer applies one block again and again: create it once in
+    `__init__`, and call the same one at every step."""
+    return fitted(SmallAdder(n_blocks=N_STEPS), (columns, digits), n_updates // 3)
+
+
+@wrong
+def carries_from_above(columns, digits, n_steps, n_updates):
+    """Your columns attend to the wrong side: an answer changes with the columns above it and never with those below. The lowest
+    digit stands first, so a carry comes from the column before: the mask is `ones.tril().triu(-1)`."""
+    return fitted(SmallAdder(attends=_LOCAL.mT), (columns, digits), n_updates // 3)
+
+
+@wrong
+def columns_attend_to_themselves(columns, digits, n_steps, n_updates):
+    """No answer changes with any other column: your model adds digits without a carry. Each column must attend to the one
+    before it, too: the mask is `ones.tril().triu(-1)`."""
+    return fitted(SmallAdder(attends=torch.eye(T, dtype=torch.bool)), (columns, digits), n_updates // 3)
+
+
+@wrong
+def columns_without_an_order(columns, digits, n_steps, n_updates):
+    """Your model does not know the order of the columns: in reverse order they get the same answers. Attention to all columns
+    sees a set. Add the encoding of position and step before each step, and use the local mask."""
+    model = SmallAdder(attends=None, encoding=lambda T, d_model, step: 0.0)
+    return fitted(model, (columns, digits), n_updates // 3)
+
+
+@wrong
+def columns_attend_everywhere(columns, digits, n_steps, n_updates):
+    """Your model reads the columns above a digit, on which no sum depends, and it fails on longer sums. Attention to all
+    columns learns distances that occur in short sums. With the local mask of section 7, a carry moves one column in each step,
+    in sums of any length."""
+    return fitted(SmallAdder(attends=None), (columns, digits), n_updates)
+
+
+@wrong
+def a_few_sums(columns, digits, n_steps, n_updates):
+    """Your model learns a small part of the sums by heart: most rows of its first batches are repetitions. Draw each batch from
+    all sums, `torch.randint(len(columns), (32,))`."""
+    return fitted(SmallAdder(), (columns[:20], digits[:20]), n_updates)
+
+
+@wrong
+def one_batch_for_all_updates(columns, digits, n_steps, n_updates):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few sums by heart. Draw new
+    rows in each update."""
+    once = drawn_examples((columns, digits))
+    return fitted(SmallAdder(), (columns, digits), n_updates, batch=lambda data: once)
+
+
+@wrong
+def gradients_not_cleared(columns, digits, n_steps, n_updates):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return fitted(SmallAdder(), (columns, digits), n_updates // 3, clears=False)
+
+
+@wrong
+def dropout_left_on(columns, digits, n_steps, n_updates):
+    """Asked twice about the same columns, the returned model gives different results: it is still in training mode, and its
+    dropout draws new zeros at each call. Return `model.eval()`."""
+    return fitted(SmallAdder(dropout=0.1), (columns, digits), n_updates // 3).train()
+
+
+@wrong
+def optimizer_of_another_model(columns, digits, n_steps, n_updates):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    return fitted(SmallAdder(), (columns, digits), n_updates // 6, optimized=SmallAdder())
+
+
+@wrong
+def learning_rate_too_large(columns, digits, n_steps, n_updates):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return fitted(SmallAdder(), (columns, digits), n_updates // 6, lr=3.0, schedule=None)
+
+
+@wrong
+def learning_rate_too_small(columns, digits, n_steps, n_updates):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return fitted(SmallAdder(), (columns, digits), n_updates // 3, lr=1e-6)
+
+
+@right
+def with_torchs_layer(columns, digits, n_steps, n_updates):
+    """torch's TransformerEncoderLayer with pre-norm, learned encodings, a loop that ends when all have halted, AdamW with
+    clipping on shuffled epochs, and a price from the beginning."""
+
+    class Model(nn.Module):
+        def __init__(self, d=32):
+            super().__init__()
+            self.embed, self.position, self.step = nn.Embedding(4, d), nn.Embedding(T, d), nn.Embedding(n_steps, d)
+            for table in (self.embed, self.position, self.step):
+                nn.init.normal_(table.weight, std=0.3)
+            self.layer = nn.TransformerEncoderLayer(d, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+            self.norm, self.halting, self.head = nn.LayerNorm(d), nn.Linear(d, 1), nn.Linear(d, 2)
+            nn.init.constant_(self.halting.bias, -1.0)
+
+        def forward(self, columns, digits=None):
+            closed = ~torch.ones(2 * [columns.shape[1]], dtype=torch.bool).tril().triu(-1)
+            x, total = self.embed(columns), torch.zeros(*columns.shape)
+            N, R, steps = torch.zeros_like(total), torch.zeros_like(total), []
+            for n in range(n_steps):
+                active = total < 0.99
+                if not active.any():
+                    break
+                new = self.layer(x + self.position.weight[: columns.shape[1]] + self.step.weight[n], src_mask=closed)
+                x = torch.where(active[..., None], new, x)
+                seen = self.norm(x)
+                h = self.halting(seen)[..., 0].sigmoid() * active
+                last = active & ((total + h >= 0.99) | torch.tensor(n == n_steps - 1))
+                steps.append(torch.cat([self.head(seen), torch.where(last, 1 - total, h)[..., None]], dim=-1))
+                N, R = N + active, R + torch.where(last, 1 - total, 0.0)
+                total = total + h
+            output = torch.stack(steps, dim=2)
+            if digits is None:
+                return output
+            answer = torch.einsum("btnc, btn -> bct", output[..., :2], output[..., 2])
+            return F.cross_entropy(answer, digits) + 0.01 * (N + R).mean()
+
+    model = Model()
+    optimizer, update = torch.optim.AdamW(model.parameters(), lr=4e-3), 0
+    schedule = OneCycleLR(optimizer, 5e-3, total_steps=n_updates + 1)
+    data = torch.utils.data.TensorDataset(columns, digits)
+    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True)
+    while update < n_updates:
+        for batch in loader:
+            optimizer.zero_grad()
+            model(*batch).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            update += 1
+            if update == n_updates:
+                break
+    return model.eval()
+
+
+@right
+def without_modules(columns, digits, n_steps, n_updates):
+    """Weights in a dict, a function, gradients from autograd and Adam by hand; one head that attends to two lower columns, no
+    encoding of positions, and the ponder cost summed over them."""
+    d = 40
+    shapes = {"embed": (4, d), "q": (d, d), "k": (d, d), "v": (d, d), "o": (d, d), "up": (d, 2 * d), "down": (2 * d, d)}
+    weights = {name: (torch.randn(shape) * shape[0] ** -0.5).requires_grad_() for name, shape in shapes.items()}
+    for name, shape in {"near": (3, d), "step": (n_steps, d), "halt": (d,), "out": (d, 2)}.items():
+        weights[name] = (0.1 * torch.randn(shape)).requires_grad_()
+    weights["bias"] = torch.tensor(-1.0, requires_grad=True)
+
+    def model(columns, digits=None):
+        T = columns.shape[1]
+        distance = torch.arange(T)[:, None] - torch.arange(T)
+        near, x, states, chances = (distance >= 0) & (distance <= 2), weights["embed"][columns], [], []
+        for n in range(n_steps):
+            z = x + weights["step"][n]
+            keys = z @ weights["k"]
+            distances = (z @ weights["q"]) @ weights["near"].mT
+            scores = z @ weights["q"] @ keys.mT / d**0.5 + distances.gather(2, distance.clamp(0, 2).expand(len(z), T, T))
+            scores = scores.masked_fill(~near, -torch.inf)
+            z = F.layer_norm(z + scores.softmax(-1) @ (z @ weights["v"]) @ weights["o"], (d,))
+            z = F.layer_norm(z + (z @ weights["up"]).relu() @ weights["down"], (d,))
+            spent = sum(chances, torch.zeros(columns.shape))
+            x = torch.where((spent < 0.99)[..., None], z, x)
+            states.append(x)
+            chances.append((x @ weights["halt"] + weights["bias"]).sigmoid())
+        p = halting_distribution(torch.stack(chances, dim=-1))
+        logits = torch.stack(states, dim=-2) @ weights["out"]
+        if digits is None:
+            return torch.cat([logits, p[..., None]], dim=-1)
+        costs = ponder_cost(torch.stack(chances, dim=-1))
+        log_odds = (p[..., None] * logits).sum(-2).log_softmax(-1)
+        return -log_odds.gather(-1, digits[..., None]).mean() + price * costs.sum() / len(costs)
+
+    names, price = list(weights), 0.0
+    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
+    for update in range(1, n_updates + 1):
+        price = 0.001 if update > n_updates / 2 else 0.0
+        rows = torch.randperm(len(columns))[:48]
+        loss = model(columns[rows], digits[rows])
+        lr = 4e-3 * min(1.0, 4 * update / n_updates, 1.5 * (1.02 - update / n_updates))
+        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.99 * second[name] + 0.01 * gradient**2
+            mean, square = first[name] / (1 - 0.9**update), second[name] / (1 - 0.99**update)
+            weights[name].data -= lr * mean / (square.sqrt() + 1e-8)
+    return model
+
+
+@right
+def with_gates(columns, digits, n_steps, n_updates):
+    """A convolution of two columns and a gate in place of attention, a halting network with a hidden layer, its price rising
+    during the training, and RMSprop."""
+
+    class Adder(nn.Module):
+        def __init__(self, d=48):
+            super().__init__()
+            self.embed, self.mix = nn.Embedding(4, d), nn.Linear(2 * d, 2 * d)
+            self.halt = nn.Sequential(nn.Linear(d, 12), nn.SiLU(), nn.Linear(12, 1))
+            self.read, self.price = nn.Linear(d, 2), 0.0
+
+        def forward(self, columns, digits=None):
+            x, h, logits = self.embed(columns), torch.zeros(*columns.shape, 0), []
+            first = x
+            for _ in range(n_steps):
+                below = F.pad(x, (0, 0, 1, 0))[:, :-1]
+                gate, new = self.mix(torch.cat([first + x, below], dim=-1)).chunk(2, dim=-1)
+                new = x + gate.sigmoid() * (new.tanh() - x)
+                x = torch.where(h.sum(-1, keepdim=True) < 0.99, new, x)
+                h = torch.cat([h, self.halt(x).sigmoid()], dim=-1)
+                logits.append(self.read(x))
+            p = halting_distribution(h)
+            output = torch.cat([torch.stack(logits, dim=2), p[..., None]], dim=-1)
+            if digits is None:
+                return output
+            return F.cross_entropy(answer(output).flatten(0, 1), digits.flatten()) + self.price * ponder_cost(h).mean()
+
+    model = Adder()
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
+    for update in range(n_updates):
+        model.price = 0.05 * update / n_updates
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, 20 * (update + 1) / n_updates, 2 * (1 - update / n_updates))
+        rows = torch.randint(len(columns), (64,))
+        optimizer.zero_grad()
+        model(columns[rows], digits[rows]).backward()
+        optimizer.step()
+    return model.eval()
+
+
+_trained = ("training", "evaluation")
+
+exercise = Exercise(
+    id="06.7",
+    title="An adaptive Universal Transformer and its training loop",
+    reference=train_adder,
+    properties=(
+        trains_within(SECONDS),
+        holds(
+            "model",
+            "The model maps columns (B, T) to logits and weights of each step, (B, T, n, 3); with digits, to a loss.",
+            _model,
+            1,
+            needs=("runs",),
+        ),
+        replace(
+            within_budget(MOST_PARAMETERS),
+            law=f"It makes at most `n_updates` updates, and the model has at most {MOST_PARAMETERS:,} weights.",
+        ),
+        sound_gradients,
+        holds("training", "It makes updates, and the loss falls.", every(makes_updates, loss_falls(by=0.2, unless=_score)), 1),
+        same_twice,
+        holds("weights", "The weights of the steps of a position sum to 1, and none is negative.", _weights, 1, _trained),
+        holds(
+            "halting", "Positions halt before the last step, and after that their logits stay the same.", _halts, 1, _trained
+        ),
+        holds(
+            "ponder cost",
+            "The loss is the mean cross-entropy of the answer, plus a price times the mean of N + R.",
+            _ponder,
+            2,
+            (*_trained, "weights"),
+        ),
+        holds(
+            "steps",
+            "Halting is learned: it has a gradient, and the columns of a sum take different numbers of steps.",
+            _learned,
+            1,
+            (*_trained, "halting"),
+        ),
+        holds("score", f"On unseen sums of six digits the exact match is {SCORE} or more.", _score, 1, _trained),
+        holds("length", f"On sums of twelve digits the exact match is {LONGER} or more.", _generalises, 1, _trained),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={
+        Universal: "write the model yourself: embedding, steps, readout.",
+        AdaptiveSteps: "write the loop over the steps yourself, with your `adaptive_step`.",
+    },
+    training=Training(
+        questions=_questions,
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            optimizer_of_another_model: both(no_weight_is_stepped, fails(_score)),
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
+            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
+            one_batch_for_all_updates: both(reads_one_batch, fails(_score)),
+            a_few_sums: both(reads_few_sums, fails(_score)),
+            remainder_forgotten: forgets_the_remainder,
+            mean_of_the_losses: has_cross_entropy(_of_each_step),
+            loss_of_the_last_step: has_cross_entropy(_of_the_last_step),
+            ponder_cost_left_out: has_no_ponder_cost,
+            ponder_cost_subtracted: rewards_steps,
+            steps_counted_alone: counts_steps_alone,
+            price_too_high: both(pays_too_much, fails(_score)),
+            no_position_halts: never_halts,
+            halted_positions_updated: updates_the_halted,
+            whole_sum_halts_together: halts_sums_as_a_whole,
+            columns_attend_to_themselves: ignores_all_others,
+            carries_from_above: both(ignores_below, reads_above),
+            columns_without_an_order: ignores_the_order,
+            columns_attend_everywhere: both(reads_above, fails(_generalises)),
+        },
+        suspicions={
+            weights_of_each_step: has_too_many_weights,
+            halting_unit_cut_off: halting_has_no_gradient,
+        },
+    ),
+)
