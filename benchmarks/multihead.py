@@ -1,4 +1,7 @@
-"""Multi-head self-attention, by the equation and by the fused kernel, against torch.nn.MultiheadAttention."""
+"""Multi-head self-attention, by the equation and by the fused kernel, against torch.nn.MultiheadAttention.
+
+With dropout of its weights, against torch's; by relative positions, the shifted form against the equation: torch has neither.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -7,11 +10,14 @@ from torch import Tensor, nn
 
 from benchmarks.timing import Row, compare
 from course_lib.attention import (
+    AttentionDropout,
     Mechanism,
     MultiHead,
+    RelativeAttention,
     causal_attention,
     fused_causal_attention,
     fused_scaled_dot_product_attention,
+    relative_attention,
     scaled_dot_product_attention,
 )
 
@@ -29,6 +35,7 @@ def rows(rounds: int) -> Iterator[Row]:
     """Time self-attention, open and causal. Torch's module is in evaluation mode, where it may take its own fast path."""
     for B, T, d, h in SIZES:
         torch.manual_seed(0)
+        sizes = f"B {B}, T {T}, d {d}, {h} heads"
         x = torch.randn(B, T, d, requires_grad=True)
         theirs = nn.MultiheadAttention(d, h, batch_first=True).eval()
         for name, mechanism, against, causal, weights in FORMS:
@@ -36,9 +43,28 @@ def rows(rounds: int) -> Iterator[Row]:
                 "multi-head attention",
                 (name, _ours(x, d, h, mechanism)),
                 (f"nn.MultiheadAttention, {against}", _peer(x, theirs, causal, weights)),
-                f"B {B}, T {T}, d {d}, {h} heads",
+                sizes,
                 rounds,
             )
+        yield from _variants(x, d, h, sizes, rounds)
+
+
+def _variants(x: Tensor, d: int, h: int, sizes: str, rounds: int) -> Iterator[Row]:
+    dropped = nn.MultiheadAttention(d, h, dropout=0.1, batch_first=True).train()
+    yield compare(
+        "attention dropout",
+        ("equation", _ours(x, d, h, AttentionDropout(scaled_dot_product_attention, 0.1))),
+        ("nn.MultiheadAttention, dropout", _peer(x, dropped, False, True)),
+        sizes,
+        rounds,
+    )
+    yield compare(
+        "relative attention",
+        ("shifted", _ours(x, d, h, RelativeAttention(d, h))),
+        ("equation", _ours(x, d, h, RelativeAttention(d, h, relative_attention))),
+        sizes,
+        rounds,
+    )
 
 
 def _ours(x: Tensor, d: int, h: int, mechanism: Mechanism) -> Callable[[], Tensor]:
