@@ -18,9 +18,9 @@
 # ![](diagram:local_window)
 #
 # You will write the windows, the mask, the relative positions and the attention itself, count its parameters and multiply-adds, and compare it in training with
-# convolutions of the same width.
+# convolutions of the same width. At the end you build and train a whole network of local attention.
 #
-# **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** about 75 minutes. {measured}
+# **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** about 110 minutes. {measured}
 
 # %%
 import torch
@@ -819,8 +819,94 @@ def draw_window(row=3, column=3, head=1):
 
 explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 
+# %% [markdown]
+# ## 9 Build it: a network of local attention
+#
+# **Build task (35 minutes, 12 points).** Write a classifier whose *only spatial operation is local attention*, and the loop
+# that trains it, from an empty cell. Every attention layer attends to windows of 3 × 3 pixels with relative positions. All else
+# (stem, norms, MLPs) acts on each pixel by itself; at the end, a mean or maximum over all pixels. Several heads help: one head
+# is a single weighted mean of each window, while the difference of two heads can find an edge. Define the classes that you need
+# above `train_local_attention`, in the same cell. You may use torch's layers and your own functions from above, but not the
+# library's `LocalAttention`.
+#
+# The model is called in two ways:
+#
+# | call | returns |
+# | --- | --- |
+# | `model(images)` | logits (B, n_classes) for images (B, 1, 8, 8) |
+# | `model(images, True)` | the context of the *first* attention layer, (B, d, 8, 8): the weighted sum of the values, without residual connection, norm or activation after it |
+#
+# The check calls `train_local_attention(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten
+# digits (8 × 8 pixels, sorted by their labels) and `n_steps=400`. It evaluates the model on the other 500 digits. It also
+# replaces pixels, exchanges neighbours, moves pictures and asks for the context, so it can tell your layer from a convolution
+# or from global attention without reading your code. The function has at most 60 seconds of processor time; a good answer needs
+# about ten.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model returns logits and context of the shapes above |
+# | 1 | at most `n_steps` updates and at most 50,000 weights |
+# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | the loss falls during training (or the model has learned without it) |
+# | 1 | the returned model gives the same results for the same image |
+# | 1 | the logits of one image do not depend on the other images of the batch |
+# | 1 | *local*: the context depends on the pixels of the window around it, and on no others |
+# | 1 | *weights*: in a picture of a single grey the context is the same at every pixel, because weights inside the picture sum to 1 |
+# | 1 | *content*: what a neighbour adds to the context depends on what the other neighbours show |
+# | 1 | *positions*: neighbours in another order change the context; moving the whole picture only moves it |
+# | 1 | loss on held-out digits: 1 nat below that of predicting from class frequencies alone, which is 2.3 nats |
+# | 1 | accuracy on held-out digits: at least 0.8 |
+
+# %% exercise="10.6" difficulty="●●●" minutes=35
+from course_tools.bank.lecture_10.train_local_attention import train_local_attention
+
+# %% tags=["nbval-check-output"]
+train_local_attention = check("10.6", train_local_attention)
+
+# %% [markdown]
+# The next cell trains your model once more. It replaces one pixel of a digit and shows how much the context of each pixel
+# changes, first in your first layer, then in a convolution of the same window. In which pixels do you expect a change, and why
+# may the changes differ in size within the window?
+
+# %%
+from course_lib.datasets import digits as handwritten_digits
+
+small, kinds = handwritten_digits()
+sorted_by_label = kinds.argsort(stable=True)
+torch.manual_seed(SEEDS[0])
+built = train_local_attention(
+    small[sorted_by_label, None], kinds[sorted_by_label], 10, 400
+)
+digit = small[:1, None]
+changed = digit.clone()
+changed[..., 3, 4] = 1 - changed[..., 3, 4]
+with torch.no_grad():
+    of_yours = (built(changed, True) - built(digit, True))[0].norm(dim=0)
+    convolved = nn.Conv2d(1, 16, 3, padding=1)
+    of_convolution = (convolved(changed) - convolved(digit))[0].norm(dim=0)
+n_changed = int((of_yours > 1e-5 * of_yours.max()).sum())
+show(
+    plots.pictures(
+        {
+            "digit (ink)": digit[0, 0],
+            "your layer": of_yours / of_yours.max(),
+            "a convolution": of_convolution / of_convolution.max(),
+        },
+        {"digit (ink)": (3, 4)},
+        label="ink, or change",
+    ),
+    alt="A digit of which pixel (3, 4) is replaced, and the change of the context of "
+    f"each pixel: in your first layer {n_changed} pixels change, the pixel itself by "
+    f"{(of_yours[3, 4] / of_yours.max()).item():.2f} of the largest change.",
+)
+
+# %% [markdown]
+# Both layers reach nine pixels. The convolution passes the change on by the same weights on every picture. In attention
+# the replaced pixel is a key and a value for its neighbours, and a query for itself: how much of it arrives depends on what
+# else their windows show.
+
 # %% [markdown] tags=["quiz"]
-# ## 9 Exit quiz
+# ## 10 Exit quiz
 #
 # **Question 1.** You widen the window from 3 to 7. What happens to the parameters of a layer with 64 features in and out?
 #
@@ -871,7 +957,7 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 10 Summary and sources
+# ## 11 Summary and sources
 #
 # **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the paper's eq. 2 without relative
 # positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the deck is the paper's eq. 1; for learned kernels the flip makes

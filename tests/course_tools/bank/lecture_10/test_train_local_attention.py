@@ -1,0 +1,115 @@
+"""The build task of lecture 10: what a context depends on shows a layer's own mistake and no other, trained or not."""
+
+from functools import cache, partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.attention import LocalAttention
+from course_tools.bank.lecture_10 import train_local_attention as task
+from course_tools.bank.lecture_10.train_local_attention import OneHead, SmallNetwork
+from course_tools.checks.training_record import measure
+
+EVIDENCE = (
+    task.wraps_around,
+    task.leaves_neighbours_out,
+    task.leaves_all_neighbours_out,
+    task.reads_outside_unevenly,
+    task.reads_outside,
+    task.is_a_padded_sum,
+    task.is_a_sum_over_pixels,
+    task.weighs_by_the_query_alone,
+    task.depends_on_the_place,
+    task.reads_beyond_the_border,
+)
+
+
+@cache
+def questions():
+    return task.exercise.questions(seed=0)
+
+
+def shown(layer, **options):
+    """What the contexts of an untrained network with such layers show: names of evidence, and whether the order counts."""
+    (data, queries), truth = questions()
+    torch.manual_seed(0)
+    measured = measure(lambda *data: SmallNetwork(10, layer, **options).eval(), data, queries)
+    trained = measured._replace(n_updates=100, moved=1.0)
+    return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}, not task.ignores_the_order_of_neighbours(
+        trained, truth
+    )
+
+
+class Library(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = LocalAttention(16, 16, 4, 3)
+
+    def forward(self, x):
+        return self.layer(x).context
+
+
+class WithResidualAndNorm(OneHead):
+    def forward(self, x):
+        of_each_pixel = F.layer_norm(x.movedim(1, -1), (16,)).movedim(-1, 1)
+        return x + super().forward(of_each_pixel).relu()
+
+
+class WithBiases(OneHead):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Conv2d(16, 16, 1) for _ in range(3))
+
+
+@pytest.mark.parametrize("layer", [OneHead, Library, WithResidualAndNorm, WithBiases])
+def test_a_right_layer_shows_no_mistake(layer):
+    assert shown(layer) == (set(), True)
+
+
+@pytest.mark.parametrize(
+    ("layer", "first"),
+    [
+        (partial(nn.Conv2d, 16, 16, 3, padding=1), "is_a_padded_sum"),
+        (partial(nn.Conv2d, 16, 16, 3, padding=1, padding_mode="replicate"), "is_a_sum_over_pixels"),
+        (partial(nn.Conv2d, 16, 16, 1), "leaves_all_neighbours_out"),
+        (partial(nn.Conv2d, 16, 16, 3, padding=1, padding_mode="circular"), "wraps_around"),
+        (partial(nn.Conv2d, 16, 16, 5, padding=2), "reads_outside_unevenly"),
+        (partial(OneHead, masked=False), "reads_beyond_the_border"),
+        (partial(OneHead, normalised=partial(torch.softmax, dim=-1)), "reads_outside_unevenly"),
+        (partial(OneHead, windows=task._rolled), "wraps_around"),
+        (partial(OneHead, windows=task._from_the_corner), "leaves_neighbours_out"),
+        (partial(OneHead, scores=task._position_alone), "is_a_sum_over_pixels"),
+        (partial(OneHead, scores=task._without_keys), "weighs_by_the_query_alone"),
+        (task._Absolute, "depends_on_the_place"),
+        (task._Everywhere, "reads_outside"),
+        (task._AmongHeads, "leaves_all_neighbours_out"),
+    ],
+)
+def test_a_wrong_layer_shows_its_own_mistake_first(layer, first):
+    found, _ = shown(layer)
+    assert next(evidence.__name__ for evidence in EVIDENCE if evidence.__name__ in found) == first
+
+
+def test_without_positions_nothing_but_the_order_of_neighbours_is_lost():
+    assert shown(partial(OneHead, positions=0.0)) == (set(), False)
+
+
+def test_a_convolution_before_the_attention_is_seen():
+    assert "reads_outside" in shown(OneHead, stem=3)[0]
+
+
+def test_the_neighbours_of_one_pixel_change_places_and_nothing_else():
+    _, queries = questions()[0]
+    same, mixed = queries[5][0].chunk(2)
+    where = (same != mixed).any(0)[0]
+    assert where[task.ROWS, task.COLUMNS].flatten().tolist() == [True] * 4 + [False] + [True] * 4
+    assert int(where.sum()) == 8
+    assert torch.equal(same.flatten(1).sort().values, mixed.flatten(1).sort().values)
+
+
+def test_each_pixel_is_replaced_once():
+    _, queries = questions()[0]
+    plain, *replaced = queries[3][0].chunk(65)
+    assert [int((one != plain).any(0).flatten().nonzero()) for one in replaced] == list(range(64))
