@@ -27,6 +27,7 @@ FILES = {
     "tests/course_tools/bank/survivors.toml": "",
     "tests/course_tools/bank/test_bank.py": "@pytest.mark.exhaustive\n",
     "tests/course_tools/bank/test_unrelated.py": "",
+    "tests/course_tools/bank/test_build_tasks.py": "@pytest.mark.exhaustive\n",
     "tests/course_tools/bank/answers/lecture_98.py": "",
     "tests/course_tools/bank/answers/lecture_99.py": "",
 }
@@ -41,13 +42,13 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def digest_after(root: Path, name: str) -> tuple[str, str]:
+def digest_after(root: Path, name: str, trains: bool = False) -> tuple[str, str]:
     """The digest of the exercise, and what it is when one file has one more line."""
-    before = unchanged.digest(BANK, root)
+    before = unchanged.digest(BANK, root, trains)
     with (root / name).open("a") as file:
         file.write("# changed\n")
     clear_caches()
-    return before, unchanged.digest(BANK, root)
+    return before, unchanged.digest(BANK, root, trains)
 
 
 def clear_caches() -> None:
@@ -57,8 +58,11 @@ def clear_caches() -> None:
 
 
 PASS_ON = ["course_lib/__init__.py", "course_tools/__init__.py", "course_tools/checks/__init__.py"]
+BUILD_TASKS = "tests/course_tools/bank/test_build_tasks.py"
 ELSEWHERE = [
-    name for name in FILES if "unrelated" in name or "98" in name or name.endswith("lecture_99/__init__.py") or name in PASS_ON
+    name
+    for name in FILES
+    if name == BUILD_TASKS or "unrelated" in name or "98" in name or name.endswith("lecture_99/__init__.py") or name in PASS_ON
 ]
 
 
@@ -72,6 +76,12 @@ def test_a_change_of_an_input_changes_the_digest(small, name):
 def test_a_change_elsewhere_does_not(small, name):
     before, after = digest_after(small, name)
     assert before == after
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_the_tests_of_build_tasks_matter_to_build_tasks_alone(small, trains):
+    before, after = digest_after(small, BUILD_TASKS, trains)
+    assert (before != after) is trains
 
 
 class Item:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from course_tools import source_digest
+from course_tools.checks import Exercise
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "exhaustive.json"
@@ -36,20 +37,26 @@ def record(passed: dict[str, str]) -> None:
     RECORD.write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
-def digest(module: str, root: Path = ROOT) -> str:
+def digest(module: str, root: Path = ROOT, trains: bool = False) -> str:
     """Hash a bank file, the engine that judges it, all that these import of ours, the tests of the bank, and the versions.
 
     Args:
         module: the dotted name of the bank file, such as "course_tools.bank.lecture_04.multi_head_attention".
         root: the folder of the course.
+        trains: whether it is a build task, which further tests try.
     """
     lecture = module.split(".")[-2]
     tests = [path for pattern in ("*.py", "*.toml") for path in (root / "tests/course_tools/bank").rglob(pattern)]
     modules = [module, "course_tools.bank", f"tests.course_tools.bank.answers.{lecture}"]
     files = source_digest.imported_files(modules, root, lambda file: not _lists_a_lecture(file))
-    files.update(path for path in tests if _matters(path, lecture))
+    files.update(path for path in tests if _matters(path, lecture) and (trains or path.name != "test_build_tasks.py"))
     versions = f"{sys.version_info[:2]} {metadata.version('torch')} {metadata.version('numpy')}"
     return source_digest.digest(files, root, versions)
+
+
+def exercise_digest(asked: Exercise) -> str:
+    """Hash an exercise of this course, as `digest` does."""
+    return digest(asked.wrong[0].__module__, trains=asked.training is not None)
 
 
 def notebook_digest(notebook: Path, root: Path = ROOT) -> str:
