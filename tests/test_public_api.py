@@ -112,7 +112,7 @@ PUBLIC = {
         UnknownExercise exercise exercises verdict
     """,
     "course_tools.notebook": """
-        ClaimFailed at_scale boxed check claim clouds device diagrams explore failing ledger microscope my_progress network
+        ClaimFailed at_scale boxed check claim clouds device diagrams digit_split explore failing ledger microscope my_progress network
         peak_memory plots predict progress recorded show show_study weight_maps
     """,
 }

@@ -20,7 +20,11 @@ class DigitSplit(NamedTuple):
 
 
 def digit_split(seeds: Iterable[int]) -> DigitSplit:
-    """Load the digits, and split their indices for each seed."""
+    """Load the digits, and split their indices for each seed.
+
+    Args:
+        seeds: of the splits.
+    """
     images, labels = (part.to(device()) for part in mnist())
     parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in seeds}
     learn = {seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()}
