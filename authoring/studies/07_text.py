@@ -1,0 +1,188 @@
+"""What do attention, recurrence and counting each get out of more text and more time?
+
+Rivals: a GPT of two layers, an LSTM with as many parameters that reads the same batches, and Kneser-Ney counts of runs of up to
+eight characters, of whatever length is best on held-out plays. Each reads Shakespeare by the character, 0.2, 1 or 4.2 million
+characters of it, and is tested on three plays that it never saw. Each training first tries three learning rates for 300 updates,
+and keeps the one that is best on held-out plays; it reports the weights that were best there. The less text, the more dropout.
+
+Budget: 3,000 updates with 1,024 characters each, beside the trials; about 5 minutes for a GPT and 3 for an LSTM on one CPU thread.
+On a GPU: 20,000 updates with 16,384 characters, and twelve times the parameters.
+"""
+
+import math
+from copy import deepcopy
+from functools import partial
+from statistics import mean
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from course_lib.attention import fused_causal_attention
+from course_lib.blocks import Sizes
+from course_lib.datasets import Vocabulary, shakespeare
+from course_lib.generation import generate, sample
+from course_lib.losses import next_token_loss
+from course_lib.models import GPT, KneserNey
+from course_lib.primitives import LSTM, fused_lstm
+from course_lib.training import batches, train
+
+
+class Scale(NamedTuple):
+    """Sizes of the two networks, and how long they are trained."""
+
+    gpt: Sizes
+    lstm: tuple[int, int]
+    T: int
+    batch_size: int
+    updates: int
+    trial: int
+
+
+SCALES = {
+    "cpu": Scale(Sizes(128, 4, 512, 2), (64, 283), 128, 8, 3_000, 300),
+    "cuda": Scale(Sizes(256, 8, 1_024, 6), (128, 1_024), 256, 64, 20_000, 1_000),
+}
+AMOUNTS = {"4.2 million": (4_200_000, 0.0), "0.2 million": (200_000, 0.2), "1 million": (1_000_000, 0.1)}
+RATES = {"GPT": (1.5e-3, 3e-3, 6e-3), "LSTM": (3e-3, 6e-3, 1.2e-2)}
+SETTINGS = {f"{kind}, {amount}": (kind, amount) for amount in AMOUNTS for kind in ("counts", "LSTM", "GPT")}
+GPU_SETTINGS = SETTINGS
+SEEDS = (0, 1)
+TOLERANCE = {"bits": 0.05, "held-out bits": 0.05, "curve": 0.15, "lr": 1e-2, "best update": 3_000}
+PROMPT = "SCENE II. London. A room in the palace.\n\nEnter the KING, with Attendants\n\nKING:\n"
+
+
+class Recurrent(nn.Module):
+    """An LSTM as a language model, with the interface of GPT."""
+
+    def __init__(self, n_tokens, d_in, n, dropout):
+        super().__init__()
+        self.tokens, self.dropout = nn.Embedding(n_tokens, d_in), nn.Dropout(dropout)
+        self.lstm, self.read_out = LSTM(d_in, n, fused_lstm), nn.Linear(n, n_tokens)
+
+    def forward(self, tokens):
+        return self.read_out(self.dropout(self.lstm(self.dropout(self.tokens(tokens)))[0]))
+
+    def start(self, prompt):
+        return self.lstm(self.tokens(prompt))[1]
+
+    def step(self, tokens, state):
+        states, state = self.lstm(self.tokens(tokens[:, None]), state)
+        return self.read_out(states[:, 0]), state
+
+
+def run(setting, seed, device):
+    """Train or count; bits per character of unseen plays, those of held-out ones along the way, and a text that it writes."""
+    kind, amount = setting
+    n, dropout = AMOUNTS[amount]
+    scale = SCALES[device.type]
+    plays = shakespeare()
+    texts = ["\n".join(play.text for play in part) for part in (plays.train, plays.valid, plays.test)]
+    characters = Vocabulary.of(texts)
+    known, valid, new = (torch.tensor(characters.encode(text), device=device) for text in texts)
+    known, valid, new = known[:n], spread(valid, scale.T, 300), spread(new, scale.T, 1_500)
+    torch.manual_seed(seed)
+    if kind == "counts":
+        orders = {order: KneserNey(known.cpu().unfold(0, order, 1), len(characters)) for order in range(3, 9)}
+        best = min(orders, key=lambda order: bits_of_counts(orders[order], valid))
+        model, report = orders[best], {"length of runs": best, "held-out bits": bits_of_counts(orders[best], valid)}
+        report |= {"bits": bits_of_counts(model, new), "parameters": sum(len(table.grams) for table in model.tables)}
+    else:
+        if kind == "GPT":
+            untrained = GPT(len(characters), scale.T, scale.gpt, fused_causal_attention, dropout=dropout).to(device)
+        else:
+            untrained = Recurrent(len(characters), *scale.lstm, dropout).to(device)
+        fit = partial(trained, untrained, known.unfold(0, scale.T, 1), valid, scale, seed)
+        lr = min(RATES[kind], key=lambda lr: min(fit(lr, scale.trial)[1].values()))
+        model, curve = fit(lr, scale.updates)
+        report = {"bits": bits(model, new), "held-out bits": min(curve.values()), "curve": curve, "lr": lr}
+        report |= {"best update": min(curve, key=curve.get), "parameters": sum(p.numel() for p in model.parameters())}
+    prompt = torch.tensor(characters.encode(PROMPT), device=device)
+    text = continuation(model, prompt, 600, scale.T // 2, seed)
+    return report | {"texts": {"sample": characters.decode(text.tolist())}}
+
+
+def trained(untrained, windows, valid, scale, seed, lr, updates):
+    """Train a copy of a model; give it with the weights that were best on held-out text, and its bits there by update."""
+    model, curve, best = deepcopy(untrained), {}, {}
+    stream = batches(windows, batch_size=scale.batch_size, seed=seed)
+    looks = {updates * share // 16 for share in (1, 2, 4, 8, 12, 16)}
+    loop = train(
+        model, stream, lambda model, batch: next_token_loss(model(batch[0]), batch[0]), steps=updates, lr=lr, warmup=100
+    )
+    for step in loop:
+        if step.index + 1 in looks:
+            curve[step.index + 1] = bits(model.eval(), valid)
+            if min(curve.values()) == curve[step.index + 1]:
+                best = deepcopy(model.state_dict())
+            model.train()
+    model.load_state_dict(best)
+    return model.eval(), curve
+
+
+def spread(tokens, T, n):
+    """At most n windows (n, T) of a text, evenly over it."""
+    windows = tokens.unfold(0, T, T // 2)
+    return windows[torch.linspace(0, len(windows) - 1, min(n, len(windows))).long()]
+
+
+@torch.no_grad()
+def bits(model, windows):
+    """Bits per character of windows (n, T), asked in their second half only, so that half a window precedes each."""
+    asked = torch.arange(windows.shape[1], device=windows.device) >= windows.shape[1] // 2
+    parts = [next_token_loss(model(part), part, asked.expand_as(part)).item() for part in windows.split(100)]
+    return mean(parts) / math.log(2)
+
+
+def bits_of_counts(model, windows):
+    """The same characters as in `bits`, by a model that counts."""
+    first = windows.shape[1] // 2 - model.order + 1
+    grams = windows[:, first:].cpu().unfold(1, model.order, 1).flatten(0, 1)
+    return -model.probability(grams).log2().mean().item()
+
+
+def continuation(model, prompt, n, at_a_time, seed):
+    """Let a model go on after a prompt (T,), at temperature 0.75; from time to time it begins again with the last characters."""
+    choose = partial(sample, temperature=0.75, generator=torch.Generator(prompt.device).manual_seed(seed))
+    text = prompt
+    while len(text) < len(prompt) + n:
+        text = torch.cat([text, generate(model, text[None, -at_a_time:], at_a_time, choose)[0]])
+    return text[len(prompt) : len(prompt) + n]
+
+
+def figure(study):
+    """Bits per character of unseen plays against the amount of text, mean of the seeds."""
+    from course_tools.notebook import plots
+
+    def line(kind):
+        amounts = sorted((amount for amount in AMOUNTS if f"{kind}, {amount}" in study.names), key=lambda a: AMOUNTS[a][0])
+        return [AMOUNTS[amount][0] / 1e6 for amount in amounts], [study.mean(f"{kind}, {amount}", "bits") for amount in amounts]
+
+    lines = {kind: line(kind) for kind in ("counts", "LSTM", "GPT")}
+    said = "; ".join(
+        f"{kind} " + ", ".join(f"{bits:.2f} with {n:g} million" for n, bits in zip(*line, strict=True))
+        for kind, line in lines.items()
+    )
+    drawn = plots.curves(
+        lines, "million characters to learn from", "bits per character", "plays never seen, as recorded", log="x"
+    )
+    return drawn, f"Bits per character of three unseen plays against the amount of text: {said}."
+
+
+def finding(study):
+    """Bits per character with each amount of text, and what the second half of the updates still gained."""
+    said = []
+    for amount in sorted(AMOUNTS, key=lambda amount: AMOUNTS[amount][0]):
+        names = [f"{kind}, {amount}" for kind in ("counts", "LSTM", "GPT") if f"{kind}, {amount}" in study.names]
+        if not names:
+            continue
+        scores = ", ".join(f"{name.partition(',')[0]} {study.mean(name, 'bits'):.2f}" for name in names)
+        said.append(f"With {amount} characters, bits per character of unseen plays: {scores}.")
+        for name in names[1:]:
+            _, values = study.curve(name)
+            said.append(
+                f"The second half of the updates gains the {name.partition(',')[0]} {values[-3] - values[-1]:.2f} bits on held-out "
+                f"plays; learning rate {study.mean(name, 'lr'):g}, best after update {study.mean(name, 'best update'):,.0f}."
+            )
+    n = len({run.seed for run in study.runs})
+    return " ".join(said) + (" One seed: how far chance reaches is not known." if n == 1 else f" Means of {n} seeds.")
