@@ -851,10 +851,10 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # | 1 | the returned model gives the same results for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |
 # | 1 | *local*: the context depends on the pixels of the window around it, and on no others |
-# | 1 | *weights*: in a picture of a single grey the context is the same at every pixel, because weights inside the picture sum to 1 |
+# | 1 | *weights*: in a picture of a single grey the context is the same at every pixel: weights inside the picture sum to 1, and positions are added to scores, not to values |
 # | 1 | *content*: what a neighbour adds to the context depends on what the other neighbours show |
 # | 1 | *positions*: neighbours in another order change the context; moving the whole picture only moves it |
-# | 1 | loss on held-out digits: 1 nat below that of predicting from class frequencies alone, which is 2.3 nats |
+# | 1 | loss on held-out digits: at least 1 nat below the 2.3 nats of predicting from class frequencies alone |
 # | 1 | accuracy on held-out digits: at least 0.8 |
 
 # %% exercise="10.6" difficulty="●●●" minutes=35

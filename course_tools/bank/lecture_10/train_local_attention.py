@@ -58,8 +58,10 @@ SECONDS, MOST_PARAMETERS, N_STEPS, LEAST = 60.0, 50_000, 400, 0.8
 N_BASES, N_GREYS, N_SAME = 3, 5, 8
 AT, ROWS, COLUMNS = (3, 4), slice(2, 5), slice(3, 6)
 """The pixel whose window is changed, and that window."""
-NONE, SOME = 1e-7, 1e-5
+NONE, SOME = 1e-6, 1e-5
 """Changes of the context, relative to the largest: one that is at most rounding, and one that is more."""
+CLEAR = 1e-2
+"""A change that no softmax has suppressed."""
 MANY = 3
 """So many positions of a window have no influence if a row or column of it is missing; a softmax may suppress one or two."""
 EXACT = 2e-5
@@ -72,9 +74,9 @@ HINTS = (
         "and weights (B, h, 9, H · W). The sum of the weights over the axis of length 9 must be 1."
     ),
     (
-        "`F.unfold(x, 3, padding=1)` gives the windows of (B, C, H, W) as (B, C · 9, H · W); that of a picture of ones shows "
-        "which positions are inside. A learned vector r for each head and each of the nine positions gives the scores q · r. "
-        "Set the scores of positions outside to -∞ before the softmax."
+        "`F.unfold(x, 3, padding=1)` gives the windows of (B, C, H, W) as (B, C · 9, H · W), to be viewed as (B, C, 9, H · W); "
+        "that of a picture of ones shows which positions are inside. A learned vector r for each head and each of the nine "
+        "positions gives the scores q · r. Set the scores of positions outside to -∞ before the softmax."
     ),
     (
         "Two blocks with 16 features and 4 heads are enough: `x = x + attention(norm(x))`, then `x = x + mlp(x)` with "
@@ -190,8 +192,9 @@ def _model(measured: Measured, truth: Truth) -> str | None:
     sizes = ((1 + SIDE**2) * N_BASES, N_GREYS, 2 * N_SAME, 6 * N_SAME, 3 * N_SAME)
     for n, context in zip(sizes, measured.outputs[3:], strict=True):
         if context.ndim != 4 or (context.shape[0], *context.shape[2:]) != (n, SIDE, SIDE):
-            images = (n, 1, SIDE, SIDE)
-            return f"For images {images} and True it should return the context ({n}, d, 8, 8), not {tuple(context.shape)}."
+            expected = f"For images {(n, 1, SIDE, SIDE)} and True it should return the context ({n}, d, 8, 8)"
+            advice = " True comes as a tensor: write `if context:`, not `is True`." if context.shape == (n, N_CLASSES) else ""
+            return f"{expected}, not {tuple(context.shape)}.{advice}"
         if not context.is_floating_point() or not context.isfinite().all():
             return "The context should be floating point and finite."
     return None
@@ -294,13 +297,18 @@ def leaves_neighbours_out(measured: Measured, truth: Truth) -> bool:
 
 
 def leaves_all_neighbours_out(measured: Measured, truth: Truth) -> bool:
-    """Evidence: of the window, a single pixel has an influence on a context."""
-    return _missing(measured) == 8
+    """Evidence: a single pixel of the window has an influence on a context, and none outside has."""
+    return not _from_outside(measured) and _missing(measured) == 8
 
 
-def reads_outside_unevenly(measured: Measured, truth: Truth) -> bool:
-    """Evidence: pixels outside the window have an influence, and equal values do not give equal contexts."""
-    return _from_outside(measured) and _border_and_inside(measured)[0] > EXACT
+def _differs_at_the_border(measured: Measured) -> bool:
+    all_, inner = _border_and_inside(measured)
+    return inner < EXACT < all_
+
+
+def reads_outside_with_another_border(measured: Measured, truth: Truth) -> bool:
+    """Evidence: pixels outside the window have an influence; equal values give equal contexts everywhere but at the border."""
+    return _from_outside(measured) and _differs_at_the_border(measured)
 
 
 def reads_outside(measured: Measured, truth: Truth) -> bool:
@@ -318,10 +326,15 @@ def is_a_padded_sum(measured: Measured, truth: Truth) -> bool:
     return is_a_sum_over_pixels(measured, truth) and _border_and_inside(measured)[0] > EXACT
 
 
-def weighs_by_the_query_alone(measured: Measured, truth: Truth) -> bool:
+def adds_up_neighbours(measured: Measured, truth: Truth) -> bool:
     """Evidence: what a neighbour adds to a context depends on the centre of the window and not on the other neighbours."""
     neighbours, centre = _sums(measured)
     return neighbours < EXACT <= centre
+
+
+def adds_up_fewer_at_the_border(measured: Measured, truth: Truth) -> bool:
+    """Evidence: contexts are such sums, and where a window has fewer pixels, the weights inside have another sum."""
+    return adds_up_neighbours(measured, truth) and _differs_at_the_border(measured)
 
 
 def depends_on_the_place(measured: Measured, truth: Truth) -> bool:
@@ -331,13 +344,14 @@ def depends_on_the_place(measured: Measured, truth: Truth) -> bool:
 
 def reads_beyond_the_border(measured: Measured, truth: Truth) -> bool:
     """Evidence: equal values give equal contexts everywhere but at the border, where windows have fewer pixels."""
-    all_, inner = _border_and_inside(measured)
-    return not _from_outside(measured) and inner < EXACT < all_
+    return not _from_outside(measured) and _differs_at_the_border(measured)
 
 
 def ignores_the_order_of_neighbours(measured: Measured, truth: Truth) -> bool:
-    """Evidence: weights that were trained, and neighbours that change places without effect on the context between them."""
-    return measured.n_updates >= 50 and measured.moved > TOO_NEAR and _mixed(measured) < EXACT
+    """Evidence: weights that were trained, and neighbours that have an influence on the context between them in any order."""
+    plain, _, _, replaced, *_ = measured.outputs[6].double()[..., AT[0], AT[1]].chunk(6)
+    trained = measured.n_updates >= 50 and measured.moved > TOO_NEAR
+    return trained and _mixed(measured) < EXACT and _differ(plain, replaced) > CLEAR
 
 
 def unfolded(x):
@@ -400,9 +414,9 @@ fitted = partial(looped, lr=1e-2, batch=drawn_examples)
 
 @wrong
 def convolution_for_attention(images, labels, n_classes, n_steps):
-    """The first layer is a convolution, not attention: what a pixel adds to a context is the same whatever the other pixels of
-    the window show, and the border is padded with zeros. In attention the *weights* are computed from the features: a softmax
-    of the scores of a query with the keys of its window."""
+    """The first layer computes a convolution, not attention: what a pixel adds to a context is the same whatever the other
+    pixels of the window show, and the border is padded with zeros. In attention the *weights* are computed from the features: a
+    softmax of the scores of a query with the keys of its window."""
     convolution = partial(nn.Conv2d, 16, 16, 3, padding=1)
     return fitted(SmallNetwork(n_classes, convolution), (images, labels), n_steps // 4)
 
@@ -431,10 +445,20 @@ def keys_left_out(images, labels, n_classes, n_steps):
 
 
 @wrong
+def softmax_left_out(images, labels, n_classes, n_steps):
+    """What a neighbour adds to a context does not depend on the other neighbours, and in a picture of a single grey the context
+    at the border differs from that inside. Either the softmax over the nine positions is missing, or it runs along another
+    axis, such as that of the heads; or the scores leave out the keys, and positions outside the picture take part. Print the
+    sums of the weights of each window over the pixels inside: they must be 1."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=torch.sigmoid)), (images, labels), n_steps // 4)
+
+
+@wrong
 def without_positions(images, labels, n_classes, n_steps):
     """Your attention does not know where in its window a pixel is: when the neighbours of a pixel change places, its context
-    stays the same. Either there are no vectors of relative positions, or they began at 0 and no optimizer holds them. Add qᵀr
-    to the scores, where r is an `nn.Parameter` for each of the nine positions."""
+    stays the same. Either there are no vectors of relative positions, or they do not reach the scores, or they began at 0 and
+    no optimizer holds them. Add qᵀr to the scores, where r is an `nn.Parameter` for each of the nine positions. If that is
+    done, the products qᵀk have outgrown them: take a smaller learning rate."""
     return fitted(SmallNetwork(n_classes, partial(OneHead, positions=0.0)), (images, labels), n_steps // 4)
 
 
@@ -451,7 +475,8 @@ class _Absolute(OneHead):
 def absolute_positions(images, labels, n_classes, n_steps):
     """Your layer uses the place in the picture: inner pixels with the same window have another context after the picture has
     moved by one pixel. Positions of this layer are *relative*: a vector r for the offset from the query to the key, the same
-    for every query. Add nothing to the features that depends on the row or column in the picture."""
+    for every query. Add nothing to the features that depends on the row or column in the picture, and centre each window on
+    its query: blocks into which the picture is cut do not move with it."""
     return fitted(SmallNetwork(n_classes, _Absolute), (images, labels), n_steps // 4)
 
 
@@ -463,18 +488,18 @@ class _Everywhere(OneHead):
 
 @wrong
 def global_attention(images, labels, n_classes, n_steps):
-    """The context of a pixel depends on pixels outside its window of 3 × 3. Is the attention global, the window too large, or
-    is there a convolution or a norm over pixels before it? A `view` or `reshape` that mixes pixels with features does this
-    too, and so do axes of the context in another order than (B, d, H, W)."""
+    """The context of a pixel depends on pixels outside its window of 3 × 3. Is the attention global, the window too large or
+    dilated, or is there a convolution or a norm over pixels before it? A `view` or `reshape` that mixes pixels with features
+    does this too, and so do axes of the context in another order than (B, d, H, W)."""
     return fitted(SmallNetwork(n_classes, _Everywhere), (images, labels), n_steps // 4)
 
 
 @wrong
 def softmax_over_pixels(images, labels, n_classes, n_steps):
-    """The context of a pixel depends on pixels outside its window, and in a picture of a single grey it is not the same at
-    every pixel. Either the softmax runs along the axis of the pixels instead of that of the nine positions, or a `reshape`
-    mixes pixels with features, or a layer with zero padding reads the picture before. Print the shape of the scores, and the
-    sums of the weights of each window: they must be 1."""
+    """The context of a pixel depends on pixels outside its window, and in a picture of a single grey it differs at the border
+    from that inside. Either the softmax runs along the axis of the pixels instead of that of the nine positions, or a norm over
+    pixels comes before the attention, and positions outside the picture take part in it. Print the shape of the scores, and
+    the sums of the weights of each window over the pixels inside: they must be 1."""
     over_pixels = partial(torch.softmax, dim=-1)
     return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=over_pixels)), (images, labels), n_steps // 4)
 
@@ -510,15 +535,17 @@ class _AmongHeads(OneHead):
 @wrong
 def heads_attend_to_each_other(images, labels, n_classes, n_steps):
     """A pixel receives nothing from its neighbours: its context depends on itself alone. In a product of (…, h, d) with
-    (…, d, h) the *heads* of one pixel attend to each other. The scores need an axis for the nine positions of the window."""
+    (…, d, h) the *heads* of one pixel attend to each other. Scores, weights and values need an axis for the nine positions of
+    the window."""
     return fitted(SmallNetwork(n_classes, _AmongHeads), (images, labels), n_steps // 4)
 
 
 @wrong
 def beyond_the_border(images, labels, n_classes, n_steps):
-    """Positions outside the picture take part: in a picture of a single grey, where all values are equal, the context at the
-    border differs from that inside. A padded key has a score, too, and takes weight from the pixels. Set the scores of
-    positions outside to -∞ *before* the softmax, so that the weights inside sum to 1."""
+    """In a picture of a single grey, where all values are equal, the context at the border differs from that inside. Either
+    positions outside take part: a padded key has a score, too, and takes weight from the pixels. Set these scores to -∞
+    *before* the softmax, so that the weights inside sum to 1. Or the windows are viewed in a wrong order: `F.unfold` gives
+    C · 9, the features first. Or positions are added to the values: they belong to the scores alone."""
     return fitted(SmallNetwork(n_classes, partial(OneHead, masked=False)), (images, labels), n_steps // 4)
 
 
@@ -574,14 +601,14 @@ def batch_statistics_in_evaluation(images, labels, n_classes, n_steps):
 @wrong
 def learning_rate_too_large(images, labels, n_classes, n_steps):
     """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.003 to 0.03."""
+    next update. Take a smaller learning rate; for Adam 0.003 to 0.01, or up to 0.02 with a schedule."""
     return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, lr=10.0)
 
 
 @wrong
 def learning_rate_too_small(images, labels, n_classes, n_steps):
     """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.003 to 0.03."""
+    Adam 0.003 to 0.01, or up to 0.02 with a schedule."""
     return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, lr=1e-6)
 
 
@@ -615,7 +642,8 @@ def epochs_for_updates(images, labels, n_classes, n_steps):
 @wrong
 def labels_of_other_images(images, labels, n_classes, n_steps):
     """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
-    not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch."""
+    not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch. If they
+    belong together, take a smaller learning rate."""
     shuffled = images[torch.randperm(len(images))], labels[torch.randperm(len(labels))]
     return fitted(SmallNetwork(n_classes), shuffled, n_steps // 2)
 
@@ -785,12 +813,13 @@ exercise = Exercise(
             heads_attend_to_each_other: leaves_all_neighbours_out,
             windows_not_centred: leaves_neighbours_out,
             windows_that_wrap_around: wraps_around,
-            softmax_over_pixels: reads_outside_unevenly,
+            softmax_over_pixels: reads_outside_with_another_border,
             global_attention: reads_outside,
             convolution_for_attention: is_a_padded_sum,
             weights_of_positions_alone: is_a_sum_over_pixels,
             absolute_positions: depends_on_the_place,
-            keys_left_out: weighs_by_the_query_alone,
+            softmax_left_out: adds_up_fewer_at_the_border,
+            keys_left_out: adds_up_neighbours,
             without_positions: ignores_the_order_of_neighbours,
             beyond_the_border: reads_beyond_the_border,
             attention_cut_off: weights_without_gradient,

@@ -16,11 +16,12 @@ EVIDENCE = (
     task.wraps_around,
     task.leaves_neighbours_out,
     task.leaves_all_neighbours_out,
-    task.reads_outside_unevenly,
+    task.reads_outside_with_another_border,
     task.reads_outside,
     task.is_a_padded_sum,
     task.is_a_sum_over_pixels,
-    task.weighs_by_the_query_alone,
+    task.adds_up_fewer_at_the_border,
+    task.adds_up_neighbours,
     task.depends_on_the_place,
     task.reads_beyond_the_border,
 )
@@ -63,6 +64,43 @@ class WithBiases(OneHead):
         self.q, self.k, self.v = (nn.Conv2d(16, 16, 1) for _ in range(3))
 
 
+class GlobalWithPlaces(task._Everywhere):
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(16, 8, 8))
+
+    def forward(self, x):
+        return super().forward(x + self.places)
+
+
+class ValuesOfTheCentre(OneHead):
+    """Sums the values of the centre by weights of the window, which sum to 1."""
+
+    def forward(self, x):
+        q, k, v = self.q(x).flatten(2), self.windows(self.k(x)), self.v(x).flatten(2)
+        return (self.scores(q, k, self.offsets).softmax(1).unsqueeze(1) * v.unsqueeze(2)).sum(2).view_as(x)
+
+
+class SoftmaxOverHeads(OneHead):
+    """Four heads, and a softmax over them instead of the positions."""
+
+    def forward(self, x):
+        q, k, v = self.q(x).flatten(2), self.windows(self.k(x)), self.windows(self.v(x))
+        q, k, v = (y.unflatten(1, (4, -1)) for y in (q, k, v))
+        scores = torch.einsum("bhdp,bhdnp->bhnp", q, k) + self.offsets.unflatten(0, (4, -1)).mT @ q
+        inside = self.windows(torch.ones_like(x[:1, :1]))[0, 0] > 0
+        weights = scores.masked_fill(~inside, -1e9).softmax(1)
+        return (weights.unsqueeze(2) * v).sum(3).reshape(x.shape)
+
+
+class PositionsInValues(OneHead):
+    def forward(self, x):
+        q, k, v = self.q(x).flatten(2), self.windows(self.k(x)), self.windows(self.v(x)) + self.offsets[..., None]
+        inside = self.windows(torch.ones_like(x[:1, :1]))[0, 0] > 0
+        weights = self.scores(q, k, self.offsets).masked_fill(~inside, -torch.inf).softmax(1)
+        return (weights.unsqueeze(1) * v).sum(2).view_as(x)
+
+
 @pytest.mark.parametrize("layer", [OneHead, Library, WithResidualAndNorm, WithBiases])
 def test_a_right_layer_shows_no_mistake(layer):
     assert shown(layer) == (set(), True)
@@ -75,16 +113,22 @@ def test_a_right_layer_shows_no_mistake(layer):
         (partial(nn.Conv2d, 16, 16, 3, padding=1, padding_mode="replicate"), "is_a_sum_over_pixels"),
         (partial(nn.Conv2d, 16, 16, 1), "leaves_all_neighbours_out"),
         (partial(nn.Conv2d, 16, 16, 3, padding=1, padding_mode="circular"), "wraps_around"),
-        (partial(nn.Conv2d, 16, 16, 5, padding=2), "reads_outside_unevenly"),
+        (partial(nn.Conv2d, 16, 16, 5, padding=2), "reads_outside"),
+        (partial(nn.Conv2d, 16, 16, 3, padding=2, dilation=2), "reads_outside"),
         (partial(OneHead, masked=False), "reads_beyond_the_border"),
-        (partial(OneHead, normalised=partial(torch.softmax, dim=-1)), "reads_outside_unevenly"),
+        (partial(OneHead, normalised=partial(torch.softmax, dim=-1)), "reads_outside_with_another_border"),
         (partial(OneHead, windows=task._rolled), "wraps_around"),
         (partial(OneHead, windows=task._from_the_corner), "leaves_neighbours_out"),
         (partial(OneHead, scores=task._position_alone), "is_a_sum_over_pixels"),
-        (partial(OneHead, scores=task._without_keys), "weighs_by_the_query_alone"),
+        (partial(OneHead, scores=task._without_keys), "adds_up_neighbours"),
+        (partial(OneHead, normalised=torch.sigmoid), "adds_up_fewer_at_the_border"),
+        (SoftmaxOverHeads, "adds_up_fewer_at_the_border"),
         (task._Absolute, "depends_on_the_place"),
         (task._Everywhere, "reads_outside"),
+        (GlobalWithPlaces, "reads_outside"),
         (task._AmongHeads, "leaves_all_neighbours_out"),
+        (ValuesOfTheCentre, "leaves_all_neighbours_out"),
+        (PositionsInValues, "reads_beyond_the_border"),
     ],
 )
 def test_a_wrong_layer_shows_its_own_mistake_first(layer, first):
@@ -96,8 +140,27 @@ def test_without_positions_nothing_but_the_order_of_neighbours_is_lost():
     assert shown(partial(OneHead, positions=0.0)) == (set(), False)
 
 
+def nearly_one_hot(scores):
+    """The weights of a softmax whose scores became so large in training that each pixel attends to itself alone."""
+    return (scores + 99 * F.one_hot(torch.tensor(4), 9)[:, None]).softmax(1)
+
+
+def test_positions_that_a_softmax_suppresses_are_not_said_to_be_missing():
+    assert shown(partial(OneHead, normalised=nearly_one_hot))[1]
+
+
 def test_a_convolution_before_the_attention_is_seen():
-    assert "reads_outside" in shown(OneHead, stem=3)[0]
+    assert shown(OneHead, stem=3)[0] == {"reads_outside"}
+
+
+def test_a_model_that_takes_true_for_no_true_is_told_how_it_is_called():
+    def train(images, labels, n_classes, n_steps):
+        network = SmallNetwork(n_classes).eval()
+        return lambda pictures, context=False: network(pictures, context is True)
+
+    (data, queries), truth = questions()
+    fault = task._model(measure(train, data, queries), truth)
+    assert "True comes as a tensor" in fault
 
 
 def test_the_neighbours_of_one_pixel_change_places_and_nothing_else():
