@@ -801,8 +801,8 @@ claim(
 #
 # The **answer** is the weighted sum of the logits, $y = \sum_n p_n y_n$: for a linear readout, that is the readout of the
 # mixture. The loss is the mean cross-entropy of the answer, plus a price from 0.001 to 0.3 times the mean ponder cost $N + R$.
-# The price may change during the training; the check asks for the loss after it. With the local mask of section 7, and no price
-# in the first part of the training, it learns more reliably.
+# The price may change during the training, but the check asks the trained model for its loss: there the price must not be 0. With
+# the local mask of section 7, and no price in the first part of the training, it learns more reliably.
 #
 # | points | what is judged |
 # | --- | --- |

@@ -66,7 +66,7 @@ HINTS = (
     (
         "The weights are `halting_distribution(h)`, (B, T, n). The answer is `(weights[..., None] * logits).sum(2)`, and the "
         "loss is `F.cross_entropy(answer.mT, digits) + price * ponder_cost(h).mean()`. A bias of -1 in the halting unit lets a "
-        "position begin with three or four steps; a price of 0.03 is enough, and it may be 0 in the first two thirds."
+        "position begin with about four steps; a price of 0.03 is enough, and it may be 0 in the first two thirds."
     ),
     (
         "The loop: draw 32 rows; `loss = model(columns[rows], digits[rows])`; `optimizer.zero_grad()`; `loss.backward()`; "
@@ -264,6 +264,8 @@ def _with_different_steps(measured: Measured) -> float:
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The cross-entropy of outputs (B, T, n, 3) and digits (B, T)."""
+Cost = Callable[[Tensor, Tensor], Tensor]
+"""The cost of the steps, from N (B, T) and R (B, T)."""
 
 
 def _of_the_answer(output: Tensor, digits: Tensor) -> Tensor:
@@ -279,6 +281,20 @@ def _of_each_step(output: Tensor, digits: Tensor) -> Tensor:
         output[..., :2].movedim(-1, 1), digits[..., None].expand(-1, -1, output.shape[2]), reduction="none"
     )
     return (losses * output[..., 2]).sum(-1).mean()
+
+
+def _of_probabilities(output: Tensor, digits: Tensor) -> Tensor:
+    mixed = (output[..., :2].softmax(-1) * output[..., 2:]).sum(2)
+    return F.nll_loss(mixed.log().mT, digits)
+
+
+def _of_softmax(output: Tensor, digits: Tensor) -> Tensor:
+    return F.cross_entropy(answer(output).softmax(-1).mT, digits)
+
+
+def _of_reshaped(output: Tensor, digits: Tensor) -> Tensor:
+    mixed = answer(output)
+    return F.cross_entropy(mixed.reshape(len(mixed), 2, -1), digits)
 
 
 def _changes(measured: Measured, truth: Truth, loss: Loss = _of_the_answer) -> tuple[float, float]:
@@ -300,15 +316,31 @@ def _excess(measured: Measured, truth: Truth, loss: Loss = _of_the_answer) -> Te
     return losses - torch.stack(list(map(loss, outputs, truth["group digits"])))
 
 
-def _costs(measured: Measured, remainder: bool = True) -> Tensor:
-    """The mean ponder cost N + R of each group of sums, or the mean of N alone, (3,)."""
+def _ponder_cost(N: Tensor, R: Tensor) -> Tensor:
+    return N + R
+
+
+def _steps_alone(N: Tensor, R: Tensor) -> Tensor:
+    return N.double()
+
+
+def _remainder_alone(N: Tensor, R: Tensor) -> Tensor:
+    return R
+
+
+def _one_step_less(N: Tensor, R: Tensor) -> Tensor:
+    return N - 1 + R
+
+
+def _costs(measured: Measured, cost: Cost = _ponder_cost) -> Tensor:
+    """The mean cost of each group of sums, (3,)."""
     outputs = measured.outputs[2].double().split(N_FEW)
-    return torch.stack([(taken(output) + remainder * _at_the_last(output)[..., 2]).mean() for output in outputs])
+    return torch.stack([cost(taken(output), _at_the_last(output)[..., 2]).mean() for output in outputs])
 
 
-def _price(measured: Measured, truth: Truth, loss: Loss = _of_the_answer, remainder: bool = True) -> float | None:
-    """The price with which this cross-entropy and the ponder cost explain the losses; None where no price does."""
-    excess, costs = _excess(measured, truth, loss), _costs(measured, remainder)
+def _price(measured: Measured, truth: Truth, loss: Loss = _of_the_answer, cost: Cost = _ponder_cost) -> float | None:
+    """The price with which this cross-entropy and this cost explain the losses; None where no price does."""
+    excess, costs = _excess(measured, truth, loss), _costs(measured, cost)
     price = excess @ costs / (costs @ costs)
     explains = (excess - price * costs).abs() <= EXACT + SAME * (price * costs).abs()
     return price.item() if _changes_rightly(measured, truth, loss) and bool(explains.all()) else None
@@ -317,7 +349,12 @@ def _price(measured: Measured, truth: Truth, loss: Loss = _of_the_answer, remain
 def _ponder(measured: Measured, truth: Truth) -> str | None:
     if not _changes_rightly(measured, truth):
         found, wanted = _changes(measured, truth)
-        return f"With wrong digits the loss changes by {found:.3f}; the cross-entropy of the answer changes by {wanted:.3f}."
+        return (
+            f"With wrong digits the loss changes by {found:.3f}, and the cross-entropy of the answer, the weighted sum of the "
+            f"logits that the model returns, by {wanted:.3f}."
+        )
+    if has_no_ponder_cost(measured, truth):
+        return "The loss of the returned model is the cross-entropy of the answer alone."
     price = _price(measured, truth)
     if price is None:
         above, costs = (_listed(values) for values in (_excess(measured, truth), _costs(measured)))
@@ -337,6 +374,13 @@ def _listed(values: Tensor) -> str:
 def forgets_the_remainder(measured: Measured, truth: Truth) -> bool:
     """Evidence: the weights of some positions do not sum to 1, and none is negative."""
     return _weights(measured, truth) is not None and all(bool((output[..., 2] >= 0).all()) for output in measured.outputs[:4])
+
+
+def weighs_after_the_sum(measured: Measured, truth: Truth) -> bool:
+    """Evidence: no weight is negative, and steps have weights although those before them sum to more than 1."""
+    weights = [output[..., 2] for output in measured.outputs[:4]]
+    full = [(p.cumsum(-1)[..., :-1] > 1 + SAME) & (p[..., 1:] > SAME) for p in weights]
+    return any(bool(found.any()) for found in full) and all(bool((p >= 0).all()) for p in weights)
 
 
 def never_halts(measured: Measured, truth: Truth) -> bool:
@@ -365,14 +409,19 @@ def has_no_ponder_cost(measured: Measured, truth: Truth) -> bool:
 
 
 def rewards_steps(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the loss is below the cross-entropy of the answer on all groups of sums."""
-    return _changes_rightly(measured, truth) and bool((_excess(measured, truth) < -EXACT).all())
+    """Evidence: a negative price of N + R explains the losses."""
+    price = _price(measured, truth)
+    return price is not None and price < 0 and not has_no_ponder_cost(measured, truth)
 
 
-def counts_steps_alone(measured: Measured, truth: Truth) -> bool:
-    """Evidence: a price times N explains the losses, and a price times N + R does not."""
-    price = _price(measured, truth, remainder=False)
-    return price is not None and price > 0 and _price(measured, truth) is None
+def has_cost(cost: Cost) -> Evidence:
+    """Make evidence that a positive price of this cost explains the losses, and none of N + R does."""
+
+    def shows(measured: Measured, truth: Truth) -> bool:
+        price = _price(measured, truth, cost=cost)
+        return price is not None and price > 0 and _price(measured, truth) is None
+
+    return shows
 
 
 def pays_too_much(measured: Measured, truth: Truth) -> bool:
@@ -433,7 +482,13 @@ def has_too_many_weights(measured: Measured, truth: Truth) -> bool:
 
 def halts_at_once(measured: Measured, truth: Truth) -> bool:
     """Evidence: nearly every position takes one step."""
-    return taken(measured.outputs[1]).float().mean().item() < 1.5
+    return taken(measured.outputs[1]).float().mean().item() < 1.1
+
+
+def begins_again(measured: Measured, truth: Truth) -> bool:
+    """Evidence: on unseen sums the loss of the returned model is about that with which the training began, or larger."""
+    first = measured.losses[: max(len(measured.losses) // 10, 1)].mean().item()
+    return measured.outputs[4].item() > 0.8 * first
 
 
 _LOCAL = torch.ones(T, T, dtype=torch.bool).tril().triu(-1)
@@ -496,18 +551,26 @@ def remainder_forgotten(columns, digits, n_steps, n_updates):
 
 
 @wrong
+def probabilities_of_halting_returned(columns, digits, n_steps, n_updates):
+    """Steps have a weight although the weights before them already sum to more than 1, as the probabilities of halting h do.
+    Return the weights p, in which the last step taken has the remainder and later ones have 0: `halting_distribution(h)`."""
+    return fitted(SmallAdder(weights=lambda h: h), (columns, digits), n_updates // 3)
+
+
+@wrong
 def no_position_halts(columns, digits, n_steps, n_updates):
     """No position halts: each has a weight at all steps, as after a softmax over the steps, or with h times the product of the
     1 - h before it. That is a mixture over a fixed number of steps. In adaptive computation time a position halts where its h
-    sum to 0.99, and later steps weigh exactly 0. If yours do so, the h stay too small: begin with a larger bias."""
+    sum to 0.99, and later steps weigh exactly 0. If your code does this, the h stay too small: begin with a larger bias."""
     model = SmallAdder(step=lets_everyone_think_on, weights=breaks_a_stick)
     return fitted(model, (columns, digits), n_updates // 3)
 
 
 @wrong
 def halted_positions_updated(columns, digits, n_steps, n_updates):
-    """After a position has halted, its logits still change: its state is updated on. The others attend to a state that is not
-    the one in the answer. Keep the state of a halted position, `torch.where(active, y, x)`, as your `adaptive_step` does."""
+    """After a position has halted, its logits still change: its state is updated on, or its logits come from the output of the
+    block, or they are set to 0. Keep the state of a halted position, `torch.where(active, y, x)`, as your `adaptive_step` does,
+    and compute the logits of every step from the states that are kept."""
     return fitted(SmallAdder(step=lets_everyone_think_on), (columns, digits), n_updates // 3)
 
 
@@ -520,21 +583,21 @@ def _of_the_mean_state(x, y, halt, h):
 
 @wrong
 def whole_sum_halts_together(columns, digits, n_steps, n_updates):
-    """All columns of a sum halt after the same step, while sums differ: halting is decided for the whole sequence. Compute h
-    from the state of each position alone, h (B, T)."""
+    """All columns of a sum halt after the same step, or with the same weights, while sums differ: halting is decided for the
+    whole sequence or batch. Compute h (B, T) from the state of each position, and let each halt by the sum of its own h."""
     return fitted(SmallAdder(step=_of_the_mean_state), (columns, digits), n_updates // 3)
 
 
 @wrong
 def ponder_cost_left_out(columns, digits, n_steps, n_updates):
-    """Your loss is the cross-entropy alone. Nothing in it makes a step cost anything: add a price times the mean ponder
-    cost."""
+    """The loss that your model returns after the training is the cross-entropy alone. Add a price times the mean ponder cost.
+    If you did, it must not depend on `self.training`, and a price that changes must not end at 0."""
     return fitted(SmallAdder(price=0.0), (columns, digits), n_updates)
 
 
 @wrong
 def ponder_cost_subtracted(columns, digits, n_steps, n_updates):
-    """Your loss is smaller than the cross-entropy: it rewards steps. A cost is added, with a positive price."""
+    """Your loss is the cross-entropy minus a price times the ponder cost: it rewards steps. Add the cost."""
     return fitted(SmallAdder(price=-0.03), (columns, digits), n_updates)
 
 
@@ -546,10 +609,33 @@ def steps_counted_alone(columns, digits, n_steps, n_updates):
 
 
 @wrong
+def remainder_counted_alone(columns, digits, n_steps, n_updates):
+    """Your ponder cost is the remainder R alone. It jumps up where a position halts one step earlier, so more steps can cost
+    less. The ponder cost is N + R: add the number of steps."""
+    return fitted(SmallAdder(cost=lambda h: ponder_cost(h) - counts_the_steps_only(h)), (columns, digits), n_updates)
+
+
+@wrong
+def last_step_not_counted(columns, digits, n_steps, n_updates):
+    """Your ponder cost is 1 too small at every position: the step at which it halts is not counted. N is the number of steps
+    taken: those before which the h sum to less than 0.99, and not those after which they do."""
+    return fitted(SmallAdder(cost=lambda h: ponder_cost(h) - 1), (columns, digits), n_updates)
+
+
+@wrong
 def price_too_high(columns, digits, n_steps, n_updates):
     """Your price is above 0.3 for each step, or the ponder cost is summed and not averaged: stopping at once is then cheaper
     than a right digit. Average over all positions, and take a price of about 0.03."""
     return fitted(SmallAdder(price=1.0), (columns, digits), n_updates)
+
+
+@wrong
+def all_halt_after_one_step(columns, digits, n_steps, n_updates):
+    """Nearly all positions halt after their first step, so your model is a single layer. Begin with more steps, for example
+    with a bias of -1 in the halting unit, and with a price of 0 until the sums are right."""
+    model = SmallAdder()
+    nn.init.constant_(model.halt.bias, 6.0)
+    return fitted(model, (columns, digits), n_updates // 3)
 
 
 @wrong
@@ -564,6 +650,27 @@ def loss_of_the_last_step(columns, digits, n_steps, n_updates):
     """Your loss compares the digits with the last step of each position alone. Then the weights get no gradient from the
     digits, and the ponder cost alone trains the halting unit. The answer is the weighted sum of the logits of all steps."""
     return fitted(SmallAdder(loss=_of_the_last_step, price=0.001), (columns, digits), n_updates // 3)
+
+
+@wrong
+def probabilities_mixed(columns, digits, n_steps, n_updates):
+    """Your loss is that of a weighted mean of probabilities: a softmax is applied to each step before the steps are mixed. The
+    answer is the weighted sum of the logits, and `F.cross_entropy` applies the one softmax to it."""
+    return fitted(SmallAdder(loss=_of_probabilities), (columns, digits), n_updates)
+
+
+@wrong
+def softmax_before_the_cross_entropy(columns, digits, n_steps, n_updates):
+    """A softmax is applied to the answer twice: once in your code, and once in `F.cross_entropy`, which takes logits. Then the
+    loss can never fall below 0.31. Leave out the first one."""
+    return fitted(SmallAdder(loss=_of_softmax), (columns, digits), n_updates)
+
+
+@wrong
+def axes_reshaped(columns, digits, n_steps, n_updates):
+    """Your loss compares digits with the logits of other columns: `reshape` or `view` turns (B, T, 2) into (B, 2, T) without
+    moving the axes. Use `answer.mT`."""
+    return fitted(SmallAdder(loss=_of_reshaped), (columns, digits), n_updates // 3)
 
 
 def _cut_off(x, y, halt, h):
@@ -581,8 +688,8 @@ def halting_unit_cut_off(columns, digits, n_steps, n_updates):
 
 @wrong
 def weights_of_each_step(columns, digits, n_steps, n_updates):
-    """Your model has a block for each step. A Universal Transformer applies one block again and again: create it once in
-    `__init__`, and call the same one at every step."""
+    """Your model has more weights than one block of 32 features needs. A Universal Transformer applies one block again and
+    again: create it once in `__init__`, and call the same one at every step. If you do so, take fewer features."""
     return fitted(SmallAdder(n_blocks=N_STEPS), (columns, digits), n_updates // 3)
 
 
@@ -610,9 +717,9 @@ def columns_without_an_order(columns, digits, n_steps, n_updates):
 
 @wrong
 def columns_attend_everywhere(columns, digits, n_steps, n_updates):
-    """Your model reads the columns above a digit, on which no sum depends, and it fails on longer sums. Attention to all
-    columns learns distances that occur in short sums. With the local mask of section 7, a carry moves one column in each step,
-    in sums of any length."""
+    """Your model reads the columns above a digit, on which no sum depends, and it fails on longer sums. With the local mask
+    of section 7, a carry moves one column in each step, in sums of any length. In `nn.MultiheadAttention` and torch's layers a
+    mask means the opposite: True forbids attention."""
     return fitted(SmallAdder(attends=None), (columns, digits), n_updates)
 
 
@@ -866,19 +973,26 @@ exercise = Exercise(
         seconds=SECONDS,
         proofs={
             dropout_left_on: differs_when_asked_again,
-            optimizer_of_another_model: both(no_weight_is_stepped, fails(_score)),
+            optimizer_of_another_model: both(no_weight_is_stepped, begins_again, fails(_score)),
             gradients_not_cleared: gradients_are_kept,
             learning_rate_too_large: both(updates_are_too_large, fails(_score)),
             learning_rate_too_small: both(updates_are_too_small, fails(_score)),
             one_batch_for_all_updates: both(reads_one_batch, fails(_score)),
             a_few_sums: both(reads_few_sums, fails(_score)),
+            probabilities_of_halting_returned: weighs_after_the_sum,
             remainder_forgotten: forgets_the_remainder,
             mean_of_the_losses: has_cross_entropy(_of_each_step),
             loss_of_the_last_step: has_cross_entropy(_of_the_last_step),
+            probabilities_mixed: has_cross_entropy(_of_probabilities),
+            softmax_before_the_cross_entropy: has_cross_entropy(_of_softmax),
+            axes_reshaped: has_cross_entropy(_of_reshaped),
             ponder_cost_left_out: has_no_ponder_cost,
             ponder_cost_subtracted: rewards_steps,
-            steps_counted_alone: counts_steps_alone,
+            steps_counted_alone: has_cost(_steps_alone),
+            remainder_counted_alone: has_cost(_remainder_alone),
+            last_step_not_counted: has_cost(_one_step_less),
             price_too_high: both(pays_too_much, fails(_score)),
+            all_halt_after_one_step: both(halts_at_once, fails(_score)),
             no_position_halts: never_halts,
             halted_positions_updated: updates_the_halted,
             whole_sum_halts_together: halts_sums_as_a_whole,
@@ -886,9 +1000,9 @@ exercise = Exercise(
             carries_from_above: both(ignores_below, reads_above),
             columns_without_an_order: ignores_the_order,
             columns_attend_everywhere: both(reads_above, fails(_generalises)),
+            weights_of_each_step: has_too_many_weights,
         },
         suspicions={
-            weights_of_each_step: has_too_many_weights,
             halting_unit_cut_off: halting_has_no_gradient,
         },
     ),

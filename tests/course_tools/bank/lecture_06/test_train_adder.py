@@ -1,32 +1,42 @@
 """What the measurements of an adaptive adder show: each mistake is seen in a model that is not even trained, and no other."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from course_lib.primitives import halting_distribution, ponder_cost
+from course_lib.primitives import adaptive_step, halting_distribution, ponder_cost
 from course_tools.bank.lecture_06 import train_adder as bank
 from course_tools.bank.lecture_06.adaptive_step import lets_everyone_think_on
 from course_tools.bank.lecture_06.halting_distribution import breaks_a_stick, forgets_the_remainder
 from course_tools.bank.lecture_06.ponder_cost import counts_the_steps_only, expects_the_number_of_steps
 from course_tools.checks.training_record import Measured
 
-EACH_STEP, LAST_STEP = (bank.has_cross_entropy(loss) for loss in (bank._of_each_step, bank._of_the_last_step))
+LOSSES = (bank._of_each_step, bank._of_the_last_step, bank._of_probabilities, bank._of_softmax, bank._of_reshaped)
+COSTS = {
+    bank._steps_alone: counts_the_steps_only,
+    bank._remainder_alone: lambda h: ponder_cost(h) - counts_the_steps_only(h),
+    bank._one_step_less: lambda h: ponder_cost(h) - 1,
+}
 MISTAKES = [
     (bank.forgets_the_remainder, {"weights": forgets_the_remainder}),
+    (bank.weighs_after_the_sum, {"weights": lambda h: h}),
     (bank.never_halts, {"step": lets_everyone_think_on, "weights": breaks_a_stick}),
     (bank.updates_the_halted, {"step": lets_everyone_think_on}),
     (bank.halts_sums_as_a_whole, {"step": bank._of_the_mean_state}),
     (bank.has_no_ponder_cost, {"price": 0.0}),
     (bank.rewards_steps, {"price": -0.03}),
-    (bank.counts_steps_alone, {"cost": counts_the_steps_only}),
     (bank.pays_too_much, {"price": 1.0}),
-    (EACH_STEP, {"loss": bank._of_each_step}),
-    (LAST_STEP, {"loss": bank._of_the_last_step}),
+    *((bank.has_cost(found), {"cost": cost}) for found, cost in COSTS.items()),
+    *((bank.has_cross_entropy(loss), {"loss": loss}) for loss in LOSSES),
     (bank.reads_above, {"attends": None}),
     (bank.ignores_all_others, {"attends": torch.eye(bank.T, dtype=torch.bool)}),
     (bank.ignores_the_order, {"attends": None, "encoding": lambda T, d_model, step: 0.0}),
 ]
-TOGETHER = {bank.ignores_the_order: {bank.reads_above}}
+TOGETHER = {
+    bank.ignores_the_order: {bank.reads_above},
+    bank.weighs_after_the_sum: {bank.forgets_the_remainder, bank.never_halts},
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +49,7 @@ def measured_of(queries, **mistake):
     torch.manual_seed(0)
     model = bank.SmallAdder(**mistake)
     torch.nn.init.normal_(model.halt.weight, std=0.5)
+    torch.nn.init.normal_(model.readout.weight)
     with torch.no_grad():
         outputs = [model(*query) if isinstance(query, tuple) else model(query) for query in queries]
     return Measured(*[None] * len(Measured._fields))._replace(outputs=outputs)
@@ -58,6 +69,22 @@ def test_nothing_is_seen_in_a_sound_model_and_its_price_is_found(questions):
     assert not [shows for shows, _ in MISTAKES if shows(measured, truth)]
     assert bank._price(measured, truth) == pytest.approx(0.07, rel=1e-3)
     assert bank._ponder(measured, truth) is None
+
+
+def test_another_threshold_is_no_mistake(questions):
+    queries, truth = questions
+    parts = {"step": adaptive_step, "weights": halting_distribution, "cost": ponder_cost}
+    measured = measured_of(queries, **{name: partial(part, epsilon=0.2) for name, part in parts.items()})
+    assert not [shows for shows, _ in MISTAKES if shows(measured, truth)]
+    assert bank._ponder(measured, truth) is None
+
+
+@pytest.mark.parametrize(("returned", "untrained"), [(0.3, False), (0.79, True)])
+def test_a_copy_of_a_trained_model_is_not_taken_for_an_untrained_one(questions, returned, untrained):
+    measured = measured_of(questions[0])
+    outputs = [*measured.outputs[:4], torch.tensor(returned), *measured.outputs[5:]]
+    measured = measured._replace(outputs=outputs, losses=torch.linspace(0.8, 0.3, 100))
+    assert bank.begins_again(measured, questions[1]) is untrained
 
 
 def test_another_cost_of_steps_is_refused_and_not_named(questions):
