@@ -130,7 +130,7 @@ def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]
     """Write an executed solution and its cost; the notebooks are rebuilt from there."""
     fit_to_commit(execution.notebook, root)
     record = measured.load(root)
-    cost = measured.refreshed(record.get(lecture.number), execution.seconds, execution.peak_mb)
+    cost = measured.refreshed(record.get(lecture.number), execution.processor_seconds, execution.peak_mb)
     measured.save(root, record | {lecture.number: cost})
     return _write({lecture.solution: text(execution.notebook)})
 

@@ -1,4 +1,4 @@
-"""Executes notebooks headless: one kernel for each, several at a time, with run time and peak memory."""
+"""Executes notebooks headless: one kernel for each, several at a time, with run time, processor time and peak memory."""
 
 import asyncio
 import contextlib
@@ -29,10 +29,15 @@ CELL_TIMEOUT = 600.0
 
 @dataclass
 class Execution:
-    """An executed notebook. `failures` says, in one line each, what went wrong; it is empty where nothing did."""
+    """An executed notebook. `failures` says, in one line each, what went wrong; it is empty where nothing did.
+
+    `processor_seconds` is what the kernel and its children computed. A kernel has one thread, so on an idle machine this is near
+    `seconds`; on a busy one it hardly grows.
+    """
 
     notebook: NotebookNode
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     peak_mb: float = 0.0
     failures: list[str] = field(default_factory=list)
 
@@ -136,7 +141,7 @@ def _execute_one(
 
 async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Execution, **how: object) -> None:
     kernel: list[Popen] = []
-    sampling = asyncio.create_task(_sample_memory(manager, done, kernel))
+    sampling = asyncio.create_task(_sample_cost(manager, done, kernel))
     try:
         await client.async_execute(cleanup_kc=True, **how)
     except DeadKernelError as error:
@@ -145,16 +150,19 @@ async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Ex
         sampling.cancel()
 
 
-async def _sample_memory(manager: AsyncKernelManager, done: Execution, kernel: list[Popen]) -> None:
-    """Ten times a second: what the kernel and its children hold in memory; the largest sum is the peak."""
+async def _sample_cost(manager: AsyncKernelManager, done: Execution, kernel: list[Popen]) -> None:
+    """Ten times a second: what the kernel and its children hold in memory, whose largest sum is the peak, and have computed."""
     while True:
         process = getattr(manager.provisioner, "process", None)
         if process is not None:
             kernel[:] = [process]
             with contextlib.suppress(psutil.Error):
                 observed = psutil.Process(process.pid)
-                held = sum(part.memory_info().rss for part in (observed, *observed.children(recursive=True)))
+                running = observed.children(recursive=True)
+                held = sum(part.memory_info().rss for part in (observed, *running))
                 done.peak_mb = max(done.peak_mb, held / 2**20)
+                used = sum(observed.cpu_times()[:4]) + sum(sum(part.cpu_times()[:2]) for part in running)
+                done.processor_seconds = max(done.processor_seconds, used)
         await asyncio.sleep(0.1)
 
 

@@ -1,4 +1,7 @@
-"""The committed record of what each lecture costs: seconds and megabytes, rounded so that prose can quote them."""
+"""The committed record of what each lecture costs, rounded so that prose can quote it: seconds of processor time and megabytes.
+
+A lecture that is built has one thread, so its processor time is its run time on an idle machine. A busy one does not change it.
+"""
 
 import json
 from pathlib import Path

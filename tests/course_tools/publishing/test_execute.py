@@ -34,6 +34,13 @@ def test_time_and_memory_are_those_of_the_kernel(tmp_path):
     assert done.peak_mb - small.peak_mb == pytest.approx(300, abs=60)
 
 
+def test_processor_time_counts_the_kernel_and_what_it_starts_and_no_waiting(tmp_path):
+    compute = "import time\nwhile time.process_time() < 1.5: pass"
+    child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {compute!r}])"
+    done = executed(tmp_path, compute, child, "import time\ntime.sleep(1.0)")
+    assert 2.8 < done.processor_seconds <= done.seconds
+
+
 def test_a_failing_cell_is_named_and_the_next_one_runs(tmp_path):
     done = executed(tmp_path, "# the reason\n1 / 0", "print('still here')")
     assert done.failures == ["cell 2 (1 / 0) raised ZeroDivisionError: division by zero"]
