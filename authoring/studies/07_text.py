@@ -158,7 +158,7 @@ def figure(study):
         amounts = sorted((amount for amount in AMOUNTS if f"{kind}, {amount}" in study.names), key=lambda a: AMOUNTS[a][0])
         return [AMOUNTS[amount][0] / 1e6 for amount in amounts], [study.mean(f"{kind}, {amount}", "bits") for amount in amounts]
 
-    lines = {kind: line(kind) for kind in ("counts", "LSTM", "GPT")}
+    lines = {kind: line(kind) for kind in ("LSTM", "GPT", "counts")}  # the colours of the lecture
     said = "; ".join(
         f"{kind} " + ", ".join(f"{bits:.2f} with {n:g} million" for n, bits in zip(*line, strict=True))
         for kind, line in lines.items()
