@@ -31,8 +31,8 @@ CELL_TIMEOUT = 600.0
 class Execution:
     """An executed notebook. `failures` says, in one line each, what went wrong; it is empty where nothing did.
 
-    `processor_seconds` is what the kernel and its children computed. A kernel has one thread, so on an idle machine this is near
-    `seconds`; on a busy one it hardly grows.
+    `processor_seconds` is what the kernel and its children computed. A kernel has one thread, so on an idle machine this is
+    near `seconds`; on a busy one it hardly grows.
     """
 
     notebook: NotebookNode
