@@ -892,7 +892,8 @@ preferred = (
     if wrong.any()
     else 1.0
 )
-print(f"the beam's answer is wrong for {int(wrong.sum())} of {len(some)} sentences")
+share_wrong = wrong.float().mean().item()
+print(f"share of the sentences for which the beam's answer is wrong: {share_wrong:.2f}")
 claim(
     "05.x",
     "wrong answers of the beam that the model itself gives at least the probability "

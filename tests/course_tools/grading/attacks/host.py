@@ -71,12 +71,9 @@ class Host:
         found += [] if self._witnessed() == self._as_it_was else ["the witness has changed"]
         found += [f"signal {number} came" for number in self.signals]
         found += [f"line {n} was used" for n, line in enumerate(self.lines) if _used(line)]
-        left = [pid for pid, (_, name) in processes().items() if name == self.tag]
-        found += [f"process {pid} stays" for pid in left]
+        found += [f"process {pid} stays" for pid in self._end_processes()]
         for _, path in new:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
         self.signals.clear()
         self._restore()
         return found
@@ -85,6 +82,16 @@ class Host:
         signal.signal(signal.SIGUSR1, self._before)
         for line in self.lines:
             line.close()
+
+    def _end_processes(self) -> list[int]:
+        """End what bears the tag, and what it starts meanwhile; a signal takes its time, so look until none is left."""
+        ended: set[int] = set()
+        while left := {pid for pid, (_, name) in processes().items() if name == self.tag}:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            ended |= left
+        return sorted(ended)
 
     def _restore(self) -> None:
         shutil.rmtree(self.witness.parent, ignore_errors=True)
