@@ -13,16 +13,13 @@
 # %% [markdown] tags=["header"]
 # # 01 · Recurrence
 #
-# A recurrent network reads a sequence with one small function, applied at every step; whether it can learn from a distant step
-# depends on its gradient.
+# A recurrent network reads a sequence by applying the same small function at every step; its gradients decide whether it can
+# learn from distant steps.
 #
 # ![](diagram:rnn)
 #
-# You will write one step of a plain recurrent network and of an LSTM, back-propagation through time, gradient clipping, and the
-# gradient along the LSTM's cell state. Then you will train four networks to recall the first of sixty symbols. A plain network
-# in its usual initialisation does not learn this at our budget, because its gradient vanishes. An LSTM whose forget gate starts
-# open learns it with every seed; the same LSTM with the gate half closed does not. A plain network whose initialisation
-# preserves the gradient learns it, too.
+# You will write one step of a plain recurrent network and of an LSTM, back-propagation through time and gradient clipping, and
+# train four networks to recall the first of sixty symbols.
 #
 # **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes.
 # {measured}
@@ -45,12 +42,12 @@ SEEDS = (0, 1, 2)
 # ## 1 A network that forgets
 #
 # A word early in a text can determine a word much later. The smallest task of this kind is *recall*: in each sequence **the
-# first symbol is the answer**, and all other symbols are noise from another alphabet. A network reads the sequence symbol by
-# symbol. At the end it outputs which symbol came first. The task tests one thing: can training still *learn from* step 1 when
-# the error appears at step T? Below, we train a plain recurrent network on short and on long sequences.
+# first symbol is the answer**, and all other symbols are noise from another alphabet. The network reads the sequence symbol by
+# symbol and then predicts which symbol came first. The task tests one thing: can training still *learn from* step 1 when the
+# error appears at step T?
 #
-# **Predict.** A plain recurrent network with 64 units is trained on sequences of 5 symbols, and on sequences of 60. There are
-# eight possible first symbols, so chance is one in eight.
+# **Predict.** A plain recurrent network with 64 units is trained on sequences of 5 symbols, and another one on sequences of 60.
+# How accurate does each become? There are eight possible first symbols, so chance is one in eight.
 #
 # <details><summary>A. Both are easy: 64 numbers are enough to store one of eight symbols.</summary>
 #
@@ -58,10 +55,10 @@ SEEDS = (0, 1, 2)
 # weights.</details>
 # <details><summary>B. Five symbols are easy; with sixty the accuracy is at chance.</summary>
 #
-# Yes. It is not just lower: it is at chance. Section 8 shows why, and section 7 changes the cause alone.</details>
-# <details><summary>C. Sixty symbols work as well, only less accurately.</summary>
+# Yes. Section 8 shows why, and section 7 changes only the cause.</details>
+# <details><summary>C. Sixty symbols work too, only less accurately.</summary>
 #
-# That would be so if each step reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
+# That would be so if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
 
 # %%
 LONG, N_HIDDEN = at_scale(cpu=60, gpu=80), at_scale(cpu=64, gpu=128)
@@ -106,8 +103,8 @@ claim(
 # %% [markdown]
 # ## 2 One step
 #
-# A recurrent network applies one small function at every step, with the same parameters. In this section you write that
-# function. Its inputs are the input $x_t$ and the previous state $h_{t-1}$ of the network:
+# In this section you write the function that the network applies at every step. It maps the input $x_t$ and the previous state
+# $h_{t-1}$ to the new state:
 #
 # $$h_t = \tanh(W x_t + U h_{t-1} + b)$$
 #
@@ -118,7 +115,7 @@ claim(
 # | `W`, `U`, `b` | (n, d), (n, n), (n,) | the parameters, the same at every step |
 # | result | (…, n) | the state after the step |
 #
-# The matrices have torch's shape, (out, in). For rows of `x`, $Wx$ is therefore `x @ W.mT`.
+# The matrices have torch's shape, (out, in). The inputs are the rows of `x`, so $Wx$ is written `x @ W.mT`.
 
 # %%
 from jaxtyping import Float
@@ -133,12 +130,13 @@ from course_lib.primitives import rnn_step
 rnn_step = check("01.1", rnn_step)
 
 # %% [markdown]
-# The next cell uses your step twice. First it reads real data, handwritten digits, one pixel at a time: 64 steps for each
-# digit. With the weights of `torch.nn.RNN`, your states must equal torch's.
+# The next cell uses your step twice. First it reads handwritten digits one pixel at a time, 64 steps per digit. With the
+# weights of `torch.nn.RNN`, your states must equal torch's.
 #
 # Then it solves the recall task with weights that we set by hand. There are eight units, one for each symbol. The first symbol
-# raises its own unit, and the noise symbols change all units a little at random. Each unit reinforces itself: $U = 3I$, $b =
-# -1$. A unit then has two stable values, one high and one low, so it works as a latch: once set, it keeps its value.
+# sets its own unit to a high value; each noise symbol changes all units a little, at random. Each unit feeds back only to
+# itself, with $U = 3I$ and $b = -1$. It then has two stable values, one high and one low, so it works as a latch: once set, it
+# keeps its value.
 
 
 # %% tags=["nbval-check-output"]
@@ -186,26 +184,26 @@ held = (latched[-1].argmax(-1) == unseen.labels).float().mean()
 claim("01.d", "accuracy of eight latches with weights set by hand", held, at_least=0.99)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** So a plain network *can* remember. Suppose that gradient descent starts at these good weights. How strongly does
-# the error at the end depend on the state after step 1?
+# **Predict.** So a plain network *can* remember. Suppose that gradient descent starts at these good weights. How large is the
+# gradient of the final error with respect to the state after step 1?
 #
-# <details><summary>A. Strongly: that state holds the answer, and the answer reaches the end.</summary>
+# <details><summary>A. Large: that state holds the answer, and the answer reaches the end.</summary>
 #
 # The symbol does reach the end. But if you change the state after step 1 *a little*, the latch returns to its stable value, and
-# at the end nothing has changed. A gradient measures the effect of small changes.</details>
-# <details><summary>B. Hardly at all, and less with every further step.</summary>
+# the final state hardly changes. A gradient measures the effect of small changes.</details>
+# <details><summary>B. Nearly zero, and smaller with every further step.</summary>
 #
 # Yes. A latch is robust against noise because it damps small disturbances, and for the same reason its gradient vanishes.
-# Bengio, Simard and Frasconi proved in 1994 that a plain network cannot be robust and keep its gradient. We measure the
-# gradient at the end of section 3.</details>
-# <details><summary>C. As strongly as on the last state but one.</summary>
+# Bengio, Simard and Frasconi proved in 1994 that in a plain network that stores information robustly, the gradient vanishes.
+# Section 3 measures this gradient.</details>
+# <details><summary>C. As large as with respect to the last state but one.</summary>
 #
-# That would be so only if every step preserved small changes. Here each step reduces them to less than a third.</details>
+# That would require every step to preserve small changes. Here each step reduces them to less than a third.</details>
 
 # %% [markdown]
 # ## 3 Back-propagation through time
 #
-# For learning, the gradient of the error must be propagated from the end back to the step that caused it. In this section you
+# To learn from an early step, training must propagate the gradient of the final error back to that step. In this section you
 # write one step of this backward pass and compare it with autograd. One step back is the chain rule through $h_t = \tanh(a_t)$,
 # $a_t = W x_t + U h_{t-1} + b$. With $\delta_t = \partial L / \partial a_t$:
 #
@@ -234,7 +232,7 @@ bptt_step = check("01.2", bptt_step)
 # %% [markdown]
 # Back-propagation through time applies your step repeatedly, from the last time step to the first. The next cell runs it over
 # 64 pixels of real digits, where the gradient of every parameter must agree with autograd. Then it measures the gradient at the
-# latches, which answers the question above.
+# latches, which answers the last prediction.
 
 
 # %% tags=["nbval-check-output"]
@@ -285,9 +283,9 @@ claim(
 # %% [markdown]
 # ### Bug hunt
 #
-# Somebody gives you the version below. Its shapes are right, a network trains with it, and the loss even falls. Which test
-# would find the mistake? Read the code and decide. Then run the two cells that follow it: the first prints the difference from
-# autograd over 1, 2 and 5 steps, the second runs the check.
+# The version below returns the right shapes, and the loss of a network trained with it even falls. Which test would find the
+# mistake? Read the code and decide. Then run the next two cells: the first prints the difference from autograd over 1, 2 and 5
+# steps, the second runs the check.
 
 # %% exercise="01.2" bug="transposes_the_recurrent_matrix"
 from course_tools.bank.lecture_01.bptt_step import (
@@ -312,10 +310,10 @@ suspect = check("01.2", suspect)
 # The batch consists of the same ten digits each time.</details>
 # <details><summary>B. The mistake is in ∂L/∂h alone, and over one step nothing uses ∂L/∂h.</summary>
 #
-# Yes. From two steps on, the earlier step starts from a wrong ∂L/∂h, and then every gradient is wrong. A test that looks only
-# at shapes, or only at the parameters' gradients over one step, does not find the mistake; the check tests ∂L/∂h itself. A
-# curve of gradient norms does not find it either if $U$ is orthogonal and the state is near 0: the transpose of an orthogonal
-# matrix preserves lengths, too.</details>
+# Yes. From two steps on, the earlier step receives a wrong ∂L/∂h, and then every gradient is wrong. Neither the shapes nor the
+# parameters' gradients over one step show the mistake; the check tests ∂L/∂h itself. A curve of gradient norms does not show it
+# either if $U$ is orthogonal and the state is near 0, because the transpose of an orthogonal matrix also preserves
+# lengths.</details>
 # <details><summary>C. tanh is nearly linear for small states.</summary>
 #
 # It is, but both versions contain its derivative.</details>
@@ -330,13 +328,13 @@ mended = check("01.2", mended)
 # ## 4 Vanishing and exploding gradients
 #
 # This section measures how the gradient shrinks or grows over many steps. Each step back multiplies it by $U^\top$ and by the
-# derivatives $1 - h_t^2$, which are at most 1. If the state is near 0, these derivatives are near 1, and $U$ alone decides.
-# Take $U = \rho\,Q$, where $Q$ is orthogonal and so preserves lengths. All singular values of $U$ are then $\rho$, and $T$
-# steps multiply the length of every gradient by $\rho^T$. Claim 01.g below compares your step with this calculation.
+# derivatives $1 - h_t^2$, which are at most 1. If the state is near 0, these derivatives are near 1, and only $U$ matters. Let
+# $U = \rho\,Q$, where $Q$ is orthogonal and therefore preserves lengths. All singular values of $U$ are then $\rho$, and $T$
+# steps multiply the length of every gradient by $\rho^T$. Claim 01.g below compares your step with this factor.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** $\rho = 1.5$: all singular values of $U$ are 1.5. The pixels are multiplied by a thousandth (weak input) or by
-# four (strong input). Does the gradient explode?
+# **Predict.** Let $\rho = 1.5$, so all singular values of $U$ are 1.5. The pixels are multiplied by 0.001 (weak input) or by 4
+# (strong input). Does the gradient explode?
 #
 # <details><summary>A. In both cases: the singular values are above 1.</summary>
 #
@@ -344,13 +342,13 @@ mended = check("01.2", mended)
 # of tanh is nearly 0.</details>
 # <details><summary>B. With the weak input it grows; with the strong input it still vanishes.</summary>
 #
-# Yes. For the gradient to grow in a step, a singular value above 1 is necessary, but it is not sufficient, because the
-# derivatives of tanh are at most 1 (Pascanu et al., section 2.1). The *eigenvalues* do not decide: the only eigenvalue of
-# $2\,[[1, -1], [1, -1]]$ is 0, but its largest singular value is 4. If the derivatives of its two units differ, the gradient
-# can explode.</details>
+# Yes. A singular value above 1 is necessary for the gradient to grow in a step. It is not sufficient, because the derivatives
+# of tanh are at most 1 (Pascanu et al., section 2.1). The *eigenvalues* are not the criterion: the only eigenvalue of $2\,[[1,
+# -1], [1, -1]]$ is 0, but its largest singular value is 4. If the derivatives of its two units differ, the gradient can
+# explode.</details>
 # <details><summary>C. In neither: the derivatives are at most 1.</summary>
 #
-# They are, but they are multiplied by a matrix that makes every vector longer by a half.</details>
+# They are, but the matrix $U^\top$ makes every vector 1.5 times as long.</details>
 
 
 # %%
@@ -415,9 +413,9 @@ claim(
 )
 
 # %% [markdown]
-# **Clipping.** An exploding gradient still has a useful direction, but it is far too long: one step along it destroys the
-# weights. Pascanu, Mikolov and Bengio therefore rescale it. Concatenate the gradients of all parameters into one vector $g$. If
-# its norm is larger than a threshold $\theta$, replace it by
+# **Clipping.** An exploding gradient still has a useful direction, but its norm is far too large: a single update with it ruins
+# the weights. Pascanu, Mikolov and Bengio therefore rescale it. Concatenate the gradients of all parameters into one vector
+# $g$. If its norm is larger than a threshold $\theta$, replace it by
 #
 # $$\hat g = g \cdot \frac{\theta}{\lVert g \rVert}$$
 #
@@ -437,7 +435,7 @@ clip_gradients = check("01.3", clip_gradients)
 
 # %% [markdown]
 # Does clipping matter in training? The next cell runs plain gradient descent on the recall task with 10 symbols. It uses your
-# `rnn_step`, the recurrent matrix $1.5\,Q$ and a large learning rate. The two runs differ only in your `clip_gradients`.
+# `rnn_step`, the recurrent matrix $1.5\,Q$ and a large learning rate. Only one of the two runs uses your `clip_gradients`.
 
 
 # %%
@@ -532,13 +530,13 @@ claim(
 # ## 5 The LSTM cell
 #
 # Clipping helps against exploding gradients, not against vanishing ones. An **LSTM** has a second state, the cell state $c$,
-# which is updated by addition. Three gates with values in 0…1 control what is written into it ($i$), what is kept ($f$) and
-# what is read out ($o$). In this section you write one step of the LSTM:
+# which is updated by addition. Three gates with values between 0 and 1 control what is written into it ($i$), kept in it ($f$)
+# and read out of it ($o$). In this section you write one step of the LSTM:
 #
 # $$i, f, o = \sigma(W x_t + U h_{t-1} + b) \qquad g = \tanh(W x_t + U h_{t-1} + b)$$
 # $$c_t = f \odot c_{t-1} + i \odot g \qquad h_t = o \odot \tanh(c_t)$$
 #
-# Each of the four has its own rows of $W$, $U$ and $b$; the four blocks are stacked row-wise.
+# Each of $i$, $f$, $g$ and $o$ has its own rows of $W$, $U$ and $b$; the four blocks are stacked row-wise.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
@@ -581,12 +579,11 @@ claim(
 #
 # Why does the cell state help the gradient? Its update $c_t = f_t \odot c_{t-1} + \dots$ contains no matrix and no tanh, and
 # each unit depends only on itself. Along this path a small change of $c_{t-1}$ reaches $c_t$ multiplied by $f_t$. Hochreiter
-# and Schmidhuber call the path the *constant error carousel*. Over $T$ steps its gradient is
+# and Schmidhuber call this path the *constant error carousel*. Over $T$ steps its gradient is
 #
 # $$\frac{\partial c_T}{\partial c_0} = \prod_{t=1}^{T} f_t .$$
 #
-# The product contains only the forget gates. If they were all 1, the gradient would be preserved exactly. You now write this
-# product.
+# If all forget gates are 1, the gradient is preserved exactly. You now write this product.
 #
 # | name | shape |
 # | --- | --- |
@@ -670,8 +667,8 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment: sixty steps
 #
-# We return to the task of section 1, with the same data, readout, number of steps and learning rate. We train four networks,
-# each with 64 units on a CPU, and compare their accuracy:
+# We return to the task of section 1, with the same data, readout, number of updates and learning rate, and compare the accuracy
+# of four networks with 64 units each (128 on a GPU):
 #
 # - the plain network as torch initialises it (its runs of section 1);
 # - **LSTM, bias 4**: the forget gate starts open;
@@ -681,17 +678,17 @@ claim(
 #
 # **Predict.** Which of them learn to recall?
 #
-# <details><summary>A. Both LSTMs: what counts is that they have gates.</summary>
+# <details><summary>A. Both LSTMs, because they have gates.</summary>
 #
-# A forget gate that starts half closed halves the gradient at each step. The gate could learn to open, but no gradient arrives
-# to teach it.</details>
+# A forget gate that starts half closed halves the gradient at each step. Training could open the gate, but the gradient that
+# would do so has vanished.</details>
 # <details><summary>B. Only the LSTM with bias 4.</summary>
 #
-# It does learn. But if the vanished gradient is the cause of the failure, then a plain network whose gradient arrives must
-# succeed as well.</details>
+# It does learn. But if the vanishing gradient causes the failure, a plain network whose gradient does not vanish must succeed
+# as well.</details>
 # <details><summary>C. The LSTM with bias 4 and the plain network with orthogonal U.</summary>
 #
-# Yes: these are the two networks whose gradient reaches the first step. What decides is the initialisation, not the kind of
+# Yes: these are the two networks whose gradient reaches the first step. The initialisation decides, not the type of
 # cell.</details>
 
 
@@ -759,22 +756,23 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 8 The gradient before training
 #
-# The cause of the failure is visible before training. We take the untrained networks and read the same sequences with *your*
-# steps. Then we measure the gradient of the final loss with respect to the memory ($h$, or $c$ for the LSTM) at each earlier
-# step. The vertical axis of the figure is logarithmic, so a straight line is exponential decay.
+# The cause of the failure is visible before training. We run the untrained networks on the same sequences with *your* steps and
+# measure the gradient of the final loss with respect to the memory ($h$, or $c$ for the LSTM) at each earlier step. The
+# vertical axis of the figure is logarithmic, so a straight line is exponential decay.
 #
 # **Predict.** In the LSTM with bias 4, the carousel alone keeps about a third of the gradient over 60 steps. How much do all
 # paths together keep, including those through $h$ and the gates?
 #
 # <details><summary>A. About a third: only the carousel reaches that far.</summary>
 #
-# A gradient that leaves the carousel through $h$ returns to it at the next step, through the gates and the candidate.</details>
+# The gradient also flows through the gates and the candidate $g$ to $h_{t-1}$, and from there back into the carousel.</details>
 # <details><summary>B. Less: the other paths vanish and reduce the total.</summary>
 #
 # The gradients of several paths are added. A path whose gradient vanishes adds nothing and removes nothing.</details>
 # <details><summary>C. More.</summary>
 #
-# Yes, for weights as torch initialises them. The figure shows how much more, and the ledger compares the two.</details>
+# Yes, with torch's initialisation. The figure shows how much more, and claim 01.IT-path in the ledger compares the
+# two.</details>
 
 
 # %%
@@ -856,7 +854,7 @@ claim(
 # %% [markdown] tags=["try-it"]
 # **Try it.** How close to orthogonal must $U$ be? Change the factor by which $U$ scales a vector and the scale of the input,
 # and train once. How small may the gradient at the first step be before training fails? Each run uses one seed, so repeat a
-# result before you trust it.
+# result with other seeds before you trust it.
 
 # %% tags=["try-it"]
 stretch, loudness = 0.6, 0.3
@@ -930,16 +928,16 @@ show(
 # training cannot close the gate either.
 #
 # **A GRU** has no separate cell state: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where the update gate $z$ decides how much of
-# the old state is kept. Torch initialises $z$ at about one half. We set its bias to 0 or to 4 and use a larger learning rate
-# for both, because little input enters through the factor $1 - z$ if $z$ is near 1.
+# the old state is kept. With torch's initialisation, $z$ starts near one half. We set its bias to 0 or to 4. Both runs use a
+# larger learning rate, because a $z$ near 1 lets little input through the factor $1 - z$.
 #
 # ![](diagram:gru_cell)
 #
 # **Predict.** Which of the three learn to recall?
 #
-# <details><summary>A. Only the GRU with bias 4: a cell that cannot forget fills up with noise.</summary>
+# <details><summary>A. Only the GRU with bias 4: a cell that cannot forget accumulates noise.</summary>
 #
-# It would fill up if it had to take in the noise. But the *input* gate can learn to keep the noise out.</details>
+# It would if it had to add the noise to its state. But the *input* gate can learn to block the noise.</details>
 # <details><summary>B. The LSTM without a forget gate, and the GRU with bias 4.</summary>
 #
 # Yes. What matters is that the state is kept from step to step, not which gate keeps it.</details>
@@ -997,14 +995,13 @@ claim(
 #
 # **Predict.** Which is more accurate: the LSTM with bias 4, which succeeded above, or the one with bias 0, which failed?
 #
-# <details><summary>A. Bias 4 again: a longer memory is a better memory.</summary>
+# <details><summary>A. Bias 4 again, because its memory is longer.</summary>
 #
-# At the start, its cell state is nearly the sum of everything read so far, and a single pixel changes this sum
-# little.</details>
+# At the start, its cell state is nearly the sum of everything read so far, so a single pixel changes it little.</details>
 # <details><summary>B. Bias 0.</summary>
 #
-# Yes, clearly. The pixels that identify a digit are at many positions, some of them near the end, and the gradients from these
-# train the gates.</details>
+# Yes, clearly. The pixels that identify a digit are spread over the sequence. Those near the end give gradients that train the
+# gates.</details>
 # <details><summary>C. The same: both sequences have about 60 steps.</summary>
 #
 # What counts is not the length of the sequence, but how far back the useful part is.</details>
@@ -1064,7 +1061,7 @@ claim(
 # %% [markdown]
 # ## 10 Build it
 #
-# **Build task (25 minutes, 12 points).** Write a language model with an LSTM, and the loop that trains it, from an empty cell.
+# **Build task (25 minutes, 12 points).** Write an LSTM language model and its training loop, starting from an empty cell.
 # Define the classes and functions that you need above `train_lstm`, in the same cell. You may use `nn.LSTM` or your own step.
 #
 # The check calls `train_lstm(text, n_tokens, n_steps)` once, with 100,000 characters of Python's language reference (27 tokens:
@@ -1106,8 +1103,8 @@ train_lstm = check("01.6", train_lstm)
 #
 # This bounds the update as well, but it changes its direction. The ledger measures by how much.</details>
 #
-# **Question 2.** A sequence has 200 steps, and a tenth of the gradient should survive along the carousel. Which of these forget
-# biases is the smallest that achieves this?
+# **Question 2.** A sequence has 200 steps, and at least a tenth of the gradient should survive along the carousel. Which of
+# these forget biases is the smallest that achieves this?
 #
 # <details><summary>A. 1</summary>
 #
@@ -1119,12 +1116,13 @@ train_lstm = check("01.6", train_lstm)
 #
 # A gate of 1 carries the whole gradient, but it cannot learn to forget. To keep a tenth, a smaller bias is enough.</details>
 #
-# **Question 3.** A plain network fails on long sequences. Which result of this lecture shows best that capacity is not what it
-# lacks?
+# **Question 3.** A plain network fails on long sequences. Which result of this lecture shows best that the cause is not a lack
+# of capacity?
 #
 # <details><summary>A. It recalls over five steps.</summary>
 #
-# That shows that the data and the training are right. It does not show what the state can store over sixty steps.</details>
+# That shows that the data and the training loop are correct. It does not show what the state can store over sixty
+# steps.</details>
 # <details><summary>B. Eight latches, with weights set by hand, recall over sixty steps.</summary>
 #
 # Right: eight of its 64 units are enough. Training does not find these weights, because near them the gradient
@@ -1148,7 +1146,7 @@ train_lstm = check("01.6", train_lstm)
 # %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
-# **Errata of the decks and remarks**, each with a number in the next cell:
+# **Errata of the decks and remarks**, each measured in the next cell (*IT* is ITMO lecture 7, *RK* the RKMVERI deck):
 #
 # - *IT* writes the same matrix as $W_{ya}$ in the formula and as $W_{ay}$ in the list. Only the first can be multiplied by $a$.
 # - *IT* uses the same $g$ for the state and the output. With $g = \tanh$ the output is not a probability distribution: it has
@@ -1161,16 +1159,16 @@ train_lstm = check("01.6", train_lstm)
 #   clipped by its norm, its direction stays the same (01.IT-norm).
 # - *IT*: in a dense network the *weights* of early words are exponentially small. They are not: at the start, the weights of
 #   the first word are as large as those of the last, and after training on recall they are several times as large. What becomes
-#   small in a *recurrent* network is the gradient (01.u); it is small already over the 23 words of the deck's own example.
+#   small in a *recurrent* network is the gradient (01.u); it is already small over the 23 words of the deck's own example.
 # - *IT*: $c_t$ depends on $c_{t-1}$ without any non-linearity. Along the carousel this is true (01.m); through $h_{t-1}$ and
 #   the gates it is not.
 # - *RK*: a recurrent network "cannot parallelise within a sequence". Confirmed: the longest chain of dependent tanh operations
 #   is as long as the sequence.
 #
 # **Limits of this lecture.** The plain network fails *at this budget and from this initialisation*. With several times as many
-# steps, or with a much larger learning rate, single seeds succeed, as you can try. We do not claim that LSTMs are better than
-# plain networks on the digits; look at the figure. And all networks of this lecture store what they have read in one vector of
-# fixed size; lecture 02 is about this limit.
+# updates, or with a much larger learning rate, some seeds succeed. We do not claim that LSTMs are better than plain networks on
+# the digits: see the figure in section 9. All networks of this lecture store what they have read in one vector of fixed size;
+# lecture 02 is about this limit.
 #
 # ## 13 Papers and decks
 #

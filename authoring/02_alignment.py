@@ -17,10 +17,8 @@
 #
 # ![](diagram:bahdanau)
 #
-# You will write additive and multiplicative scores, the masked softmax, an encoder for padded batches, the loss, and at the end
-# a whole decoder with its training. With them you train a model to convert dates to ISO 8601. With attention, the model learns sentences of two dates in a few hundred
-# updates; without attention, the same training needs several times as many. On sentences of three dates, a length that does not
-# occur in training, all models fail.
+# You will write additive and multiplicative scores, the masked softmax, an encoder for padded batches and the loss, and train
+# decoders with and without attention to convert dates to ISO 8601.
 #
 # **Prerequisites:** lecture 01 (recurrent cells). **Time:** about 2 hours. {measured}
 
@@ -40,12 +38,13 @@ SEEDS = (0, 1, 2)
 # ## 1 A fixed-size context vector
 #
 # A date can be written in many ways: *5 mars 1987*, *Mar 5, 1987*, *5. März 1987*. The model must convert it to ISO 8601,
-# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known exactly. A sentence of two dates has
-# twice the length, but is otherwise the same task.
+# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known exactly. A sentence of two dates is
+# twice as long, but otherwise the same task.
 #
-# The first neural translation models (Cho; Sutskever, 2014) read the source to its end and passed on only **the last state**.
-# Everything that the decoder knows about the source is in this one vector of fixed size. In this section we train such a model
-# and count how many new sentences it converts exactly.
+# In the first neural translation models (Cho et al.; Sutskever et al., 2014), a recurrent network, the *encoder*, reads the
+# source and passes only its **last state** to a second one, the *decoder*, which writes the target. Everything that the decoder
+# gets from the source is in this one vector of fixed size. In this section we train such a model and count how many new
+# sentences it converts exactly.
 #
 # ![](diagram:encoder_decoder)
 
@@ -106,7 +105,7 @@ print(
 #
 # Bahdanau, Cho and Bengio keep *all* states of the encoder and let the decoder attend to them before it predicts each token.
 # The states of the encoder are the **keys**; the state of the decoder is the **query**. A small network with one hidden layer
-# computes a score: how relevant is a key to a query? In this section you write this network:
+# computes a score, which measures how relevant a key is to a query. In this section you write this network:
 #
 # $$e_{ij} = v^\top \tanh(W q_i + U k_j)$$
 #
@@ -132,8 +131,8 @@ additive_scores = check("02.1", additive_scores)
 # %% [markdown]
 # ## 3 Multiplicative scores
 #
-# A product is cheaper than a small network: one matrix multiplication computes the scores of all pairs. Luong, Pham and Manning
-# compare three forms, of which you write the second and the third:
+# A dot product is cheaper than a small network: one matrix multiplication computes the scores of all pairs. Luong, Pham and
+# Manning compare three forms, of which you write the second and the third:
 #
 # $$\text{dot}: q_i^\top k_j \qquad \text{general}: q_i^\top W k_j \qquad \text{concat}: v^\top \tanh(W [q_i; k_j])$$
 #
@@ -154,8 +153,8 @@ from course_lib.attention import general_scores
 general_scores = check("02.2", general_scores)
 
 # %% [markdown]
-# The *concat* form concatenates query and key, the query first, and multiplies the pair by one matrix of shape (d_a, d_q +
-# d_k). It seems to differ from the additive form. Write it; the cell after the check then compares the two.
+# The *concat* form concatenates query and key, the query first, and multiplies the result by one matrix of shape (d_a, d_q +
+# d_k). It looks different from the additive form. Write it; the cell after the check compares the two.
 
 # %% exercise="02.3" difficulty="●●○" minutes=10
 from course_lib.attention import concat_scores
@@ -201,7 +200,7 @@ claim(
 # ## 4 Softmax and weighted sum
 #
 # A softmax **over the keys** turns the scores into weights. The context is the weighted sum of the **values**, which here are
-# the states of the encoder again. You now write both steps:
+# again the states of the encoder. You now write both steps:
 #
 # $$\alpha_{ij} = \frac{\exp e_{ij}}{\sum_{j'} \exp e_{ij'}} \qquad c_i = \sum_j \alpha_{ij} v_j$$
 #
@@ -228,9 +227,8 @@ attend = check("02.4", attend)
 # %% [markdown]
 # ### Bug hunt
 #
-# The version below was found in a real code base. Its training converged, and nobody noticed the mistake for weeks. Which
-# property does it violate, and what is the smallest input that shows it? Find the faulty line, and correct it in the next
-# exercise.
+# The version below runs without an error, and its results have the right shapes. Which property does it violate, and what is
+# the smallest input that shows it? Find the faulty line, and correct it in the next exercise.
 
 # %% exercise="02.4" bug="mask_after_the_softmax"
 from course_tools.bank.lecture_02.attend import mask_after_the_softmax as suspect
@@ -295,7 +293,7 @@ claim(
 
 # %% [markdown]
 # In training, the decoder reads the **true** target (teacher forcing), and at each position it predicts the *next* token. So
-# `logits[:, t]` predict `target[:, t + 1]`, the last logits predict nothing, and padding is never a target:
+# `logits[:, t]` predict `target[:, t + 1]`, the last logits are not used, and padding is never a target:
 #
 # $$L = -\,\mathrm{mean}\; \log p(y_{t+1} \mid y_1 \dots y_t, x)$$
 #
@@ -315,11 +313,11 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # %% [markdown]
 # ## 6 The experiment: one date, two dates, three
 #
-# Now your functions form a model, and we train it on the task of section 1. `Scored` combines a score function of yours, its
-# weights and your `attend`. Luong's decoder uses it directly. Bahdanau's decoder is trained in the library's fast form, which
-# moves everything that does not depend on the decoder's state out of the loop. After training, `with_your_attention` replaces
-# its attention by your scores and your `attend`, and these compute all answers. The next cell first checks that both forms
-# compute the same.
+# Now we build models from your functions and train them on the task of section 1. `Scored` combines one of your score
+# functions, its weights and your `attend`. Luong's decoder uses it directly. Bahdanau's decoder is trained with the library's
+# faster form, which computes everything that does not depend on the decoder's state before the loop. After training,
+# `with_your_attention` replaces this form by your scores and your `attend`, and these compute all answers. The next cell first
+# checks that both forms give the same result.
 
 
 # %%
@@ -392,8 +390,8 @@ claim(
 #
 # <details><summary>A. All three are right: with attention, length does not matter.</summary>
 #
-# The decoder can access the whole source, but it must still track *its position in the source* and when to stop. In training it
-# never saw more than two dates.</details>
+# The decoder can access the whole source, but it must still keep track of *its position in the source* and know when to stop.
+# In training it never saw more than two dates.</details>
 # <details><summary>B. One and two are nearly always right, three never.</summary>
 #
 # Yes. Attention removes the bottleneck, but it does not generalise to unseen lengths: all models stop after two
@@ -462,13 +460,13 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **How many updates does the last state need? Predict.** The study `02_length_and_width` (docs/studies.md) trains both models for
-# 2,000 updates, five times as many as above, at two widths and with three seeds. What fraction of new pairs of dates does the
-# last state convert then, with 64 numbers?
+# **Predict.** How many updates does the last state need? The study `02_length_and_width` (docs/studies.md) trains both models
+# for 2,000 updates, five times as many as above, at two widths and with three seeds. What fraction of new pairs of dates does
+# the model without attention convert at the end, with a state of 64 numbers?
 #
 # <details><summary>A. None: one vector cannot encode two dates.</summary>
 #
-# It can. What was missing in section 1 were updates.</details>
+# It can. In section 1 the model had too few updates.</details>
 # <details><summary>B. Almost half, and the fraction still grows.</summary>
 #
 # Yes. One vector can encode two dates, but training finds such an encoding slowly.</details>
@@ -499,22 +497,22 @@ for name in study.names:
 
 # %% [markdown]
 # With 64 numbers, the last state converts nearly all single dates and almost half of the pairs; with 32 numbers, a third to a
-# half of the single dates and no pair. Attention converts nearly every pair at both widths. At these lengths it needs a fraction
-# of the updates; with the smaller state it needs more of them (after 400, one seed is at 0.05), but reaches the same score.
-# Neither model converts three dates, which training never showed.
+# half of the single dates and no pair. Attention converts nearly every pair at both widths, after a fraction of the updates.
+# With the smaller state it needs more updates (after 400, one seed is at 0.05), but reaches the same score. Neither model
+# converts three dates, a length that does not occur in training.
 
 # %% [markdown] tags=["predict"]
-# **The control. Predict.** Does the answer depend on *where* the decoder attends? We take a trained model and reverse the order
-# of the keys within each sentence, but not that of the values. Each query then retrieves the value of a wrong position. How
+# **Predict.** Does the answer depend on *where* the decoder attends? As a control, we take a trained model and reverse the
+# order of the keys within each sentence, but not of the values. Each query then retrieves the value of a wrong position. How
 # many pairs of dates are still converted exactly?
 #
 # <details><summary>A. None: the answer depends on attention.</summary>
 #
-# Yes, if attention really carries the information. The next cell tests it.</details>
+# Yes, if the decoder really gets the source through attention. The next cell tests it.</details>
 # <details><summary>B. About as many as through the last state alone.</summary>
 #
-# The decoder still starts from the encoder's last states. But in training it got every character through attention, and it has
-# not learned any other way.</details>
+# The decoder still starts from the encoder's last states. But in training it got every character through attention, so it has
+# not learned to use these states instead.</details>
 # <details><summary>C. Most: the order of the keys does not matter to a softmax.</summary>
 #
 # Reordering keys *and* values in the same way would change nothing. Here only the keys are reversed.</details>
@@ -671,20 +669,20 @@ show(
 # %% [markdown] tags=["predict"]
 # ## 8 Ablation: no mask
 #
-# **Predict.** A model reads a date alone, and then the same date in a batch with three dates. What happens if attention gets no
-# mask?
+# **Predict.** A model reads a date alone, and then the same date in a batch with a sentence of three dates. What happens if
+# attention gets no mask?
 #
 # <details><summary>A. Nothing changes: the states after the end are 0.</summary>
 #
-# Their *values* are 0, but their scores are not minus infinity. A key of zeros gets an ordinary score and therefore a part of
-# the weight.</details>
+# Their *values* are 0, but their scores are not minus infinity. A key of zeros gets an ordinary score and therefore some of the
+# weight.</details>
 # <details><summary>B. The answer depends on the other sentences of the batch.</summary>
 #
 # Yes: padding gets weight, and the longer the other sentence, the more weight it gets. With the mask, both results are equal up
 # to rounding.</details>
 # <details><summary>C. It fails with an error.</summary>
 #
-# An error would be easier to find. The code runs, and it is wrong only in batches.</details>
+# An error would be easier to find. The code runs, and its results are wrong only in batches.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -741,8 +739,8 @@ claim(
 # ### A shorter path for the gradient
 #
 # The decks state that attention helps against vanishing gradients. We measure this on untrained networks with a source of sixty
-# characters: how strongly do the logits of the first output depend on each character? The encoder is bidirectional. The last
-# states of its two directions are next to the two ends of the source; the middle is thirty steps away from both.
+# characters: how large is the gradient of the first output's logits with respect to each character? The encoder is
+# bidirectional, so its two last states are at the two ends of the source, thirty steps away from the middle.
 
 
 # %% tags=["try-it"]
@@ -814,32 +812,32 @@ claim(
 # %% [markdown]
 # ## 9 Build it
 #
-# **Build task (35 minutes, 12 points).** Write a decoder with attention and its training from an empty cell. The sentences are
-# those of this lecture, of one date or two. Any encoder may be used, your own or the library's `Encoder`, and any attention,
-# such as your scores and your `attend`. The library's decoders, `Seq2Seq` and `Transformer` are not allowed. Define what you
-# need above `train_translator`, in the same cell.
+# **Build task (35 minutes, 12 points).** Starting from an empty cell, write a decoder with attention and its training loop, for
+# this lecture's sentences of one or two dates. You may use any encoder, your own or the library's `Encoder`, and any attention,
+# such as your scores and your `attend`, but not the library's decoders, `Seq2Seq` or `Transformer`. Define what you need above
+# `train_translator`, in the same cell.
 #
 # The returned model is called in two ways. `model(source, lengths, target)` gives the logits under teacher forcing.
-# `model(source, lengths)` has no target, so it writes its own answer by greedy decoding: it starts with `BEGIN`, and in each
-# step it reads the token that it chose last. `END` belongs to the answer.
+# `model(source, lengths)` has no target, so it generates the answer by greedy decoding: it starts with `BEGIN`, and at each
+# step it reads the token that it chose at the previous one. The answer includes `END`.
 #
 # The check calls `train_translator(source, lengths, target, n_letters, n_characters, n_steps)` once, with 6,000 sentences and
-# `n_steps=200`. The days of the held-out sentences occur in no sentence to learn from. The function has at most 60 seconds of
-# processor time; a good answer needs about six.
+# `n_steps=200`. No day of a held-out sentence occurs in a training sentence. The function has at most 60 seconds of processor
+# time; a good answer needs about six.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | with a target, the model gives logits (B, T, n_characters); without one, tokens |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
 # | 1 | each update uses only its own gradients, and every weight that is trained has one |
-# | 1 | it makes updates, and the loss falls |
+# | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
-# | 1 | the logits of a sentence are the same alone, beside others, and padded beside a longer one |
+# | 1 | the logits of a sentence are the same alone, in a batch, and padded in a batch with a longer one |
 # | 1 | the logits at a position depend on the target up to there, and not on the token that they predict |
 # | 1 | padding is never a target of the loss |
-# | 1 | without a target, the model writes the token with its largest logit at each step, and reads it in the next |
-# | 1 | held-out sentences: more characters are right than in the answer of the most similar known sentence (about 0.7) |
-# | 2 | held-out sentences of two dates: exact match at least 0.5 (a decoder that gets the last state alone has less than 0.05) |
+# | 1 | without a target, the model outputs the token with the largest logit at each step, and reads it at the next |
+# | 1 | held-out sentences: more characters are right than in the answer of the most similar training sentence (about 0.7) |
+# | 2 | held-out sentences of two dates: exact match at least 0.5 (a decoder that gets only the last state reaches less than 0.05) |
 
 # %%
 from course_lib.datasets import BEGIN, END, PADDING
@@ -852,7 +850,7 @@ train_translator = check("02.7", train_translator)
 
 # %% [markdown]
 # The next cell trains your model on the sentences of section 1, with 200 updates, and compares it with the models of this
-# lecture. Those made 300 or 400 updates.
+# lecture, which made 300 or 400 updates.
 
 # %%
 torch.manual_seed(SEEDS[0])
@@ -893,10 +891,10 @@ show(
 #
 # <details><summary>A. Nothing: masked weights are 0.</summary>
 #
-# They are. But the other weights sum to less than 1, so the context becomes smaller with the amount of padding.</details>
+# They are. But the other weights sum to less than 1, and more padding makes the context smaller.</details>
 # <details><summary>B. The weights of a row no longer sum to 1.</summary>
 #
-# Right, and so a context depends on how much padding its batch contains. This was the mistake in the bug hunt.</details>
+# Right, so the context depends on how much padding the batch contains. This was the mistake in the bug hunt.</details>
 # <details><summary>C. The gradient vanishes.</summary>
 #
 # It is smaller, not zero. The error is already in the forward pass.</details>
@@ -920,8 +918,8 @@ show(
 # They are, but that affects the speed, not the order of the computation.</details>
 # <details><summary>B. Its state does not depend on the context.</summary>
 #
-# Right: first the recurrent network computes all states, then one attention computes the contexts of all positions. Bahdanau's
-# decoder uses each context to compute the next state.</details>
+# Right: first the recurrent network computes all states, then one call of attention computes the contexts of all positions.
+# Bahdanau's decoder uses each context to compute the next state.</details>
 # <details><summary>C. It does not use teacher forcing.</summary>
 #
 # Both use it.</details>
@@ -941,7 +939,7 @@ show(
 # %% [markdown] tags=["companion"]
 # ## 11 Ledger
 #
-# **Errata of the decks**, each with a number in the next cell:
+# **Errata of the decks**, each measured in the next cell (*CS* is CSE 891, *IT* is ITMO lecture 7):
 #
 # - *CS* writes $A = \mathrm{softmax}(E)$ without naming an axis, then $y_j = \sum_i A_{ij} v_i$. This needs **columns** that
 #   sum to 1. With the softmax over rows, as in the other decks, these sums are not weighted means.
