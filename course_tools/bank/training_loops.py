@@ -35,6 +35,12 @@ def drawn_examples(data, batch_size=32):
     return examples[which], labels[which]
 
 
+def in_given_order(data, batch_size=32):
+    """Yield batches of examples and their labels in the order in which they are given, over and over."""
+    while True:
+        yield from zip(*(part.split(batch_size) for part in data), strict=True)
+
+
 def updates(weights, n_updates, loss, lr=1e-2, clears=True, schedule=None):
     """Update weights by Adam so many times, each time by the gradient of the scalar that `loss()` returns for a new batch.
 

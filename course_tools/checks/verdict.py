@@ -398,4 +398,10 @@ PERHAPS = "Perhaps:"
 
 def _line(failed: Finding) -> str:
     example = f"Smallest input: {failed.example}." if failed.example else ""
-    return " ".join(part for part in (f"✗ {failed.name}:", failed.law, failed.detail, failed.numbers, example) if part)
+    detail = _sentence(failed.detail)
+    return " ".join(part for part in (f"✗ {failed.name}:", failed.law, detail, failed.numbers, example) if part)
+
+
+def _sentence(text: str) -> str:
+    """End a text, such as the message of an error, with a full stop where it has no end."""
+    return f"{text}." if text and text[-1] not in ".?!…" else text

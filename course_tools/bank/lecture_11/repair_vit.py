@@ -28,7 +28,13 @@ from course_tools.bank.lecture_11.train_vit import (
     with_torchs_encoder,
     without_modules,
 )
-from course_tools.bank.training_loops import drawn_examples, on_one_batch, with_the_optimizer_of, without_clearing
+from course_tools.bank.training_loops import (
+    drawn_examples,
+    in_given_order,
+    on_one_batch,
+    with_the_optimizer_of,
+    without_clearing,
+)
 from course_tools.checks.exercise import Answers, Exercise, Training
 from course_tools.checks.trained import (
     both,
@@ -203,7 +209,7 @@ def attention_removed(images, labels, n_classes, n_steps):
 def without_shuffling(images, labels, n_classes, n_steps):
     """The images are now read in the order in which they are given, sorted by their labels. The run of the task draws the
     images of each batch at random; keep this in the loop."""
-    batches = ((images[i : i + 32], labels[i : i + 32]) for _ in range(n_steps) for i in range(0, len(labels), 32))
+    batches = in_given_order((images, labels))
     return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
 
 

@@ -23,6 +23,7 @@ from course_tools.bank.image_classifiers import (
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.bank.training_loops import (
     drawn_examples,
+    in_given_order,
     looped,
     on_one_batch,
     with_the_optimizer_of,
@@ -235,7 +236,7 @@ def patches_never_mixed(images, labels, n_classes, n_steps):
 def without_shuffling(images, labels, n_classes, n_steps):
     """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
     and the model forgets the others. Draw the images of each batch at random."""
-    batches = ((images[i : i + 32], labels[i : i + 32]) for _ in range(n_steps) for i in range(0, len(labels), 32))
+    batches = in_given_order((images, labels))
     return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
 
 

@@ -3,6 +3,7 @@
 Each of these trains a model, so the tests that try all of them run again only where their inputs changed.
 """
 
+import copy
 from dataclasses import replace
 from functools import cache
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from course_tools.bank import exercise, exercises
 from course_tools.checks import Exercise
+from course_tools.checks.trained import no_weight_is_stepped
 from course_tools.checks.training_record import Measured, measure
 from course_tools.checks.verdict import Examination
 from course_tools.grading.sandbox.sandbox import LONGEST_TRAINING
@@ -214,6 +216,21 @@ def test_a_record_shows_weights_that_no_optimizer_holds():
     found = measure(train, [torch.randn(7, 3)], [torch.randn(2, 3)])
     assert found.left_out == 8 / 20
     assert tiny_training().left_out == 0.0
+
+
+def test_a_trained_copy_is_not_told_that_the_optimizer_holds_other_weights():
+    def train(x, copies):
+        model = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD((model if copies else nn.Linear(3, 3)).parameters(), lr=0.1)
+        for _ in range(3):
+            model(x).square().mean().backward()
+            optimizer.step()
+        return copy.deepcopy(model) if copies else model
+
+    found = {copies: measure(train, [torch.randn(7, 3), copies], [torch.randn(2, 3)]) for copies in (True, False)}
+    assert found[True].untouched == found[False].untouched == 1.0
+    assert not no_weight_is_stepped(found[True], {})
+    assert no_weight_is_stepped(found[False], {})
 
 
 def test_a_model_of_two_inputs_is_asked_with_tuples():

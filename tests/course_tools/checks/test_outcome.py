@@ -21,7 +21,7 @@ def test_an_answer_that_raises_is_refused_with_its_error_and_line(asked, error):
     found = verdict(asked.id, raises(error))
     assert (found.passed, found.points, found.misconception) == (False, 0, None)
     assert failing(found) == ["runs"]
-    assert f"It raised {type(error).__name__} in the line `raise error`: {error or 'without a message'}" in found.message
+    assert f"It raised {type(error).__name__} in the line `raise error`: {str(error) or 'without a message'}." in found.message
 
 
 def test_an_error_is_placed_in_the_students_own_line_not_in_the_library():
