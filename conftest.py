@@ -92,9 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         @cache
         def digest_of(id: str) -> str:
             notebook = ROOT / id
-            return (
-                unchanged.notebook_digest(notebook) if notebook.exists() else unchanged.digest(exercise(id).wrong[0].__module__)
-            )
+            return unchanged.notebook_digest(notebook) if notebook.exists() else unchanged.exercise_digest(exercise(id))
 
         tested = [(item, unchanged.exercise_of(item)) for item in exhaustive]
         tested += [(item, item.path.relative_to(ROOT).as_posix()) for item in cells]
