@@ -13,14 +13,13 @@
 # %% [markdown] tags=["header"]
 # # 03 · Looking and reading
 #
-# Attention over the regions of a picture, or over the words and sentences of a document, selects what matters for each output.
+# Attention over the regions of a picture, or over the words and sentences of a document, selects what is relevant for each
+# output.
 #
 # ![](diagram:show_attend_and_tell)
 #
-# You will write the soft attention of *Show, Attend and Tell* and its penalty, attention pooling, a document model with two
-# levels, one step of a captioner, the loss of hard attention, and at the end a captioner and its training loop. A captioner
-# that attends to regions before each word learns which of two digits is on the left. A captioner that gets only the mean of the
-# same regions mostly names both digits, but not their order.
+# You will write the attention of *Show, Attend and Tell*, soft and hard, a document model with attention over words and
+# sentences, and a captioner that learns which of two digits is on the left.
 #
 # **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 2 hours. {measured}
 
@@ -59,9 +58,9 @@ SEEDS = (0, 1, 2)
 # The size of the vector is not the problem. In a mean, every region has the same weight, wherever it is.</details>
 # <details><summary>B. About one in four.</summary>
 #
-# Yes. The mean mostly still contains *which* two digits there are (03.a), but hardly which of them comes first and which of the
-# two relations holds. If both digits were always right and the rest were guessed, ½ · ½ of the captions would be right, and a
-# few more, because *eight above eight* has no order.</details>
+# Yes. The mean still mostly tells *which* two digits there are (03.a), but hardly which of them comes first or which of the two
+# relations holds. With both digits right and the rest guessed, ½ · ½ of the captions would be right, and a few more, because
+# *eight above eight* has no order.</details>
 # <details><summary>C. None: a mean of features contains no information.</summary>
 #
 # It does: a feature such as "there is a seven somewhere" is still in the mean.</details>
@@ -322,13 +321,13 @@ claim(
 # %% [markdown]
 # ## 3 Doubly stochastic attention
 #
-# The softmax makes the weights of each *word* sum to 1 over the regions. Xu et al. also want the weights of each *region* to
-# sum to 1 over the words of a caption, so that no region is ignored. In this section you write the penalty that they add to the
-# loss (eq. 14). For each caption it is
+# The softmax makes the weights of each *word* sum to 1 over the regions. So that no region is ignored, Xu et al. also encourage
+# the weights of each *region* to sum to 1 over the words of a caption. In this section you write the penalty that they add to
+# the loss (eq. 14). For each caption it is
 #
 # $$\sum_{i=1}^{L} \Bigl(1 - \sum_{t=1}^{T} \alpha_{ti}\Bigr)^2$$
 #
-# and it is averaged over the batch. A matrix whose rows *and* columns sum to 1 is called doubly stochastic.
+# and the loss contains its mean over the batch. A matrix whose rows *and* columns sum to 1 is called doubly stochastic.
 #
 # | name | shape |
 # | --- | --- |
@@ -429,8 +428,8 @@ compose_document = check("03.4", compose_document)
 # %% [markdown]
 # Does attention help on real documents? We use the docstrings of NumPy, SciPy and scikit-learn on this machine; the task is to
 # predict which sub-package a text comes from. The next cells compare three models: Yang's complete model (a bidirectional GRU
-# before each pooling), the same model with plain means, and a bag of words, which is the mean of all word vectors. Each is
-# trained for 150 steps with one seed.
+# before each pooling), the same model with means instead of attention, and a bag of words, which is the mean of all word
+# vectors. Each is trained for 150 steps with one seed.
 
 # %%
 texts = docstrings(100, 300, n_topics=8, n_sentences=8, n_words=10, seed=0)
@@ -539,11 +538,11 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # On this task attention does not help: the bag of words is as good or better (03.h, 03.i). Single words such as *spectral*
-# determine the topic. They occur all over the document, so a mean finds them, too.
+# determine the topic. They occur throughout the document, so a mean captures them as well.
 #
 # **Predict.** Now we compose documents in which **one sentence decides**. Each consists of eight sentences from eight
-# docstrings. The word *nota* stands before one of them, and the task is to predict where *that* sentence comes from. The models
-# have no recurrence, only word vectors and pooling. How accurate is the mean of all words?
+# docstrings. The word *nota* precedes one of them, and the task is to predict which sub-package *that* sentence comes from. The
+# models have no recurrence, only word vectors and pooling. How accurate is the mean of all words?
 #
 # <details><summary>A. As accurate as before: all the words are still there.</summary>
 #
@@ -551,7 +550,7 @@ claim(
 # from.</details>
 # <details><summary>B. Near the accuracy of always choosing the most frequent topic.</summary>
 #
-# Yes: the right topic is only one of those that occur, and only an eighth of the words belong to it.</details>
+# Yes: the document contains several topics, and only about an eighth of its words belong to the right one.</details>
 # <details><summary>C. More accurate, because *nota* marks the sentence.</summary>
 #
 # In the mean, *nota* is one word among all. Only attention can give the sentence that contains it a larger weight.</details>
@@ -621,9 +620,9 @@ show(
 # %% [markdown]
 # ## 6 One step of the captioner
 #
-# We return to pictures, and you write one step of *Show, Attend and Tell*. First, the model attends with its previous state. A
-# **gate** $\beta$ scales the context, because a word such as "of" needs no information from the picture. The LSTM reads the
-# last word and the gated context. The logits depend on the word, the new state and the context.
+# We return to pictures: in this section you write one step of *Show, Attend and Tell*. First, the model attends with its
+# previous state. A **gate** $\beta$ scales the context, because a word such as "of" needs no information from the picture. The
+# LSTM reads the previous word and the gated context. The logits depend on the word, the new state and the context.
 #
 # $$\beta = \sigma(f h_{t-1} + b) \quad \hat z = \beta \sum_i \alpha_i a_i \quad h_t, c_t = \mathrm{LSTM}([E y; \hat z], h_{t-1}, c_{t-1}) \quad \text{logits} = L_o\,(E y + L_h h_t + L_z \hat z)$$
 #
@@ -635,7 +634,7 @@ show(
 # | `cell` W, U, b | (4n, d_y + d_a), (4n, n), (4n,) |
 # | `readout` L_h, L_z, L_o | (d_y, n), (d_y, d_a), (n_tokens, d_y) |
 #
-# $L$ without an index is still the number of regions.
+# $L_o$, $L_h$ and $L_z$ are matrices; $L$ without an index is still the number of regions.
 
 # %%
 from course_lib.models import CaptionStep
@@ -653,20 +652,20 @@ caption_step = check("03.5", caption_step)
 # ## 7 The experiment
 #
 # The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions. The
-# next cell checks that your step computes the same as the library's. Then three captioners get the same regions: as their mean
-# (section 1), concatenated into one vector, and with attention before each word. The concatenated vector contains all
-# information: each of the 36 regions has its own slot, and the slot tells its position.
+# next cell compares your step with the library's. Then three captioners get the same regions: as their mean (section 1),
+# concatenated into one vector, and with attention before each word. The concatenated vector contains all information: each of
+# the 36 regions has its own slot, which tells its position.
 #
 # **Predict.** The pictures and the number of steps are the same; the learning rate is chosen for each captioner. How do they
-# rank?
+# rank by exact match?
 #
 # <details><summary>A. Concatenation first: it has all information at once, without a softmax.</summary>
 #
 # It has all information, but it must learn each digit separately in each of the 36 slots.</details>
 # <details><summary>B. Attention first, concatenation second, the mean last.</summary>
 #
-# Yes, at this number of steps. With attention, a digit is learned once for all positions. The mean contains no order from which
-# it could learn.</details>
+# Yes, at this number of steps. With attention, each digit is learned once for all positions. The mean does not contain the
+# order of the digits.</details>
 # <details><summary>C. Attention and the mean are equally good: both have weights that sum to 1.</summary>
 #
 # The mean has the same weights before every word; attention changes them from word to word.</details>
@@ -760,7 +759,7 @@ show(
 # Training does not always converge: with other seeds, a model sometimes attends to only one of the two digits, and its point in
 # the figure is then low. This is why the claims use means.
 #
-# The concatenation does not lack information. But the same digit in another slot is a different input and must be learned
+# The concatenated vector lacks no information. But the same digit in another slot is a different input and must be learned
 # again. With more pictures and more steps the gap should become smaller. On a GPU this notebook trains with five times as many
 # pictures and more than six times as many steps, and 03.o is not claimed there.
 #
@@ -769,13 +768,12 @@ show(
 # Does the model attend to the right region? When it is about to name a digit, the centre of the region with the largest weight
 # should lie in that digit's window, which is a ninth of the picture. We measure how often it does.
 #
-# **Predict.** The positions of the digits are not in the training data. How often does the model attend to the digit that it is
-# about to name?
+# **Predict.** The training data do not contain the positions of the digits. How often does the model attend to the digit that
+# it is about to name?
 #
 # <details><summary>A. About one time in nine: only the words were trained.</summary>
 #
-# The attention is trained too, through the words: the gradient of the right word reaches the weights through the
-# context.</details>
+# The attention is trained too: the gradient of the loss of each word reaches the weights through the context.</details>
 # <details><summary>B. Nearly always.</summary>
 #
 # Yes, on our seeds (03.q). Sometimes a model names a digit correctly while its largest weight is elsewhere: a small weight can
@@ -909,13 +907,13 @@ explore(draw_looks, picture=(0, 49))
 # %% [markdown]
 # ## 9 Hard attention
 #
-# Soft attention mixes all regions. **Hard** attention samples one region $s_t$ with the probabilities $\alpha_t$. A sample has
-# no gradient, but its probability has one. REINFORCE therefore increases the probability of those samples that made the caption
-# more likely *than usual* (Xu et al., section 4.1):
+# Soft attention mixes all regions. **Hard** attention samples one region $s_t$ with the probabilities $\alpha_t$. Sampling is
+# not differentiable, but the probability of a sample is. REINFORCE therefore increases the probability of those samples that
+# made the caption more likely *than average* (Xu et al., section 4.1). It ascends the gradient
 #
 # $$\partial \log p(y \mid s) + \bigl(\log p(y \mid s) - b\bigr) \sum_t \partial \log \alpha_{t, s_t} + \lambda \sum_t \partial H(\alpha_t)$$
 #
-# The bracket is treated as a constant: no gradient passes through it. The baseline $b$ is the usual value of $\log p$, and the
+# The bracket is treated as a constant: no gradient passes through it. The baseline $b$ is an average of $\log p$, and the
 # entropy $H$ prevents the weights from concentrating on one region too early. Write the scalar whose gradient is *minus* this
 # expression.
 #
@@ -935,7 +933,7 @@ hard_attention_loss = check("03.6", hard_attention_loss)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Take one picture, one word, and all 36 regions that could be sampled. Each region gives an estimate of the
-# gradient of the scores. How does the baseline change the *mean* of these estimates, and how their *variance*?
+# gradient with respect to the scores. How does the baseline change the *mean* and the *variance* of these estimates?
 #
 # <details><summary>A. Both become smaller: a smaller reward gives smaller steps.</summary>
 #
@@ -945,7 +943,7 @@ hard_attention_loss = check("03.6", hard_attention_loss)
 # Yes. The estimate is unbiased for any b, and a good b reduces its variance.</details>
 # <details><summary>C. The mean changes: the baseline is a bias.</summary>
 #
-# It would change if b depended on the sampled region. It must not depend on it.</details>
+# It would change if b depended on the sampled region, so b must not depend on it.</details>
 
 
 # %%
@@ -1027,13 +1025,13 @@ claim(
 #
 # <details><summary>A. As before: the weights contain the positions.</summary>
 #
-# *We* can read a position from the weights. The decoder gets only the weighted sum of the regions, which tells what was there,
+# *We* can read a position from the weights. The decoder gets only the weighted sum of the regions, which tells what is there,
 # not where.</details>
 # <details><summary>B. Much less accurate: closer to the captions from the mean than to those with positions.</summary>
 #
 # Yes (03.v). Both digits are still mostly named (03.w), but the features hardly tell which of them comes first. The little
-# information that is left may come from the encoder's zero padding: near the edge of the picture it changes the features, and
-# so it leaves traces of the position.</details>
+# information about positions that is left may come from the encoder's zero padding, which changes the features near the edge of
+# the picture.</details>
 # <details><summary>C. None is right.</summary>
 #
 # The two digits can still be found and named.</details>
@@ -1064,30 +1062,31 @@ print(
 # %% [markdown]
 # ## 11 Build it
 #
-# **Build task (35 minutes, 12 points).** Write a captioner and its training loop from an empty cell. Your `soft_attention` and
-# `caption_step` may be used; the library's `ShowAttendAndTell` and `ShowAndTell` are not allowed. The penalty of section 3 may
-# be added to the loss, with a small factor. Define what you need above `train_captioner`, in the same cell.
+# **Build task (35 minutes, 12 points).** Starting from an empty cell, write a captioner and its training loop. You may use your
+# `soft_attention` and `caption_step`, but not the library's `ShowAttendAndTell` or `ShowAndTell`. You may add the penalty of
+# section 3 to the loss, with a small factor. Define what you need above `train_captioner`, in the same cell.
 #
 # The returned model is called in two ways. `model(regions, caption)` reads the true words (teacher forcing) and gives logits.
-# `model(regions)` has no caption, so it writes its own by greedy decoding: it starts with `BEGIN`, and in each step it reads
-# the word that it chose last. `END` belongs to the caption.
+# `model(regions)` has no caption, so it generates one by greedy decoding: it starts with `BEGIN`, and at each step it reads the
+# word that it chose at the previous one. The caption includes `END`.
 #
 # The check calls `train_captioner(regions, captions, n_tokens, n_steps)` once, with 2,000 pictures and `n_steps=300`. A picture
 # has 25 regions of 13 numbers: for each digit, and for *none*, the score of a linear classifier, then the row and the column of
-# the region. Take the sizes from `regions.shape`: the cell after the check has other regions. No drawing of a digit occurs both
-# in these and in the held-out pictures. The function has at most 60 seconds of processor time; a good answer needs about five.
+# the region. Take the sizes from `regions.shape`: the cell after the check uses other regions. No image of a digit occurs in
+# both the training and the held-out pictures. The function has at most 60 seconds of processor time; a good answer needs about
+# five.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | with a caption, the model gives logits (B, T, n_tokens); without one, tokens |
 # | 1 | at most `n_steps` updates and at most 100,000 weights |
 # | 1 | each update uses only its own gradients, and every weight that is trained has one |
-# | 1 | it makes updates, and the loss falls |
+# | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits of a caption do not depend on the other pictures of the batch |
 # | 1 | the logits at a position depend on the words up to there, and not on the word that they predict |
 # | 1 | padding is never a target of the loss |
-# | 1 | without a caption, the model writes the word with its largest logit at each step, and reads it in the next |
+# | 1 | without a caption, the model outputs the word with the largest logit at each step, and reads it at the next |
 # | 1 | held-out pictures: the fraction of right words is at least 0.1 above that of the most frequent word at each position |
 # | 2 | held-out pictures: exact match of the captions at least 0.25 (from the mean of the regions it is below 0.15) |
 
@@ -1099,7 +1098,7 @@ train_captioner = check("03.7", train_captioner)
 
 # %% [markdown]
 # The next cell trains your captioner with 300 updates on the regions of section 1, and compares it with the captioners of
-# section 7, which made 600.
+# section 7, which were trained for 600.
 
 # %%
 torch.manual_seed(SEEDS[0])
@@ -1135,7 +1134,7 @@ show(
 #
 # Training can change the features; it cannot restore an order that the mean removed.</details>
 #
-# **Question 2.** Why two levels, words and sentences, and not one softmax over all words of a document?
+# **Question 2.** Why does the document model have two levels, words and sentences, and not one softmax over all words?
 #
 # <details><summary>A. Because one softmax over many words is too slow.</summary>
 #
@@ -1148,7 +1147,7 @@ show(
 #
 # Padding can be masked in one level just as well.</details>
 #
-# **Question 3.** The weights of a captioner are on the dog when it outputs "dog". What does that prove?
+# **Question 3.** A captioner gives the dog the largest weight when it outputs "dog". What does that prove?
 #
 # <details><summary>A. That it output "dog" because of that region.</summary>
 #
@@ -1159,7 +1158,7 @@ show(
 # Right, and no more.</details>
 # <details><summary>C. That the model knows what a dog is.</summary>
 #
-# A weight is only a number between 0 and 1.</details>
+# A weight is only a coefficient in a sum.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A hospital's captioner writes "no fracture", and its attention is on the corner of the
@@ -1177,15 +1176,15 @@ show(
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger
 #
-# **Erratum of a deck**, with a number in the next cell:
+# **Erratum of a deck**, measured in the next cell (*IT* is ITMO lecture 7):
 #
 # - *IT* calls *Show and Tell* an "image captioning model with attention module". It has no such module: the picture is read
 #   once, before the first word, and exchanging it later changes nothing. Attention came with *Show, Attend and Tell*, on the
 #   next slide.
 #
-# **Remarks on the papers.** By eq. 14, *Xu et al.* want each region's weights to sum to 1 over the words. With fewer words than
-# regions, no weights can do that (03.e). *Yang et al.* report that attention is better than averaging on reviews. On docstrings
-# at our size it is not (03.h), because no single sentence decides; where one does, attention is better (03.k).
+# **Remarks on the papers.** Eq. 14 of *Xu et al.* encourages each region's weights to sum to 1 over the words. With fewer words
+# than regions, no weights can do that (03.e). *Yang et al.* report that attention is better than averaging on reviews. On
+# docstrings at our size it is not (03.h), because no single sentence decides; where one does, attention is better (03.k).
 #
 # ## 14 Papers and decks
 #

@@ -17,8 +17,8 @@
 #
 # ![](diagram:scaled_dot_product)
 #
-# You will write scaled dot-product attention, its masks and multi-head attention. You will compare the learned weights with the
-# pattern that is known to be right, remove the scale, the mask and the heads one at a time, and design a control for attention.
+# You will write scaled dot-product attention, its masks and multi-head attention, compare learned weights with a pattern that
+# is known to be right, remove one ingredient at a time, and design a control.
 #
 # **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** about 115 minutes.
 # {measured}
@@ -40,22 +40,22 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 A recurrent network keeps everything in one state
 #
-# Lecture 02 let a *decoder* attend to all states of an encoder. But the encoder still read as in lecture 01: one token after
-# the other, with everything it had read in one vector of fixed size.
+# In lecture 02, a *decoder* attended to all states of an encoder. But the encoder was still recurrent, as in lecture 01: it
+# read one token after the other and kept everything in one vector of fixed size.
 #
-# Here is a task for which one vector is a poor memory. A text lists key-value pairs in random order. Questions follow; each
-# contains one of the keys, and the answer is the value that was paired with it. The pairs differ from text to text, so they
-# cannot be memorised. Each token is the sum of two embeddings, one of its key and one of its value; a question has a blank as
-# its value. In this section we train a GRU on the task.
+# In this section we train a GRU on a task for which one vector is a poor memory. A text lists key-value pairs in random order.
+# Questions follow; each names one of the keys, and the answer is the value of that key. The pairs differ from text to text, so
+# they cannot be memorised. Each token is the sum of two embeddings, one of its key and one of its value; a question has a blank
+# as its value.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A GRU is trained on thousands of these texts, for as many steps as attention below. How many questions does it
-# answer correctly?
+# **Predict.** A GRU is trained on thousands of these texts, for as many steps as the attention layer in section 6. How many
+# questions does it answer correctly?
 #
 # <details><summary>A. Nearly all: a gated network can store a handful of pairs.</summary>
 #
-# It has enough capacity. But while it reads, before it knows the question, it must store each value together with its key. Its
-# gates must learn this, and in the steps that it gets here they do not.</details>
+# It has enough capacity. But it reads the pairs before the question, so it must store every value together with its key. Its
+# gates do not learn this in the number of steps used here.</details>
 # <details><summary>B. One in eight, as by guessing among the eight values.</summary>
 #
 # It does better: it soon learns which values occur in the text, and a guess among those is right more often.</details>
@@ -123,8 +123,8 @@ claim(
 )
 
 # %% [markdown]
-# What the GRU lacks is not memory but *access*. A question must be compared with each key, but when the question arrives, all
-# keys have been merged into one state. Self-attention therefore keeps every token, and the question attends to all of them.
+# A question must be compared with each key. When it arrives, the GRU has merged all keys into one state. Self-attention keeps
+# every token, and the question attends to all of them.
 #
 # ## 2 Queries, keys and values
 #
@@ -183,10 +183,11 @@ class SelfAttention(nn.Module):
 # features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$ products of features, so its
 # variance is $d_k$ and its standard deviation $\sqrt{d_k}$. With scores of that size, the softmax gives nearly all weight to
 # the largest. The derivative of the weights is $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$. Once one weight is
-# nearly 1 and the others are nearly 0, every entry is nearly 0, and training cannot correct a wrong choice.
+# nearly 1 and the others are nearly 0, all these derivatives are nearly 0, and training cannot correct a wrong choice.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Sixteen random keys, $d_k = 512$, no scale. How large is the largest weight on average?
+# **Predict.** A query is compared with sixteen random keys of size $d_k = 512$, without the scale. How large is the largest
+# weight on average?
 #
 # <details><summary>A. About 1/16: random keys are all alike.</summary>
 #
@@ -194,8 +195,8 @@ class SelfAttention(nn.Module):
 # exponential to their differences.</details>
 # <details><summary>B. About one half.</summary>
 #
-# A standard deviation of two or three would give about one half. The standard deviation grows with the square root of $d_k$ and
-# reaches that value at small sizes already: see the curve.</details>
+# A standard deviation of two or three would give about one half. The standard deviation is $\sqrt{d_k}$, which reaches that
+# value already at small $d_k$: see the curve.</details>
 # <details><summary>C. Nearly 1.</summary>
 #
 # Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
@@ -262,11 +263,12 @@ claim(
 #
 # <details><summary>A. No: the optimiser can make the matrices smaller, which has the same effect.</summary>
 #
-# It could, if the gradient led it there. But the gradient must pass through the saturated softmax, and hardly any of it
-# arrives.</details>
+# It could, if the gradient pointed that way. But the gradient passes through the saturated softmax, which reduces it to nearly
+# zero.</details>
 # <details><summary>B. Yes: without the scale it learns far more slowly, or not at all.</summary>
 #
-# Yes. After the same number of steps, the layer with the scale has learned the task and the other has hardly begun.</details>
+# Yes. After the same number of steps, the layer with the scale has learned the task; the other has learned hardly
+# anything.</details>
 # <details><summary>C. It learns faster without the scale: a look-up needs sharp weights.</summary>
 #
 # It needs sharp weights at the *right* position. Without the scale, the weights are sharp at a random position from the start,
@@ -310,9 +312,9 @@ claim(
 # %% [markdown]
 # ## 4 Masks
 #
-# A **mask** states which keys each query may attend to: bool, True = may attend. Masked keys are removed before the softmax
-# normalises, so the weights of the other keys still sum to 1. In this section you write the two masks that every Transformer
-# uses, and see what a missing mask does.
+# A **mask** is a boolean tensor that states which keys each query may attend to (True = may attend). Masked keys are removed
+# before the softmax normalises, so the weights of the other keys still sum to 1. In this section you write the two masks that
+# every Transformer uses, and see what a missing mask does.
 #
 # A model that predicts the *next* token must not see that token. In a decoder, query $i$ may therefore attend to positions up
 # to and including its own (Vaswani et al., section 3.2.3):
@@ -349,8 +351,8 @@ causal_mask = check("04.2", causal_mask)
 # | lengths | (B,) |
 # | mask | (B, 1, T_k): the axis of size 1 broadcasts over the queries |
 #
-# Masks are combined by `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). All entries of a row may be False,
-# as in an empty sentence. Then `attend` gives weights and context 0, where a plain softmax would compute 0/0.
+# Masks are combined by `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). A row may be all False, as for an
+# empty sentence. Then `attend` gives zero weights and a zero context, where a plain softmax would compute 0/0.
 
 # %% exercise="04.3" difficulty="●○○" minutes=5
 from course_lib.primitives import padding_mask
@@ -374,18 +376,18 @@ claim(
 claim("04.z", "the same without a mask", (unmasked - alone).abs().max(), at_least=0.01)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A language model is trained on sequences that count upwards most of the time and otherwise jump at random. Nobody
-# can predict a jump, so the expected loss of a causal model is at least the entropy of the next token. We forget the causal
-# mask. The training loss then …
+# **Predict.** A language model is trained on sequences that count upwards most of the time and otherwise jump at random. A jump
+# cannot be predicted, so the expected loss of a causal model is at least the entropy of the next token. We forget the causal
+# mask. The loss then …
 #
 # <details><summary>A. … stays the same; the mask only saves time.</summary>
 #
-# The mask does not serve to save time. Position $i$ must predict token $i+1$, and without the mask it can attend to token
+# The mask does not save time. Position $i$ must predict token $i+1$, and without the mask it can attend to token
 # $i+1$.</details>
 # <details><summary>B. … falls below the entropy.</summary>
 #
-# Yes. No real prediction can do that: the model copies the token that it should predict. A loss that is too good is the sign of
-# a leak.</details>
+# Yes. No causal model can do that: this one copies the token that it should predict. A loss below the entropy is the sign of a
+# leak.</details>
 # <details><summary>C. … rises, because the future tokens are noise.</summary>
 #
 # They might be noise in another task. Here the future token *is* the answer.</details>
@@ -454,9 +456,9 @@ claim(
 # %% [markdown]
 # ## 5 Multi-head attention
 #
-# One softmax gives each query one pattern of weights. A token that needs two things from two positions gets only their weighted
-# sum. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and one more
-# matrix combines the results; in this section you write the complete layer.
+# One softmax gives each query one set of weights. A token that needs information from two positions gets only a weighted sum of
+# the two. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and one
+# more matrix combines the results; in this section you write the complete layer.
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
@@ -484,8 +486,8 @@ from course_lib.attention import split_heads
 split_heads = check("04.4", split_heads)
 
 # %% [markdown]
-# Now the complete layer. Two functions are given: `merge_heads`, the inverse of `split_heads`, and `mask_per_head(mask)`, which
-# adds an axis for the heads to a mask, (…, T_q, T_k) → (…, 1, T_q, T_k).
+# Now write the complete layer. Two functions are given: `merge_heads`, the inverse of `split_heads`, and `mask_per_head(mask)`,
+# which adds an axis for the heads to a mask, (…, T_q, T_k) → (…, 1, T_q, T_k).
 #
 # | name | shape |
 # | --- | --- |
@@ -508,11 +510,12 @@ multi_head_attention = check("04.5", multi_head_attention)
 # %% [markdown]
 # ## 6 Does it find the known pattern?
 #
-# We train the layer on two tasks whose right weights are known beforehand, so that a learned pattern can be *wrong*:
+# We train the layer on two tasks whose right weights are known in advance, so that we can tell whether a learned pattern is
+# right:
 #
 # - **look-up**, from section 1: the question must attend to the pair that holds its key, which is at a different position in
 #   every text;
-# - **reversal**: output a text backwards. Position $i$ must attend to position $T - 1 - i$: the anti-diagonal, whatever the
+# - **reversal**: output a text backwards. Position $i$ must attend to position $T - 1 - i$, the anti-diagonal, whatever the
 #   tokens are.
 #
 # The model has one layer with one head and is trained with three seeds. The baseline is the GRU, with more parameters and as
@@ -721,9 +724,9 @@ def draw_reversal(text):
 draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Under the attention microscope a trained transformer reverses the word that you type; it runs inside the page, without the kernel. Switch off the
-# scale, the padding mask, the positions or a head, but say first what will happen. Two more models continue a text and read a digit. `python3 course.py microscope`
-# writes the same page as a file.
+# **Explore.** In the attention microscope, a trained transformer reverses the word that you type. It runs inside the page,
+# without the kernel. Predict what happens when you switch off the scale, the padding mask, the positions or a head; then try
+# it. Two more models continue a text and classify a digit. `python3 course.py microscope` writes the same page as a file.
 
 # %% tags=["interactive"]
 from course_tools.notebook import microscope
@@ -733,8 +736,8 @@ microscope()
 # %% [markdown]
 # ## 8 Pixels are tokens too
 #
-# Nothing in attention requires the tokens to form a line. In this section every pixel of an image is a token; you write the
-# attention over all pixels and put the contexts back at their positions. This is the `AttentionLayer2d` of EE-559:
+# Attention does not require its tokens to form a sequence. In this section every pixel of an image is a token; you write
+# attention over all pixels and put the contexts back at their positions. This is the `AttentionLayer2d` of the deck EE-559:
 #
 # $$y = \mathrm{softmax}\!\left(\frac{q k^\top}{\sqrt{d_k}}\right) v \qquad q = W_q x,\; k = W_k x,\; v = W_v x \text{ at each pixel}$$
 #
@@ -745,8 +748,8 @@ microscope()
 # | scores, weights | (B, H · W, H · W): a photograph of 40 by 60 has 2,400 tokens and nearly six million weights |
 # | y | (B, d_v, H, W) |
 #
-# **Bug hunt.** Below is a short version that somebody wrote. It runs on any image and returns the right shape. Decide what is
-# wrong *before* you run the check. Then write it correctly.
+# **Bug hunt.** The short version below runs on any image and returns the right shape. Decide what is wrong *before* you run the
+# check. Then write it correctly.
 
 # %%
 from course_lib.datasets import photographs
@@ -766,12 +769,12 @@ suspect = check("04.6", suspect)
 # <details><summary>A. The scale.</summary>
 #
 # The scale is inside `scaled_dot_product_attention`, which has passed its own check.</details>
-# <details><summary>B. What a token is: the reshape mixes channels and positions.</summary>
+# <details><summary>B. The tokens: the reshape mixes channels and positions.</summary>
 #
 # Yes. In memory, the whole red channel precedes the whole green channel. A reshape to (H · W, C) cuts this sequence into groups
-# of three, so a "token" is three neighbouring red values. The axes must be permuted first. The shape shows how many numbers
-# there are, but not which number is where.</details>
-# <details><summary>C. The way back from tokens to an image.</summary>
+# of three, so a "token" is three neighbouring red values. The axes must be permuted first. The shape does not show which number
+# is where.</details>
+# <details><summary>C. The conversion of tokens back to an image.</summary>
 #
 # The last line is right for tokens that are pixels. Its input is wrong.</details>
 
@@ -783,8 +786,8 @@ attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown]
 # **Restore the colours of a photograph.** We use your layer on a photograph that has lost most of its colours: every pixel
-# keeps its brightness, but only one in fifty keeps its colour. Which colour did the others have? Each pixel can *query*: which
-# pixels of known colour have about my brightness and are not too far away? That is a look-up by content and by position, so one
+# keeps its brightness, but only one in fifty keeps its colour. Which colour did the others have? Each pixel queries for pixels
+# of known colour that have a similar brightness and are not too far away. This is a look-up by content and by position, so one
 # layer of attention can do it. There is no training: we set the three matrices by hand such that
 #
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and } -\infty \text{ where the colour is unknown,}$$
@@ -793,14 +796,15 @@ attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The fair rivals use the same pixels and the same layer; one scores by position alone, the other by brightness
-# alone. (The figure also shows a 3×3 window, which usually contains no coloured pixel.) How much better is it to use both?
+# alone. (The figure also shows a 3×3 window, which usually contains no coloured pixel.) How much does the score with both terms
+# gain, measured as peak signal-to-noise ratio?
 #
 # <details><summary>A. Not at all: position alone already finds the right colour, since neighbours are similar.</summary>
 #
 # No: across an edge, the nearest coloured pixel has the wrong colour.</details>
 # <details><summary>B. On average, between one and three decibels better than the better of the two.</summary>
 #
-# Yes: each alone does most of the work, and the two make different errors.</details>
+# Yes: each term alone restores most of the colours, and the two make different errors.</details>
 # <details><summary>C. Five decibels or more.</summary>
 #
 # That is the lead over the 3×3 window and over the plain mean of all known colours. These rivals lack the information, so the
@@ -983,10 +987,11 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # | convolution of width $k$ | $k n d^2$ | 1 | $\log_k n$ |
 # | self-attention within $r$ positions | $r n d$ | 1 | $n/r$ |
 #
-# The table gives orders of growth, without constant factors. Work is counted in multiply-adds by torch's own counter, and we fit
-# its exponent in $n$. The sequential operations are the longest chain of matrix products in the graph of a forward pass: two for
-# self-attention, at every length. The path length is the number of times that a layer must be applied until the gradient of the
-# last position reaches the first. We count the library's forms; your loop does the same arithmetic in other calls.
+# The table gives orders of growth, without constant factors. We count the work in multiply-adds with torch's own counter and
+# fit its exponent in $n$. The number of sequential operations is the length of the longest chain of matrix products in the
+# graph of a forward pass: two for self-attention, at every length. The path length is the number of times that a layer must be
+# applied until the gradient of the last position reaches the first. We count the library's implementations, which do the same
+# arithmetic as yours.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65 tokens depends on
@@ -1155,11 +1160,11 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A deck says that attention is cheap: cheaper when n < d. Count everything that a layer does, projections
-# included: four $d \times d$ matrices for attention, two for a plain recurrent network, eight for an LSTM. Compared with which
-# of the two networks is attention cheaper, and up to which $n$?
+# **Predict.** A deck says that attention is cheaper than recurrence when n < d. Count everything that a layer computes,
+# projections included: four $d \times d$ matrices for attention, two for a plain recurrent network, eight for an LSTM. Is
+# attention cheaper than the plain network or the LSTM, and up to which $n$?
 #
-# <details><summary>A. Compared with both, while n &lt; d.</summary>
+# <details><summary>A. Cheaper than both while n &lt; d.</summary>
 #
 # That compares $n^2 d$ with $n d^2$, the mixing alone. The projections of attention cost another $4 n d^2$.</details>
 # <details><summary>B. Never cheaper than the plain network; cheaper than the LSTM while n &lt; 2d.</summary>
@@ -1168,7 +1173,7 @@ claim(
 # counting.</details>
 # <details><summary>C. Never: a quadratic function grows faster than a linear one.</summary>
 #
-# For long texts that decides. For short texts and large $d$, the term in $d^2$ dominates.</details>
+# That is true of long texts. For short texts and large $d$, the term in $d^2$ dominates.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -1198,8 +1203,8 @@ text = (
 claim("04.t", text, crossings, equals=[d - 1, 0, 2 * d - 1])
 
 # %% [markdown]
-# Work is not time, because a processor computes independent products in parallel. The next figure therefore shows the time as
-# well, measured on this machine. We make no claim about it: it depends on the hardware and on what else is running.
+# Work is not time, because a processor computes independent products in parallel. The next figure therefore shows the time
+# measured on this machine. We make no claim about it, since it depends on the hardware and on what else is running.
 
 # %%
 d = 64
@@ -1260,10 +1265,10 @@ show(
 # must guess which is which.</details>
 # <details><summary>C. It knows which two symbols there are, but not which is which.</summary>
 #
-# Yes, for two equal weights. So it gets both symbols right far less often than two heads do. Look at the maps: one row with two
-# maxima, compared with two rows with one sharp maximum each. (A head with *unequal* weights could encode the order in the sum,
-# and a readout that computes both symbols jointly could learn to decode it. Here each symbol has its own linear
-# readout.)</details>
+# Yes, for two equal weights. So it gets both symbols right far less often than two heads do. The maps show it: in the single
+# head, a row has two maxima; in each of the two heads, a row has one sharp maximum. (A head with *unequal* weights could encode
+# the order in the sum, and a readout that computes both symbols jointly could learn to decode it. Here each symbol has its own
+# linear readout.)</details>
 
 
 # %%
@@ -1320,15 +1325,16 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **And without positions?** Attention compares contents. If the tokens contain no position, then permuting the tokens should
-# permute the outputs in the same way and change nothing else. Is that true?
+# **And without positions?** If the tokens contain no position, permuting them should permute the outputs in the same way and
+# change nothing else. Is that true?
 #
 # <details><summary>A. True: attention sees a set, not a sequence.</summary>
 #
 # Yes, and the next cell tests it. Lecture 05 adds the positions, as sines and cosines.</details>
 # <details><summary>B. False: the rows of the weights are numbered.</summary>
 #
-# The numbers are only names of the rows. Each row is computed from its own query and from all keys, in any order.</details>
+# The row number does not enter the computation. Each row is computed from its own query and from all keys, in any
+# order.</details>
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
@@ -1362,10 +1368,10 @@ claim(
 # %% [markdown]
 # ## 11 Build it: a control
 #
-# **Build task (25 minutes, 12 points).** The lecture says that attention can look things up because its *weights depend on
-# content*. But attention has more than that: many parameters, and every token in reach. Would a layer with all this and with
-# *fixed* weights do as well? A **control** answers such a question. It differs from the model in one ingredient only, and it
-# could have succeeded otherwise. Design it.
+# **Build task (25 minutes, 12 points).** This lecture says that attention can look up values because its *weights depend on
+# content*. But attention also has many parameters, and every token can attend to every other. Would a layer with both, but with
+# *fixed* weights, do as well? A **control** answers such a question. It differs from the model in one ingredient only, and it
+# could succeed if this ingredient did not matter. Design one.
 #
 # The texts are like those of section 1, with eight pairs and four questions. Each position now has an answer:
 #
@@ -1374,9 +1380,9 @@ claim(
 # | the four questions | the value of the key that is asked for | look-up |
 # | the eight pairs | the values in reverse order: at pair $i$, the value of pair $7 - i$ | reversal |
 #
-# Reversal only needs positions. It is the **positive control**: a rival that fails even there could not have succeeded, and its
-# failure at look-up shows nothing. The model is one layer of attention with one head between three embeddings (of the key, the
-# value and the position) and a linear read-out. The next cell trains it.
+# Reversal needs only positions. It is the **positive control**: if a rival fails even there, its failure at look-up shows
+# nothing. The model is one layer of attention with one head between three embeddings (of the key, the value and the position)
+# and a linear read-out. The next cell trains it.
 
 # %%
 from course_tools.bank.lecture_04.train_attention_rival import (
@@ -1395,10 +1401,10 @@ n_parameters = sum(p.numel() for p in model.parameters())
 print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.005")
 
 # %% [markdown]
-# Write `train_attention_rival`: it builds the rival, trains it as the model is trained, and returns it. It may be of any design that the
-# table allows; `torch.nn` is at your disposal. Before you run the check, write down which accuracies you expect. No point
-# depends on whether the rival wins or loses. The check trains attention as well and, where the comparison is fair, says what it
-# shows.
+# Write `train_attention_rival`, which builds the rival, trains it as the model is trained, and returns it. Any design that the
+# table allows is accepted, and you may use `torch.nn`. Before you run the check, write down which accuracies you expect. No
+# point depends on whether the rival wins or loses. The check trains attention as well and, where the comparison is fair, says
+# what it shows.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1408,12 +1414,13 @@ print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.0
 # | 1 | each update uses only its own gradients, and every parameter that is trained has one |
 # | 1 | the returned rival gives the same logits for the same texts |
 # | 1 | the logits of a text do not depend on the other texts of its batch |
-# | 1 | the same information: the first half of the positions reads the second and the reverse, with their keys |
+# | 1 | the same information: each half of the positions reads the other half, including its keys |
 # | 3 | the ingredient is missing: what a token adds to the logits does not depend on the other tokens |
 # | 2 | it could have succeeded: on reversal it reaches 0.9 of the model's accuracy |
 #
-# The last but one is tested without reading your code: replacing two sets of tokens must change the logits by the sum of what
-# replacing each of them does. Attention fails this test, because a new token changes the weights of the others.
+# Whether the ingredient is missing is tested without reading your code: replacing two sets of tokens must change the logits by
+# the sum of the changes from replacing each set alone. Attention fails this test, because a new token changes the weights of
+# the others.
 
 # %% exercise="04.7" difficulty="●●●" minutes=25
 from course_tools.bank.lecture_04.train_attention_rival import train_attention_rival
@@ -1422,7 +1429,7 @@ from course_tools.bank.lecture_04.train_attention_rival import train_attention_r
 train_attention_rival = check("04.7", train_attention_rival)
 
 # %% [markdown]
-# One run of each model is little evidence. The next cell repeats the comparison with three seeds.
+# One run of each model is weak evidence. The next cell repeats the comparison with three seeds.
 
 # %%
 compared = {
@@ -1460,11 +1467,10 @@ show(
 #
 # <details><summary>A. The weights become more even.</summary>
 #
-# It is the opposite: the standard deviation of the scores is now larger by a factor of $\sqrt 2$ than the scale
-# expects.</details>
+# It is the opposite: the standard deviation of the scores is now $\sqrt 2$ times as large as the scale assumes.</details>
 # <details><summary>B. The weights become sharper, and gradients through the softmax smaller.</summary>
 #
-# Right. It is the first step towards the failure of section 3.</details>
+# Right. With a much larger $d_k$, this becomes the failure of section 3.</details>
 # <details><summary>C. Rows of weights no longer sum to 1.</summary>
 #
 # The softmax makes them sum to 1 whatever the scores are.</details>
@@ -1479,19 +1485,19 @@ show(
 # Right: both rules must allow it. (5, 5) and (2, 1, 5) broadcast to (2, 5, 5).</details>
 # <details><summary>C. <code>padding_mask(lengths, 5)</code> alone: the loss skips padding anyway.</summary>
 #
-# Then real tokens see the tokens after them, and the loss falls below the entropy, as in section 4.</details>
+# Then real tokens attend to the tokens after them, and the loss falls below the entropy, as in section 4.</details>
 #
 # **Question 3.** A text has 100,000 tokens, and $d$ = 1,000. Which term of self-attention dominates?
 #
 # <details><summary>A. The projections, $4nd^2$.</summary>
 #
-# Compare $4nd^2$ with $2n^2d$: the ratio is that of $2d$ to $n$, and $n$ is fifty times as large.</details>
+# The ratio of $4nd^2$ to $2n^2d$ is that of $2d$ to $n$, and $n$ is fifty times $2d$.</details>
 # <details><summary>B. The scores, $2n^2d$, and the $n^2$ weights in memory.</summary>
 #
 # Right: there are ten billion weights for each head. Lectures 10 and 14 are about this cost.</details>
 # <details><summary>C. The sequential operations.</summary>
 #
-# Their number does not grow with the length: this is the strength of attention.</details>
+# Their number does not grow with the length.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has
@@ -1500,7 +1506,7 @@ show(
 # | points | what earns them |
 # | --- | --- |
 # | 1 | says what a weight is: a coefficient of the weighted sum in one layer and one head, not a cause |
-# | 1 | asks for a known right pattern, or a measure, as in section 6, and for texts that were not in the training data |
+# | 1 | asks for a pattern that is known to be right, or a measure, as in section 6, and for texts outside the training data |
 # | 1 | asks for a baseline or a control that should fail: no positions, one head, a shuffled text |
 # | 1 | uses the leak of section 4, or another case in which a good number had a bad reason |
 # | 1 | is clear and short |
@@ -1508,7 +1514,8 @@ show(
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger
 #
-# **Errata of the decks**, each with a number in the next cell:
+# **Errata of the decks**, each measured in the next cell (*EE* is EE-559 13.2, *CS* CSE 891, *IT* ITMO lecture 7, *RK* RKMVERI,
+# *GA* Gaïffas lecture 8):
 #
 # - *EE* writes $QK^\top/\sqrt d$, where $d$ is the size of the **values**. The variance of the scores depends on the size of
 #   the keys.
@@ -1519,14 +1526,14 @@ show(
 # - *GA* gives the memory of attention as $L^2 d$. The work grows like this; what is kept in memory is $L^2 + Ld$.
 #
 # **Remarks.** A path of $\log_k n$ (CS, and Vaswani et al.) needs **dilated** convolutions; plain ones of width 3 reach one
-# position per layer (04.s). "Cheaper when n < d" (IT), compared with a plain network, is true for the mixing alone. With its
+# position per layer (04.s). "Cheaper when n < d" (IT), compared with a plain network, is true only of the mixing. With its
 # projections, attention is never cheaper than that network, and it is cheaper than an LSTM while n < 2d (04.t). EE's code
 # passes `bias=None` to its projections: this creates no bias, because None counts as false.
 #
 # **Limits of this lecture.** The tasks are small and were chosen so that the right pattern is known. The GRU fails *at this
 # budget*, not in principle. Maps of a layer trained on real text cannot be compared with a right answer, so they are weaker
-# evidence than those of section 7. Lecture 05 adds what a Transformer has beyond attention: positions, depth and the layers
-# between.
+# evidence than those of section 7. Lecture 05 adds what a Transformer has beyond attention: positions, feed-forward networks,
+# normalisation and depth.
 #
 # ## 14 Papers and decks
 #
