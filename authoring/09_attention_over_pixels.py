@@ -17,8 +17,8 @@
 #
 # ![](diagram:non_local)
 #
-# You will write the forms of the non-local operation and the block, test the block on a question about two distant digits, and build the fairest rival
-# without attention: a network that obtains a large receptive field by other means.
+# You will write the forms of the non-local operation and the block, test the block on a question about two distant digits, and
+# build the strongest baseline without attention that you can: a network that obtains a large receptive field by other means.
 #
 # **Prerequisites:** lecture 04 (dot-product attention, attention over an image) and the basics of convolutional networks.
 # **Time:** about 100 minutes. {measured}
@@ -37,8 +37,9 @@ SEEDS = (0,)
 # %% [markdown]
 # ## 1 Two digits, far apart
 #
-# Two digits, each a 0, a 1 or a 2, are placed at opposite borders of a canvas: left and right, or top and bottom. Do they belong to the same class? They are
-# always two different images, so comparing pixels does not help. Neither digit alone is informative: a 2 is paired with another 2 half of the time.
+# Two digits, each a 0, a 1 or a 2, are placed at opposite borders of a canvas: left and right, or top and bottom. Do they
+# belong to the same class? They are always two different images, so comparing pixels does not help. One digit alone carries no
+# information about the answer: half of the 2s, for example, are paired with another 2.
 #
 # In our network, three convolutions produce a feature map of 11 × 11 positions with 32 features each. Global average pooling and a linear layer then give the answer.
 
@@ -50,8 +51,9 @@ SEEDS = (0,)
 # *Classifying* digits is easy. Here, however, the mean of the feature map must tell whether two classes are equal.</details>
 # <details><summary>B. About 50 %.</summary>
 #
-# Yes. The receptive field of each feature is 15 × 15 pixels, so it covers one digit. The mean of the map is the contribution of one digit plus that of the
-# other: a *sum*, followed by a linear layer. A threshold on a linear function of such a sum cannot express "equal", just as it cannot express XOR.</details>
+# Yes. The receptive field of each feature is 15 × 15 pixels, so it covers at most one digit. The mean of the map is therefore a
+# *sum* of two contributions, one from each digit, and only a linear layer follows. A threshold on a linear function of such a
+# sum cannot express "equal", just as it cannot express XOR.</details>
 # <details><summary>C. About 75 %: one digit allows a good guess.</summary>
 #
 # One digit alone carries no information about the answer.</details>
@@ -189,12 +191,13 @@ claim(
 # %% [markdown]
 # ## 3 The dot-product form without a softmax
 #
-# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$. Weights may be negative and need not
-# sum to 1. In return, the product is associative:
+# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$. Weights may be negative and
+# need not sum to 1. In return, the product of the three matrices can be computed in either order:
 #
 # $$y = \frac{(\theta \phi^\top)\, g}{N} = \theta\, \frac{\phi^\top g}{N}$$
 #
-# The left form needs a matrix of size $N_q \times N$, the right one a matrix of size $d_k \times d$. With a softmax, this reordering is not possible.
+# The left form computes a matrix of size $N_q \times N$, the right form one of size $d_k \times d$. With a softmax, the order
+# cannot be changed.
 #
 # | name | shape |
 # | --- | --- |
@@ -214,7 +217,8 @@ from course_lib.attention import associative_dot_product
 associative_dot_product = check("09.2", associative_dot_product)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** We take a map of 44 × 44 positions and $d_k = d = 16$. By what factor does the right form reduce the peak memory?
+# **Predict.** We take a map of 44 × 44 positions and $d_k = d = 16$. By what factor does computing $\theta(\phi^\top g)$
+# instead of $(\theta\phi^\top)g$ reduce the peak memory?
 #
 # <details><summary>A. By 1: it is the same product.</summary>
 #
@@ -249,9 +253,9 @@ claim(
 )
 
 # %% [markdown]
-# The **concatenation** form scores a pair by a vector $w_f$ applied to the concatenated features: $f = \mathrm{ReLU}(w_f^\top [\theta_i ;
-# \phi_j])$, with $\mathcal C = N$. Split $w_f$ into two halves: the score before the ReLU is a term that depends on $i$ plus a term that
-# depends on $j$, so no pairs need to be concatenated.
+# The **concatenation** form scores a pair by a vector $w_f$ applied to the concatenated features: $f = \mathrm{ReLU}(w_f^\top
+# [\theta_i ; \phi_j])$, with $\mathcal C = N$. With $w_f$ split into two halves, the score before the ReLU is a term that
+# depends only on $i$ plus a term that depends only on $j$, so the pairs need not be concatenated.
 #
 # | name | shape |
 # | --- | --- |
@@ -267,8 +271,9 @@ from course_lib.attention import non_local_concatenation
 non_local_concatenation = check("09.3", non_local_concatenation)
 
 # %% [markdown]
-# **All four forms** on one photograph, for one query pixel. The features of a pixel are its three standardised colour values; the matrices are random, so
-# nothing is learned here. The Gaussian form has no matrices and compares the colours directly.
+# The next figure compares **all four forms** on one photograph, for one query pixel. The features of a pixel are its three
+# standardised colour values; the matrices are random, so nothing is learned here. The Gaussian form has no matrices and
+# compares the colours directly.
 
 # %%
 H, W = 30, 45
@@ -350,9 +355,9 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # %% [markdown]
 # ## 4 The non-local block in space and time
 #
-# The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a trained network without changing
-# its output; the library achieves this with a normalisation whose gain is initialised to 0. Inside the block, $d$ is smaller than C, commonly half of it: a
-# **bottleneck**.
+# The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a
+# trained network without changing its output; the library achieves this with a normalisation whose gain is initialised to 0.
+# Inside the block, $d$ is smaller than C, usually C/2: a **bottleneck**.
 #
 # Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
 #
@@ -524,8 +529,9 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Longer training and other seeds.** The study `09_reach` (docs/studies.md) trains these networks, and one with the largest value in
-# place of the mean, for twice as many steps and with three seeds; the figure shows its recorded result. **Try it** live with `side=32`, where the digits are closer together: do more convolutions alone learn the task then?
+# **Longer training and other seeds.** The study `09_reach` (docs/studies.md) trains these networks, and one with max pooling
+# instead of average pooling, for twice as many steps and with three seeds; the figure shows the recorded results. **Try it**
+# live with `side=32`, where the digits are closer together: do the networks with more convolutions learn the task then?
 
 # %%
 study = recorded("09_reach")
@@ -559,14 +565,15 @@ for name in recorded_names:
 # %% [markdown]
 # ## 6 The strongest weights as arrows
 #
-# The paper's figure 3 draws, for one position, arrows to the positions with the largest weights. `topk` gives flat indices; to draw arrows we need the frame,
-# row and column of each position. Positions are numbered frame by frame, row by row: index = (time · H + row) · W + column. (Your `associative_dot_product`
-# has no weights to draw, so we give the trained block the form with explicit weights, which is the same function: 09.c.)
+# The paper's figure 3 draws, for one position, arrows to the positions with the largest weights. `topk` gives flat indices; to
+# draw arrows we need the frame, row and column of each position. Positions are numbered frame by frame, row by row: index =
+# (time · H + row) · W + column. (Your `associative_dot_product` never computes the weights. So we replace it in the trained
+# block by the form with explicit weights, which computes the same function: 09.c.)
 #
 # | name | shape |
 # | --- | --- |
 # | weights | (…, N_q, N), N = T · H · W |
-# | ends | (…, N_q, n, 3), whole numbers: time, row, column |
+# | ends | (…, N_q, n, 3), integers: time, row, column |
 # | their weights | (…, N_q, n), in descending order |
 
 # %%
@@ -628,20 +635,20 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Arrows from one digit to the other look as if the block compared the two. Do arrows end on ink of the other digit more often than expected from
-# the fraction of such positions? And what about the arrows of a block *before* training?
+# **Predict.** Arrows from one digit to the other look as if the block compared the two. Do the strongest arrows end on ink of
+# the other digit more often than arrows to random positions would? And do those of a block *before* training?
 #
 # <details><summary>A. Only the trained block hits the other digit more often than chance.</summary>
 #
 # That would be a convincing explanation, but the numbers contradict it.</details>
 # <details><summary>B. Both do.</summary>
 #
-# Yes, on average. A likely cause: features are large where there is ink, and products of large features are large, learned or not. The accuracy of the block,
-# not its arrows, shows that it distinguishes *classes*.</details>
+# Yes, on average. A likely cause: features are large where there is ink, and products of large features are large, whether or
+# not the features are learned. The accuracy of the block, not its arrows, shows that it distinguishes *classes*.</details>
 # <details><summary>C. Neither does: most of the canvas is empty.</summary>
 #
-# Some arrows do end on empty positions, mostly next to a digit, whose ink lies in their receptive field. But arrows end on ink more often than its fraction of
-# the positions suggests.</details>
+# Some arrows do end on empty positions, mostly next to a digit, where the receptive field still contains ink. But they end on
+# ink more often than arrows to random positions would.</details>
 
 
 # %%
@@ -729,17 +736,18 @@ claim(
 )
 
 # %% [markdown]
-# What does the block provide? **A global receptive field and a product of features at two positions, at full resolution**, with few parameters. That matters
-# where features must keep their positions, as in videos and in segmentation. For this task alone, attention is not necessary: one more stride or a different
-# pooling suffices. When you add a block to a network, compare it with a network whose receptive field is as large.
+# What does the block provide? **A global receptive field and products of features at two positions, without a loss of
+# resolution**, with few parameters. That matters where features must keep their positions, as in videos and in segmentation.
+# This task does not require attention: in the recorded study, max pooling suffices, and one more stride brings more than half
+# of the gain. When you add a block to a network, compare it with a network whose receptive field is as large.
 
 # %% [markdown]
 # ## 8 Co-occurrent features
 #
-# Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features** model, for each position $i$, the
-# probability that position $j$ co-occurs with it. The logits of a single softmax have rank at most $d_k$. To overcome this limit, several softmaxes are
-# **mixed**: each is computed from a part of the features, and the mixture weights $\pi$ depend on the picture. Here $z$ is an embedding, not the output of a
-# block:
+# Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features** model,
+# for each position $i$, the probability that position $j$ co-occurs with it. The matrix of logits of a single softmax has rank
+# at most $d_k$. To overcome this limit, several softmaxes are **mixed**: each is computed from a part of the features, with
+# mixture weights $\pi$ that depend on the picture. Here $z$ is an embedding, not the output of a block:
 #
 # $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
 # \pi = \mathrm{softmax}_m(W_\pi \bar z) \qquad z = W_k x$$
@@ -771,8 +779,8 @@ co_occurrent_features = check("09.6", co_occurrent_features)
 # "softmax bottleneck".</details>
 # <details><summary>C. 5 and 10.</summary>
 #
-# If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each row. But it is the probabilities
-# that are added.</details>
+# If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each
+# row. But the mixture adds probabilities, not logarithms.</details>
 
 # %% tags=["nbval-check-output"]
 x = torch.randn(60, 5, dtype=torch.float64, generator=generator)
@@ -792,16 +800,19 @@ claim(
 # %% [markdown]
 # ## 9 Build it: a rival without attention
 #
-# **Build task (25 minutes, 12 points).** Section 5 compared the block with deeper networks that had twice as many parameters. What would someone do who wants to
-# refute the claim *comparing two distant digits needs attention*? They would write the **fairest rival**: no attention, but the same size, the same pictures and
-# the same number of updates. Larger strides, dilation, another pooling: which is the strongest?
+# **Build task (25 minutes, 12 points).** Section 5 compared the block with deeper networks that had twice as many parameters.
+# To refute the claim *comparing two distant digits needs attention*, one trains the **fairest rival**: a baseline without
+# attention, but with the same number of parameters, the same pictures and the same number of updates. Larger strides, dilation,
+# another pooling: which of them makes the strongest rival?
 #
-# The canvases are those of section 1, averaged to 22 × 22 pixels. Two questions are asked of each: *same or different*, and *does a 0 occur*. The second is the
-# **positive control**: it needs no comparison of two digits. A rival that fails even there could not have succeeded, and its failure on the first shows nothing.
+# The canvases are made as in section 1 and averaged to 22 × 22 pixels. Each has two labels: *same or different*, and *does a 0
+# occur*. The second question is the **positive control**: it requires no comparison of two digits. If a rival fails even there,
+# its failure on the first question shows nothing about attention.
 #
-# Write `train_reach_rival`: it builds the rival, trains it as the model is trained, and returns it. The loss is the cross-entropy of the first two logits
-# (different, same) plus that of the last two (no 0, a 0). Before you run the check, write down which accuracies you expect. No point depends on whether the rival wins or
-# loses. The check trains the network with the block as well and, where the comparison is fair, says what it shows.
+# Write `train_reach_rival`: it builds the rival, trains it as the *model*, the network with the block, is trained, and returns
+# it. The loss is the cross-entropy of the first two logits (different, same) plus that of the last two (no 0, a 0). Before you
+# run the check, write down which accuracies you expect. No points depend on whether the rival wins or loses. The check trains
+# the model as well and, if the comparison is fair, tells you what it shows.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -815,10 +826,12 @@ claim(
 # | 3 | the ingredient is missing: where the input is large, the logits change in proportion to it, without jumps |
 # | 2 | it could have succeeded: on *does a 0 occur* it reaches 0.9 of the model's accuracy |
 #
-# The last but one is tested without reading your code. Convolution, pooling and ReLU are *Lipschitz*: their outputs change by at most a constant times the change of their inputs.
-# Attention is not: products of features grow with a power of the input, and a softmax over large scores jumps from one position to another. The check follows
-# the logits along a path from one picture to another, with 10 times and with 1,000 times the ink. Gates and covariances count as products of features.
-# Use ReLU or GELU: tanh and sigmoid saturate at such inputs and look like a softmax.
+# The check tests whether the ingredient is missing without reading your code. Convolution, pooling and ReLU are *Lipschitz*:
+# their outputs change by at most a constant times the change of their inputs. Attention is not: products of features grow with
+# a power of the input, and a softmax over large scores jumps from one position to another. The check interpolates between two
+# pictures, with their pixel values multiplied by 10 and by 1,000, and measures how fast the logits change. Gates and
+# covariances count as products of features. Use ReLU or GELU: tanh and sigmoid saturate at such inputs, and the check cannot
+# distinguish them from a softmax.
 
 # %%
 from course_tools.bank.lecture_09.train_reach_rival import (
@@ -844,7 +857,8 @@ from course_tools.bank.lecture_09.train_reach_rival import train_reach_rival
 train_reach_rival = check("09.7", train_reach_rival)
 
 # %% [markdown]
-# One run of each model is little evidence. The next cell repeats the comparison with two other seeds, for the pictures and for the weights.
+# One run of each model is little evidence. The next cell repeats the comparison with two other seeds, which change both the
+# pictures and the initial weights.
 
 # %%
 compared = {
@@ -872,9 +886,11 @@ show(
 )
 
 # %% [markdown]
-# After so few updates, which of the two leads may change with the seed: a difference smaller than the spread of the points is no result. The study of section 5 carries the conclusion:
-# with 2,400 updates of 16 scenes and at full resolution, max pooling reaches 0.96 on each of three seeds, the block 0.96, 0.82 and 0.96 (09.m-block). The task needs *reach and a nonlinearity
-# after it*, and attention is one way among several. If your rival stays behind, ask first whether a stronger one exists: a claim must hold against the strongest.
+# After so few updates, the better of the two may change with the seed: a difference smaller than the spread of the points shows
+# nothing. Rely on the study of section 5: with 2,400 updates of 16 scenes each and at full resolution, max pooling reaches 0.96
+# on each of three seeds, the block 0.96, 0.82 and 0.96 (09.m-block). The task requires *a nonlinear combination of features of
+# both digits*; attention is one way among several to compute it. If your rival is worse than the block, first ask whether a
+# stronger rival exists: a claim must hold against the strongest.
 
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
@@ -898,7 +914,7 @@ show(
 # There are 8 times as many positions, but the number of weights is quadratic in the number of positions.</details>
 # <details><summary>B. 64 times.</summary>
 #
-# Right. Pooling the keys, as the paper does, or using the form without a softmax reduces it.</details>
+# Right. Pooling the keys, as the paper does, reduces this; the form without a softmax does not compute them.</details>
 # <details><summary>C. As much as before.</summary>
 #
 # The number of *parameters* is unchanged.</details>
@@ -935,8 +951,9 @@ show(
 # version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are
 # linear layers at each position (09.EE).
 #
-# **What this lecture does not show.** Live, each network is trained with one seed, on three classes of digits. No network is trained on videos: the space-time
-# block is tested by its gradient. The result that co-occurrent features improve segmentation is the paper's, not ours.
+# **What this lecture does not show.** In the notebook, each network is trained with one seed, on three classes of digits. No
+# network is trained on videos: the space-time block is tested only by its gradient. We do not reproduce the paper's result that
+# co-occurrent features improve segmentation.
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3

@@ -47,7 +47,8 @@ SEEDS = (0,)
 # Attention needs three matrices, but a convolution has one for *each position* of its window: nine.</details>
 # <details><summary>B. It falls to about a third.</summary>
 #
-# Yes: three matrices instead of nine, and a few vectors for the relative positions. With larger windows the number hardly grows.</details>
+# Yes: three matrices instead of nine, and a few vectors for the relative positions. Larger windows add hardly any
+# parameters.</details>
 # <details><summary>C. It stays the same: the window is the same.</summary>
 #
 # The window is the same, but attention *computes* its weights from the picture, whereas a convolution stores them.</details>
@@ -116,8 +117,8 @@ print(
 # %% [markdown]
 # ## 3 Masking beyond the border
 #
-# For a convolution, zeros outside the picture are harmless: they add nothing. For attention they are *keys* with a score of 0, which receive some of the weight.
-# A mask must therefore exclude them.
+# For a convolution, zeros outside the picture are harmless: they add nothing. For attention they are *keys* like all others,
+# and the softmax gives them some of the weight. A mask must therefore exclude them.
 #
 # | name | shape |
 # | --- | --- |
@@ -174,8 +175,8 @@ relative_logits = check("10.3", relative_logits)
 #
 # $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{a-i,\,b-j}\big)\, v_{ab}$$
 #
-# The paper uses no factor $1/\sqrt d$. **Bug hunt.** Imagine that this implementation was in use for weeks, and only the borders of the feature maps looked
-# slightly darker than expected. Decide what is wrong *before* you run the check.
+# The paper uses no factor $1/\sqrt d$. **Bug hunt.** Suppose that this implementation has been in use for weeks, and that the
+# borders of the feature maps are slightly darker than expected. Decide what is wrong *before* you run the check.
 
 # %%
 from course_lib.attention import Attended, attend, sliced_local_attention
@@ -235,11 +236,12 @@ claim(
 )
 
 # %% [markdown]
-# Two identities hold. With a window that covers the whole picture, local attention is global attention. With all offset vectors equal to 0, the output is
-# invariant to permutations of the neighbours: below, the pixels of a 5 × 7 picture are *shuffled*, with windows that cover all of them.
+# Two identities hold. With a window that covers the whole picture, local attention is global attention. With all offset vectors
+# equal to 0, the output is invariant to permutations of the neighbours: below, we *shuffle* the keys and values of a 5 × 7
+# picture, with windows that cover all of its pixels.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** We shuffle the pixels in the same way, but with random offset vectors. Does the context change?
+# **Predict.** We shuffle the keys and values in the same way, but use random offset vectors. Does the context change?
 #
 # <details><summary>A. No: the keys and values are the same.</summary>
 #
@@ -296,8 +298,9 @@ claim(
 )
 
 # %% [markdown]
-# Windows copy each key size² times. The library has two faster forms with the same signature: one works offset by offset on shifted views, the other tile by
-# tile. The experiment below uses the first form; here we compare both forms with your function.
+# The tensor of windows stores each key size² times. The library has two faster forms with the same signature: one works offset
+# by offset on shifted views, the other tile by tile. The experiment below uses the first form; here we compare both forms with
+# your function.
 
 # %% tags=["nbval-check-output"]
 rows, columns = rows[:5], columns[:5]
@@ -429,22 +432,24 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 # %% [markdown] tags=["predict"]
 # ## 7 Training: local attention against convolution
 #
-# The data are digits, downsampled to 7 × 7 pixels by averaging. A stem computes features of *each pixel separately*, so all information about shape must come
-# from two residual layers with 3 × 3 windows. These are convolutions, local attention with heads of four features, or the same attention without relative
-# positions. All three networks train on the same batches at the same learning rate (lower for wider networks), at first for a few steps only.
+# The data are digits, downsampled to 7 × 7 pixels by averaging. A stem computes features of *each pixel separately*, so all
+# information about shape must come from two residual layers with 3 × 3 windows. These are convolutions, local attention with
+# heads of four features, or the same attention without relative positions. All three networks are trained on the same batches
+# at the same learning rate (lower for wider networks), at first for a few steps only.
 #
-# **Predict.** Which network has the highest accuracy after this short training, at equal width?
+# **Predict.** One network uses convolutions, one local attention, one local attention without relative positions. Which has the
+# highest accuracy after a short training, at equal width?
 #
 # <details><summary>A. Local attention, as in the deck's figure.</summary>
 #
 # That figure is for ImageNet, a ResNet-50 and long training. It does not show what happens after a few steps.</details>
 # <details><summary>B. The convolution; attention without positions comes last.</summary>
 #
-# Yes. A convolution can *subtract* neighbours from the first step on; attention weights are positive and sum to 1, and it
-# must first learn where to attend.</details>
+# Yes. A convolution can *subtract* neighbours from the first step on; attention weights are positive and sum to 1, and
+# attention must first learn where to attend.</details>
 # <details><summary>C. Both forms of attention are equal: only the content matters.</summary>
 #
-# With content alone, the accuracy is well above chance. But without relative positions it is lower (10.p).</details>
+# With content alone, the accuracy is well above chance, but lower than with relative positions (10.p).</details>
 
 # %%
 from statistics import mean
@@ -634,10 +639,10 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# After this short training, the convolution leads at every width. That is a statement about a short training, not about the two kinds of layers. We now train
-# the networks of width 16 about nine times as long.
+# After this short training, the convolution is more accurate at every width. This need not hold after a longer training. We now
+# train the networks of width 16 about nine times as long.
 #
-# **Predict.** What happens to the gap?
+# **Predict.** What happens to the gap in accuracy between convolution and local attention in a longer training?
 #
 # <details><summary>A. It stays the same: the convolution is the better layer.</summary>
 #
@@ -698,8 +703,8 @@ claim(
 # contradict that: with one grey value per pixel, the queries carry little information in the first layer. The paper, too, finds attention weaker than a
 # convolution in the stem (section 3.2).
 #
-# **At 14 × 14 pixels.** The study `10_accuracy_and_cost` (docs/studies.md) compares the two layers, and attention over the whole picture, at
-# three widths: 1,200 updates with 16 digits each, three seeds.
+# **At 14 × 14 pixels.** The study `10_accuracy_and_cost` (docs/studies.md) compares the two layers, and attention over the
+# whole picture, at three widths. Each network is trained for 1,200 updates of 16 digits, with three seeds.
 
 # %%
 study = show_study("10_accuracy_and_cost")
@@ -713,13 +718,14 @@ for kind in ("convolution", "whole picture", "local attention"):
     )
 
 # %% [markdown] tags=["predict"]
-# The convolution leads at equal width, at equal parameters and at equal multiply-adds. But the curves of both forms of attention still rise at the end, and
-# that of the convolution hardly does: the study compares how fast the layers learn, not what they reach.
+# The convolution is more accurate at equal width, at equal parameters and at equal multiply-adds. But the curves of both forms
+# of attention are still rising at the end, whereas that of the convolution is nearly flat: the study compares how fast the
+# layers learn, not their final accuracy.
 #
-# Without relative positions, the network has an exact limitation. It cannot distinguish a digit from its mirror image or from the same digit rotated by 180°:
-# the windows contain the same sets of neighbours.
+# Without relative positions, the network cannot distinguish a digit from its mirror image or from the same digit rotated by
+# 180°: the windows contain the same sets of neighbours.
 #
-# **Predict.** A digit is rotated by 180°. By how much do the ten logits of the network without positions change?
+# **Predict.** A digit is rotated by 180°. By how much do the ten logits of the network without relative positions change?
 #
 # <details><summary>A. A lot: it was never trained on rotated digits.</summary>
 #
@@ -823,11 +829,11 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # ## 9 Build it: a network of local attention
 #
 # **Build task (35 minutes, 12 points).** Write a classifier whose *only spatial operation is local attention*, and the loop
-# that trains it, from an empty cell. Every attention layer attends to windows of 3 × 3 pixels with relative positions. All else
-# (stem, norms, MLPs) acts on each pixel by itself; at the end, a mean or maximum over all pixels. Several heads help: one head
-# is a single weighted mean of each window, while the difference of two heads can find an edge. Define the classes that you need
-# above `train_local_attention`, in the same cell. You may use torch's layers and your own functions from above, but not the
-# library's `LocalAttention`.
+# that trains it, from an empty cell. Every attention layer attends to windows of 3 × 3 pixels with relative positions.
+# Everything else (stem, norms, MLPs) acts on each pixel separately, except for a mean or maximum over all pixels at the end.
+# Several heads help: one head computes a single weighted mean of each window, whereas the difference of two heads can detect an
+# edge. Define the classes that you need above `train_local_attention`, in the same cell. You may use torch's layers and your
+# own functions from above, but not the library's `LocalAttention`.
 #
 # The model is called in two ways:
 #
@@ -851,9 +857,9 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # | 1 | the returned model gives the same results for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |
 # | 1 | *local*: the context depends on the pixels of the window around it, and on no others |
-# | 1 | *weights*: in a picture of a single grey the context is the same at every pixel: weights inside the picture sum to 1, and positions are added to scores, not to values |
-# | 1 | *content*: what a neighbour adds to the context depends on what the other neighbours show |
-# | 1 | *positions*: neighbours in another order change the context; moving the whole picture only moves it |
+# | 1 | *weights*: in a picture of a single grey value the context is the same at every pixel: the weights inside the picture sum to 1, and relative positions are added to the scores, not to the values |
+# | 1 | *content*: what a neighbour adds to the context depends on the content of the other neighbours |
+# | 1 | *positions*: reordering the neighbours changes the context; shifting the whole picture only shifts it |
 # | 1 | loss on held-out digits: at least 1 nat below the 2.3 nats of predicting from class frequencies alone |
 # | 1 | accuracy on held-out digits: at least 0.8 |
 
@@ -865,8 +871,8 @@ train_local_attention = check("10.6", train_local_attention)
 
 # %% [markdown]
 # The next cell trains your model once more. It replaces one pixel of a digit and shows how much the context of each pixel
-# changes, first in your first layer, then in a convolution of the same window. In which pixels do you expect a change, and why
-# may the changes differ in size within the window?
+# changes, first in your first layer, then in a convolution with the same window. At which pixels do you expect a change, and
+# why may the changes within the window differ in size?
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
@@ -901,9 +907,9 @@ show(
 )
 
 # %% [markdown]
-# Both layers reach nine pixels. The convolution passes the change on by the same weights on every picture. In attention
-# the replaced pixel is a key and a value for its neighbours, and a query for itself: how much of it arrives depends on what
-# else their windows show.
+# In both layers, the outputs of nine pixels change. The convolution multiplies the change by the same weights in every picture.
+# In attention, the replaced pixel is a key and a value for its neighbours, and also changes its own query: how much a
+# neighbour's context changes depends on the other pixels of that neighbour's window.
 
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
@@ -922,9 +928,9 @@ show(
 #
 # **Question 2.** Why are keys outside the picture masked, while zero padding is fine for a convolution?
 #
-# <details><summary>A. A zero key still has e⁰ = 1 in the softmax.</summary>
+# <details><summary>A. A zero key still receives a positive weight from the softmax.</summary>
 #
-# Right. It takes weight from positions inside the picture.</details>
+# Right. That weight is missing from the positions inside the picture.</details>
 # <details><summary>B. Zeros would make the softmax divide by 0.</summary>
 #
 # They would not: they only make the denominator larger.</details>
@@ -959,13 +965,15 @@ show(
 # %% [markdown] tags=["companion"]
 # ## 11 Summary and sources
 #
-# **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the paper's eq. 2 without relative
-# positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the deck is the paper's eq. 1; for learned kernels the flip makes
-# no difference. *EE* quotes "fewer parameters and FLOPS while improving upon the accuracy", a result on ImageNet. The first half holds here too (10.m, 10.n);
-# the second is not tested by 7 × 7 digits.
+# **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the
+# paper's eq. 2 without relative positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the
+# deck is the paper's eq. 1; for learned kernels the flip makes no difference. *EE* quotes "fewer parameters and FLOPS while
+# improving upon the accuracy", a result on ImageNet. The first half holds here too (10.m, 10.n); 7 × 7 digits do not test the
+# second.
 #
-# **What this lecture does not show.** The experiments use one seed, three widths and 7 × 7 pixels; the figures that plot accuracy against parameters and
-# multiply-adds show short training runs. Fewer multiply-adds do not mean less time: convolutions have highly optimised kernels.
+# **What this lecture does not show.** The live experiments use one seed, three widths and 7 × 7 pixels; the figures of accuracy
+# against parameters and multiply-adds show short training runs. Fewer multiply-adds do not mean less time: convolutions have
+# highly optimised kernels.
 #
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
 # 1-3, section 3.1 and figure 5 (https://arxiv.org/abs/1906.05909).
