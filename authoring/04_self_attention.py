@@ -1541,6 +1541,8 @@ show(
 # (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5
 # (https://arxiv.org/abs/1410.5401).
 #
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+#
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #
 # <details><summary>Where each section of the decks is covered, and the library's name for it</summary>

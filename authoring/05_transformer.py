@@ -1060,6 +1060,8 @@ repair_training = check("05.8", repair_training)
 # table 1 (https://arxiv.org/abs/2002.04745) · Wu et al. 2016, *Google's Neural Machine Translation System*, eq. 14
 # (https://arxiv.org/abs/1609.08144).
 #
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+#
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #
 # <details><summary>Where each section of the decks is covered, and the library's name for it</summary>

@@ -1526,7 +1526,7 @@ print("".join(alphabet[token] for token in written.tolist()))
 # lecture shows nothing of the kind: at this budget the generated text has real words and no meaning. Our model solves a single
 # task in context, the task that *all* its training texts had; GPT-3's texts were not made for any task. Whether the in-context
 # learning of *large* models uses this mechanism and no other is discussed in the literature, not here. The LSTM of section 3
-# fails at *this* budget, not in principle.
+# fails at *this* budget, not in principle. GPT's fine-tuning on labelled tasks is not trained; lecture 08 fine-tunes BERT.
 #
 # ## 14 Papers and decks
 #
@@ -1537,6 +1537,8 @@ print("".join(alphabet[token] for token in written.tolist()))
 # *Language Models are Few-Shot Learners*, sections 2 to 2.4, table 2.1 (https://arxiv.org/abs/2005.14165) · Fan, Lewis, Dauphin
 # 2018, section 5 (https://arxiv.org/abs/1805.04833) · Holtzman et al. 2020, section 3 (https://arxiv.org/abs/1904.09751) ·
 # Olsson et al. 2022, *In-context Learning and Induction Heads* (https://arxiv.org/abs/2209.11895).
+#
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
 #
 # **Decks.** EE-559 13.2 · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

@@ -953,12 +953,14 @@ show(
 #
 # **What this lecture does not show.** In the notebook, each network is trained with one seed, on three classes of digits. No
 # network is trained on videos: the space-time block is tested only by its gradient. We do not reproduce the paper's result that
-# co-occurrent features improve segmentation.
+# co-occurrent features improve segmentation; no segmentation network is trained.
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3
 # (CVPR 2019) · Yang, Dai, Salakhutdinov, Cohen 2018, *Breaking the Softmax Bottleneck* (https://arxiv.org/abs/1711.03953) · Kim, Papamakarios,
 # Mnih 2021, *The Lipschitz Constant of Self-Attention* (https://arxiv.org/abs/2006.04710).
+#
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

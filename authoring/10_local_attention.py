@@ -978,6 +978,8 @@ show(
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
 # 1-3, section 3.1 and figure 5 (https://arxiv.org/abs/1906.05909).
 #
+# The number of this paper stands beside ours in [docs/headlines.md](../docs/headlines.md).
+#
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | EE | Attention in computer vision: local attention | 5 Local attention | `course_lib.attention.local_attention`, `course_lib.attention.LocalAttention`, `course_lib.primitives.local_windows`, `course_lib.metrics.local_attention_cost` |

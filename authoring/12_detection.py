@@ -1254,7 +1254,7 @@ print(
 # **What this lecture does not show.** The comparisons hold for this number of steps: the loss with list order is still falling at the end. Each run of the lecture
 # uses one seed; the study in section 7 uses three. The scenes are synthetic: digits on an empty background, without overlap, with at most three objects. Small,
 # crowded and overlapping objects are where detectors differ, and where optimal and greedy matching may. The effect of the reference points is not measured. The paper trains for 300
-# to 500 epochs on COCO.
+# to 500 epochs on COCO. Its mask head, for segmentation, is not implemented.
 #
 # **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails (12.t), so the loss is as
 # essential as the architecture. But *optimal* one-to-one matching is not the only assignment with which the network trains: greedy matching works as well here
@@ -1265,6 +1265,8 @@ print(
 # (https://arxiv.org/abs/2010.04159) · Liu et al. 2022, *DAB-DETR*, section 4, for queries with a position
 # (https://arxiv.org/abs/2201.12329) · Kuhn 1955, the Hungarian method (https://doi.org/10.1002/nav.3800020109) · Crouse 2016, *On implementing 2D rectangular assignment algorithms*, the
 # algorithm in SciPy (https://doi.org/10.1109/TAES.2016.140952) · Lin et al. 2014, *COCO* (https://arxiv.org/abs/1405.0312).
+#
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -1283,6 +1283,8 @@ show(
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2
 # (https://arxiv.org/abs/1606.08415).
 #
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+#
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | CS | MLP-Mixer | 4 The Mixer block | `course_lib.blocks.mixer_block`, `course_lib.models.Mixer` |

@@ -1186,12 +1186,14 @@ show(
 #
 # **What this lecture does not show.** The club is small: each of the 32 members counts for three percentage points. Sections 5
 # and 6 use graphs that were constructed for the purpose. And nothing here shows how GAT performs on the large public graphs:
-# `cora()` downloads one of them if you have a network connection.
+# `cora()` downloads one of them if you have a network connection. No task classifies whole graphs.
 #
 # **Papers.** Veličković et al. 2018, *Graph Attention Networks*, eqs. 1 to 6 (https://arxiv.org/abs/1710.10903) · Kipf &
 # Welling 2017, eqs. 2 and 9 (https://arxiv.org/abs/1609.02907) · Brody, Alon, Yahav 2022, *How Attentive are Graph Attention
 # Networks?*, eq. 7 and section 4.1 (https://arxiv.org/abs/2105.14491) · Cai & Wang 2020, on over-smoothing
 # (https://arxiv.org/abs/2006.13318).
+#
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -1188,12 +1188,15 @@ repair_simclr = check("16.8", repair_simclr)
 # alternative". After 1,000 steps it passes the pixels here (16.s), with a large variance between seeds, and still trails SimCLR.
 #
 # **What this lecture does not show.** Digits are easy and grey: the augmentations that suit them carry much of the information of a
-# label, which is why supervision catches up so soon. On photographs the gap is wider and colour distortion matters. How BYOL avoids collapse is not
-# fully understood: predictor and stop-gradient are known to be necessary, not to be sufficient.
+# label, which is why supervision catches up so soon. On photographs the gap is wider and colour distortion matters; no network is
+# trained on colour pictures here. How BYOL avoids collapse is not fully understood: predictor and stop-gradient are known to be
+# necessary, not to be sufficient.
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et
 # al. 2020, *BYOL*, eq. 2 and section 3.1 (https://arxiv.org/abs/2006.07733) · Jing, Vincent, LeCun, Tian 2022, *Understanding
 # Dimensional Collapse*, section 3 (https://arxiv.org/abs/2110.09348).
+#
+# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -15,6 +15,9 @@ from course_tools.publishing import measured
 from course_tools.publishing.claims_table import claims_page
 from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
+from course_tools.publishing.headlines import FILE as HEADLINES
+from course_tools.publishing.headlines import ROWS as HEADLINE_ROWS
+from course_tools.publishing.headlines import headlines_page
 from course_tools.publishing.lecture_cells import draft, student_version
 from course_tools.publishing.lectures_table import lectures_table
 from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
@@ -148,6 +151,7 @@ def _documents(root: Path) -> dict[Path, str]:
         **({page: teaching(root)} if (page := root / TEACHING).exists() else {}),
         **({page: studies_page(root)} if (page := root / STUDIES).exists() else {}),
         **({page: rivals_page(lectures(root))} if (page := root / RIVALS).exists() else {}),
+        **({root / HEADLINES: headlines_page(root)} if (root / HEADLINE_ROWS).exists() else {}),
         root / "docs" / "companion.md": companion(root),
         root / "docs" / "lectures.md": lectures_table(root),
         root / "docs" / "claims.md": claims_page(claims_of),

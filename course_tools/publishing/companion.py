@@ -65,7 +65,9 @@ def companion(root: Path) -> str:
         "# Companion to the decks",
         "",
         "Where each section of the five decks is treated: the lecture and its section, and the code in the library.",
-        "`course build` writes this file from the companion tables of the lectures and from docs/decks.toml.",
+        "What of a section no lecture trains or measures stands below it, with the reason; the papers' numbers stand",
+        "beside ours in [headlines.md](headlines.md). `course build` writes this file from the companion tables of the",
+        "lectures and from docs/decks.toml.",
     ]
     for deck in decks(root):
         lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]
@@ -138,7 +140,13 @@ def _lines(section: dict, placed: list[Row]) -> list[str]:
         address = f"../{row.lecture.name(row.lecture.unsolved)}"
         symbols = ", ".join(f"`{symbol}`" for symbol in row.symbols)
         lines.append(f"| {title if i == 0 else ''} | [{row.lecture.number} · {cell(row.here)}]({address}) | {symbols} |")
-    return lines
+    return lines + not_covered(section)
+
+
+def not_covered(section: dict, n_columns: int = 3) -> list[str]:
+    """Give the row of a table that says what of a section no lecture trains or measures, and why; none where all is."""
+    missing = section.get("not_covered")
+    return [f"| | *Not covered:* {cell(missing)} |{' |' * (n_columns - 2)}"] if missing else []
 
 
 def _near(name: str, names: set[str]) -> str:

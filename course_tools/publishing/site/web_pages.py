@@ -12,13 +12,13 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_tools.publishing.claims_table import cell, number_in_words
-from course_tools.publishing.companion import decks, placed_rows, resolve
+from course_tools.publishing.companion import decks, not_covered, placed_rows, resolve
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture
 from course_tools.publishing.readme_picture import alternative_text
 
 DOCUMENTS = {
-    "Evidence": ("claims", "rivals", "studies"),
+    "Evidence": ("claims", "rivals", "headlines", "studies"),
     "For teachers": ("teaching", "companion", "grading", "running"),
     "The library": ("notation", "papers", "data", "architecture", "adding_a_mechanism", "several_devices"),
 }
@@ -169,6 +169,7 @@ def companion_page(root: Path, lectures: Sequence[Lecture], pages: Container[str
                 measured = "<br>".join(_measured(claim) for claim in by_section[number].get(row.here, []))
                 symbols = ", ".join(_symbol(symbol, pages) for symbol in row.symbols)
                 lines.append(f"| {cell(section['title']) if i == 0 else ''} | {link} | {measured} | {symbols} |")
+            lines += not_covered(section, n_columns=4)
     return "\n".join(lines) + "\n"
 
 

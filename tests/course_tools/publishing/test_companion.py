@@ -1,12 +1,13 @@
 """The companion tables: rows, sections, symbols, on a small course and on the committed one."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from course_lib.attention import attend
 from course_tools.publishing import PublishingFailed, lectures
-from course_tools.publishing.companion import companion, resolve, rows, unplaced
+from course_tools.publishing.companion import companion, decks, not_covered, resolve, rows, unplaced
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -22,6 +23,17 @@ def test_a_row_leads_from_the_deck_to_lecture_and_library(course):
     )
     assert "| Universal Transformer | *still to come: lecture 06* | |" in text
     assert "| References | the papers stand in the header of each lecture | |" in text
+
+
+def test_what_of_a_section_is_not_covered_stands_below_it(course):
+    assert not_covered({"title": "A"}) == []
+    assert not_covered({"title": "A", "not_covered": "B | C."}, n_columns=4) == ["| | *Not covered:* B \\| C. | | |"]
+    listed, title = course / "docs" / "decks.toml", 'title = "Scaled Dot-Product Attention"'
+    text = listed.read_text(encoding="utf-8")
+    listed.write_text(text.replace(title, f'{title}, not_covered = "Half of it."'), encoding="utf-8")
+    page = companion(course).splitlines()
+    row = next(i for i, line in enumerate(page) if line.startswith("| Scaled Dot-Product Attention |"))
+    assert page[row + 1] == "| | *Not covered:* Half of it. | |"
 
 
 def test_a_section_of_a_lecture_that_exists_must_be_placed(course):
@@ -59,6 +71,14 @@ def test_symbols_resolve_to_what_they_name():
 def test_every_symbol_of_the_committed_companion_resolves():
     symbols = {symbol for lecture in lectures(REPOSITORY) for row in rows(lecture) for symbol in row.symbols}
     assert symbols
+    for symbol in sorted(symbols):
+        resolve(symbol)
+
+
+def test_every_symbol_that_is_said_to_be_implemented_resolves():
+    words = " ".join(section.get("not_covered", "") for deck in decks(REPOSITORY) for section in deck["sections"])
+    symbols = set(re.findall(r"`([^`]+)`", words))
+    assert "course_lib.models.Segmenter" in symbols
     for symbol in sorted(symbols):
         resolve(symbol)
 
