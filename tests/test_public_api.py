@@ -93,8 +93,8 @@ PUBLIC = {
         cifar10 clutter colour_matrix cora dates digit_scenes digits display_names docstrings download
         few_of_each ink_edges joined karate_club language_reference les_miserables lookup marked_neighbour
         marked_sentences matching_neighbour mnist moving_digits multi30k number_words pad photographs recall
-        recolour resize reversal same_or_different secret_orders see_also shakespeare spelled split sums twins walks warp
-        word_pieces
+        recolour resize reversal same_or_different secret_orders see_also shakespeare spelled split sums twins verses walks
+        warp word_pieces
     """,
     "course_lib.optional_import": """
         optional_import

@@ -5,6 +5,7 @@ Everything is drawn by a seed, and no example is in two parts of a set. Data set
 
 from course_lib.datasets.alignment import Lookup, Reversal, lookup, reversal
 from course_lib.datasets.augmentation import LUMA, Augmentation, colour_matrix, recolour, warp
+from course_lib.datasets.bible_verses import verses
 from course_lib.datasets.byte_pairs import BytePairs
 from course_lib.datasets.cifar10 import cifar10
 from course_lib.datasets.citations import cora
@@ -110,6 +111,7 @@ __all__ = [
     "split",
     "sums",
     "twins",
+    "verses",
     "walks",
     "warp",
     "word_pieces",
