@@ -17,12 +17,12 @@
 #
 # ![](diagram:vit)
 #
-# You will write patches, embeddings, attention roll-out, the interpolation of positions, distillation and a new head. You will
-# compare a ViT with a convolutional network on few pictures, let the convolutional network be its teacher, build a ViT and its
-# training loop from an empty cell, and repair a run that does not train.
+# You will write the patches and their embedding, attention roll-out, the interpolation of positions, distillation and the
+# training of a new head. You will compare a ViT with a convolutional network on few pictures, distil the convolutional network
+# into a ViT, build a ViT and its training loop from an empty cell, and repair a run that does not learn.
 #
-# **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), a little about convolutions. **Time:** about 90
-# minutes, and 55 for the two build tasks. {measured}
+# **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), and the basics of convolutional networks. **Time:**
+# about 90 minutes, and 55 for the two build tasks. {measured}
 
 # %%
 import torch
@@ -37,13 +37,13 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Too many tokens
 #
-# In lecture 04 every pixel attended to every other pixel. For a small photograph that is feasible. But the usual resolution for
-# classification is 224 × 224 pixels. This gives as many tokens, and a weight for each *pair* of them, in each head of each
-# layer. The next cell computes how much memory the weights would take.
+# In lecture 04 every pixel attended to every other pixel. For a small photograph that is feasible. But pictures are usually
+# classified at 224 × 224 pixels. With a token for each pixel, every head of every layer has a weight for each *pair* of pixels.
+# The next cell computes how much memory these weights would take.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Each *square* of 16 × 16 pixels becomes a token, instead of each pixel. By what factor does the number of weights
-# become smaller?
+# **Predict.** Instead of each pixel, each *square* of 16 × 16 pixels becomes a token. By what factor does the number of
+# attention weights decrease?
 #
 # <details><summary>A. 16 times.</summary>
 #
@@ -74,12 +74,12 @@ claim(
 # %% [markdown]
 # ## 2 Patches as tokens
 #
-# In this section you cut the picture into squares of $P \times P$ pixels that do not overlap, and arrange the pixels of each
-# square as one vector:
+# In this section you cut the picture into non-overlapping squares of $P \times P$ pixels, the **patches**, and arrange the
+# pixels of each patch as one vector:
 #
 # $$x \in \mathbb R^{C \times H \times W} \;\to\; x_p \in \mathbb R^{N \times C P^2} \qquad N = HW / P^2$$
 #
-# The order is a convention, but it must be consistent. The squares are ordered row by row from the top left. Inside a square,
+# The order is a convention, but it must be consistent. The patches are ordered row by row from the top left. Within a patch,
 # all values of the first channel come first, row by row, then those of the next channel. This is the memory order of
 # convolution weights.
 #
@@ -88,8 +88,8 @@ claim(
 # | `images` | (B, C, H, W); H and W may differ |
 # | patches | (B, N, C · P²) |
 #
-# **Bug hunt.** The patches of the version below have the right shape and contain every pixel once, and it raises no error. Look
-# at the figure before you run the check.
+# **Bug hunt.** The version below raises no error; its patches have the right shape and contain every pixel once. Look at the
+# figure before you run the check.
 
 # %%
 from einops import rearrange
@@ -158,9 +158,9 @@ from course_lib.primitives import patchify
 patchify = check("11.1", patchify)
 
 # %% [markdown]
-# Each patch is now multiplied by one matrix $E$, the same for all patches. A matrix that is applied at every position of a
-# picture is a convolution; this one moves by its own width in each step. So the first layer of a Vision Transformer *is* a
-# convolution, of size and stride $P$. The next cell compares the two.
+# Each patch is now multiplied by one matrix $E$, the same for all patches. This *is* a convolution, with kernel size and stride
+# $P$: it applies the same weights at every position, and it moves by its own width in each step. The next cell compares the
+# two.
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
@@ -214,8 +214,8 @@ embed_patches = check("11.2", embed_patches)
 # %% [markdown]
 # The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. The library's `ViT` consists of
 # `encoder` and `head`. Our digits have 28 × 28 pixels and $P = 7$, so each picture is a sequence of sixteen patches. We
-# initialise the positions four times as large as the library does, so that they are not small compared with the patches
-# (lecture 05, section 10).
+# initialise the position vectors four times as large as the library does, so that they are not small compared with the embedded
+# patches (lecture 05, section 10).
 
 # %%
 images, labels = (tensor.to(device()) for tensor in mnist())
@@ -287,10 +287,11 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 # ## 4 ViT and CNN on 2,500 pictures
 #
 # A deck states: "with a dataset of ~ 2-3 thousand pictures, doesn't work very well - classic ResNet more stable and better". We
-# test this on 2,500 digits. Both models get the same budget of *arithmetic*: the CNN takes as many steps as cost no more than
-# those of the Vision Transformer. (The learning rates are 0.003 for the ViT and 0.004 for the CNN.)
+# test this on 2,500 digits. Both models get the same budget of *arithmetic*: the CNN is trained for fewer steps, so that its
+# training takes no more operations than that of the Vision Transformer. (The learning rates are 0.003 for the ViT and 0.004 for
+# the CNN.)
 #
-# **Predict.** Which has the higher accuracy on a thousand unseen digits?
+# **Predict.** Does the ViT or the CNN have the higher accuracy on a thousand unseen digits?
 #
 # <details><summary>A. The Vision Transformer: attention sees the whole picture at once.</summary>
 #
@@ -378,26 +379,26 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# So *better* is confirmed on digits at this budget. *More stable* remains open: three seeds cannot distinguish a standard
-# deviation of 0.01 from one of 0.02.
+# For digits at this budget, the deck's "better" is confirmed. "More stable" remains open: three seeds cannot distinguish a
+# standard deviation of 0.01 from one of 0.02.
 #
 # ## 5 Learned positions and attention roll-out
 #
-# What does the trained ViT know about positions, and where does it attend? This section looks at its position vectors first and
+# What does the trained ViT know about positions, and where does it attend? This section first examines its position vectors and
 # then traces its attention back to the patches.
 #
 # **Position similarity.** The model is not told that patch 5 lies below patch 1; its position vectors are initialised at
 # random. In the next figure, each small map shows the cosine between one position vector and all sixteen, arranged like the
 # patches.
 #
-# **Predict.** What do these maps look like after training?
+# **Predict.** What do these maps of the similarity of positions look like after training?
 #
 # <details><summary>A. Each position is most similar to its neighbours.</summary>
 #
 # This is what the paper's figure 7 shows, after training on millions of pictures. It takes longer than our training.</details>
 # <details><summary>B. No pattern is visible.</summary>
 #
-# Yes. Sixteen random vectors differ from each other from the start, and at this stage the blocks need no more.</details>
+# Yes. Sixteen random vectors already distinguish the positions, and a short training changes them little.</details>
 # <details><summary>C. All maps are alike: the digits are in the middle anyway.</summary>
 #
 # Then the model could not distinguish a patch at the top from one at the bottom; section 9 shows what that costs.</details>
@@ -440,9 +441,9 @@ show(
 )
 
 # %% [markdown]
-# **Attention roll-out.** The class token of the last layer mixes tokens that are mixtures themselves. Abnar and Zuidema trace
-# this back to the inputs. They model each layer as half identity (the residual connection) and half attention, averaged over
-# the heads. You now write this product:
+# **Attention roll-out.** In the last layer, the class token attends to tokens that are themselves mixtures of tokens. Abnar and
+# Zuidema trace these mixtures back to the inputs. They model each layer as half identity (the residual connection) and half
+# attention, averaged over the heads, and multiply the layers. You now write this product:
 #
 # $$A_l = \tfrac12 \bar W_l + \tfrac12 I \qquad \tilde A_l = A_l\, \tilde A_{l-1} \qquad \tilde A_0 = I$$
 #
@@ -501,12 +502,11 @@ show(
 # map does not pass.</details>
 # <details><summary>B. There is no difference: roll-out ignores the values.</summary>
 #
-# It does ignore them, and for that reason it could have failed this test. Here it does not fail.</details>
+# It does ignore them, so it could have failed this test. Here it passes.</details>
 # <details><summary>C. With the smallest: those are the background, and a dark background matters.</summary>
 #
-# They are mostly background, and blackening what is already black changes nothing. For this reason the next cell has two
-# controls: four patches at random, and the four patches with the largest roll-out *on average*, the same for all
-# digits.</details>
+# They are mostly background, and blackening what is already black changes nothing. Therefore the next cell has two controls:
+# four patches at random, and the four patches with the largest roll-out *on average*, the same for all digits.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -547,8 +547,8 @@ print(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Choose another digit by its number from 0 to 999. Look for one that the model classifies wrongly: which patches
-# did it use?
+# **Try it.** Choose another digit by its number from 0 to 999. Look for one that the model misclassifies: on which patches is
+# the roll-out large?
 
 
 # %% tags=["try-it"]
@@ -628,17 +628,18 @@ claim(
 # %% [markdown]
 # In the paper's figure 7, each learned position is most similar to its neighbours and to its row and column. That is the result
 # of training on millions of pictures. In our few hundred steps the sixteen random vectors change little, as the printed numbers
-# show. They distinguish the patches, but they do not form a map. Our training is too short to conclude more.
+# show. They distinguish the patches, but their similarities do not reflect the arrangement of the patches. Our training is too
+# short to conclude more.
 #
-# For the roll-out, read both controls. It is clearly better than random patches (11.i). But compare 11.i-same: masking the same
-# four patches in all digits costs at least as much. So the roll-out shows where digits are in general, and little about the
-# individual picture.
+# For the roll-out, consider both controls. Masking the patches with the largest roll-out costs clearly more accuracy than
+# masking random patches (11.i). But masking the same four patches in all digits costs at least as much (11.i-same). So the
+# roll-out shows where digits are in general, and little about the individual picture.
 #
 # ## 6 Changing the resolution
 #
-# Nothing in a block depends on the number of tokens. A larger picture is a longer sequence, and only its positions are missing.
-# In this section you compute them: treat the position vectors of the patches as an *image* with d_model channels and resize it
-# by bicubic interpolation, like a photograph. The position of the class token stays the same:
+# Nothing in a block depends on the number of tokens. A larger picture is a longer sequence, and only the position vectors do
+# not fit. In this section you compute new ones: treat the position vectors of the patches as an *image* with d_model channels
+# and resize it by bicubic interpolation, like a photograph. The position vector of the class token stays the same:
 #
 # $$(H W, d) \to (1, d, H, W) \to (1, d, H', W') \to (H' W', d)$$
 #
@@ -762,13 +763,13 @@ claim(
 # %% [markdown]
 # ## 7 Distillation
 #
-# A student can learn from the *predictions* of a convolutional teacher. In this section you write the loss for it and measure
-# when it helps. A label contains only the class, "4". The distribution that a teacher predicts also contains that it might be a
-# 9. A temperature τ above 1 increases the weight of such small probabilities (Hinton et al.):
+# A *student* model can learn from the predictions of another model, its *teacher*. In this section you write the loss for it
+# and measure when it helps. A label contains only the class, such as "4". The distribution that a teacher predicts also shows
+# how probable a 9 is. A temperature τ above 1 increases such small probabilities (Hinton et al.):
 #
 # $$(1 - \lambda)\,\mathrm{CE}(\psi(Z_s), y) + \lambda\,\tau^2\,\mathrm{KL}\big(\psi(Z_t/\tau)\,\Vert\,\psi(Z_s/\tau)\big) \qquad \psi = \mathrm{softmax}$$
 #
-# The temperature makes the gradients smaller by $1/\tau^2$; the factor $\tau^2$ compensates for this. The teacher is not
+# The temperature scales the gradients by about $1/\tau^2$; the factor $\tau^2$ compensates for this. The teacher is not
 # trained.
 #
 # | name | shape |
@@ -792,24 +793,24 @@ from course_lib.losses import distillation_loss
 distillation_loss = check("11.5", distillation_loss)
 
 # %% [markdown] tags=["predict"]
-# **DeiT** gives the student a second learned token. The class token learns the labels, and the *distillation token* learns the
-# class that the teacher predicts; at the end their probabilities are averaged.
+# **DeiT** gives the student a second learned token. The class token is trained on the labels, and the *distillation token* on
+# the class that the teacher predicts; for a prediction, their probabilities are averaged.
 #
 # **Predict.** We train a DeiT on the 2,500 digits of section 4. Its teacher is the CNN, which was trained on the same 2,500. Is
 # the DeiT better than the ViT?
 #
 # <details><summary>A. Yes: the CNN is better, and the student learns this from it.</summary>
 #
-# From which information? Count the pictures on which the teacher's prediction differs from the label.</details>
+# What could it learn? Count the pictures on which the teacher's prediction differs from the label.</details>
 # <details><summary>B. Hardly: on those pictures, the teacher's prediction is almost always the label.</summary>
 #
 # Yes: see 11.n for their agreement, and the printed accuracies (one seed). Targets equal to the labels add no information. In
 # the paper, the teacher sees *cropped and recoloured* pictures, whose label may no longer be correct; there its predictions
 # differ from the labels.</details>
-# <details><summary>C. No, it is worse: two goals disturb each other.</summary>
+# <details><summary>C. No, it is worse: the two targets conflict.</summary>
 #
-# Its accuracy may be a little lower, by chance or because a second token must be learned as well. But this is not the reason:
-# the two goals ask for the same class on nearly every picture.</details>
+# Its accuracy may be a little lower, by chance or because a second token must be learned as well. But the targets do not
+# conflict: they are the same class on nearly every picture.</details>
 
 
 # %%
@@ -846,7 +847,7 @@ print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 
 # %% [markdown] tags=["predict"]
 # So we use the teacher on pictures without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is
-# trained on the five hundred, in three fifths of the ViT's steps. Then it predicts all four thousand, and a ViT is trained on
+# trained on the five hundred, for three fifths of the ViT's steps. Then it predicts all four thousand, and a ViT is trained on
 # these predictions alone ($\lambda = 1$, $\tau = 2$), without any label. We compare it with a ViT trained on the five hundred
 # labels, and with two controls (two seeds; one seed for the shuffled predictions). All Vision Transformers take the same number
 # of steps, twice that of section 4:
@@ -857,19 +858,19 @@ print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 # | the ViT trained on the labels | are more pictures alone enough? |
 # | the CNN, predictions shuffled over the pictures | do the predictions matter? |
 #
-# **Predict.** How much of the gap between the ViT and the CNN closes?
+# **Predict.** Trained on the CNN's predictions, how much of the gap in accuracy between ViT and CNN does a ViT close?
 #
 # <details><summary>A. None: a teacher trained on five hundred labels contains no more than five hundred labels.</summary>
 #
-# Its inductive bias adds information: it generalises from the labels to the other pictures, and its predictions contain
-# this.</details>
-# <details><summary>B. The gap grows: the student copies the teacher's errors.</summary>
+# It adds its inductive bias: from the five hundred labels it generalises to the other pictures, and the ViT learns from these
+# predictions.</details>
+# <details><summary>B. None, the gap grows: the student copies the teacher's errors.</summary>
 #
 # It copies some. But 3,500 mostly correct targets outweigh them.</details>
 # <details><summary>C. More than a third of it.</summary>
 #
-# Yes (11.q). The predictions of the CNN contain its inductive bias, if there are enough of them. The figure also shows whether
-# a CNN is a better teacher than a ViT, but for two seeds only, which is too few for a claim.</details>
+# Yes (11.q). With enough pictures, the predictions of the CNN reflect its inductive bias. The figure also compares a CNN with a
+# ViT as the teacher, but for two seeds only, which is too few for a claim.</details>
 
 
 # %%
@@ -964,8 +965,8 @@ claim(
 # %% [markdown]
 # ## 8 Fine-tuning a new head
 #
-# The other remedy for few pictures is to learn from many pictures *of another kind* first. Then remove the head, replace it by
-# a new one that starts at **zero**, and train the new head. In this section you write this training, gradient descent with
+# The other remedy for few pictures is to train on many pictures *of another kind* first, then to replace the head by a new one
+# whose weights start at **zero**, and to train the new head. In this section you write this training, gradient descent with
 # momentum:
 #
 # $$v \leftarrow \mu v + \partial L / \partial W \qquad W \leftarrow W - \eta v$$
@@ -998,8 +999,8 @@ fine_tuned_head = check("11.6", fine_tuned_head)
 #
 # <details><summary>A. The new head on the trained body: all digits consist of strokes.</summary>
 #
-# It is better than the random body. But five digits are no ImageNet: the body has no reason to keep more than what
-# distinguishes 0 to 4.</details>
+# It is better than the random body. But five digits are much less varied than ImageNet: nothing in the training makes the body
+# keep more than what distinguishes 0 to 4.</details>
 # <details><summary>B. The pixels.</summary>
 #
 # Yes, here. This is a negative result, and a reason to compare every claim about features with the pixels.</details>
@@ -1115,14 +1116,14 @@ print(
 #
 # <details><summary>A. About 10 %: without positions it cannot classify.</summary>
 #
-# It still sees sixteen pieces of strokes, and which pieces occur tells a lot about the digit.</details>
+# It still receives sixteen pieces of strokes, and which pieces occur depends strongly on the digit.</details>
 # <details><summary>B. Far more than chance, and clearly less than with positions.</summary>
 #
 # Yes: this is what a *bag of patches* contains. If the patches of a picture are shuffled like a jigsaw puzzle, the output of
 # this model does not change.</details>
 # <details><summary>C. Nearly all: the blocks infer the positions from the content.</summary>
 #
-# They cannot do that for black squares: many patches of a digit are empty, and these are all alike.</details>
+# They cannot do that for empty patches: a digit has many of them, and they are all equal.</details>
 
 # %%
 seed, jigsaw = (
@@ -1186,15 +1187,15 @@ claim("11.z", "accuracy without positions", in_a_bag, at_least=0.4)
 # parameters and compare them with the paper's table 1, which does not state whether the head for a thousand classes is
 # included.
 #
-# **Predict.** In ViT-Base, $d = 768$ and $d_{ff} = 4d$. Where are the most parameters?
+# **Predict.** In ViT-Base, $d = 768$ and $d_{ff} = 4d$. Which part has the most parameters?
 #
-# <details><summary>A. In the positions: 197 vectors.</summary>
+# <details><summary>A. The positions: 197 vectors.</summary>
 #
 # They have 0.15 million of some 86 million.</details>
-# <details><summary>B. In the attention of its twelve blocks.</summary>
+# <details><summary>B. The attention of its twelve blocks.</summary>
 #
-# It has half as many as the feed-forward networks: $4d^2$ compared with $8d^2$.</details>
-# <details><summary>C. In the feed-forward networks of its twelve blocks.</summary>
+# It has half as many as the feed-forward networks: $4d^2$ in a block, compared with $8d^2$.</details>
+# <details><summary>C. The feed-forward networks of its twelve blocks.</summary>
 #
 # Yes, two thirds of all. The head and the matrix $E$ have less than a million each.</details>
 
@@ -1249,10 +1250,9 @@ claim(
 # %% [markdown]
 # ## 11 Build it: a Vision Transformer
 #
-# **Build task (30 minutes, 12 points).** So far you have written parts of a Vision Transformer, and the library put them
-# together. Now write all of it, and the loop that trains it, from an empty cell. Define the classes and functions that you need
-# above `train_vit`, in the same cell. You may use torch's layers and your own functions from above, but not the library's
-# `ViT`.
+# **Build task (30 minutes, 12 points).** Write a complete Vision Transformer and the loop that trains it, from an empty cell.
+# Define the classes and functions that you need above `train_vit`, in the same cell. You may use torch's layers and your own
+# functions from above, but not the library's `ViT`.
 #
 # The check calls `train_vit(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten digits (8 × 8
 # pixels, sorted by their labels) and `n_steps=500`. It evaluates the returned model on the other 500 digits. The function has
@@ -1280,7 +1280,7 @@ train_vit = check("11.7", train_vit)
 
 # %% [markdown]
 # The next cell trains your model once more and shows the six held-out digits to whose label it gives the smallest probability.
-# Would you have read them correctly?
+# Would you have recognised them?
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
@@ -1352,11 +1352,11 @@ repair_vit = check("11.8", repair_vit)
 #
 # <details><summary>A. The temperature.</summary>
 #
-# Second. Where the teacher is certain and agrees with the label, a temperature has hardly any information to bring
-# out.</details>
+# Look at it second. Where the teacher is certain and agrees with the label, its probabilities contain hardly any further
+# information, at any temperature.</details>
 # <details><summary>B. How often the teacher's prediction differs from the label there.</summary>
 #
-# Right: see 11.n. Then give the teacher pictures on which its predictions add information: augmented ones, or ones without a
+# Right: see 11.n. Then use pictures on which the teacher's predictions add information: augmented ones, or ones without a
 # label.</details>
 # <details><summary>C. The student's size.</summary>
 #
@@ -1403,8 +1403,8 @@ repair_vit = check("11.8", repair_vit)
 #   the same.
 #
 # **Limits of this lecture.** It does not show the paper's own claim, that with enough pictures the Vision Transformer wins;
-# this needs hundreds of millions of pictures. It does not show that pre-training pays either: a head on the body trained on
-# five digits does worse than one on the pixels (11.u). And a gap on digits says nothing certain about photographs.
+# this needs hundreds of millions of pictures. Nor does it show that pre-training helps: a head on the body trained on five
+# digits does worse than one on the pixels (11.u). And results on digits need not hold for photographs.
 #
 # **Papers.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4, section 3.2, table 1
 # (https://arxiv.org/abs/2010.11929) · Touvron et al. 2021, *DeiT*, eqs. 2-3 (https://arxiv.org/abs/2012.12877) · Hinton,

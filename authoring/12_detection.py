@@ -18,8 +18,8 @@
 #
 # ![](diagram:detr)
 #
-# You will write the box operations, the matching, the loss and the metric, train a small DETR on scenes of digits, compare its matching with four
-# other ways to assign objects to queries, and build a detector with its training loop.
+# You will write the box operations, the matching, the loss and the metric, train a small DETR on scenes of digits, compare its
+# matching with other ways to assign objects to queries, and build a detector with its training loop.
 #
 # **Prerequisites:** lecture 05 (encoder, decoder, cross-attention). **Time:** about 120 minutes. {measured}
 
@@ -291,8 +291,9 @@ overlap = check("12.2", overlap)
 # %% [markdown]
 # ## 3 IoU and GIoU
 #
-# $\mathrm{IoU} = |A \cap B| / |A \cup B|$ is 1 for identical boxes. For disjoint boxes it is 0 at any distance, so its gradient is 0 too and does not indicate
-# in which direction to move. **GIoU** subtracts the fraction of the smallest enclosing box $C$ that neither box covers:
+# $\mathrm{IoU} = |A \cap B| / |A \cup B|$ is 1 for identical boxes. For disjoint boxes it is 0 at any distance, so its gradient
+# is 0 too and does not indicate in which direction the box should move. **GIoU** subtracts the fraction of the smallest
+# enclosing box $C$ that neither box covers:
 #
 # $$\mathrm{GIoU} = \mathrm{IoU} - \frac{|C| - |A \cup B|}{|C|}$$
 #
@@ -627,9 +628,10 @@ claim(
 # %% [markdown]
 # ## 6 Average precision
 #
-# A detector outputs six predictions for each picture, some with low confidence. Which threshold should we use? **Average precision** considers all of them. Sort the detections of one class
-# over all pictures by confidence. A detection is a **true positive** if its IoU with an object of that class is at least 0.5 (hence AP*50*) and no higher-ranked detection already
-# matched that object. After the $k$ highest-ranked detections
+# Our detector outputs six predictions for each picture, some with low confidence. At which confidence should we cut them off?
+# **Average precision** considers all thresholds. Sort the detections of one class over all pictures by confidence. A detection
+# is a **true positive** if its IoU with an object of that class is at least 0.5 (hence AP*50*) and no higher-ranked detection
+# already matched that object. After the $k$ highest-ranked detections
 #
 # $$\text{precision}_k = \frac{\text{true positives}}{k} \qquad \text{recall}_k = \frac{\text{true positives}}{\text{objects}} \qquad
 # \mathrm{AP} = \operatorname*{mean}_{r = 0,\, 0.01,\, \dots,\, 1}\ \max_{\text{recall}_k \ge r} \text{precision}_k$$
@@ -685,17 +687,20 @@ claim(
 # The loss below is built from your functions. One alternative needs no matching: **sort** the objects by the x-coordinate of their centres and assign the
 # leftmost to query 1, the next to query 2, and so on.
 #
-# **Predict.** All runs take as many steps as the run with list order. How well does the left-to-right assignment work?
+# **Predict.** Each network is trained for as many steps as the one with list order. How well does assigning the objects from
+# left to right work?
 #
 # <details><summary>A. As badly as list order: without matching, DETR cannot learn.</summary>
 #
 # The problem with list order was not that matching was missing, but that the order could not be *inferred from the picture*.</details>
 # <details><summary>B. Far better than list order, but worse than matching.</summary>
 #
-# Yes. The order is visible, so query 1 can learn "leftmost". But adding one digit at the left edge moves every other object to another query, and what a query must predict depends on all objects.</details>
+# Yes. The order is visible, so query 1 can learn "leftmost". But one more digit at the left edge shifts every other object to
+# the next query: what a query must predict depends on all objects.</details>
 # <details><summary>C. As well as matching: the assignment is unambiguous.</summary>
 #
-# It is unambiguous. But the target of every query then depends on the number and position of all other objects; with matching it does not.</details>
+# It is unambiguous. But a query must then take into account the number and position of all other objects in order to know which
+# one is its own.</details>
 
 
 # %%
@@ -812,8 +817,8 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Greedy matching cost more on random costs (12.g). In what fraction of new scenes does it differ from the optimal matching once the
-# model is trained?
+# **Predict.** On random costs, greedy matching has a higher total cost than optimal matching (12.g). In what fraction of new
+# scenes do the two differ once the model is trained?
 #
 # <details><summary>A. As often as with random costs.</summary>
 #
@@ -847,21 +852,23 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **With three seeds, and rivals of the matching itself.** The study `12_matching` (docs/studies.md) repeats the comparison for 1,000 updates, and adds detectors
-# that are *trained* with greedy matching, and two larger weights of "no object". **Predict.** Which assignment gives the highest AP50?
+# **Three seeds and further assignments.** The study `12_matching` (docs/studies.md) repeats the comparison with three seeds and
+# 1,000 updates. It adds detectors that are *trained* with greedy matching, and others with two larger weights of "no object".
+# **Predict.** Which assignment gives the highest AP50: optimal matching, greedy matching, or the order from left to right?
 #
 # <details><summary>A. Optimal matching, clearly.</summary>
 #
-# Its mean is 0.72, and the ranges of the seeds overlap with those of greedy matching (0.77): in scenes of at most three objects the assignment need not be
-# *optimal*.</details>
+# Its mean is 0.72, that of greedy matching 0.77, and their ranges over the seeds overlap: in scenes of at most three objects
+# the matching need not be *optimal*.</details>
 # <details><summary>B. Optimal and greedy matching are about equal.</summary>
 #
-# Yes (0.72 and 0.77). A fixed, visible order is worse (0.52), and list order fails (0.12). With a larger weight for "no object" the boxes are found as well
-# (class-agnostic AP50 about 0.9), but at this budget few of the classes are learned (0.12 to 0.28 with 0.4, about 0.11 with 1). All curves but that of weight 1 still
-# rise.</details>
+# Yes (0.72 and 0.77). A fixed, visible order is worse (0.52), and list order fails (0.12). With a larger weight for "no object"
+# the boxes are found at least as well (class-agnostic AP50 about 0.9), but at this budget the classes are hardly learned (AP50
+# of 0.12 to 0.28 with a weight of 0.4, about 0.11 with 1). All curves except that of weight 1 are still rising at the
+# end.</details>
 # <details><summary>C. From left to right: it needs no matching.</summary>
 #
-# It reaches 0.52. A query must then know how many objects stand to its left.</details>
+# It reaches 0.52. Each query must count the objects to the left of its own.</details>
 
 # %%
 study = show_study("12_matching")
@@ -952,7 +959,8 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The figure below shows, for each query, the centres of all its predictions with a confidence above 0.5 over 300 scenes. How do the queries divide the work?
+# **Predict.** The figure below shows, for each query, the centres of all its predictions with a confidence above 0.5 over 300
+# scenes. How do the queries divide the objects among themselves?
 #
 # <details><summary>A. By class: each query predicts a few digits.</summary>
 #
@@ -1021,8 +1029,9 @@ print(
 # On a small canvas the regions of six queries overlap, so several queries attend to the same digit and must coordinate.</details>
 # <details><summary>B. (a) raises AP50, (b) reduces it to less than half.</summary>
 #
-# Yes, here: after this short training, and with a weight for "no object" that was chosen for a hundred queries, our model still produces duplicates. And the layers after the self-attention have never seen inputs without it.
-# (Training a detector *without* self-attention would be another experiment.)</details>
+# Yes, here: after this short training, and with a weight for "no object" that was chosen for a hundred queries, our model still
+# produces duplicates. And the layers after the self-attention were never trained on inputs without it. (Training a detector
+# *without* self-attention would be another experiment.)</details>
 # <details><summary>C. (a) hurts: it removes correct detections of neighbouring objects.</summary>
 #
 # It would if objects overlapped. The objects in our scenes never do.</details>
@@ -1121,9 +1130,10 @@ claim(
 # %% [markdown]
 # ## 10 Build it
 #
-# **Build task (35 minutes, 12 points).** Write a detector, its set-prediction loss and its training loop from an empty cell. The scenes hold one to
-# three zeros and ones. Nothing is pre-trained: two classes are learned within 300 updates without it. The design of the network is yours. The
-# simplest one has no decoder: a `ConvNet` gives a map of 6 × 6 cells, and each of its 36 cells is a query, which predicts a class and a box relative to its centre.
+# **Build task (35 minutes, 12 points).** Write a detector, its set-prediction loss and its training loop from an empty cell.
+# The scenes contain one to three digits, each a 0 or a 1. No part is pre-trained: with two classes, 300 updates suffice. The
+# design of the network is up to you. The simplest one has no decoder: a `ConvNet` gives a map of 6 × 6 cells, and each of its
+# 36 cells is a query, which predicts a class and a box relative to its centre.
 #
 # The model returns its predictions when it is called with images, and its loss when it is also given the objects, in training mode and after `eval()`:
 #
@@ -1132,10 +1142,11 @@ claim(
 # | `model(images)` | (B, N, n_classes + 5): logits of the classes, logit of "no object", box (centre and size between 0 and 1) |
 # | `model(images, classes, boxes)` | one number, as in section 5: the class loss divided by the sum of its weights, with a weight below 1 for "no object", plus the sum of 5 L1 + 2 (1 - GIoU) divided by the number of objects |
 #
-# You may use your `to_corners`, `giou`, `matching_cost` and `match`, and the library's `ConvNet` and `DETR`. Your own `set_loss` of 12.6 may be used, too. If it did not
-# pass, `set_loss` is the library's, which is not allowed; then write the loss here. The check calls `train_detector(images, classes, boxes, n_classes, n_steps)` once,
-# with 1,500 scenes and `n_steps=300`. It evaluates the returned model on 120 scenes of other digits. The function has at most 60 seconds of processor time; a good
-# answer needs about six.
+# You may use your `to_corners`, `giou`, `matching_cost` and `match`, and the library's `ConvNet` and `DETR`. You may also use
+# your own `set_loss` of 12.6. If it did not pass, the name `set_loss` refers to the library's function, which is not allowed;
+# then write the loss here. The check calls `train_detector(images, classes, boxes, n_classes, n_steps)` once, with 1,500 scenes
+# and `n_steps=300`. It evaluates the returned model on 120 scenes of other digits. The function has at most 60 seconds of
+# processor time; a good answer needs about six.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1159,8 +1170,9 @@ from course_tools.bank.lecture_12.train_detector import train_detector
 train_detector = check("12.8", train_detector)
 
 # %% [markdown]
-# The next cell trains your detector once more, on other scenes of zeros and ones, and draws what it detects in new ones. Only your boxes are drawn, not those of
-# the scenes. Two boxes around one digit are the duplicates of section 9: w = 0.1 leaves some with 36 queries, too.
+# The next cell trains your detector once more, on other scenes of zeros and ones, and draws what it detects in new ones. Only
+# the predicted boxes are drawn. Two boxes around one digit are duplicates, as in section 9: with a weight of 0.1 for "no
+# object", some remain with 36 queries, too.
 
 
 # %%
@@ -1200,7 +1212,8 @@ print(
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
 #
-# **Question 1.** Someone uses ten queries and assigns every object to the query of its class, for example a 3 to query 3. Can this model be trained without matching?
+# **Question 1.** Someone uses ten queries, one for each class, and assigns every object to the query of its class, for example
+# a 3 to query 3. Can this model be trained without matching?
 #
 # <details><summary>A. No: without matching, DETR cannot learn.</summary>
 #
@@ -1244,21 +1257,23 @@ print(
 # | --- | --- |
 # | 1 | computes the constant probability of "no object" with the lowest loss from queries, objects and weight |
 # | 1 | inspects the box loss or class-agnostic AP separately from the classification |
-# | 1 | asks how the backbone was initialised, and shows that with a random backbone classification suffers most |
+# | 1 | asks how the backbone was initialised, and explains that with a random backbone classification suffers most |
 # | 1 | asks what distinguishes the queries from each other, and whether training was long enough |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 12 Summary and sources
 #
-# **What this lecture does not show.** The comparisons hold for this number of steps: the loss with list order is still falling at the end. Each run of the lecture
-# uses one seed; the study in section 7 uses three. The scenes are synthetic: digits on an empty background, without overlap, with at most three objects. Small,
-# crowded and overlapping objects are where detectors differ, and where optimal and greedy matching may. The effect of the reference points is not measured. The paper trains for 300
-# to 500 epochs on COCO. Its mask head, for segmentation, is not implemented.
+# **What this lecture does not show.** The comparisons hold for this number of steps: the loss with list order is still falling
+# at the end. Each run of the lecture uses one seed; the study in section 7 uses three. The scenes are synthetic: digits on an
+# empty background, without overlap, with at most three objects. Detectors differ most on small, crowded and overlapping
+# objects; there, optimal and greedy matching may differ too. The effect of the reference points is not measured. The paper
+# trains for 300 to 500 epochs on COCO. Its mask head, for segmentation, is not implemented.
 #
-# **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails (12.t), so the loss is as
-# essential as the architecture. But *optimal* one-to-one matching is not the only assignment with which the network trains: greedy matching works as well here
-# (study `12_matching`), and a fixed, visible order also works, though less well (12.s). The *paper* needs no NMS; section 9 prints what NMS adds here.
+# **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails
+# (12.t), so the loss is as essential as the architecture. But the network can also be trained with assignments other than
+# *optimal* one-to-one matching: greedy matching works about equally well here (study `12_matching`), and a fixed, visible order
+# works less well (12.s). The *paper* needs no NMS; section 9 prints what NMS adds here.
 #
 # **Papers.** Carion et al. 2020, *DETR*, eqs. 1 and 2, section 3 (https://arxiv.org/abs/2005.12872) · Rezatofighi et al. 2019, *Generalized
 # Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630) · Zhu et al. 2021, *Deformable DETR*, section 4.1, for reference points
