@@ -50,12 +50,18 @@ def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | No
 def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Attend as `scaled_dot_product_attention`, each query to its own position and earlier ones; `mask` may forbid more.
 
-    Where T_k > T_q, the queries are the last T_q positions of the keys. Source: Vaswani et al. 2017, section 3.2.3.
+    Where T_k > T_q, the queries are the last T_q positions of the keys. Without `mask`, each query has its own position to
+    attend to: no row is empty, and -∞ as the score of later positions is all that `attend` needs. √d_k divides the queries
+    then, which are fewer numbers than the scores. Source: Vaswani et al. 2017, section 3.2.3.
 
     Raises:
         ValueError: there are more queries than keys, or as `scaled_dot_product_attention`.
     """
-    return scaled_dot_product_attention(q, k, v, _causal_and(mask, q, k))
+    causal = _causal_and(mask, q, k)
+    if mask is not None:
+        return scaled_dot_product_attention(q, k, v, causal)
+    scores = q / math.sqrt(k.shape[-1]) @ k.mT
+    return attend(torch.where(causal, scores, -torch.inf), v)
 
 
 def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:

@@ -134,6 +134,17 @@ def test_causal_attention_hides_the_future(normal, mechanism):
         assert all(gradient[:, : t + 1].any() for gradient in future[1:])
 
 
+@pytest.mark.parametrize("nothing", [torch.nan, torch.inf, -torch.inf])
+def test_a_later_key_without_a_number_leaves_earlier_positions_alone(normal, nothing):
+    q, k, v = inputs(normal, B, T_q=T_k)
+    hurt = k.detach().clone()
+    hurt[:, -1] = nothing
+    context, weights = causal_attention(q, k, v)
+    spoiled = causal_attention(q, hurt, v)
+    torch.testing.assert_close(spoiled.context[:, :-1], context[:, :-1])
+    torch.testing.assert_close(spoiled.weights[:, :-1], weights[:, :-1])
+
+
 @pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention])
 def test_causal_attention_is_attention_over_each_prefix(normal, agree, mechanism):
     def prefix_by_prefix(q, k, v):
