@@ -7,7 +7,8 @@ Everything that generates has one interface:
 
 States are values: `step` leaves the state that it is given as it is, so stepping twice from one state gives the same result
 twice. A state is a tensor or a tuple with one row for each sequence: tokens (`GPT`, `Transformer`), a key-value cache
-(`CachedGPT`), S and z (`LinearTransformer`), or the hidden state of a recurrent network (`Seq2Seq`, captioners).
+(`CachedGPT`), the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state of a
+recurrent network (`Seq2Seq`, captioners).
 
 Greedy decoding as in Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215).
 """
@@ -35,7 +36,7 @@ Choose = Callable[[NextLogits], NextTokens]
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """A model that continues prompts: `GPT`, `CachedGPT`, `LinearTransformer`."""
+    """A model that continues prompts: `GPT`, `CachedGPT`, `TransformerXL`, `LinearTransformer`."""
 
     @property
     def start(self) -> Callable[..., Any]:
@@ -117,7 +118,8 @@ def generate(
 
     Args:
         model: `GPT`, which reads the whole sequence at each step; `CachedGPT`, which computes the same from a key-value
-            cache; or `LinearTransformer`, whose steps all cost the same.
+            cache; `TransformerXL`, whose layers attend to the last n_memory + 1 positions; or `LinearTransformer`, whose
+            steps all cost the same.
         prompt: (B, T) tokens, T ≥ 1; a shorter one is followed by padding of any value.
         n: number of tokens to generate, ≥ 0.
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.

@@ -8,7 +8,8 @@ Devlin, Chang, Lee, Toutanova 2019, *BERT*, section 3 and figure 2 (https://arxi
     p(next sentence) = softmax(W' tanh(W_p h_L[CLS] + b_p) + b')
 
 Post-norm, GELU, ε = 1e-12, as published; weights start as the paper's at its width (`blocks.draw_weights`). Dropout,
-if asked for, is that of the embeddings and the residual path; BERT's dropout of attention weights is left out.
+if asked for, is that of the embeddings and the residual path; that of attention weights is the mechanism's:
+`AttentionDropout(scaled_dot_product_attention, 0.1)`.
 """
 
 from functools import partial

@@ -7,8 +7,8 @@ Radford et al. 2018 (GPT-1) and 2019, *Language Models are Unsupervised Multitas
 
 As in GPT-2: pre-norm, GELU, learned positions, one norm at the end, and E serves twice, as embedding and as last matrix.
 Weights start as the papers' at their width (`blocks.draw_weights`), those that end in the residual path divided by √(2L).
-Dropout, if asked for, is that of
-the embeddings and the residual path; GPT's dropout of attention weights is left out.
+Dropout, if asked for, is that of the embeddings and the residual path; the papers' dropout of attention weights is the
+mechanism's: `AttentionDropout(causal_attention, 0.1)`.
 """
 
 from typing import NamedTuple
