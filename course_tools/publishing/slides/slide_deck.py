@@ -25,6 +25,8 @@ _DIAGRAM = re.compile(r'<img alt="([^":]*)[^>]*src="data:image/svg[^>]*>')
 _TABLE = re.compile(r"(?:^\|.*\|\n?){3,}", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z*`$\"'([])")
 _QUESTION = re.compile(r"\*\*Question (\d+)\.\*\*(.*?)(?=\*\*Question \d+\.\*\*|\Z)", re.DOTALL)
+_TO_A_FILE = re.compile(r"(?<!!)\[([^\[\]]+)\]\(\.\./[^)\s]+\)")
+"""A link to a file of the course, which a deck of slides lies too far from: its words stay."""
 _FOLDED = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</details>", re.DOTALL)
 
 
@@ -243,7 +245,7 @@ def _converter() -> MarkdownIt:
 
 
 def _markdown(text: str) -> str:
-    return _converter().render(text.strip())
+    return _converter().render(_TO_A_FILE.sub(r"\1", text.strip()))
 
 
 def _inline(text: str) -> str:

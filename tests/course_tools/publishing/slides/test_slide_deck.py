@@ -47,6 +47,13 @@ def test_a_heading_shows_its_first_sentence_and_equation_and_the_rest_goes_to_th
     assert "More prose" in slide.notes
 
 
+def test_of_a_link_to_a_file_of_the_course_the_words_stay_and_an_address_stays_a_link():
+    text = "## 2 Keys\n\nOne. Numbers are in [docs/a.md](../docs/a.md), the paper is [here](https://arxiv.org/abs/1)."
+    (slide,) = slides(new_notebook(cells=[new_markdown_cell(text)]))
+    assert "Numbers are in docs/a.md, the paper is" in slide.notes
+    assert re.findall('href="([^"]+)"', slide.notes) == ["https://arxiv.org/abs/1"]
+
+
 def test_a_prediction_is_a_slide_to_vote_on_followed_by_the_right_option_beside_the_figure(monkeypatch):
     cells = [
         *asked(monkeypatch),
