@@ -17,8 +17,9 @@
 #
 # ![](diagram:transformer)
 #
-# You will write its blocks, train it to convert dates to ISO 8601, and find out what happens without positional encoding. **Prerequisites:** lectures 02
-# (alignment) and 04 (self-attention). **Time:** about 90 minutes. {measured}
+# You will write its blocks, train it to convert dates to ISO 8601, and find out what happens without positional encoding.
+#
+# **Prerequisites:** lectures 02 (alignment) and 04 (self-attention). **Time:** about 90 minutes. {measured}
 
 
 # %%
@@ -36,14 +37,15 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Without positions
 #
-# Self-attention has no information about the order of its tokens (lecture 04). The recurrent encoder of lecture 02 read from left to right and so knew the order. A
-# Transformer has neither recurrence nor windows. What is left of a date such as *12.03.1987* if only the bag of its characters counts?
+# Self-attention has no information about the order of its tokens (lecture 04). The recurrent encoder of lecture 02 read them
+# one after another. A Transformer has neither recurrence nor windows, so without positions a date such as *12.03.1987* is only
+# a bag of characters.
 #
-# The library's `Transformer` consists of an encoder and a decoder built from attention. Here all position vectors are set to zero, and the model is trained on
-# dates as in lecture 02.
+# The library's `Transformer` consists of an encoder and a decoder built from attention. In this section all its position
+# vectors are zero, and we train it on dates as in lecture 02.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The encoder sees the source as a bag of characters, and the decoder sees the part of the output that it has already written as a bag, too. What
+# **Predict.** The encoder gets the source as a bag of characters, and the decoder gets the output so far as a bag, too. What
 # fraction of new dates is converted exactly?
 #
 # <details><summary>A. None at all.</summary>
@@ -127,7 +129,8 @@ claim(
 #
 # $$PE_{t,\,2i} = \sin\!\left(t / 10000^{2i/d}\right) \qquad PE_{t,\,2i+1} = \cos\!\left(t / 10000^{2i/d}\right)$$
 #
-# The sine and the cosine of **one** frequency are the two coordinates of a rotating unit vector; the frequency decreases from the first features to the last.
+# The sine and the cosine of **one** frequency are the two coordinates of a unit vector that rotates as $t$ grows; the frequency
+# decreases from the first features to the last.
 #
 # | name | shape |
 # | --- | --- |
@@ -158,16 +161,17 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A head may need to attend to the position three to the right of the query, whatever the query's position. What is the dot product of $PE_t$ with $PE_{t+3}$?
+# **Predict.** A head may need to attend to the position three to the right of the query, whatever the query's position. What
+# does the dot product of $PE_t$ with $PE_{t+3}$ depend on?
 #
-# <details><summary>A. It depends on t, and a head must learn each position separately.</summary>
+# <details><summary>A. It depends on t, so a head must learn each position separately.</summary>
 #
 # That holds for *learned* vectors: nothing relates the vector of position 5 to that of position 6.</details>
-# <details><summary>B. It depends on the distance 3 alone.</summary>
+# <details><summary>B. It depends only on the distance, 3.</summary>
 #
 # Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the frequencies. An even stronger statement is true: one fixed rotation maps every $PE_t$ to
 # $PE_{t+3}$, so one matrix in a head can express "three to the right" for all positions.</details>
-# <details><summary>C. It is 0: the vectors of different positions are orthogonal.</summary>
+# <details><summary>C. On nothing, it is 0: the vectors of different positions are orthogonal.</summary>
 #
 # The vectors of neighbouring positions are similar, as the map above shows.</details>
 
@@ -340,8 +344,9 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # %% [markdown]
 # ### Bug hunt
 #
-# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run the check. Then copy the function
-# into the empty cell after it and correct the one faulty line; this is exercise 05.5 once more, and earns no further points.
+# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run
+# the check. Then copy the function into the empty cell after it and correct the one faulty line. This repeats exercise 05.5 and
+# earns no further points.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
 from course_tools.bank.lecture_05.pre_norm_encoder_block import (
@@ -362,9 +367,9 @@ mended = check("05.5", mended)
 #
 # <details><summary>A. Not at all in either form: the last block is next to the loss, however many blocks precede it.</summary>
 #
-# For post-norm this is true: the input of the last block always has the same norm, and the block always gets the full gradient. That is the problem: the last
-# block of a deep stack changes as much as that of a shallow one, before the earlier layers provide useful features. According to Xiong et al., this is the
-# reason why post-norm needs a warm-up.</details>
+# This is true only of post-norm: the input of the last block always has the same norm, and the block always gets the full
+# gradient. So the last block of a deep stack changes as much as that of a shallow one, before the earlier layers provide useful
+# features. According to Xiong et al., this is why post-norm needs a warm-up.</details>
 # <details><summary>B. Not at all for post-norm; for pre-norm it decreases with depth.</summary>
 #
 # Yes, like $1/\sqrt{\text{depth}}$ (Xiong et al., theorem 1): the sum grows with every block, and the final normalisation divides each block's contribution by
@@ -454,8 +459,9 @@ claim(
 # %% [markdown]
 # ## 6 The decoder block
 #
-# The decoder generates token by token. Each of its blocks has *three* sublayers: causal self-attention over the target, attention over the encoder's **memory**, and
-# the feed-forward network. In the second sublayer, **queries come from the decoder, keys and values from the memory**:
+# The decoder generates token by token. Each of its blocks has *three* sublayers: causal self-attention over the target,
+# attention over the output of the encoder (the **memory**), and the feed-forward network. In the second sublayer, **queries
+# come from the decoder, keys and values from the memory**:
 #
 # $$h = \mathrm{LN}(x + \mathrm{MHA}(x, x, x;\ \text{causal})) \quad m = \mathrm{LN}(h + \mathrm{MHA}(h, \text{memory}, \text{memory})) \quad y = \mathrm{LN}(m + \mathrm{FFN}(m))$$
 #
@@ -534,7 +540,8 @@ claim(
 # The decoder predicts the end of the output like any other token, and its positions tell it how many characters it has written.</details>
 # <details><summary>B. About half: one block is too shallow.</summary>
 #
-# For a single date one layer is enough: it must attend to the character that the next output depends on, and copy or translate it.</details>
+# For a single date one block is enough: it must attend to the character that the next output depends on, and copy or translate
+# it.</details>
 # <details><summary>C. Nearly all.</summary>
 #
 # Yes, on every seed. Only the positional encoding was missing.</details>
@@ -574,16 +581,16 @@ claim(
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** How well does the same Transformer convert sentences of **two** dates, compared with the recurrent model with attention of lecture 02 of the same
-# width, trained for as many steps?
+# **Predict.** How well does the same Transformer convert sentences of **two** dates, compared with lecture 02's recurrent model
+# with attention, at the same width and number of steps?
 #
 # <details><summary>A. The Transformer does better, as in the paper.</summary>
 #
 # It did in the paper, with many more layers, more data and more steps. Here the ranking is different.</details>
 # <details><summary>B. It does worse than the recurrent model.</summary>
 #
-# Yes, at this size and number of steps. The recurrent encoder knows from its recurrence which positions are adjacent; the Transformer must learn this from the
-# sinusoids, and one layer of width 64 learns it slowly.</details>
+# Yes, at this size and number of steps. The recurrence tells the recurrent encoder which positions are adjacent; the
+# Transformer must learn this from the sinusoids, and one layer of width 64 learns it slowly.</details>
 # <details><summary>C. Equal: both attend to the whole source.</summary>
 #
 # Both do, but they differ in how a position identifies its neighbours.</details>
@@ -644,10 +651,11 @@ show(
 )
 
 # %% [markdown]
-# **What this small scale does not show** is the paper's gain in quality and in training cost. That gain requires depth, data, and hardware on which sequential
-# computation is expensive. With CUDA, this notebook trains a larger model: two blocks of width 128, for three times as many steps. That setting was run once by
-# hand, with one seed, on one CPU thread: the Transformer converted 0.99 of the pairs exactly, the recurrent model with attention all of them. So the gap of 05.p
-# closes with size and steps; our dates do not show that the Transformer overtakes the recurrent model.
+# **This small scale does not show** the paper's gain in quality and in training cost, which requires depth, data, and hardware
+# on which sequential computation is expensive. With CUDA, this notebook trains a larger model: two blocks of width 128, for
+# three times as many steps. We ran that setting once by hand, with one seed, on one CPU thread: the Transformer converted 0.99
+# of the pairs exactly, the recurrent model with attention all of them. So the gap of 05.p closes with size and steps, but the
+# Transformer does not overtake the recurrent model on our dates.
 #
 # ## 8 Attention maps
 #
@@ -688,9 +696,10 @@ for text in ("14 juil. 1989", "5 mars 1987", "5 mars 1987; 3 Apr 2004"):
 # %% [markdown]
 # ### "It"
 #
-# *The animal didn't cross the street because it was too tired* — or *too wide*. The decks show a trained model in which "it" attends to the animal or to the
-# street. Dates contain no such example, so we show the mechanism with hand-set weights: there are two features, "can be tired" and "can be wide", and we choose
-# the masks ourselves (first only the adjective, then only the nouns); nothing is learned. **One attention layer is not enough:** in the first layer the
+# In *The animal didn't cross the street because it was too tired*, "it" is the animal; with *too wide*, it is the street. The
+# decks show a trained model in which "it" attends to the right noun. Dates contain no such example, so we show the mechanism
+# with weights that we set by hand; nothing is learned. There are two features, "can be tired" and "can be wide", and we choose
+# the masks (first only the adjective, then only the nouns). **One attention layer is not enough:** in the first layer the
 # adjective's features reach "it", and in the second "it" finds the noun.
 
 
@@ -758,9 +767,10 @@ explore(draw_it, tired=(0.0, 1.0, 0.05))
 # %% [markdown]
 # ## 9 Beam search
 #
-# Greedy decoding takes the most likely *next* token and cannot revise it. **Beam search** keeps the $k$ best prefixes (the beam). In each step it extends every
-# prefix by every token, adds the token's $\log p$ to that of the prefix, and keeps the best $k$ of all extended prefixes. A finished sequence stays as it is.
-# Longer sequences sum more negative terms, so the *ranking* may divide $\log p$ by a length penalty (Wu et al., eq. 14):
+# Greedy decoding takes the most likely *next* token and cannot revise it. **Beam search** keeps the $k$ best prefixes (the
+# beam). In each step it extends every prefix by every token, adds the token's $\log p$ to that of the prefix, and keeps the
+# best $k$ of all extended prefixes. A finished sequence stays as it is. Longer sequences sum more negative terms, so for the
+# *ranking*, $\log p$ may be divided by a length penalty (Wu et al., eq. 14):
 #
 # $$\text{score} = \log p \,/\, \left(\tfrac{5 + \text{length}}{6}\right)^{\alpha}$$
 #
@@ -944,9 +954,10 @@ claim(
 # %% [markdown]
 # ## 11 Build it: repair a run
 #
-# **Build task (25 minutes, 12 points).** The code below trains a decoder-only Transformer to predict the next character. It runs to the end, but the trained
-# model is useless. We planted three faults of the kinds that cost the most time in practice: none of them raises an error. Measure before you read the code: the
-# cell after it runs it for a few updates, and has room for your own measurements. The check names the faults that it can prove, one after the other.
+# **Build task (25 minutes, 12 points).** The code below trains a decoder-only Transformer to predict the next character. It
+# runs without an error, but the trained model is useless, because we planted three faults. Measure before you read the code:
+# the cell after it runs the training for a few updates, and has room for your own measurements. The check names the faults that
+# it can prove, one at a time.
 
 # %% exercise="05.8" bug="three_faults"
 from course_tools.bank.lecture_05.repair_training import three_faults as suspect
@@ -1019,7 +1030,7 @@ repair_training = check("05.8", repair_training)
 #
 # <details><summary>A. The causal mask hides from each token what follows it.</summary>
 #
-# Right: with the true tokens as input, the predictions at all positions are separate and can be computed at once.</details>
+# Right: with the true tokens as input, no prediction depends on another one, and all can be computed at once.</details>
 # <details><summary>B. The positional encoding distinguishes the tokens.</summary>
 #
 # It does, but it does not hide later tokens.</details>
@@ -1042,10 +1053,12 @@ repair_training = check("05.8", repair_training)
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger
 #
-# **Errata of the decks**, each with a number in the next cell:
+# **Errata of the decks**, each measured in the next cell (*EE* is EE-559 13.2, *CS* CSE 891, *IT* ITMO lecture 7, *RK*
+# RKMVERI):
 #
-# - *EE* writes the cosine with the exponent $(2i+1)/d$. The paper has $2i/d$ for both. With the exponents of *EE*, sine and cosine have different frequencies,
-#   and the dot product of two position vectors depends on the positions, not on their distance alone.
+# - *EE* writes the cosine with the exponent $(2i+1)/d$. The paper has $2i/d$ for both. With the exponents of *EE*, sine and
+#   cosine have different frequencies, and the dot product of two position vectors depends on the positions, not only on their
+#   distance.
 # - *CS* calls the input a *concatenation* of embedding and position. It is a sum; a concatenation would have twice as many features.
 # - *CS* gives Vaswani's model as 12 blocks, $d = 512$, 6 heads. 512 is not divisible by 6; the paper has 6 + 6 layers and 8 heads.
 # - *IT*: "decoder takes Q and K from encoder, and V from candidate embedding." Then there would be one result for each *source* token, and the number of weights

@@ -17,10 +17,10 @@
 #
 # ![](diagram:universal_transformer)
 #
-# You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train on sums of ten binary digits and test on twenty. The
-# lecture separates two causes. What lets a model generalise to longer sums is the **local mask**: with it, eight separate layers without halting can
-# generalise, too. What adaptive computation time adds here is **trainability**: with the weights of a single block, the model learns on each of eight seeds at
-# two learning rates, and models with a fixed number of steps only on some. At the end you build such a model and train it. **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 110 minutes. {measured}
+# You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train a model to add binary
+# numbers of ten digits, and find out what it needs to add numbers of twenty.
+#
+# **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 110 minutes. {measured}
 
 
 # %%
@@ -37,19 +37,18 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 One layer is not enough
 #
-# Add two binary numbers on paper: column by column, starting with the lowest, write the digit and pass on the carry. Most carries stop soon: a column 1 + 1
-# always generates a carry, and a column 0 + 0 always absorbs one. But a column 1 + 0 propagates the carry that it receives, so a carry can travel far through a
-# run of such columns.
+# Add two binary numbers on paper: column by column, starting with the lowest, write the digit and carry to the next column.
+# Most carries stop soon: a column 1 + 1 always generates a carry, and a column 0 + 0 always absorbs one. But a column 1 + 0
+# propagates the carry that it receives, so a carry can travel far through a run of such columns.
 #
-# The input is the sequence of columns, lowest first: each of the four possible pairs of digits is a token, and the output is one digit for each token. The model
-# trains on ten-digit numbers at a random offset among 21 columns and is tested on twenty-digit numbers. For each column, `walks` gives the distance that a carry
-# arriving there may have travelled: 1 if the preceding column alone decides the carry, 3 if the two preceding columns pass on what they receive.
-#
-# Models with a fixed number of steps are trained for 400 updates; adaptive models, which take more time, for 320.
+# The input is the sequence of columns, lowest first: each of the four possible pairs of digits is a token, and the output is
+# one digit for each token. The model trains on ten-digit numbers at a random offset among 21 columns and is tested on
+# twenty-digit numbers. For each column, `walks` gives the distance that a carry arriving there may have travelled: 1 if the
+# preceding column alone decides the carry, 3 if the two preceding columns propagate the carry that they receive.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** One layer of self-attention in which each column may attend to all others, trained on short sums. What fraction of new ten-digit sums does it get
-# right in every digit?
+# **Predict.** One layer of self-attention, in which each column may attend to all others, is trained on sums of ten digits for
+# 400 updates. What fraction of new ten-digit sums does it get right in every digit?
 #
 # <details><summary>A. Nearly all: it can attend to every column.</summary>
 #
@@ -176,13 +175,15 @@ claim(
 )
 
 # %% [markdown]
-# This symmetry between position and step does no harm: all positions take step $t$ at the same time, so within one step the encodings differ by position alone.
+# This symmetry between position and step does no harm: all positions take step $t$ at the same time, so within one step the
+# encodings differ only by position.
 #
 # ## 3 When to halt
 #
-# How many steps should a position take? A fixed number is too many for easy columns and too few for hard ones. In **adaptive computation time**, each position
-# computes a halting probability $h_n$ after each step $n$. It halts at the first step $N$ at which these probabilities sum to $1 - \varepsilon$ or more, and at
-# the last step allowed if they never do. The result is a weighted sum over the steps, in which the last step taken gets the remainder $R$ (Graves, eqs. 6 to 8):
+# How many steps should a position take? A fixed number is too many for easy columns and too few for hard ones. In **adaptive
+# computation time**, each position computes a halting probability $h_n$ after each step $n$. It halts at the first step $N$ at
+# which these probabilities sum to $1 - \varepsilon$ or more, or at the last step allowed if they never do. The result is a
+# weighted sum over the steps, in which the last step taken gets the remainder $R$ (Graves, eqs. 6 to 8):
 #
 # $$p_n = \begin{cases} h_n & n < N \\ R = 1 - \sum_{m<N} h_m & n = N \\ 0 & n > N \end{cases}$$
 #
@@ -202,8 +203,8 @@ halting_distribution = check("06.2", halting_distribution)
 # %% [markdown]
 # ## 4 Ponder cost
 #
-# Steps must cost something; otherwise nothing in the loss rewards halting early for its own sake. The **ponder cost** of a position is $\rho = N + R$. Its mean
-# over the positions, multiplied by a price $\tau$ (Graves calls it the time penalty), is added to the loss.
+# The loss on the digits does not count the steps, so a second term does. The **ponder cost** of a position is $\rho = N + R$.
+# Its mean over the positions, multiplied by a price $\tau$ (Graves calls it the time penalty), is added to the loss.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** $N$ is a count: it does not change when $h$ changes a little. What is the gradient of $\rho = N + R$ with respect to an $h_n$ before the last step
@@ -214,8 +215,8 @@ halting_distribution = check("06.2", halting_distribution)
 # $N$ has no gradient, but $R$ has one.</details>
 # <details><summary>B. −1: a larger h_n leaves less for the last step.</summary>
 #
-# Yes, for every n < N, and 0 from N on. Gradient descent raises the early h until their sum reaches the threshold one step sooner. Then N falls by 1, a jump
-# that the gradient does not capture.</details>
+# Yes, for every n < N, and 0 from N on. Gradient descent increases the early h until their sum reaches the threshold one step
+# sooner. Then N falls by 1, a jump that the gradient does not capture.</details>
 # <details><summary>C. +1: a larger h makes the position take more steps.</summary>
 #
 # The opposite is true: the position halts sooner.</details>
@@ -367,13 +368,14 @@ show(
 )
 
 # %% [markdown]
-# Taking more steps than in training reduces the accuracy. One way to understand this: the four steps are like a *program of four lines*, each identified by its
-# step encoding; a fifth line was never trained. We want a step that is correct whenever it is applied, and a model that knows when it is done.
+# Taking more steps than in training reduces the accuracy. A possible reason is that each step is identified by its step
+# encoding, and a fifth step was never trained. We want a step that is correct whenever it is applied, and a model that decides
+# when it is done.
 #
 # ## 6 The adaptive step
 #
-# After each step every position computes $h_n = \sigma(w \cdot s_n + b)$ from its new state $s_n$. A position halts once its $h$ sum to $1 - \varepsilon$: its state
-# **stays fixed**, and other positions can still attend to it.
+# After each step every position computes $h_n = \sigma(w \cdot s_n + b)$ from its new state $s_n$. A position halts once the
+# sum of its $h$ reaches $1 - \varepsilon$. From then on its state **stays fixed**, and other positions can still attend to it.
 #
 # | name | shape |
 # | --- | --- |
@@ -464,8 +466,9 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
 #
-# We make two changes. The first is a **local mask**: each column attends only to **itself and its right neighbour**, so a carry moves one column per step. The
-# second is **halting**: each column decides how many of the eight steps it takes. Training is as before, with a price on steps in its last third.
+# We make two changes. The first is a **local mask**: each column attends only to **itself and its right neighbour**, so a carry
+# moves one column per step. The second is **halting**: each column decides how many of the eight steps it takes. Training is as
+# before, but for 320 updates, because adaptive steps take more time, and with a price on steps in the last third.
 #
 # Which of the two changes matters? The baseline here has only the mask: a stack of eight *separate* layers, without shared weights and without halting (nearly
 # eight times the weights), trained at the better of two learning rates, 2e-3. A recorded study then adds a second baseline, eight *fixed shared* steps, and compares
@@ -589,22 +592,23 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# The number of steps increases with the distance that the carry travels. No label gives this distance: the model learned when to halt from the loss on the
-# digits and from the price on steps.
+# The number of steps increases with the distance that the carry travels. No label contains this distance: the model learned
+# when to halt from the loss on the digits and from the price on steps.
 #
-# **The baselines. Predict.** The study `06_fixed_steps` (docs/studies.md) trains three forms with the same mask for 400 updates, at learning rates of 2e-3 and 5e-3
-# and with eight seeds: eight fixed shared steps, eight separate layers, and adaptive steps without a price. Which of them add most numbers of twenty digits on every seed,
-# at both rates?
+# **Predict.** To compare baselines, the study `06_fixed_steps` (docs/studies.md) trains three forms with the same mask for 400
+# updates, at learning rates of 2e-3 and 5e-3 and with eight seeds: eight fixed shared steps, eight separate layers, and
+# adaptive steps without a price. Which of them get most sums of twenty digits right with every seed, at both rates?
 #
 # <details><summary>A. All three: they have the same mask.</summary>
 #
-# The mask makes it possible: each of them can do it. But two of them do not learn it on every seed.</details>
+# With the mask, each of them can learn this. But two of them do not learn it with every seed.</details>
 # <details><summary>B. Separate layers and adaptive steps.</summary>
 #
-# At 5e-3, eight separate layers do not add even ten digits in 400 updates.</details>
+# At 5e-3, eight separate layers do not learn even sums of ten digits in 400 updates.</details>
 # <details><summary>C. Adaptive steps alone.</summary>
 #
-# Yes. A possible reason, not tested: the mixture over the steps gives the loss a short path to the first of them.</details>
+# Yes. A possible reason, which we have not tested, is that the mixture over the steps gives the first steps a short path from
+# the loss.</details>
 
 # %%
 study = recorded("06_fixed_steps")
@@ -643,23 +647,26 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **What the baselines show.** At 2e-3, shared steps add most sums of twenty digits on three of eight seeds and separate layers on seven: with the local mask, neither
-# halting nor shared weights are needed to generalise. At 5e-3, shared steps do so on two seeds and separate layers on none, while the adaptive model does so on every
-# seed at both rates. So at this scale and budget adaptive computation time makes training reliable, with an eighth of the weights of separate layers. Longer training
-# and lower rates were not tried.
+# **What the baselines show.** At 2e-3, shared steps add most sums of twenty digits correctly with three of eight seeds, and
+# separate layers with seven. So with the local mask, neither halting nor shared weights are needed to generalise. At 5e-3,
+# shared steps do so with two seeds and separate layers with none, while the adaptive model does so with every seed at both
+# rates. So at this scale and budget, adaptive computation time makes training reliable, with an eighth of the weights of
+# separate layers. Longer training and lower rates were not tried.
 #
-# **Predict.** A carry that has to travel further than the number of steps allows never arrives, so eight steps set a limit. We allow twelve steps after
-# training. What happens to sums of twenty digits?
+# **Predict.** Within eight steps, a carry can travel at most eight columns. We allow twelve steps after training. What happens
+# to sums of twenty digits?
 #
 # <details><summary>A. All become correct: a waiting column can wait longer.</summary>
 #
-# Some may. But training never determined what happens at step nine: a column that reached step eight was forced to halt.</details>
+# Some may. But training did not determine what happens at step nine: a column that reached step eight was forced to
+# halt.</details>
 # <details><summary>B. Accuracy collapses, as in section 5.</summary>
 #
 # There, every position went through untrained steps. Here, only the positions that have not halted continue, and they are few.</details>
 # <details><summary>C. Neither: the mean over the seeds changes by less than 0.15.</summary>
 #
-# Yes (06.p). Further steps change little for a model that halts, and it does not learn from short sums to use them.</details>
+# Yes (06.p). Additional steps change little for a model that halts, and training on short sums does not teach it to use
+# them.</details>
 
 # %% tags=["nbval-check-output"]
 lifted = [exact(with_steps(model, 12), long.test, "neighbour") for model in priced]
@@ -754,8 +761,7 @@ explore(draw_steps, ones=(1, 10, 1))
 #
 # <details><summary>A. At price 0 the model takes all eight steps; at price 1 it halts at once and adds badly.</summary>
 #
-# The second half is right. At price 0 the model does not take all steps: halting early also helps the answer, since the mixture must not contain states from
-# before the carry was known.</details>
+# The second half is right. But at price 0 the model does not take all steps either.</details>
 # <details><summary>B. At price 0 the model takes a few more steps; at price 1 it halts almost at once and adds badly.</summary>
 #
 # Yes.</details>
@@ -791,13 +797,13 @@ claim(
 # ## 10 Build it
 #
 # **Build task (30 minutes, 12 points).** So far you have written the parts of adaptive computation time. Now write the whole
-# model and the loop that trains it, from an empty cell. Your functions and the library's `Block` may be used; its `Universal`
-# and `AdaptiveSteps` may not.
+# model and its training loop, starting from an empty cell. You may use your functions and the library's `Block`, but not its
+# `Universal` or `AdaptiveSteps`.
 #
 # The model learns sums of **six** digits in 13 columns. The check calls `train_adder(columns, digits, n_steps, n_updates)`
 # once, with 4,000 sums, `n_steps=6` and `n_updates=300`, and evaluates the returned model on other sums of six digits and on
 # sums of **twelve**. The function has at most 60 seconds of processor time; a good answer needs about six. So that halting can
-# be judged, the model shows what it does at each step:
+# be judged, the model returns the results of each step:
 #
 # | call | result |
 # | --- | --- |
@@ -806,8 +812,8 @@ claim(
 #
 # The **answer** is the weighted sum of the logits, $y = \sum_n p_n y_n$: for a linear readout, that is the readout of the
 # mixture. The loss is the mean cross-entropy of the answer, plus a price from 0.001 to 0.3 times the mean ponder cost $N + R$.
-# The price may change during the training, but the check asks the trained model for its loss: there the price must not be 0. With
-# the local mask of section 7, and no price in the first part of the training, it learns more reliably.
+# The price may change during the training, but it must not be 0 when the check asks the trained model for its loss. The model
+# learns more reliably with the local mask of section 7 and without a price in the first part of the training.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -830,8 +836,8 @@ from course_tools.bank.lecture_06.train_adder import train_adder
 train_adder = check("06.7", train_adder)
 
 # %% [markdown]
-# The next cell trains your model once more, and adds 1 to numbers of more and more ones. Do the columns that wait for the carry
-# take more steps?
+# The next cell trains your model once more, and lets it add 1 to numbers that consist of more and more ones. Do the columns
+# that wait for the carry take more steps?
 
 # %%
 pairs = sums(4_000, 1, 1, n_digits=6, T=13).train
@@ -877,15 +883,16 @@ for k in (1, 2, 3, 5, 7, 11):
 #
 # Its states up to the step at which it halts are already in the mixture.</details>
 #
-# **Question 3.** The gradient of the ponder cost is that of $R$ alone. What does gradient descent on the ponder cost do to a position that takes four steps?
+# **Question 3.** Only $R$ contributes to the gradient of the ponder cost. What does gradient descent on the ponder cost do to a
+# position that takes four steps?
 #
-# <details><summary>A. It raises h₁, h₂ and h₃, until three steps are enough.</summary>
+# <details><summary>A. It increases h₁, h₂ and h₃, until three steps are enough.</summary>
 #
 # Right, and R jumps up when N falls: the cost is not continuous.</details>
-# <details><summary>B. It raises h₄.</summary>
+# <details><summary>B. It increases h₄.</summary>
 #
 # R does not depend on h₄: it is the remainder after the steps *before* the fourth.</details>
-# <details><summary>C. It lowers all h.</summary>
+# <details><summary>C. It decreases all h.</summary>
 #
 # Then R would grow.</details>
 
@@ -904,16 +911,17 @@ for k in (1, 2, 3, 5, 7, 11):
 # %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
-# **Remarks on the deck and the paper.**
+# **Remarks on the deck** (*EE* is EE-559 13.2) **and the paper.**
 #
-# - *EE*, "the number of steps is modulated per position dynamically": confirmed here (06.o). Which kind of difficulty the number of steps follows depends on the
-#   task and the mask.
+# - *EE*, "the number of steps is modulated per position dynamically": confirmed here (06.o). What kind of difficulty determines
+#   the number of steps depends on the task and the mask.
 # - *EE* writes both exponents as $2j/d$ here, as the paper does; in its own section on positional encoding the cosine has $(2i+1)/d$ (06.EE, and lecture 05).
 # - *Dehghani et al.* state that a halted position is copied to the next step, and cite Graves. Their published code (tensor2tensor, the "basic" variant) keeps
 #   transforming it and updates the mixture at each step, $y \leftarrow p_n s_n + (1 - p_n)\, y$: each later step shrinks the weights of the earlier ones (06.UT).
 #
-# **Limits of this lecture.** The experiments use one task, in which the necessary computation is local, one model width (32) and two learning rates. Whether a
-# fixed number of steps can be trained at 5e-3 with more updates, a longer warm-up or another initialisation was not tried.
+# **Limits of this lecture.** The experiments use one task, in which the necessary computation is local, one model width (32)
+# and two learning rates. Whether a fixed number of steps trains reliably at 5e-3 with more updates, a longer warm-up or another
+# initialisation was not tried.
 #
 # ## 13 Papers and decks
 #
