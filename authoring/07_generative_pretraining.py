@@ -13,14 +13,12 @@
 # %% [markdown] tags=["header"]
 # # 07 · Generative pre-training
 #
-# A GPT is trained only to predict the next token; from this it learns to find a rule in its prompt and to apply it.
+# A GPT is trained only to predict the next token, and thereby learns to find a rule in its prompt and to apply it.
 #
 # ![](diagram:gpt)
 #
-# You will write the loss, top-k and nucleus sampling, a key-value cache, the parameter count and a few-shot prompt. A GPT with
-# two layers finds the hidden order of a new text in the text itself, without a change of its weights. A GPT with one layer and
-# as many parameters does not, and neither does a table of counts. On real text, after half a minute of training on a CPU, a
-# table of counts still needs fewer bits; the curves and recorded runs show what more text and time change.
+# You will write the loss, top-k and nucleus sampling, a key-value cache, the parameter count and a few-shot prompt, and train
+# GPTs on sequences with a hidden rule and on real text.
 #
 # **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** about 90 minutes. {measured}
 
@@ -43,26 +41,26 @@ SEEDS = (0, 1, 2)
 # ## 1 A rule that only the text itself contains
 #
 # The paper on GPT-3 is known for *in-context learning*: the prompt shows the model something new, and the model uses it at
-# once, without a change of its weights.
+# once, without any change of its weights.
 #
-# Here is the smallest task that needs it. Each text has a **secret circular order** of eight letters. The text walks along that
-# order, and now and then it jumps to a random letter, at a rate that differs from text to text. Where it does not jump, the
-# letter after B is, in *this* text, the successor of B in the order. We score only steps that the text has already shown. The
-# orders of the test never occur in training, so a model cannot memorise them; it must find the order in the text. With the
-# order A → D → B → C → A of only four letters, a text might read `A D B C A D* B* …`, where the steps with a star are scored: the
-# text has shown them before.
+# Here is a small task that needs it. Each text has a **secret circular order** of eight letters. Each letter of the text is
+# followed by its successor in this order, except that the text sometimes jumps to a random letter, at a rate that differs from
+# text to text. We score only steps that the text has shown before. The orders of the test never occur in training, so a model
+# cannot memorise them; it must find the order in the text. With the order A → D → B → C → A of only four letters, a text might
+# read `A D B C A D* B* …`, where a star marks the scored steps.
 #
 # The baseline is an **n-gram**, a table of counts: it predicts the letter that most often followed the last four letters in all
 # training texts.
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The table has counted 8,000 texts. Which fraction of the scored steps of new texts does it predict? A guess among
-# eight letters is right in 0.12 of the cases.
+# **Predict.** The table has counted 8,000 texts. What fraction of the scored steps of new texts does it predict correctly? A
+# guess among eight letters is right in 0.12 of the cases.
 #
 # <details><summary>A. About 0.12.</summary>
 #
-# The table knows a little more: a walk round a circle of eight rarely returns to one of the last four letters.</details>
+# The table does a little better: a text that follows a circular order of eight letters rarely returns to one of the last
+# four.</details>
 # <details><summary>B. About 0.25.</summary>
 #
 # Yes. Each text has a different order, so the counts over all texts do not determine the next letter. The table can only
@@ -141,9 +139,9 @@ next_token_loss = check("07.1", next_token_loss)
 # ## 3 Induction heads
 #
 # How can a Transformer solve the task of section 1? With two heads in successive layers (Elhage et al. 2021, Olsson et al.
-# 2022). A head of the **first** layer copies into each token the token *just before* it. A head of the **second** layer attends
-# to the token that was preceded by the current letter; this token is what followed the letter last time. Such a pair is called
-# an *induction head*. We now train a GPT with two layers, one with a single layer, and an LSTM.
+# 2022). A head of the **first** layer copies the *preceding* token into each token. A head of the **second** layer attends to
+# the token that was preceded by the current letter, that is, to the token that followed this letter last time. Such a pair is
+# called an *induction head*. We now train a GPT with two layers, one with a single layer, and an LSTM.
 #
 # **Predict.** We remove one layer and give its parameters to the other. Can a single layer with as many parameters solve the
 # task?
@@ -152,10 +150,10 @@ next_token_loss = check("07.1", next_token_loss)
 #
 # In lecture 04, key and value were in *one* token. Here the token with the answer contains only the answer, not the letter
 # before it.</details>
-# <details><summary>B. No: a token contains what must be matched only after a layer has copied it there.</summary>
+# <details><summary>B. No: the letter to be matched is in the preceding token, and copying it takes another layer.</summary>
 #
-# Yes. The score compares the query with one token at a time. "What preceded you" must be written into that token first, and
-# this takes a layer.</details>
+# Yes. The score compares the query with one token at a time. The preceding letter must first be copied into that token, which
+# takes a layer.</details>
 # <details><summary>C. Only if it has more heads.</summary>
 #
 # The heads of one layer work in parallel. No head can use what another head of the same layer finds.</details>
@@ -274,14 +272,14 @@ claim(
 )
 
 # %% [markdown]
-# A table that is counted anew within each text would also do well: it *is* induction, written by hand. GPT has found it by
+# A table of counts made for each text alone would also do well: it *is* induction, programmed by hand. GPT has learned it by
 # gradient descent.
 
 # %% [markdown] tags=["predict"]
 # ### Attention maps of the two heads
 #
-# Does the trained model contain the two heads? `record` shows its weights. In the second layer, the right positions for a
-# letter are those just after its earlier copies.
+# Does the trained model contain the two heads? `record` collects its attention weights. In the second layer, the right
+# positions for a letter are those just after its earlier copies.
 #
 # **Predict.** Where does that head attend when a letter occurs for the first time?
 #
@@ -377,9 +375,9 @@ claim(
 # %% [markdown]
 # ## 4 A table of counts
 #
-# Now we turn to real text, and first to a baseline. Shannon's language model looks up what followed the last few characters
-# elsewhere, and counts. Such an **n-gram** table counts runs of $n$ characters, so its context has $n-1$ characters. Where a
-# run is rare or new, its probability is interpolated with that of the shorter run (Witten and Bell).
+# Now we turn to real text, and begin with a baseline. Shannon's language model counts which characters followed the last few
+# characters elsewhere in the text. Such an **n-gram** table counts runs of $n$ characters, so its context has $n-1$ characters.
+# Where a run is rare or new, its probability is interpolated with that of the shorter run (Witten and Bell).
 #
 # The text is Python's own language reference, which is part of every Python installation; repeated paragraphs are removed. We
 # measure **bits per character**: the mean of $-\log_2 p$ of each true character of new text. Uniform guessing among a hundred
@@ -390,8 +388,8 @@ claim(
 #
 # <details><summary>A. As long as memory allows: more context cannot hurt.</summary>
 #
-# On the counted text it never hurts. In new text, most long runs of characters have never been counted, and the few counts that
-# exist are noise.</details>
+# On the counted text it never hurts. In new text, many long runs of characters have never been counted, and the counts of the
+# others are small and noisy.</details>
 # <details><summary>B. One or two characters: longer runs are too rare.</summary>
 #
 # In a third of a million characters, runs of three and four occur often enough to help considerably.</details>
@@ -540,12 +538,12 @@ claim(
 # ## 5 GPT on real text
 #
 # We train a GPT on the text, and an LSTM that reads exactly as many characters, and compare both with the table. Bits per
-# *piece* cannot be compared with bits per character, so here all models read characters. When we evaluate, each predicted
-# character has at least half a window of context.
+# *piece* cannot be compared with bits per character, so all models read characters. In the evaluation, each predicted character
+# has at least half a window of context.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A third of a million characters, 700 updates, half a minute to three minutes on one core. Which model needs the fewest
-# bits on new text *at this budget*?
+# **Predict.** The budget is a third of a million characters and 700 updates, half a minute to three minutes on one core. Which
+# model needs the fewest bits on new text *at this budget*?
 #
 # <details><summary>A. GPT.</summary>
 #
@@ -553,8 +551,8 @@ claim(
 # which character follows which.</details>
 # <details><summary>B. The LSTM.</summary>
 #
-# Its recurrence helps in the beginning, while GPT must first learn from its position vectors which token is the last one. At
-# the end of this budget the two are close.</details>
+# Its recurrence helps in the beginning, while GPT must first learn from its position vectors which token comes last. At the end
+# of this budget the two are close.</details>
 # <details><summary>C. The table.</summary>
 #
 # Yes, at this budget. Look at the slopes: the curves of the networks are still falling, while the table has already counted the
@@ -649,16 +647,16 @@ claim(
 )
 
 # %% [markdown]
-# At this budget the table needs fewer bits, and the curves of both networks are still falling. **Recorded:** three layers of
-# width 128 and 4,000 updates, the setting used with CUDA, run by hand. Bits per character of held-out text; Kneser-Ney's counts
-# follow in section 10:
+# At this budget the table needs fewer bits, and the curves of both networks are still falling. We also ran the setting used
+# with CUDA by hand (three layers of width 128 and 4,000 updates) and recorded the bits per character of held-out text. Section
+# 10 explains Kneser-Ney's counts.
 #
 # | seed | GPT | LSTM | table | Kneser-Ney |
 # | --- | --- | --- | --- | --- |
 # | 0 | 1.75 | 1.82 | 2.02 | 1.77 |
 # | 6 | 1.58 | 1.61 | 1.78 | 1.58 |
 #
-# With more updates, both networks overtake this table; GPT then needs about as many bits as the better counts.
+# With more updates, both networks overtake this table; GPT then needs about as many bits as Kneser-Ney's counts.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Have GPT and the table learned *the same*? To find out, we average their probabilities. How many bits does the
@@ -666,8 +664,8 @@ claim(
 #
 # <details><summary>A. A number between those of the two.</summary>
 #
-# Its *probability* lies between theirs, but its bits need not. Where one of the two is confident and right, the mixture loses
-# at most one bit compared with it, and it is never as badly wrong as the worse of the two.</details>
+# For each character, its probability lies between theirs, but its *mean* number of bits need not. Where one of the two is
+# confident and right, the mixture needs at most one bit more, even if the other is badly wrong.</details>
 # <details><summary>B. As many as the better one.</summary>
 #
 # That would be so if both were wrong in the same places.</details>
@@ -702,7 +700,7 @@ claim(
 #
 # They are needed because of the tail of the distribution. If a hundred characters are each very unlikely, one of them is still
 # sampled quite often, and one wrong character affects everything after it. **Top-k** (Fan et al.) keeps the $k$ most likely
-# tokens and sets all other logits to $-\infty$. Exactly $k$ tokens must remain, also if several have the $k$-th largest logit;
+# tokens and sets all other logits to $-\infty$. Exactly $k$ tokens must remain, even if several have the $k$-th largest logit;
 # which of these remain is up to you.
 #
 # | name | shape |
@@ -726,8 +724,8 @@ top_k = check("07.2", top_k)
 # **nucleus** (top-p, Holtzman et al.) keeps as many as are needed: *the smallest set of the most likely tokens whose
 # probabilities sum to $p$ or more*.
 #
-# **Bug hunt.** Somebody wrote the version below. It runs, and it keeps about $p$ of the probability. Decide what is wrong,
-# then run the check, and write it correctly.
+# **Bug hunt.** The version below runs, and it keeps about $p$ of the probability. Decide what is wrong, then run the check, and
+# write it correctly.
 
 # %% exercise="07.3" bug="does_not_sort"
 from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
@@ -735,14 +733,14 @@ from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
 # %% [markdown] tags=["predict"]
 # **Which property does it violate, and when would you have noticed?**
 #
-# <details><summary>A. The sum: it does not reach p.</summary>
+# <details><summary>A. The sum of the probabilities does not reach p.</summary>
 #
 # It does. A cumulative sum over all tokens reaches p in any order.</details>
-# <details><summary>B. The most likely tokens: it takes tokens in the order of the vocabulary.</summary>
+# <details><summary>B. It does not keep the most likely tokens: it takes tokens in the order of the vocabulary.</summary>
 #
 # Yes. It removes likely tokens with a high index and keeps unlikely ones with a low index. Many vocabularies are sorted by
 # frequency, and with such a vocabulary the mistake is hard to see.</details>
-# <details><summary>C. The -∞: it should be 0.</summary>
+# <details><summary>C. The removed logits should be 0, not -∞.</summary>
 #
 # A logit of 0 belongs to an ordinary token. -∞ is right.</details>
 
@@ -829,12 +827,12 @@ claim(
 )
 
 # %% [markdown]
-# Greedy decoding gives the cleanest words, but it repeats itself. Sampling from the model's own probabilities is more varied
-# and has more errors. (`course_lib.pretrained` can read GPT-2's published weights.)
+# Greedy decoding gives the largest fraction of real words, but it repeats itself. Sampling from the model's own probabilities
+# is more varied and has more errors. (`course_lib.pretrained` can read GPT-2's published weights.)
 #
 # ## 7 The key-value cache
 #
-# To generate token $t+1$, the model so far computes all $t$ tokens again. But no token attends to a later one, so what was
+# So far, the model computes all $t$ tokens again to generate token $t+1$. But no token attends to a later one, so what was
 # computed for earlier tokens remains valid. In this section you write a step that stores the **keys and values** of the past
 # and computes only the new row (section 3.2.3 of Vaswani et al., one token at a time):
 #
@@ -951,9 +949,9 @@ print(
 # ## 8 Number of parameters
 #
 # In this section you count the parameters of a GPT and then check the numbers on a slide. A block of width $d$ has four
-# projections $d \times d$ (queries, keys, values, and the output projection) and a network $d \to 4d \to d$. All these six
-# matrices have a bias. The block also has two norms, each with a gain and a bias. Before the blocks there are two embeddings
-# (tokens and positions), and after them one more norm. The output matrix *is* the token embedding, so it adds nothing.
+# projections $d \times d$ (queries, keys, values, and the output projection) and a network $d \to 4d \to d$. All six matrices
+# have a bias. The block also has two norms, each with a gain and a bias. Before the blocks there are two embeddings (tokens and
+# positions), and after them one more norm. The output matrix *is* the token embedding, so it adds nothing.
 #
 # | name | GPT-2 | GPT-3 |
 # | --- | --- | --- |
@@ -973,10 +971,10 @@ from course_lib.metrics import gpt_parameters
 gpt_parameters = check("07.5", gpt_parameters)
 
 # %% [markdown] tags=["predict"]
-# The next cell recomputes CS-891's table, "Scaling Up Transformer", row by row, from the layers and widths on the slide; its 12
-# layers of a Transformer are six of an encoder and six of a decoder. The vocabulary sizes are those of the published models.
-# Turing-NLG's was never published, so we use GPT-2's instead. Training costs about six operations for each parameter and token:
-# two forward, four backward (Kaplan et al. 2020).
+# The next cell recomputes the table "Scaling Up Transformer" of the deck CSE 891, row by row, from the layers and widths on the
+# slide. The slide's 12 layers of a Transformer are six of an encoder and six of a decoder. The vocabulary sizes are those of
+# the published models. Turing-NLG's was never published, so we use GPT-2's instead. Training costs about six operations for
+# each parameter and token: two forward, four backward (Kaplan et al. 2020).
 #
 # **Predict.** One count on the slide is wrong by more than four percent. Which one?
 #
@@ -1076,8 +1074,8 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 # %% [markdown]
 # Now we prompt the model of section 3. It was trained on walks and has never seen a list of examples. Its vocabulary is eight
 # letters, and the other characters of a prompt are dropped. The task is: *which letter comes next in my order?* Each example
-# shows one step of the order. One of the examples, at a random position, shows the very letter that the question asks about, so
-# the answer always stands in the prompt.
+# shows one step of the order. One of the examples, at a random position, shows the letter that the question asks about, so the
+# prompt always contains the answer.
 
 
 # %%
@@ -1151,7 +1149,7 @@ print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][1])
 #
 # <details><summary>A. It needs dozens of examples: a few are too few to learn from.</summary>
 #
-# They are too few for gradient descent. Here nothing is trained: the answer is in the prompt, and the model only has to find
+# They are too few for gradient descent. Here nothing is trained: the answer is in the prompt, and the model only needs to find
 # it.</details>
 # <details><summary>B. Hardly any right without an example, nearly all with one, fewer with four; and it follows the false examples.</summary>
 #
@@ -1260,9 +1258,9 @@ claim(
 # %% [markdown]
 # **Why do more examples hurt?** GPT-3 improves with more examples. But our model reads only the eight letters of a prompt, not
 # the line breaks or the labels that distinguish an input from an answer. Suppose that the letter of the question is also the
-# *answer* of some example. Then the next example begins after it, and the first letter of that example looks like an answer,
-# too. The model fails on such prompts (07.ff, 07.gg); with eight examples, every letter occurs twice. Without any example the
-# model is worse than guessing, because such a step was never a target in training.
+# *answer* of some example. Then the first letter of the next example follows it and looks like an answer, too. On such prompts
+# the model is less accurate (07.ff, 07.gg); with eight examples, every letter occurs twice. Without any example the model is
+# worse than guessing, because such a step was never a target in training.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Invent an order, or a rule that is no order at all (every letter is followed by A?). Give contradictory examples.
@@ -1300,8 +1298,8 @@ ask(["AC", "CE", "EG", "GB"], "C")
 # %% [markdown]
 # ## 10 More text, more time
 #
-# A better way to count: **Kneser and Ney** count a short run not by how often it occurs, but by how many *different* characters
-# precede it.
+# **Kneser and Ney** improved the counts: a short run is counted not by how often it occurs, but by how many *different*
+# characters precede it.
 
 # %% tags=["nbval-check-output"]
 from course_lib.models import KneserNey
@@ -1317,10 +1315,10 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# The study `07_text` (docs/studies.md) compares these counts with an LSTM and a GPT of equal size, after 3,000 updates each, on new
-# plays by Shakespeare.
+# The study `07_text` (docs/studies.md) compares these counts with an LSTM and a GPT of equal size, after 3,000 updates each, on
+# unseen plays by Shakespeare.
 #
-# **Predict.** Which needs the fewest bits, with 0.2 and with 4.2 million characters to learn from?
+# **Predict.** Which needs the fewest bits, with 0.2 and with 4.2 million characters of training text?
 #
 # <details><summary>A. The counts with little text, GPT with much.</summary>
 #
@@ -1330,7 +1328,7 @@ claim(
 # Yes, at this budget.</details>
 # <details><summary>C. GPT with both.</summary>
 #
-# More text helps GPT, too; what it lacks is updates.</details>
+# More text helps GPT, too, but it has too few updates.</details>
 
 # %%
 study = show_study("07_text")
@@ -1368,8 +1366,8 @@ for kind in ("counts", "LSTM", "GPT"):
     print(f"--- {kind}, temperature 0.75\n\n{written[:400].strip()} …\n")
 
 # %% [markdown]
-# At this budget the counts need the fewest bits, and the LSTM fewer than GPT. Neither network has converged. One seed; learning
-# rates from a trial of 300 updates, which is short for GPT.
+# At this budget the counts need the fewest bits, and the LSTM fewer than GPT. Neither network has converged. Each run has one
+# seed, and the learning rates come from a trial of 300 updates, which is short for GPT.
 #
 # The next figure shows GPT on the language reference, with the three parameters of section 6: which character comes next?
 
@@ -1403,9 +1401,9 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # %% [markdown]
 # ## 11 Build it
 #
-# **Build task (30 minutes, 12 points).** So far you have written parts of a GPT. Now write all of it, and the loop that trains
-# it, from an empty cell. Define the classes and functions that you need above `train_gpt`, in the same cell. Only the library's
-# `GPT` is not allowed.
+# **Build task (30 minutes, 12 points).** So far you have written parts of a GPT. Now write the whole model and its training
+# loop, starting from an empty cell. Define the classes and functions that you need above `train_gpt`, in the same cell. Only
+# the library's `GPT` is not allowed.
 #
 # The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
 # lower-case letters and the space) and `n_steps=400`. It evaluates the returned model on held-out text. The function has at
@@ -1431,8 +1429,7 @@ from course_tools.bank.lecture_07.train_gpt import train_gpt
 train_gpt = check("07.7", train_gpt)
 
 # %% [markdown]
-# The next cell trains your model once more and lets it generate text. Models learn real words long before they learn real
-# sentences.
+# The next cell trains your model once more and lets it generate text.
 
 # %%
 alphabet = " abcdefghijklmnopqrstuvwxyz"
@@ -1483,7 +1480,7 @@ print("".join(alphabet[token] for token in written.tolist()))
 #
 # <details><summary>A. The model learned the task from the examples by gradient descent.</summary>
 #
-# No weight changes. And gradient descent over a set does not depend on its order in this way.</details>
+# No weight changes when a model reads a prompt.</details>
 # <details><summary>B. A prompt is read as a sequence, and the position of an example matters.</summary>
 #
 # Right. The model predicts a continuation. Evaluate a prompt with several orders of its examples before you trust it.</details>
@@ -1506,8 +1503,8 @@ print("".join(alphabet[token] for token in written.tolist()))
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger
 #
-# **Errata: CS-891, "Scaling Up Transformer"**, row by row. A claim for each row follows: nine of ten counts are confirmed by
-# the sizes, one is corrected. And:
+# **Errata of the deck *CS* (CSE 891), "Scaling Up Transformer".** The next cell has a claim for each row: the sizes confirm
+# nine of ten counts and correct one. In detail:
 #
 # - *XLNet-Large, 340M*: its relative positions need a fifth projection in each block; it has 360M.
 # - *GPT-2, heads "?"*: 25 heads of 64 features each, according to the released configuration. Its paper counts 1542M (table 2);
@@ -1519,14 +1516,14 @@ print("".join(alphabet[token] for token in written.tolist()))
 #   for an answer.
 #
 # **Remarks.** *Transformer-Base, Large, 12 layers*: 6 encoder and 6 decoder blocks; twelve encoder blocks would have fewer than
-# 65M. *EE*: "more than 10X the parameters" of GPT is confirmed. *IT* calls GPT a "decoder": it is a decoder without
-# cross-attention, which would make each block larger by a third.
+# 65M. *EE* (EE-559 13.2): "more than 10X the parameters" of GPT is confirmed. *IT* (ITMO lecture 7) calls GPT a "decoder": it
+# is a decoder without cross-attention, which would make each block larger by a third.
 #
-# **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, correcting English and parodying Hemingway. This
-# lecture shows nothing of the kind: at this budget the generated text has real words and no meaning. Our model solves a single
-# task in context, the task that *all* its training texts had; GPT-3's texts were not made for any task. Whether the in-context
-# learning of *large* models uses this mechanism and no other is discussed in the literature, not here. The LSTM of section 3
-# fails at *this* budget, not in principle. GPT's fine-tuning on labelled tasks is not trained; lecture 08 fine-tunes BERT.
+# **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, correcting English and parodying Hemingway. Our
+# models cannot do this: at this budget the generated text has real words but no meaning. Our model solves a single task in
+# context, the task that *all* its training texts had; GPT-3's texts were not made for any task. Whether the in-context learning
+# of *large* models uses this mechanism and no other is discussed in the literature, not here. The LSTM of section 3 fails at
+# *this* budget, not in principle. GPT's fine-tuning on labelled tasks is not trained; lecture 08 fine-tunes BERT.
 #
 # ## 14 Papers and decks
 #

@@ -13,15 +13,15 @@
 # %% [markdown] tags=["header"]
 # # 08 · Bidirectional pre-training: ELMo, BERT
 #
-# BERT learns from unlabelled text by predicting masked tokens from the context on both sides; a few labels then suffice.
+# BERT learns from unlabelled text by predicting masked tokens from the context on both sides; then it is fine-tuned with a few
+# labels.
 #
 # ![](diagram:bert_heads)
 #
-# You will write ELMo's mixture, BERT's masking, its input, its loss, the sentence pairs of its second pre-training task, a classification head, statistics of
-# attention heads, and in the build task a whole BERT: masking, pre-training and fine-tuning. A small BERT is pre-trained on two thousand names without labels
-# and fine-tuned to recognise eight languages from five labels each. A control shows where the gain comes from: pre-training passages are cut from documents of
-# *one* language. If each passage mixes names of several languages, most of the gain is gone, and a naive Bayes classifier that knows the documents does as well
-# as BERT. **Prerequisites:** lectures 04, 05 and 07. **Time:** about 120 minutes. {measured}
+# You will write ELMo's mixture and BERT's masking, input, loss and heads, pre-train a small BERT on names without labels,
+# fine-tune it to recognise eight languages from five labels each, and find out where the gain comes from.
+#
+# **Prerequisites:** lectures 04 (self-attention), 05 (the Transformer) and 07 (GPT). **Time:** about 120 minutes. {measured}
 
 
 # %%
@@ -39,15 +39,16 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Both sides of a gap
 #
-# Computer programs show the names of places and time zones in many languages: *heure normale d'Europe centrale*, *keskinen normaaliaika*. Take such a name and
-# hide one letter. GPT reads from left to right and can use only what comes **before** the letter. A human reader would use both sides.
+# Computer programs show the names of places and time zones in many languages: *heure normale d'Europe centrale*, *keskinen
+# normaaliaika*. Take such a name and hide one letter. GPT reads from left to right and can use only what comes **before** the
+# letter. A human reader uses both sides.
 #
 # Two count tables, as in lecture 07, measure the difference. Both have a context of four letters: one uses the four letters before the gap, the other two
 # letters before and two after.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The number of context letters is the same. How many bits does it cost to predict the missing letter from two letters on either side, compared with
-# the four letters before it?
+# **Predict.** Both contexts have four letters. How many bits does it take to predict the missing letter from two letters on
+# either side, compared with the four letters before it?
 #
 # <details><summary>A. About as many: four letters are four letters.</summary>
 #
@@ -105,9 +106,10 @@ claim(
 # %% [markdown]
 # ## 2 ELMo: two language models
 #
-# Why not train a language model that uses both sides? Because it would see its target: from the second layer on, the states of the neighbours of a word contain
-# information about the word itself. **ELMo** therefore trains *two* language models, LSTMs that read in opposite directions, and concatenates their states for
-# each word. A task then uses all layers, mixed by learned weights (eq. 1):
+# Why not train one language model on both sides? It would see its target: from the second layer on, the states of the
+# neighbours of a word contain information about the word itself. **ELMo** therefore trains *two* language models, LSTMs that
+# read in opposite directions, and concatenates their states for each word. A task then uses all layers, mixed by learned
+# weights (eq. 1):
 #
 # $$\mathrm{ELMo}_k = \gamma \sum_{j} s_j\, h_{k,j} \qquad s = \mathrm{softmax}(w) \qquad h_{k,j} = [\overrightarrow{h}_{k,j};\ \overleftarrow{h}_{k,j}]$$
 #
@@ -159,8 +161,8 @@ claim(
 )
 
 # %% [markdown]
-# Each direction is a deep network, but the two are combined only at the output: half of the features depend on one side, half on the other, and no layer
-# combines a word on the left with one on the right.
+# Each direction is a deep network, but the two are combined only at the output. Half of the features depend on one side, half
+# on the other, and no layer combines a word on the left with one on the right.
 #
 # ## 3 Masked language modelling
 #
@@ -173,8 +175,8 @@ claim(
 # | 10 % | a random token | 0.8 … 0.9 |
 # | 10 % | itself, unchanged | ≥ 0.9 |
 #
-# All randomness is passed in as tensors of numbers between 0 and 1: a token is chosen where `choice` is below `rate`, and `fate` decides what it becomes. [CLS],
-# [SEP] and padding are not `eligible`.
+# All randomness is passed in as tensors of numbers between 0 and 1: a token is chosen where `choice` is below `rate`, and
+# `fate` decides what it becomes. The special tokens [CLS] and [SEP] (section 4) and padding are not `eligible`.
 
 # %%
 from jaxtyping import Bool
@@ -190,7 +192,8 @@ from course_lib.losses import corrupt
 corrupt = check("08.2", corrupt)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** EE writes: "[15 % of] words which have been replaced with a MASK token." What percentage of the tokens of a text *are* [MASK] after this procedure?
+# **Predict.** The deck EE-559 writes: "[15 % of] words which have been replaced with a MASK token." What percentage of the
+# tokens of a text *are* [MASK] after this procedure?
 #
 # <details><summary>A. 15 %.</summary>
 #
@@ -288,8 +291,8 @@ segment_input = check("08.4", segment_input)
 # %% [markdown]
 # ### Bug hunt
 #
-# The function below finds the boundary between the sentences by itself, and on ordinary texts its result is right. Which property does it violate, and which
-# text would show this? Decide before you run the check; then correct the function.
+# The function below searches for the boundary between the sentences, and on ordinary texts its result is right. Which property
+# does it violate, and which text would show this? Decide before you run the check; then correct the function.
 
 # %% exercise="08.4" bug="looks_for_the_separator"
 from course_tools.bank.lecture_08.segment_input import (
@@ -381,10 +384,11 @@ for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True
 # %% [markdown]
 # ## 5 Pre-training
 #
-# We compare three kinds of pre-training on the same names, without labels: masked tokens alone; masked tokens and next-sentence prediction (section 7); and
-# masked tokens where every chosen token becomes [MASK] (section 10). In the first and the third, the second passage is always the true next one. The output layer is
-# applied at the chosen positions only, which saves a fifth of the time. The masking rate is 40 %, not 15 %: with only a few hundred steps, each step must have
-# more targets, and even large models gain from a higher rate (Wettig et al.).
+# We compare three kinds of pre-training on the same names, without labels: only masked tokens; masked tokens and next-sentence
+# prediction (section 7); and masked tokens where every chosen token becomes [MASK] (section 10). In the first and the third,
+# the second passage is always the true next one. The output layer is applied only at the chosen positions, which saves a fifth
+# of the time. The masking rate is 40 %, not 15 %: with only a few hundred steps, each step must have more targets, and even
+# large models gain from a higher rate (Wettig et al.).
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A masked piece is one of about six hundred, so in the first steps the loss is about $\ln 600 = 6.4$ nats. What is it at the end of training?
@@ -394,7 +398,8 @@ for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True
 # In a long English sentence it often is. In a list of place names, the context hardly determines the next place.</details>
 # <details><summary>B. Between 4 and 5.5: the model learns which pieces are likely in the language of the passage, and hardly more.</summary>
 #
-# Yes. A single language has far fewer pieces to choose from than all eight together. That is little knowledge, but it is what section 6 needs.</details>
+# Yes. A single language has far fewer pieces to choose from than all eight together. The model learns little more than that,
+# but section 6 needs exactly this.</details>
 # <details><summary>C. The same as at the start: there is nothing to learn in names.</summary>
 #
 # There is: *▁heure* nearby makes *▁de* likely and *-zeit* unlikely.</details>
@@ -782,10 +787,11 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **What is the cause of the gain?** Pre-training reads passages cut from documents of one language, so it can learn which pieces occur *together*, that is, the
-# languages. If the names are shuffled across documents before pre-training, most of the gain disappears (08.w). The information lies in the document boundaries:
-# a naive Bayes classifier that first labels whole documents also uses them, and does as well as BERT (08.x). So the experiment shows *that* masked pre-training
-# extracts this structure from unlabelled text, not that it extracts more than simpler methods do.
+# **What is the cause of the gain?** Pre-training reads passages cut from documents of one language, so it can learn which
+# pieces occur *together* in a language. If the names are shuffled across documents before pre-training, most of the gain
+# disappears (08.w). The information lies in the document boundaries. A naive Bayes classifier that first labels whole documents
+# also uses them, and does as well as BERT (08.x). So the experiment shows *that* masked pre-training extracts this structure
+# from unlabelled text, not that it extracts more than simpler methods do.
 #
 # ELMo uses a pre-trained model differently: the weights of the model stay fixed, the states of its layers become *features* (here their mean over the pieces),
 # and only your mixture and a linear map are trained.
@@ -881,19 +887,20 @@ print(
 # We now pre-train with next-sentence prediction in addition to the masked tokens: a head on [CLS] predicts whether the second passage follows the first.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A random second passage comes from another document, nearly always of another *language*. So the second task requires the same knowledge as
-# section 6. How does it change the accuracy of section 6?
+# **Predict.** A random second passage comes from another document, nearly always of another *language*. So next-sentence
+# prediction requires the same knowledge as the task of section 6. How does it change the accuracy on that task?
 #
 # <details><summary>A. It helps a lot: [CLS] learns to represent the language.</summary>
 #
-# It learns whether *two* passages go together. For that [CLS] need not represent which language it is.</details>
+# It learns whether *two* passages belong together. For this, [CLS] need not represent which language they are in.</details>
 # <details><summary>B. It helps a little: more training signal.</summary>
 #
-# The additional signal has a price. Half of the passages now have a random neighbour, which is less useful for predicting the masked tokens.</details>
+# The additional signal has a cost: half of the passages now have a random neighbour, which is less useful for predicting the
+# masked tokens.</details>
 # <details><summary>C. It does not help here.</summary>
 #
-# Yes: there is no gain but a small loss on average, and a single seed may go either way. The published BERT kept the task; the authors of RoBERTa tested it
-# again, on full-length text, and dropped it (Liu et al., table 2).</details>
+# Yes: on average there is a small loss, and a single seed may go either way. The published BERT kept the task; the authors of
+# RoBERTa tested it again, on full-length text, and dropped it (Liu et al., table 2).</details>
 
 # %%
 with_next = {seed: pretrain(seed, next_sentence=True)[0] for seed in SEEDS[:2]}
@@ -954,10 +961,10 @@ claim(
 #
 # $$p(\text{tag of } i) = \mathrm{softmax}(W T_i + b) \qquad p(\text{start} = i) = \mathrm{softmax}_i(S \cdot T_i) \quad p(\text{end} = i) = \mathrm{softmax}_i(E \cdot T_i)$$
 #
-# For both tasks, the text consists of two names in two languages, one after the other. In the tag task, the label of *each* piece is its language. In the span
-# task, the question is the code of a language, such as `fi`, and the answer is the name in *that* language. The tags must be learned from the forty labelled
-# names; for the spans, all names of the training set may be used with their languages. We compare a pre-trained encoder with an untrained one after the same
-# number of steps.
+# For both tasks, the text consists of two names in two languages, one after the other. In the tag task, the label of *each*
+# piece is its language. In the span task, the question is the code of a language, such as `fi`, and the answer is the name in
+# *that* language. The tags are learned from the forty labelled names, the spans from all names of the training set with their
+# languages. We compare a pre-trained encoder with an untrained one after the same number of steps.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Which of the two tasks gains from pre-training?
@@ -1112,7 +1119,8 @@ claim(
 )
 
 # %% [markdown]
-# A pair head is not new: next-sentence prediction *is* one, with the head of exercise 08.6 on [CLS]. Nearly all of GLUE's tasks are of these two kinds, sentence or pair.
+# The pair head is that of next-sentence prediction: the head of exercise 08.6 on [CLS]. Nearly all of GLUE's tasks need a
+# sentence head or a pair head.
 #
 # ## 9 What heads attend to
 #
@@ -1307,14 +1315,14 @@ print(
 #
 # **Predict.** A model trained with *every* chosen token replaced by [MASK] also learns to predict masked tokens. What does it predict at a token that it can *see*?
 #
-# <details><summary>A. That token: after all, the model sees it.</summary>
+# <details><summary>A. That token, because the model sees it.</summary>
 #
 # The model sees the token but was never trained to predict it there. Nothing in the loss relates the last state at a visible token to that token.</details>
 # <details><summary>B. Another token, with little probability for the true one.</summary>
 #
-# Yes. The loss is computed at [MASK] alone. The unchanged and the random tokens of the 80/10/10 rule force the model to predict at visible tokens too. The texts
-# of a task contain no [MASK], but fine-tuning adapts the states: how much accuracy is lost there is another question, which one model of each kind does not
-# answer.</details>
+# Yes. The loss is computed only at [MASK]. The unchanged and the random tokens of the 80/10/10 rule force the model to predict
+# at visible tokens too. The texts of a downstream task contain no [MASK]. How much accuracy this costs after fine-tuning is
+# another question, which one model of each kind does not answer.</details>
 # <details><summary>C. Nothing useful anywhere: it does not train.</summary>
 #
 # It trains well: where a token is hidden, it gives the true token nearly as much probability as the other model does, as the figure shows. The two models differ
@@ -1383,13 +1391,15 @@ claim(
 # %% [markdown]
 # ## 11 Build it
 #
-# **Build task (30 minutes, 12 points).** Write all of it from an empty cell: a small encoder, the masking, the pre-training loop and the fine-tuning. A row of
-# tokens is [CLS] (1), pieces (3 or more), [SEP] (2) and padding (0), with no segments; [MASK] is `n_tokens - 1`; the check has a smaller vocabulary than the lecture, so do not use `MASK`. 15 % of the pieces are chosen.
-# The library's `BERT` and `PretrainingBERT` are not allowed; `torch.nn` is.
+# **Build task (30 minutes, 12 points).** Starting from an empty cell, write a small encoder, the masking, the pre-training loop
+# and the fine-tuning. A row of tokens is [CLS] (index 1), pieces (3 or larger), [SEP] (2) and padding (0), without segments.
+# The check has a smaller vocabulary than the lecture, so [MASK] is `n_tokens - 1`, not `MASK`. Choose 15 % of the pieces. You
+# may use `torch.nn`, but not the library's `BERT` or `PretrainingBERT`.
 #
-# The check calls `train_bert(passages, names, labels, known, n_tokens, n_classes, n_steps)` once: about 2,000 passages, 240 names with 40 known labels, and
-# `n_steps=460` updates, of which at least the first three quarters are pre-training. **The labels of the other 200 names are false on purpose.** The names held
-# out never reach your function. It has at most 60 seconds of processor time; a good answer needs about ten.
+# The check calls `train_bert(passages, names, labels, known, n_tokens, n_classes, n_steps)` once: about 2,000 passages, 240
+# names with 40 known labels, and `n_steps=460` updates, of which at least the first three quarters are pre-training. **The
+# labels of the other 200 names are false on purpose.** Your function never gets the held-out names. It has at most 60 seconds
+# of processor time; a good answer needs about ten.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1400,7 +1410,7 @@ claim(
 # | 1 | the returned model gives the same logits for the same names |
 # | 1 | [CLS], [SEP] and padding are never replaced, in the first 40 calls of the model |
 # | 1 | in these calls 12 % of the pieces are [MASK] and 1.5 % another piece (that 1.5 % are kept is not graded) |
-# | 1 | the loss counts the chosen tokens only: counted over visible ones, it would fall far lower |
+# | 1 | the loss counts only the chosen tokens: counted over visible ones, it would fall far lower |
 # | 1 | the logits of a name depend on neither padding nor the other names of the batch |
 # | 1 | accuracy on new names: at least 0.25, twice that of a guess |
 # | 2 | accuracy on new names: at least that of naive Bayes on the pieces of the 40 labelled names, 0.4 to 0.5 |
@@ -1412,8 +1422,8 @@ from course_tools.bank.lecture_08.train_bert import train_bert
 train_bert = check("08.8", train_bert)
 
 # %% [markdown]
-# The next cell trains your BERT once more, on the passages and the forty labelled names of section 6 (first seed), and draws which languages it confuses. The
-# models of section 6 read pairs of passages and were masked at 40 %.
+# The next cell trains your BERT once more, on the passages and the forty labelled names of section 6 (first seed), and draws
+# which languages it confuses. The models of section 6 were pre-trained on pairs of passages, with a masking rate of 40 %.
 
 # %%
 torch.manual_seed(SEEDS[0])
@@ -1478,8 +1488,8 @@ print(
 #
 # <details><summary>A. That its accuracy with the right labels comes from these labels.</summary>
 #
-# Right: with the same network, texts and steps, but without the right labels, only chance accuracy is left. The control does not show that no test name is among
-# the labelled names: with shuffled labels, such names would be learned wrongly too.</details>
+# Right: with the same network, texts and steps, but without the right labels, only chance accuracy is left. The control cannot
+# reveal test names among the labelled names: with shuffled labels, these would be learned wrongly, too.</details>
 # <details><summary>B. That pre-training was useless.</summary>
 #
 # No network can learn what the labels do not contain.</details>
@@ -1502,10 +1512,10 @@ print(
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger
 #
-# **Errata of the decks:**
+# **Errata of the decks** (*EE* is EE-559 13.2, *RK* RKMVERI, *CS* CSE 891, *IT* ITMO lecture 7, *GA* Gaïffas lecture 8):
 #
-# - *RK*: QQP asks "if two questions are semantically *different*". It asks whether they are the *same*: class 1 is a duplicate (Devlin et al., appendix B.1,
-#   "semantically equivalent"). The difference matters for F1, which counts one class alone.
+# - *RK*: QQP asks "if two questions are semantically *different*". It asks whether they are the *same*: class 1 is a duplicate
+#   (Devlin et al., appendix B.1, "semantically equivalent"). The difference matters for F1, which counts only one class.
 # - *RK* and the figure in *EE*: the two models of ELMo "are trained independently". They share the embedding and the output matrix and are trained on the sum of both losses; only their layers are independent.
 # - *CS*: ELMo "concatenates the final layer output". It mixes all layers by a softmax (eq. 1); the concatenation is that of the two directions.
 # - *EE*: 15 % of the words "have been replaced with a MASK token". In fact 12 % have (08.e). *GA* states the percentages correctly.
@@ -1513,13 +1523,15 @@ print(
 #   sentences in other models (PEGASUS).
 # - *CS* cites BERT as EMNLP 2018. It appeared at NAACL 2019.
 #
-# **Remark.** *RK*: "a random sentence from the corpus": if sentences are drawn from *all* documents, some come from the same document (08.RK-NSP), and now and
-# then one is the true next sentence. The published code draws from another document, as your function does.
+# **Remark.** *RK*: "a random sentence from the corpus": if sentences are drawn from *all* documents, some come from the same
+# document (08.RK-NSP), and occasionally one is the true next sentence. The published code draws from another document, as your
+# function does.
 #
-# **Limits of this lecture.** Two thousand names are not a corpus, and the heads show none of the patterns that Clark et al. found. The gain from pre-training
-# comes from documents of one language, and a simpler method with the same information does as well. The result that next-sentence prediction does not help is
-# measured for *these* passages, where a random passage is nearly always in another language. Neither the tag task nor the span task is solved: both heads are
-# shown after a few steps of training.
+# **Limits of this lecture.** Two thousand names are not a corpus, and the heads show none of the patterns that Clark et al.
+# found. The gain from pre-training comes from documents of one language, and a simpler method with the same information does as
+# well. The result that next-sentence prediction does not help is measured for *these* passages, where a random passage is
+# nearly always in another language. Neither the tag task nor the span task is solved: both heads are trained for only a few
+# steps.
 #
 # ## 14 Papers and decks
 #
