@@ -36,8 +36,9 @@ from course_tools.grading.sandbox.sandbox import START_LIMIT
 from course_tools.publishing import lectures_root
 
 _TRIES = 2
-NOTEBOOK_LIMIT = 240.0
-"""Seconds for the whole of one notebook, reading and parsing included; then its process is killed."""
+NOTEBOOK_LIMIT = 900.0
+"""Seconds that may pass for the whole of one notebook, reading and parsing included, on a machine however busy; then its
+process is killed."""
 
 
 @runtime_checkable

@@ -4,6 +4,7 @@ This process holds the references, the seed and the verdict. It parses a student
 never imports, unpickles or runs anything of the student's.
 """
 
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,9 +12,9 @@ from dataclasses import replace
 from types import TracebackType
 
 from course_tools.bank.variants import variant, variants, varied
-from course_tools.checks import Exercise, Finding, time_limit
+from course_tools.checks import Exercise, Finding
 from course_tools.checks.outcome import Outcome
-from course_tools.checks.time_limit import SWITCHED_OFF
+from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut
 from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook, handed_out
@@ -25,12 +26,16 @@ from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NeverLoaded, NoAnswer, NotFound, NotStarted, names_of
 
-NOTEBOOK_LIMIT = 180.0
-"""Seconds for all exercises of a notebook; the exercises that are left after it are not judged."""
-TOO_LONG = f"The exercises before it took longer than {NOTEBOOK_LIMIT:g} seconds together."
+NOTEBOOK_ALLOWANCE = 15.0
+"""Seconds for all answers of a notebook together that do not end; an answer that ends takes nothing of it."""
+SHORTEST = 2.0
+"""Seconds that an answer has when these are used up: five times what the slowest right answer of the bank takes."""
+SHORTENED = "it had less time than others, since answers before it did not end: grade it by hand"
 MOST_LOADS = 2
 """The cells of a notebook are loaded anew for each exercise; where so many in a row did not end, no other is tried."""
 NOT_STARTED = "The exercise is as it was handed out."
+OTHER_LIMIT = re.compile(r"^It was still running after [\d.]+ seconds")
+"""What a finding says of an answer that did not end: the limit of the check in a notebook."""
 
 
 class Engine:
@@ -83,12 +88,7 @@ class Engine:
             SandboxFailed: the sandbox ended, and could not be started again.
         """
         notebook = Notebook(cells, lecture.zfill(2))
-        deadline, marks = time.monotonic() + NOTEBOOK_LIMIT, []
-        for exercise in notebook.exercises:
-            in_time = time.monotonic() < deadline
-            name = chosen.get(exercise.id)
-            marks.append(self.mark(notebook, exercise, name) if in_time else _none(exercise, "no answer", TOO_LONG))
-        return tuple(marks)
+        return tuple(self.mark(notebook, exercise, chosen.get(exercise.id)) for exercise in notebook.exercises)
 
     def mark(self, notebook: Notebook, exercise: Exercise, name: str | None = None) -> Mark:
         """Give the mark of one exercise, judged in the variant of that name."""
@@ -119,22 +119,24 @@ class Engine:
 
     def _judged(self, notebook: Notebook, exercise: Exercise, name: str | None) -> Mark:
         try:
-            outcomes, stopped = self._observed(notebook, exercise, name)
+            outcomes, stopped, seconds = self._observed(notebook, exercise, name)
         except SandboxFailed:
             self._sandbox.close()
             self._sandbox = Sandbox()
             try:
-                outcomes, stopped = self._observed(notebook, exercise, name)
+                outcomes, stopped, seconds = self._observed(notebook, exercise, name)
             except SandboxFailed:
                 raise NoAnswer("Its code ended the sandbox twice.") from None
         called = frozenset().union(*(outcome.called for outcome in outcomes))
         flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if f.__name__ in called)
         flags += (f"calls {SWITCHED_OFF}, which hides what is called",) * (SWITCHED_OFF in called)
+        late = bool(outcomes) and isinstance(outcomes[-1].error, TimedOut)
+        flags += (f"{stopped.removesuffix('.')}; {SHORTENED}",) * (late and seconds < _whole(exercise))
         try:
             verdict = self._asks(exercise, name).judge(outcomes, by_shape)
         except Exception as error:
             raise NoAnswer("What came back cannot be compared.") from error
-        findings = tuple(_for_student(finding, outcomes) for finding in verdict.findings) if verdict.started else ()
+        findings = tuple(_for_student(finding, outcomes, stopped) for finding in verdict.findings) if verdict.started else ()
         status = "not started" if not verdict.started else "no answer" if stopped and not verdict.points else "judged"
         note = "" if name is None or verdict.passed else variant(exercise.id, name).note
         detail = {"judged": note, "not started": NOT_STARTED, "no answer": stopped}[status]
@@ -143,7 +145,8 @@ class Engine:
             exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags, 0.0
         )
 
-    def _observed(self, notebook: Notebook, exercise: Exercise, name: str | None) -> tuple[list[Outcome], str]:
+    def _observed(self, notebook: Notebook, exercise: Exercise, name: str | None) -> tuple[list[Outcome], str, float]:
+        """What an answer did, why it was stopped, or "", and how many seconds it had."""
         if notebook.n_never_loaded >= MOST_LOADS:
             raise NeverLoaded(f"What stands outside of functions did not end in the {MOST_LOADS} exercises before it.")
         program = notebook.program(exercise)
@@ -160,7 +163,11 @@ class Engine:
                 notebook.chosen.setdefault(program.texts, worker.chosen)
             notebook.n_never_loaded = 0
             notebook.late.update(late)
-            return worker.observe(self._asks(exercise, name), program.text)
+            seconds = _seconds(exercise, notebook.seconds_lost)
+            outcomes, stopped = worker.observe(self._asks(exercise, name), program.text, seconds)
+        if outcomes and isinstance(outcomes[-1].error, TimedOut):
+            notebook.seconds_lost += seconds
+        return outcomes, stopped, seconds
 
     def _asks(self, exercise: Exercise, name: str | None) -> Examination:
         """The questions of an exercise in a variant: drawn when the first answer has been loaded, and kept outside."""
@@ -170,9 +177,24 @@ class Engine:
         return self._questions[exercise.id, name]
 
 
-def _for_student(finding: Finding, outcomes: Sequence[Outcome]) -> Finding:
-    """A finding as a student may read it: no value of the reference, and none of an input."""
-    detail = finding.detail.replace(f"after {time_limit.TIME_LIMIT:g} seconds", f"after {session.CALL_LIMIT:g} seconds")
+def _whole(exercise: Exercise) -> float:
+    """The seconds that an answer has: twice what the check in a notebook allows."""
+    return session.CALL_LIMIT if exercise.training is None else 2 * exercise.training.seconds
+
+
+def _seconds(exercise: Exercise, lost: float) -> float:
+    """The seconds that an answer has where those before it that did not end had `lost`; a build task at least its own."""
+    if not lost:
+        return _whole(exercise)
+    least = SHORTEST if exercise.training is None else exercise.training.seconds
+    return max(least, min(NOTEBOOK_ALLOWANCE - lost, _whole(exercise)))
+
+
+def _for_student(finding: Finding, outcomes: Sequence[Outcome], stopped: str) -> Finding:
+    """A finding as a student may read it: no value of the reference, none of an input, and the limit that held here."""
+    detail = finding.detail
+    if outcomes and isinstance(outcomes[-1].error, TimedOut):
+        detail = OTHER_LIMIT.sub(stopped.removesuffix("."), detail)
     for error in {id(outcome.error): outcome.error for outcome in outcomes}.values():
         detail = without_values(detail, error)
     return replace(finding, detail=detail, numbers="")

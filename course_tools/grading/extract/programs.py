@@ -63,8 +63,9 @@ class Notebook:
     """The cells of a submission beside those that the course handed out.
 
     `late` collects the statements that were stopped in one exercise, so that they are skipped in the next; `n_never_loaded`
-    counts the exercises in a row whose cells could not be stopped. `chosen` keeps the statements that run, by the `texts` of
-    the program for which they were chosen: they depend on nothing else of an exercise.
+    counts the exercises in a row whose cells could not be stopped; `seconds_lost` sums the limits at which answers were
+    stopped. `chosen` keeps the statements that run, by the `texts` of the program for which they were chosen: they depend on
+    nothing else of an exercise.
     """
 
     def __init__(self, cells: Sequence[Cell], lecture: str) -> None:
@@ -73,6 +74,7 @@ class Notebook:
         self.cells = list(cells)
         self.late: set[tuple[int, int]] = set()
         self.n_never_loaded = 0
+        self.seconds_lost = 0.0
         self.chosen: dict[tuple[int, ...], list[tuple[int, int]] | None] = {}
         self._given = handed_out(lecture)
         own, original = ([cell.source.strip() for cell in cells] for cells in (self.cells, self._given))

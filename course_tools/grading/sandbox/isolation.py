@@ -64,7 +64,7 @@ def measure(sandbox: Sandbox) -> Isolation:
     """
     with sandbox.fork() as worker:
         try:
-            answer, _ = worker.ask({"secrets": secrets()}, LOAD_LIMIT)
+            answer, _ = worker.ask({"secrets": secrets()}, worker.allow(LOAD_LIMIT))
         except Exception as error:
             raise SandboxFailed(
                 "the trial of the isolation layers gave no answer: they do not let torch compute here"

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import linecache
 import re
+import resource
 import signal
 import symtable
 import time
@@ -172,8 +173,9 @@ def run(
         request: `cells`, each with `name`, `source` and `role` ("own", "given", "missing" for cells of the lecture that are not
             in the notebook, "marked" for the cell of the exercise); `exercise`, its id; `function`, the name that the answer
             should have; `references`, for the other exercises of the lecture "module:name"; `skip`, statements that are known
-            to take too long; `chosen`, the places that `choose` gave for an earlier exercise, or None; `seconds`, for one
-            statement, for all, and for one import: an import that is stopped half-way cannot be made up for.
+            to take too long; `chosen`, the places that `choose` gave for an earlier exercise, or None; `seconds`, as `_Spent`
+            counts them, for one statement, for all, and for one import: an import that is stopped half-way cannot be made up
+            for.
         choice: what `choose` gave.
         namespace: of the module `__main__`.
         provide: makes `check` importable.
@@ -278,31 +280,56 @@ class _Runner:
 
     def _run(self, statement: Statement) -> None:
         code = compile(ast.Module([statement.node], []), self._names[statement.cell], "exec", FUTURE, dont_inherit=True)
-        begun = time.monotonic()
+        spent = _Spent()
         limit = self._limit if statement.defines else min(self._limit, self._left)
         limit = self._import_limit if statement.is_import else limit
         try:
-            with _within(max(limit, 0.01), code):
+            with _within(max(limit, 0.01), spent, code):
                 exec(code, self._namespace)
         except TooLong:
             self.late.append((statement.cell, statement.number))
             raise RuntimeError(f"it was still running after {limit:.2g} seconds") from None
         finally:
-            self._left -= 0.0 if statement.is_import else time.monotonic() - begun
+            self._left -= 0.0 if statement.is_import else spent.seconds()
+
+
+class _Spent:
+    """Counts the seconds in which a statement computes or sleeps; not those in which other processes have the processor.
+
+    A process that sleeps has given the processor up by itself; one that waits for it has not. Between two looks all that passed
+    counts where that happened and little was computed, and else the processor time.
+    """
+
+    def __init__(self) -> None:
+        self._total, self._before = 0.0, self._now()
+
+    def seconds(self) -> float:
+        """Look, and give the seconds up to now."""
+        now = self._now()
+        passed, computed, given_up = (after - before for after, before in zip(now, self._before, strict=True))
+        self._total += passed if given_up and 2 * computed < passed else computed
+        self._before = now
+        return self._total
+
+    @staticmethod
+    def _now() -> tuple[float, float, int]:
+        return time.monotonic(), time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 
 @contextlib.contextmanager
-def _within(seconds: float, code: types.CodeType) -> Iterator[None]:
-    """Raise TooLong after some seconds, again and again until `code` has ended; never in what follows it."""
+def _within(seconds: float, spent: _Spent, code: types.CodeType) -> Iterator[None]:
+    """Raise TooLong when so many seconds are spent, again and again until `code` has ended; never in what follows it."""
 
     def stop(number: int, frame: types.FrameType | None) -> None:
+        if spent.seconds() < seconds:
+            return
         while frame is not None:
             if frame.f_code is code:
                 raise TooLong
             frame = frame.f_back
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, 0.1), 0.1)
     try:
         yield
     finally:

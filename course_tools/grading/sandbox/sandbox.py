@@ -6,6 +6,7 @@ memory; it imports torch once. Each answer is judged in a fork of it.
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -15,8 +16,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+
+import psutil
 
 from course_tools.grading.sandbox import bubblewrap, wire_protocol
 from course_tools.grading.sandbox.hardening import LINUX
@@ -27,7 +31,7 @@ from course_tools.grading.sandbox.session import LOAD_LIMIT, Worker
 START_LIMIT = 120.0
 """Seconds in which the zygote must have imported torch."""
 LONGEST_TRAINING = 60.0
-"""Seconds of processor time: no build task allows more. The grader's clock ends most answers long before."""
+"""Seconds of processor time: no build task allows more. An `Allowance` ends most answers long before the system does."""
 MEMORY = 2**30
 """Bytes that an answer may take beyond what torch takes."""
 
@@ -121,7 +125,7 @@ class Sandbox:
         if new:
             try:
                 self._control.sendall(b"l")
-                wire_protocol.send(self._control, new, [], time.monotonic() + START_LIMIT)
+                wire_protocol.send(self._control, new, [], wire_protocol.until(time.monotonic() + START_LIMIT))
             except (OSError, wire_protocol.Ended, wire_protocol.Late) as error:
                 raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
             self._learned.update(new)
@@ -149,7 +153,7 @@ class Sandbox:
                     (pid,) = struct.unpack("!i", self._answer(4))
                 except OSError as error:
                     raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
-            worker = Worker(ours, pid)
+            worker = Worker(ours, pid, partial(self._time_spent, pid))
             try:
                 with contextlib.nullcontext() if LINUX else watched(pid, MEMORY):
                     yield worker
@@ -159,6 +163,18 @@ class Sandbox:
                     (worker.ended,) = struct.unpack("!i", self._answer(4))
                 except OSError as error:
                     raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
+
+    def _time_spent(self, pid: int) -> tuple[float, float]:
+        """What `hardening.time_spent` tells of a worker; only its parent knows it by this number where there is bubblewrap."""
+        if LINUX:
+            try:
+                self._control.sendall(b"t")
+                return struct.unpack("!dd", self._answer(16))
+            except OSError as error:
+                raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
+        with contextlib.suppress(psutil.Error):
+            return sum(psutil.Process(pid).cpu_times()[:2]), math.nan
+        return 0.0, math.nan
 
     def _answer(self, n: int) -> bytes:
         data = b""

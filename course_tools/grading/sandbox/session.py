@@ -3,25 +3,27 @@
 The worker is never believed: `wire_protocol` and `response_validation` read what it sends, and anything else is NoAnswer.
 """
 
+import math
 import re
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from course_tools.checks import time_limit
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Program
-from course_tools.grading.sandbox import response_validation, wire_protocol
+from course_tools.grading.sandbox import hardening, response_validation, wire_protocol
 
 LOAD_LIMIT = 10.0
-"""Seconds for what stands outside of functions."""
+"""Seconds for what stands outside of functions, as an `Allowance` counts them."""
 CALL_LIMIT = 2 * time_limit.TIME_LIMIT
 """Seconds for all calls of an exercise together: twice what a check in a notebook allows."""
-
-
+UNKNOWN_SHARE = 6
+"""Where the system does not tell how long a process waited for a processor, so many seconds that pass count as one asleep."""
+_SHORTEST_LOOK = 0.01
 MOST_LATE = 1000
 """Statements that are skipped at most."""
 OWN_MESSAGE = "Its code sent a message of its own before it was asked anything."
@@ -43,19 +45,60 @@ class NeverLoaded(NoAnswer):
     """What stands outside of functions did not end, and no statement of it could be stopped."""
 
 
-class Worker:
-    """One fork of the zygote: a program is loaded once, then calls are put to it."""
+class Allowance:
+    """So many seconds of processor time for a worker, and as many in which it sleeps: neither computes nor waits to compute.
 
-    def __init__(self, connection: socket.socket, pid: int) -> None:
-        self.connection, self.pid = connection, pid
+    Time in which another process has the processor counts as neither, nor does that in which the grader computes: on a busy
+    machine an answer may take as long as it does on an idle one. To call it tells, as `wire_protocol.Left`, for how long
+    nobody needs to look; after a 0, `used_up` says what was used up.
+    """
+
+    def __init__(self, seconds: float, time_spent: Callable[[], tuple[float, float]]) -> None:
+        self._seconds, self._time_spent = seconds, time_spent
+        self._begun = self._so_far()
+        self._next_look = time.monotonic() + seconds
+        self.used_up = ""
+
+    def __call__(self) -> float:
+        """Give the seconds that may pass before it has to be called again; 0 where the time is over."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return self._next_look - now
+        computed, slept = (after - before for after, before in zip(self._so_far(), self._begun, strict=True))
+        if max(computed, slept) >= self._seconds:
+            kind = "of processor time" if computed >= self._seconds else "in which it did not compute"
+            self.used_up = f"{self._seconds:g} second{'s' * (self._seconds != 1)} {kind}"
+            return 0.0
+        left = max(self._seconds - max(computed, slept), _SHORTEST_LOOK)
+        self._next_look = now + left
+        return left
+
+    def _so_far(self) -> tuple[float, float]:
+        """The processor time of the worker, and the time that was neither its own nor the grader's."""
+        computed, waited = self._time_spent()
+        passed, waited = time.monotonic(), waited + hardening.time_waited("thread-self")
+        return computed, passed / UNKNOWN_SHARE if math.isnan(waited) else passed - computed - waited - time.thread_time()
+
+
+class Worker:
+    """One fork of the zygote: a program is loaded once, then calls are put to it.
+
+    `time_spent` gives its processor time and how long it waited for a processor, in seconds.
+    """
+
+    def __init__(self, connection: socket.socket, pid: int, time_spent: Callable[[], tuple[float, float]]) -> None:
+        self.connection, self.pid, self._time_spent = connection, pid, time_spent
         self.ended = 0
         self.chosen: list[tuple[int, int]] | None = None
 
-    def ask(self, request: object, limit: float, body: bytes = b"") -> tuple[object, bytearray]:
-        """Put one request, and wait for the answer, at most `limit` seconds."""
-        deadline = time.monotonic() + limit
-        wire_protocol.send(self.connection, request, [], deadline, body)
-        return wire_protocol.receive(self.connection, deadline)
+    def allow(self, seconds: float) -> Allowance:
+        """Give it so many seconds from now on."""
+        return Allowance(seconds, self._time_spent)
+
+    def ask(self, request: object, left: wire_protocol.Left, body: bytes = b"") -> tuple[object, bytearray]:
+        """Put one request, and wait for the answer while time is left."""
+        wire_protocol.send(self.connection, request, [], left, body)
+        return wire_protocol.receive(self.connection, left)
 
     def load(
         self, program: Program, allowed: bytes, forbids: list[str], layers: Sequence[str] = (), trains: bool = False
@@ -76,14 +119,14 @@ class Worker:
         seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2, LOAD_LIMIT * 3 / 4)
         request = vars(program) | {"cells": [vars(part) for part in program.cells], "forbids": forbids, "seconds": seconds}
         request |= {"layers": list(layers), "trains": trains}
-        deadline = time.monotonic() + LOAD_LIMIT
+        allowance = self.allow(LOAD_LIMIT)
         try:
-            answer, _ = self.ask(request, LOAD_LIMIT, allowed)
+            answer, _ = self.ask(request, allowance, allowed)
             if program.chosen is None and isinstance(answer, dict) and "chosen" in answer:
                 self.chosen = _places(answer["chosen"]) if isinstance(answer["chosen"], list) else None
-                answer, _ = wire_protocol.receive(self.connection, deadline)
+                answer, _ = wire_protocol.receive(self.connection, allowance)
         except wire_protocol.Late:
-            raise NeverLoaded(f"What stands outside of functions was still running after {LOAD_LIMIT:g} seconds.") from None
+            raise NeverLoaded(f"What stands outside of functions was still running after {allowance.used_up}.") from None
         except wire_protocol.Ended:
             raise NoAnswer("Its code ended the process before it could be asked anything.") from None
         except wire_protocol.Malformed:
@@ -97,24 +140,28 @@ class Worker:
                 raise _no_answer(program, failed, started, unparsable)
         raise NoAnswer(OWN_MESSAGE)
 
-    def observe(self, questions: Examination, source: str) -> tuple[list[Outcome], str]:
+    def observe(self, questions: Examination, source: str, seconds: float) -> tuple[list[Outcome], str]:
         """Put every call of an exercise, as `watch` does; give what became of them, and why there are no more, or "".
+
+        Args:
+            questions: the calls.
+            source: all that the student wrote.
+            seconds: for all calls together, as an `Allowance` counts them.
 
         Raises:
             NoAnswer: what came back is nothing that an honest answer says.
         """
         outcomes: list[Outcome] = []
-        limit = CALL_LIMIT if questions.seconds is None else 2 * questions.seconds
-        deadline = time.monotonic() + limit
+        allowance = self.allow(seconds)
         for call, gradients in questions.calls:
             tensors: list = []
             try:
                 given = [wire_protocol.Function.of(value) if callable(value) else value for value in call]
-                wire_protocol.send(self.connection, wire_protocol.flat((*given, gradients), tensors), tensors, deadline)
-                header, body = wire_protocol.receive(self.connection, deadline)
+                wire_protocol.send(self.connection, wire_protocol.flat((*given, gradients), tensors), tensors, allowance)
+                header, body = wire_protocol.receive(self.connection, allowance)
                 outcomes.append(response_validation.outcome_of(header, body, call, gradients, source))
             except wire_protocol.Late:
-                return [*outcomes, Outcome(None, error=TimedOut())], f"It was still running after {limit:g} seconds."
+                return [*outcomes, Outcome(None, error=TimedOut())], f"It was still running after {allowance.used_up}."
             except wire_protocol.Ended:
                 return [*outcomes, Outcome(None, error=SystemExit("the process ended"))], "It ended its process."
             except wire_protocol.Malformed:

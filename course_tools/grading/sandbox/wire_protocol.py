@@ -35,6 +35,15 @@ DTYPES = {
 }
 
 
+Left = Callable[[], float]
+"""For how many seconds a message may be waited for before this is asked again; 0 where its time is over."""
+
+
+def until(deadline: float) -> Left:
+    """Wait until a time of `time.monotonic()`; for ever where it is infinite."""
+    return lambda: deadline - time.monotonic()
+
+
 class Malformed(Exception):
     """What was received is no valid message."""
 
@@ -66,33 +75,35 @@ class Function:
         return cls(f"{function.__module__}:{function.__qualname__}")
 
 
-def send(connection: socket.socket, header: object, tensors: list[torch.Tensor], deadline: float, body: bytes = b"") -> None:
-    """Send a header, made by `flat`, and its tensors or another body; Late after `deadline`, a time of `time.monotonic()`."""
+def send(connection: socket.socket, header: object, tensors: list[torch.Tensor], left: Left, body: bytes = b"") -> None:
+    """Send a header, made by `flat`, and its tensors or another body; Late where no time is left."""
     text = json.dumps(header, allow_nan=False).encode()
     body = body or b"".join(map(_bytes, tensors))
-    try:
-        _hurry(connection, deadline)
-        connection.sendall(PREFIX.pack(MAGIC, len(text), len(body)) + text + body)
-    except TimeoutError:
-        raise Late from None
-    except OSError as error:
-        raise Ended from error
+    message = memoryview(PREFIX.pack(MAGIC, len(text), len(body)) + text + body)
+    while message:
+        _hurry(connection, left)
+        try:
+            message = message[connection.send(message) :]
+        except TimeoutError:
+            continue
+        except OSError as error:
+            raise Ended from error
 
 
 def receive(
-    connection: socket.socket, deadline: float, largest_header: int = LARGEST_HEADER, largest_body: int = LARGEST_BODY
+    connection: socket.socket, left: Left, largest_header: int = LARGEST_HEADER, largest_body: int = LARGEST_BODY
 ) -> tuple[object, bytearray]:
     """Receive a header, which `full` turns into values, and the bytes of its tensors.
 
     Raises:
         Malformed: it is no message, or larger than allowed.
-        Late: it was not there in full at `deadline`.
+        Late: it was not there in full while time was left.
         Ended: the connection was closed before a message began.
     """
-    magic, n_header, n_body = PREFIX.unpack(_exactly(connection, PREFIX.size, deadline, first=True))
+    magic, n_header, n_body = PREFIX.unpack(_exactly(connection, PREFIX.size, left, first=True))
     if magic != MAGIC or n_header > largest_header or n_body > largest_body:
         raise Malformed("no message, or too large a one")
-    text, body = _exactly(connection, n_header, deadline), _exactly(connection, n_body, deadline)
+    text, body = _exactly(connection, n_header, left), _exactly(connection, n_body, left)
     try:
         return json.loads(text.decode("utf-8"), parse_constant=_no_constant), body
     except (ValueError, RecursionError) as error:
@@ -204,14 +215,14 @@ def _bytes(tensor: torch.Tensor) -> bytes:
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
 
 
-def _exactly(connection: socket.socket, n: int, deadline: float, first: bool = False) -> bytearray:
+def _exactly(connection: socket.socket, n: int, left: Left, first: bool = False) -> bytearray:
     data = bytearray()
     while len(data) < n:
+        _hurry(connection, left)
         try:
-            _hurry(connection, deadline)
             part = connection.recv(min(n - len(data), 2**20))
         except TimeoutError:
-            raise Late from None
+            continue
         except OSError as error:
             raise Ended from error
         if not part:
@@ -220,11 +231,11 @@ def _exactly(connection: socket.socket, n: int, deadline: float, first: bool = F
     return data
 
 
-def _hurry(connection: socket.socket, deadline: float) -> None:
-    left = deadline - time.monotonic()
-    if left <= 0:
+def _hurry(connection: socket.socket, left: Left) -> None:
+    seconds = left()
+    if seconds <= 0:
         raise Late
-    connection.settimeout(None if left == math.inf else left)
+    connection.settimeout(None if seconds == math.inf else seconds)
 
 
 def _no_constant(name: str) -> object:

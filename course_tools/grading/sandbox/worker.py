@@ -37,6 +37,7 @@ from course_tools.grading.sandbox import (
 )
 
 HUGE_PAGE, MADV_COLLAPSE = 2**21, 25
+FOREVER = wire_protocol.until(math.inf)
 ORDERS_BEFORE_HUGE_PAGES = 50
 """Gathering memory in huge pages takes half a second: it is worth it where many notebooks are graded."""
 
@@ -46,7 +47,8 @@ _exit = os._exit
 def serve(control: socket.socket, settings: dict) -> None:
     """Fork a worker for every connection that comes over `control`, until it is closed; one at a time.
 
-    The answer to a connection is the number of the process; one byte more then ends it, and the answer is how it ended.
+    The answer to a connection is the number of the process. Then each byte "t" asks what time it has spent, as
+    `hardening.time_spent` tells it; another byte ends it, and the answer is how it ended.
     An order without a connection brings cells of the course, which are parsed here, once for all workers.
     """
     torch.set_num_threads(1)
@@ -67,7 +69,7 @@ def serve(control: socket.socket, settings: dict) -> None:
         if not order:
             os._exit(0)
         if not handed:
-            sources, _ = wire_protocol.receive(control, math.inf, largest_header=2**24)
+            sources, _ = wire_protocol.receive(control, FOREVER, largest_header=2**24)
             notebook_runner.learn(sources)
             gc.freeze()
             continue
@@ -80,7 +82,8 @@ def serve(control: socket.socket, settings: dict) -> None:
                 _exit(1)
         os.close(handed[0])
         control.sendall(struct.pack("!i", pid))
-        over = control.recv(1)
+        while (over := control.recv(1)) == b"t":
+            control.sendall(struct.pack("!dd", *hardening.time_spent(pid)))
         control.sendall(struct.pack("!i", hardening.end(pid)))
         if not over:
             os._exit(0)
@@ -151,28 +154,28 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
     """Be one worker: apply the isolation layers, load the program, answer calls until the connection ends."""
     held = before | hardening.apply_all(settings, connection.fileno(), zygote, rules)
     warnings.simplefilter("ignore")
-    request, allowed = wire_protocol.receive(connection, math.inf, largest_header=2**24)
+    request, allowed = wire_protocol.receive(connection, FOREVER, largest_header=2**24)
     if "secrets" in request:
         wire_protocol.send(
-            connection, {"layers": held, "refused": escape_attempts.tried(request["secrets"], zygote)}, [], math.inf
+            connection, {"layers": held, "refused": escape_attempts.tried(request["secrets"], zygote)}, [], FOREVER
         )
         return
     if missing_layers := [name for name in request["layers"] if held.get(name, "missing")]:
-        wire_protocol.send(connection, {"missing_layers": missing_layers}, [], math.inf)
+        wire_protocol.send(connection, {"missing_layers": missing_layers}, [], FOREVER)
         return
     called: set[str] = set()
     answer, forbids = _load(connection, request, allowed, called)
     ask = measure if request["trains"] else None
     with contextlib.suppress(wire_protocol.Ended):
         while True:
-            header, body = wire_protocol.receive(connection, math.inf, largest_body=2**28)
+            header, body = wire_protocol.receive(connection, FOREVER, largest_body=2**28)
             *given, gradients = wire_protocol.full(header, body)
             call = tuple(
                 import_shim.find(value.name) if isinstance(value, wire_protocol.Function) else value for value in given
             )
             called.clear()
             outcome = observe(answer, call, gradients, forbids, ask)
-            wire_protocol.send(connection, *_encoded(replace(outcome, called=outcome.called | called)), math.inf)
+            wire_protocol.send(connection, *_encoded(replace(outcome, called=outcome.called | called)), FOREVER)
 
 
 def _load(connection: socket.socket, request: dict, allowed: bytearray, called: set[str]) -> tuple[object, dict]:
@@ -198,7 +201,7 @@ def _load(connection: socket.socket, request: dict, allowed: bytearray, called: 
     find = import_shim.find
     choice = notebook_runner.choose(request)
     if request["chosen"] is None:  # it goes out before anything of the student's runs
-        wire_protocol.send(connection, {"chosen": choice.places}, [], math.inf)
+        wire_protocol.send(connection, {"chosen": choice.places}, [], FOREVER)
     provide = lambda check: provided.update(check=check)  # noqa: E731
     found = notebook_runner.run(request, choice, vars(main), provide, find, import_shim.StandIn)
     header = {
@@ -208,7 +211,7 @@ def _load(connection: socket.socket, request: dict, allowed: bytearray, called: 
         "unparsable": found.unparsable[:200],
         "late": [list(place) for place in found.late],
     }
-    wire_protocol.send(connection, header, [], math.inf)
+    wire_protocol.send(connection, header, [], FOREVER)
     return found.answer, forbids
 
 

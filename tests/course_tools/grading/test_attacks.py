@@ -5,7 +5,6 @@ import re
 import socket
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import psutil
@@ -198,18 +197,16 @@ def test_an_attack_on_the_machine_does_nothing(mark_of, engine, tmp_path, attack
     assert psutil.Process(engine._sandbox._process.pid).children(recursive=True) == []
 
 
-def test_an_endless_loop_costs_its_exercise_and_not_much_time(mark_of, monkeypatch):
+def test_an_endless_loop_costs_its_exercise_and_is_ended(mark_of, monkeypatch):
     """A statement that is stopped is passed over, and the answer without its name judged; an unstoppable one ends it."""
     monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 4.0)
     monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 4.0)
-    begun = time.monotonic()
     outside = mark_of(f"x = [None for _ in iter(int, 1)]\n\ndef {NAME}(q, k, v, mask=None): return x")
     within = mark_of(cell("while True:\n        try: time.sleep(9)\n        except BaseException: pass"))
     assert (outside.status, outside.points) == ("judged", 0)
     assert "name 'x' is not defined" in outside.findings[0].detail
     assert (within.status, within.points) == ("no answer", 0)
-    assert "4 seconds" in within.detail
-    assert time.monotonic() - begun < 40.0
+    assert within.detail == "It was still running after 4 seconds in which it did not compute."
 
 
 def test_an_honest_answer_in_the_same_dress_earns_all_points(mark_of):

@@ -9,9 +9,13 @@ import pytest
 import torch
 
 from course_tools.bank import exercise, exercises, verdict
-from course_tools.grading.engine import Engine
+from course_tools.checks.outcome import Outcome
+from course_tools.checks.time_limit import TimedOut
+from course_tools.checks.verdict import Examination
+from course_tools.grading.engine import SHORTEST, Engine, _for_student, _seconds
 from course_tools.grading.extract.notebook_reader import Cell, read_cells
-from course_tools.grading.extract.programs import handed_out
+from course_tools.grading.extract.programs import Notebook, handed_out
+from course_tools.grading.sandbox import session
 from course_tools.grading.sandbox.isolation import Isolation, NotIsolated
 from course_tools.publishing import lectures, project_root
 from course_tools.publishing.source import FunctionSource
@@ -201,7 +205,71 @@ def test_a_hang_in_one_case_keeps_the_points_of_the_others(mark_of, monkeypatch)
     mark = mark_of(f"def {NAME}(q, k, v, mask=None):\n    while mask is not None: pass\n{BODY}")
     assert mark.status == "judged"
     assert 0 < mark.points < mark.max_points
-    assert any("still running after 2 seconds" in finding.detail for finding in mark.findings)
+    assert any("still running after 2 seconds of processor time: " in finding.detail for finding in mark.findings)
+
+
+@pytest.fixture
+def short_of_time(monkeypatch):
+    """The limits of the engine, a twentieth as long: 0.5 seconds for an answer, 1 for all that do not end, 0.05 at least."""
+    monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 0.5)
+    monkeypatch.setattr("course_tools.grading.engine.NOTEBOOK_ALLOWANCE", 1.0)
+    monkeypatch.setattr("course_tools.grading.engine.SHORTEST", 0.05)
+
+
+def with_endless(body, ids):
+    """The solved notebook in which some functions do not end; a build task is never one of them."""
+    return [
+        cell._replace(source=f"import time\n\ndef {exercise(cell.metadata['exercise']).reference.__name__}(*x): {body}")
+        if is_answer(cell) and cell.metadata["exercise"] in ids
+        else cell
+        for cell in solved()
+    ]
+
+
+ORDINARY = [item.id for item in ALL if item.training is None]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [("\n    while True: pass", "of processor time"), ("time.sleep(600)", "in which it did not compute")]
+)
+def test_answers_that_do_not_end_share_one_allowance(engine, short_of_time, monkeypatch, body, kind):
+    given = []
+    allow = session.Worker.allow
+    monkeypatch.setattr(session.Worker, "allow", lambda worker, seconds: (given.append(seconds), allow(worker, seconds))[1])
+    notebook = Notebook(with_endless(body, ORDINARY), "04")
+    marks = [engine.mark(notebook, item) for item in ALL if item.training is None]
+    assert [seconds for seconds in given if seconds != session.LOAD_LIMIT] == [0.5, 0.5] + [0.05] * (len(ORDINARY) - 2)
+    assert [mark.detail for mark in marks] == [
+        f"It was still running after {seconds} seconds {kind}." for seconds in ["0.5"] * 2 + ["0.05"] * (len(ORDINARY) - 2)
+    ]
+    assert [bool(mark.flags) for mark in marks] == [False] * 2 + [True] * (len(ORDINARY) - 2)
+    assert "It was still running after 0.05 seconds" in marks[-1].flags[0]
+    assert "had less time than others" in marks[-1].flags[0]
+
+
+def test_honest_answers_after_those_that_do_not_end_earn_their_points(engine, monkeypatch):
+    monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 0.5)
+    monkeypatch.setattr("course_tools.grading.engine.NOTEBOOK_ALLOWANCE", 1.0)
+    endless = ORDINARY[:3]
+    marks = engine.grade(with_endless("\n    while True: pass", endless), "04")
+    assert [mark.exercise for mark in marks if not mark.passed] == endless
+    assert all(mark.points == mark.max_points and not mark.flags for mark in marks[3:])
+
+
+def test_an_answer_has_what_is_left_of_the_allowance_and_a_build_task_its_own_seconds():
+    ordinary, build = exercise("04.1"), exercise("04.7")
+    assert [_seconds(ordinary, lost) for lost in (0.0, 4.0, 10.0, 12.0)] == [10.0, 10.0, 5.0, 3.0]
+    assert [_seconds(ordinary, lost) for lost in (15.0, 500.0)] == [SHORTEST, SHORTEST] == [2.0, 2.0]
+    assert [_seconds(build, lost) for lost in (0.0, 4.0, 500.0)] == [120.0, 60.0, 60.0]
+
+
+def test_a_finding_names_the_limit_that_held_and_not_that_of_the_notebook():
+    late = [Outcome(None, error=TimedOut())]
+    finding = Examination(exercise("04.1"), 0).judge(late).findings[0]
+    assert finding.status == "fails"
+    assert "after 5 seconds: " in finding.detail
+    told = _for_student(finding, late, "It was still running after 7 seconds in which it did not compute.").detail
+    assert told.startswith("It was still running after 7 seconds in which it did not compute: ")
 
 
 def test_an_answer_that_uses_what_is_not_there_says_so(mark_of):

@@ -62,7 +62,7 @@ def test_what_does_not_end_is_ended(attack, judged, host, without, monkeypatch):
     monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", LIMIT)
     mark = judged(submission({"02.2": for_points(attack, host.known)}))
     assert mark.points <= without
-    assert mark.seconds < 20 * LIMIT < without_end.LONG
+    assert mark.seconds < without_end.LONG
 
 
 def test_a_loop_costs_its_own_exercise_only(engine):

@@ -1,4 +1,4 @@
-"""Code that does not end by itself: each function says what it tries. Where nobody stopped it, it would end after a minute."""
+"""Code that does not end by itself: each function says what it tries. If nobody stopped it, it would end after ten minutes."""
 
 import atexit
 import contextlib
@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-LONG = 60.0
+LONG = 600.0
 
 
 def turn():
@@ -40,7 +40,7 @@ def asleep(host, *inputs):
 def deaf(host, *inputs):
     """A loop in C that holds the lock of Python, with every signal blocked."""
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))
-    ctypes.PyDLL(None).usleep(50_000_000)
+    ctypes.PyDLL(None).sleep(int(LONG))
 
 
 def stopped(host, *inputs):

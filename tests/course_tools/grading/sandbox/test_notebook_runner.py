@@ -13,6 +13,7 @@ from course_tools.grading.sandbox.notebook_runner import (
     _bound,
     _parsed,
     _parsed_cells,
+    _Spent,
     choose,
     parse,
     run,
@@ -340,6 +341,13 @@ def test_a_statement_without_end_is_stopped_and_skipped_the_next_time():
     assert namespace["tries"] == []
     sleeping = found("import time\ntime.sleep(60)", answer(1), seconds=(0.05, 0.1, 0.1))
     assert (sleeping.answer(0), sleeping.late) == (1, [(0, 1)])
+
+
+def test_a_statement_that_waits_for_a_busy_machine_is_not_stopped(monkeypatch):
+    looks = iter([(0.0, 0.0, 0), (9.0, 0.1, 0), (18.0, 0.2, 0), (18.5, 0.7, 4), (27.5, 0.7, 5)])
+    monkeypatch.setattr(_Spent, "_now", staticmethod(lambda: next(looks)))
+    spent = _Spent()
+    assert [spent.seconds() for _ in range(4)] == pytest.approx([0.1, 0.2, 0.7, 9.7])
 
 
 def test_a_slow_import_has_a_limit_of_its_own_and_takes_no_time_from_other_statements(tmp_path, monkeypatch):

@@ -1,10 +1,12 @@
 """The sandbox as a whole: what stands inside, what is left behind, and what happens when a part of it dies."""
 
+import math
 import os
 import signal
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -41,9 +43,9 @@ def reported(sandbox, source, *call):
     with sandbox.fork() as worker:
         worker.load(program(source), allowed_packed("04.1"), [])
         tensors = []
-        deadline = time.monotonic() + 10.0
-        wire_protocol.send(worker.connection, wire_protocol.flat((*call, False), tensors), tensors, deadline)
-        header, body = wire_protocol.receive(worker.connection, deadline)
+        left = worker.allow(10.0)
+        wire_protocol.send(worker.connection, wire_protocol.flat((*call, False), tensors), tensors, left)
+        header, body = wire_protocol.receive(worker.connection, left)
         assert header["failure"] is None, header["failure"]
         return wire_protocol.full(header["results"], body)
 
@@ -256,7 +258,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
 def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result):
     with sandbox.fork() as worker:
         worker.load(program(f"import torch\n\ndef f(*x): return {result}"), allowed_packed("04.2"), [])
-        outcomes, stopped = worker.observe(Examination(ASKED, 0), "")
+        outcomes, stopped = worker.observe(Examination(ASKED, 0), "", session.CALL_LIMIT)
     assert stopped == ""
     assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
 
@@ -280,6 +282,68 @@ def test_time_runs_out_inside_a_call_and_outside_of_it(sandbox, monkeypatch):
         assert worker.load(program("while True: pass\ndef f(): return 1"), allowed_packed("04.2"), []) == [(0, 0)]
     with sandbox.fork() as worker:
         worker.load(program("def f(*x):\n    while True: pass"), allowed_packed("04.2"), [])
-        outcomes, stopped = worker.observe(Examination(ASKED, 0), "")
+        outcomes, stopped = worker.observe(Examination(ASKED, 0), "", 0.3)
     assert [type(outcome.error).__name__ for outcome in outcomes] == ["TimedOut"]
-    assert stopped == "It was still running after 0.3 seconds."
+    assert stopped == "It was still running after 0.3 seconds of processor time."
+
+
+def test_an_answer_that_sleeps_is_ended_and_told_that_it_did_not_compute(sandbox):
+    with sandbox.fork() as worker:
+        worker.load(program("import time\n\ndef f(*x): time.sleep(600)"), allowed_packed("04.2"), [])
+        outcomes, stopped = worker.observe(Examination(ASKED, 0), "", 0.3)
+    assert [type(outcome.error).__name__ for outcome in outcomes] == ["TimedOut"]
+    assert stopped == "It was still running after 0.3 seconds in which it did not compute."
+
+
+@linux
+def test_the_time_of_a_worker_is_told_by_its_parent(sandbox):
+    with sandbox.fork() as worker:
+        worker.load(program("import time\n\ndef f(*x):\n    while time.process_time() < 0.5: pass"), allowed_packed("04.2"), [])
+        worker.observe(Examination(ASKED, 0), "", 60.0)
+        computed, waited = worker._time_spent()
+    assert computed >= 0.5
+    assert waited >= 0.0
+
+
+class Clock:
+    """A worker and its grader as an `Allowance` sees them: what passes is computed, waited, slept, or the grader's own time."""
+
+    def __init__(self, monkeypatch, waiting_is_known=True):
+        self.now = self.computed = self.waited = self.own = 0.0
+        self._tells = 0.0 if waiting_is_known else math.nan
+        monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: self.now, thread_time=lambda: self.own))
+        monkeypatch.setattr(session.hardening, "time_waited", lambda process: 0.0)
+        self.left = session.Allowance(2.0, lambda: (self.computed, self.waited + self._tells))
+
+    def passes(self, seconds, kind=""):
+        """Let time pass until the allowance asks to be called again or is over, in which a thing of one kind happens."""
+        end = self.now + seconds
+        while self.now < end and (wait := self.left()) > 0:
+            step = min(wait, end - self.now)
+            self.now += step
+            if kind:
+                setattr(self, kind, getattr(self, kind) + step)
+        return self.left.used_up
+
+
+@pytest.mark.parametrize(("kind", "why"), [("computed", "of processor time"), ("", "in which it did not compute")])
+def test_who_computes_or_sleeps_has_so_many_seconds(monkeypatch, kind, why):
+    clock = Clock(monkeypatch)
+    assert clock.passes(1.5, kind) == ""
+    assert clock.passes(100.0, kind) == f"2 seconds {why}"
+    assert clock.now == pytest.approx(2.0, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["waited", "own"])
+def test_who_waits_for_a_busy_machine_or_for_the_grader_loses_no_time(monkeypatch, kind):
+    clock = Clock(monkeypatch)
+    assert clock.passes(10_000.0, kind) == ""
+    assert clock.passes(1.9, "computed") == ""
+    assert clock.passes(10_000.0, kind) == ""
+    assert clock.passes(1.0, "computed") == "2 seconds of processor time"
+
+
+def test_where_waiting_is_not_told_more_time_may_pass(monkeypatch):
+    clock = Clock(monkeypatch, waiting_is_known=False)
+    assert clock.passes(11.9) == ""
+    assert clock.passes(1.0) == "2 seconds in which it did not compute"

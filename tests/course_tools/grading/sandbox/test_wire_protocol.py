@@ -21,6 +21,7 @@ from course_tools.grading.sandbox.wire_protocol import (
     full,
     receive,
     send,
+    until,
 )
 
 
@@ -32,7 +33,7 @@ def pair():
 
 
 def soon():
-    return time.monotonic() + 5.0
+    return until(time.monotonic() + 5.0)
 
 
 def through(value):
@@ -204,7 +205,7 @@ def test_a_message_that_trickles_is_late(pair):
     ours.sendall(PREFIX.pack(wire_protocol.MAGIC, 100, 0) + b"{")
     begun = time.monotonic()
     with pytest.raises(Late):
-        receive(theirs, begun + 0.05)
+        receive(theirs, until(begun + 0.05))
     assert time.monotonic() - begun < 60.0
 
 
@@ -212,13 +213,13 @@ def test_nothing_is_read_after_the_deadline(pair):
     ours, theirs = pair
     ours.sendall(message(None))
     with pytest.raises(Late):
-        receive(theirs, time.monotonic() - 1.0)
+        receive(theirs, until(time.monotonic() - 1.0))
 
 
 def test_who_does_not_read_is_late_too(pair):
     ours, _ = pair
     with pytest.raises(Late):
-        send(ours, None, [torch.zeros(2**22)], time.monotonic() + 0.05)
+        send(ours, None, [torch.zeros(2**22)], until(time.monotonic() + 0.05))
 
 
 def test_a_closed_connection_has_ended(pair):
