@@ -18,8 +18,8 @@
 #
 # ![](diagram:mixer)
 #
-# You will write both networks and the block, train a Mixer beside a ViT and a CNN, show that it learns equally well when the
-# patches of all pictures are shuffled in the same way, write it as a convolutional network, and design a control for token
+# You will write both networks and the block, compare a Mixer with a ViT and a CNN, show that it learns equally well when the
+# patches of all pictures are shuffled in the same way, rewrite it as a convolutional network, and design a control for token
 # mixing.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 100
@@ -48,8 +48,8 @@ from course_tools.notebook.fitting import accuracy_of, classify, fitted
 # No information passes between positions: the picture is a **bag of patches**.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** This network is trained on four thousand digits. How many of a hundred new digits does it classify correctly,
-# where guessing gets ten?
+# **Predict.** This network is trained on four thousand digits. On average, how many of a hundred new digits does it classify
+# correctly? Guessing gets ten.
 #
 # <details><summary>A. About ten: patches of 4 × 4 all look alike.</summary>
 #
@@ -108,15 +108,15 @@ claim("13.a", "a bag of patches: accuracy on unseen digits", bag, at_most=0.45)
 # %% [markdown]
 # ## 2 Token mixing
 #
-# Attention passes information between positions by comparing queries with keys. Now omit the comparison. Write the picture as a
-# matrix $X$ with a row for each of $N$ positions and a column for each of $d$ **channels**. A column contains $N$ numbers: one
-# channel at all positions. Apply to it a small network that returns $N$ numbers:
+# Attention passes information between positions by comparing queries with keys. Token mixing omits the comparison. Write the
+# picture as a matrix $X$ with a row for each of $N$ positions and a column for each of $d$ **channels**. A column contains $N$
+# numbers: one channel at all positions. A small network maps it to another $N$ numbers:
 #
 # $$y_{:,c} = W_2\, \sigma(W_1 x_{:,c} + b_1) + b_2 \qquad \text{for each channel } c \text{, with the same weights}$$
 #
-# That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the normal distribution function $\Phi$: a smooth
-# version of ReLU. The weights between positions do not depend on the content: they are learned once and the same for every
-# picture.
+# That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the standard normal distribution function $\Phi$: a
+# smooth version of ReLU. Unlike attention weights, the weights between positions do not depend on the content: after training,
+# they are the same for every picture.
 #
 # | name | shape |
 # | --- | --- |
@@ -137,7 +137,7 @@ token_mixing = check("13.1", token_mixing)
 
 # %% [markdown]
 # The library has a form that multiplies from the left, so that nothing is transposed. The next cell compares it with yours.
-# Then it tests which inputs one number of one channel depends on.
+# Then it tests on which inputs one number of the output depends.
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -170,13 +170,13 @@ claim(
 # %% [markdown]
 # ## 3 Channel mixing
 #
-# A row is $d$ numbers, the features of one position. A second network is applied to each
-# row, with the same weights at every position:
+# A row of $X$ contains $d$ numbers, the features of one position. A second network is applied to each row, with the same
+# weights at every position:
 #
 # $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each position } n$$
 #
 # This is the feed-forward network of every Transformer, with GELU. In a Mixer it is called **channel mixing**. It is the
-# counterpart of token mixing: transpose the matrix, and one becomes the other.
+# counterpart of token mixing: applied to the transposed matrix, each does what the other does.
 #
 # | name | shape |
 # | --- | --- |
@@ -238,14 +238,15 @@ suspect = check("13.3", suspect)
 #
 # <details><summary>A. Nothing: one norm is as good as another.</summary>
 #
-# Each norm removes something: a mean and a length. The question is of *what*.</details>
-# <details><summary>B. How strong a channel is in the whole picture.</summary>
+# Each norm removes a mean and a scale. The question is: of *what*?</details>
+# <details><summary>B. How active a channel is in the whole picture.</summary>
 #
-# Yes. A channel that is active at a few positions and one that is active everywhere are scaled to the same norm, and a nearly empty
-# picture is scaled up to the norm of a full one. The norm over features only equalises the positions.</details>
+# Yes. A channel that is active at a few positions and one that is active everywhere are scaled to the same variance, and a
+# nearly empty picture is scaled up to the variance of a full one. A norm over the features equalises only the
+# positions.</details>
 # <details><summary>C. The order of the positions.</summary>
 #
-# The positions keep their order. It is the channels that become similar.</details>
+# The positions keep their order; the norm makes the *channels* similar.</details>
 
 # %% exercise="13.3" difficulty="●●○" minutes=8
 from course_lib.blocks import mixer_block
@@ -296,15 +297,15 @@ claim(
 )
 
 # %% [markdown]
-# So "fully connected" is the wrong term. After one block, every number can depend on every other, but the connections run only
-# along the rows and the columns of the matrix, and all columns share one set of weights, as do all rows.
+# So a Mixer block is not "fully connected". After one block, every number can depend on every other, but the connections run
+# only along the rows and the columns of the matrix, and all columns share one set of weights, as do all rows.
 #
 # ## 5 Mixer, ViT and CNN
 #
 # Now we train a Mixer, a ViT and a small CNN on the same batches and at the same learning rate. The sizes are chosen so that
-# the same number of steps takes all three about the same time on one processor core. Two things are *not* equal: the Mixer has
-# patches of 4 × 4, the ViT of 7 × 7. And the ViT's position embeddings can be initialised as the library does, or four times as
-# large, as in lecture 11; we train both.
+# the same number of steps takes all three about the same time on one processor core. The patch size is *not* equal: the Mixer
+# has patches of 4 × 4, the ViT of 7 × 7. We train two versions of the ViT: with position embeddings initialised as the library
+# does, and four times as large, as in lecture 11.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The deck quotes the paper: convolutions and attention are "both sufficient for good performance, neither of them
@@ -315,8 +316,8 @@ claim(
 # It can, but it must first learn where to attend. Four thousand digits are few for that; see lecture 11.</details>
 # <details><summary>B. CNN first; Mixer and ViT are close, depending on the initialisation of the ViT's position embeddings.</summary>
 #
-# Yes, at this scale. Locality and translation equivariance are built into a CNN and need not be learned. Between Mixer and ViT, a single
-# hyperparameter of the ViT decides (13.j-scale).</details>
+# Yes, at this scale. Locality and translation equivariance are built into a CNN and need not be learned. Which of Mixer and ViT
+# is better depends on a single hyperparameter of the ViT (13.j-scale).</details>
 # <details><summary>C. CNN first, then the Mixer, then the ViT, clearly.</summary>
 #
 # So it appears with the default position embeddings of the ViT. Tune the weaker model before drawing conclusions.</details>
@@ -413,15 +414,17 @@ claim(
 # %% [markdown]
 # ## 6 Shuffled patches
 #
-# The Mixer has no information that position 8 is below position 1. So we cut every picture into its patches and arrange them in
-# a new order, the *same* for all pictures. We also rearrange the pixels within each patch, in a second fixed order.
+# Nothing in a Mixer specifies that position 8 is below position 1. To test this, we cut every picture into its patches and
+# arrange them in a new order, the *same* for all pictures. We also rearrange the pixels within each patch, in a second fixed
+# order.
 #
 # For weights $W_1, b_1, W_2, b_2$ and an order $\pi$ (position $i$ of the shuffled picture is position $\pi_i$ of the picture)
-# there are weights that compute from shuffled positions what the original weights compute from positions in order:
+# there are weights that compute from the shuffled picture what the original weights compute from the picture, with the
+# positions in the new order:
 #
 # $$\mathrm{Tokens}'(X_\pi) = (\mathrm{Tokens}(X))_\pi \qquad \text{for every } X$$
 #
-# Which weights are these? The answer depends on a single index; try three positions on paper.
+# Which weights are these? Try three positions on paper: it is easy to confuse the order with its inverse.
 #
 # | name | shape |
 # | --- | --- |
@@ -448,11 +451,11 @@ reordered_token_mixing = check("13.4", reordered_token_mixing)
 #
 # <details><summary>A. Both fall: nobody could read such pictures.</summary>
 #
-# *You* could not, since you too rely on neighbouring pixels belonging together.</details>
+# *You* could not: you rely on the arrangement of neighbouring patches. A Mixer does not.</details>
 # <details><summary>B. The Mixer's accuracy stays exactly the same, the CNN's falls.</summary>
 #
-# Yes; and "exactly" is meant literally. If the Mixer's initial weights are shuffled in the same way, every training step is the
-# same as well.</details>
+# Yes, literally: if the Mixer's initial weights are shuffled in the same way, every training step is the same as
+# well.</details>
 # <details><summary>C. Both stay the same: the maximum of a feature map does not depend on its position.</summary>
 #
 # That is true of the last layer. The kernels before it look at neighbours, and the neighbours have changed.</details>
@@ -567,7 +570,7 @@ claim(
 
 # %% [markdown]
 # The CNN loses less than one might expect: the pixels of a patch remain together, though in a different order, and digits are
-# easy. But it *loses* accuracy, and the Mixer cannot: shuffling only renumbers its inputs.
+# easy. But it does *lose* accuracy, and the Mixer cannot: shuffling only renumbers its inputs.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Choose a digit, 0 to 999, and an order by its seed. Can you read it? The weights of the Mixer are rearranged for
@@ -697,12 +700,12 @@ claim(
 )
 
 # %% [markdown]
-# Is the Mixer free of convolutions, then? Its authors say "in the extreme case a very special CNN". What is special is
-# *which* weights are equal:
+# Is the Mixer free of convolutions, then? According to its authors, it can be seen, "in the extreme case", as "a very special
+# CNN". What is special is *which* weights are equal:
 #
 # | Property | a usual convolution | token mixing |
 # | --- | --- | --- |
-# | sees in one layer | neighbours | the whole picture |
+# | receptive field of one layer | neighbours | the whole picture |
 # | slides over the positions | yes | no: it has a single output position |
 # | kernels of two channels | differ | are the same |
 # | adds up over channels | yes | no: channel mixing does |
@@ -714,22 +717,22 @@ claim(
 # A hidden unit of token mixing reads the positions by a row of $W_1$ and writes to them by a column of $W_2$: 49 numbers each,
 # which can be drawn as a picture. At the start they are random. Subtracting these initial values shows what training has added.
 #
-# **Predict.** Nothing in the Mixer specifies which positions are neighbours, or that the head takes the mean. What has training
-# added?
+# **Predict.** The initial weights of token mixing do not reflect which positions are neighbours, or that the head averages over
+# the positions. What has training added to them?
 #
-# <details><summary>A. Noise everywhere: the order of positions means nothing to it.</summary>
+# <details><summary>A. Noise everywhere: a Mixer does not depend on the order of the positions.</summary>
 #
-# The *order* means nothing. But neighbouring patches of real digits are alike, and weights of similar inputs receive similar
-# gradients.</details>
-# <details><summary>B. The first block reads neighbours somewhat alike; the last block writes the same to all positions.</summary>
+# It does not depend on the *order*. But neighbouring patches of real digits are similar, and weights of similar inputs receive
+# similar gradients.</details>
+# <details><summary>B. In the first block, similar input weights for neighbours; in the last block, similar output weights for all positions.</summary>
 #
 # Yes. The first effect is weak after so little training: compare adjacent positions with positions two apart. The second is
 # clear: after the last block only the mean over the positions is used, so the same output at every position is
 # optimal.</details>
 # <details><summary>C. Smooth blobs and edges, as in the kernels of a CNN.</summary>
 #
-# The paper shows such maps after three hundred million photographs. Here they are rough; patches at the border are nearly
-# always empty, and little is learned there.</details>
+# The paper shows such maps after three hundred million photographs. After so few digits they are noisy; patches at the border
+# are nearly always empty, so their weights hardly change.</details>
 
 
 # %%
@@ -849,10 +852,9 @@ explore(draw_unit, rank=(1, 128), block=(1, 2))
 # %% [markdown]
 # ## 9 Parameters and multiply-adds
 #
-# How many parameters has a Mixer? The size of the token network does not depend on the number of channels, nor that of the
-# channel network on the number of positions. Count, for $L$ blocks: the layer that reads a patch of $d_p$ numbers; in each
-# block, two networks of two layers with biases, and two norms (gain and bias); one more norm; a classification head, if there
-# is one.
+# How many parameters does a Mixer have? The size of the token network does not depend on the number of channels, nor that of
+# the channel network on the number of positions. Count the layer that embeds a patch of $d_p$ numbers; in each of $L$ blocks,
+# two networks of two layers with biases, and two norms (gain and bias); one more norm; a classification head, if there is one.
 #
 # The paper's table 1 gives sizes and counts from Mixer-S/32, with 19 million parameters, to H/14, with 431 million.
 #
@@ -898,11 +900,11 @@ claim(
 #
 # <details><summary>A. Both increase fourfold.</summary>
 #
-# Attention compares every position with every other: that takes sixteen times as many.</details>
+# Attention compares every position with every other, and there are sixteen times as many pairs.</details>
 # <details><summary>B. Attention increases sixteenfold, token mixing fourfold.</summary>
 #
-# Yes: token mixing takes $2 N d_s$ for each channel. The price is a fixed width $d_s$, and weights that fit one picture size
-# only.</details>
+# Yes: token mixing takes $2 N d_s$ for each channel. The disadvantages: the width $d_s$ is fixed, and the weights fit only one
+# picture size.</details>
 # <details><summary>C. Both increase sixteenfold: both connect every position with every other.</summary>
 #
 # A Mixer connects them through $d_s$ hidden units, and $d_s$ need not grow with the number of positions.</details>
@@ -960,9 +962,8 @@ claim(
 )
 
 # %% [markdown]
-# What accuracy does one get for this cost? The next figures show accuracy against parameters and against multiply-adds for one
-# picture. Each model has three widths and is trained for the same number of steps; the two smaller widths are shown for one
-# seed, the largest as the mean of three.
+# The next figures show accuracy against parameters and against multiply-adds for one picture. Each model has three widths and
+# is trained for the same number of steps; the two smaller widths are shown for one seed, the largest as the mean of three.
 
 # %%
 SMALLER = {
@@ -1036,8 +1037,8 @@ claim(
 #
 # <details><summary>A. Without channel mixing it is as bad as without token mixing: the two are mirror images.</summary>
 #
-# As functions they are. But their roles are not symmetric: what distinguishes digits is mostly in the positions, and the first
-# layer and the head mix channels already.</details>
+# As functions they are. But their roles are not symmetric: digits differ mostly in *where* the ink is, and the first layer and
+# the head also mix channels.</details>
 # <details><summary>B. Both cost little, at this scale.</summary>
 #
 # Yes: far less than the step to a bag of patches, which also loses the *positions*; section 11 separates the two. How much
@@ -1112,19 +1113,20 @@ claim(
 # %% [markdown]
 # ## 11 Build it: a control
 #
-# **Build task (25 minutes, 12 points).** Section 1 removed token mixing, and the accuracy fell below one half. That suggests
-# the claim *digits need token mixing*. Does it follow? The bag of patches lacks *two* things: its patches exchange no
-# information, **and** the network does not know where a patch is, since its weights are the same at all positions. A **control** differs from the model in one ingredient
-# only, and it could have succeeded otherwise. Design one: a rival without token mixing that knows the positions.
+# **Build task (25 minutes, 12 points).** Without token mixing, the network of section 1 had an accuracy below one half. Does it
+# follow that *digits need token mixing*? The bag of patches lacks *two* things: its patches exchange no information, **and**
+# the network does not know where a patch is, since its weights are the same at all positions. A **control** differs from the
+# model in one ingredient only, and would succeed if that ingredient were unnecessary. Design one: a rival without token mixing
+# that knows the positions.
 #
-# Two questions are asked of each picture: which digit it shows, and whether it has a fine grain (half of the pictures get one).
-# Each patch shows the grain by itself. It is the **positive control**: a rival that does not even see the grain could not have
-# succeeded, and its failure on digits shows nothing. The cell below the table trains the model, a Mixer of one block.
+# Each picture has two labels: its digit, and whether a fine grain was added to it (as to half of the pictures). The grain is
+# visible in every single patch, so it is the **positive control**: if a rival does not even detect the grain, its failure on
+# digits shows nothing about token mixing. The cell below the table trains the model, a Mixer of one block.
 #
-# Write `train_mixing_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the cross-entropy of
-# the first ten logits (the digit) plus that of the last two (the grain). Before you run the check, write down which accuracies
-# you expect. No point depends on whether the rival wins or loses. The check trains the Mixer as well and, where the comparison
-# is fair, says what it shows.
+# Write `train_mixing_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the
+# cross-entropy of the first ten logits (the digit) plus that of the last two (the grain). Before you run the check, write down
+# which accuracies you expect. No points depend on whether the rival wins or loses. The check trains the Mixer as well and, if
+# the comparison is fair, tells you what it shows.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1138,8 +1140,8 @@ claim(
 # | 3 | the ingredient is missing: what a patch adds to the logits does not depend on the other patches |
 # | 2 | it could have succeeded: on grain it reaches 0.9 of the Mixer's accuracy |
 #
-# The last but one is tested without reading your code: replacing two sets of patches must change the logits by the sum of what
-# replacing each of them does. The Mixer fails this test.
+# The check tests whether the ingredient is missing without reading your code: replacing two sets of patches must change the
+# logits by the sum of the changes from replacing each set alone. The Mixer fails this test.
 
 # %%
 from course_tools.bank.lecture_13.train_mixing_rival import (
@@ -1198,13 +1200,14 @@ show(
 
 # %% [markdown]
 # If your rival comes close to the Mixer, the bag failed mainly because it does not know *where a patch is*, not because its
-# patches exchange nothing. If it stays behind, ask first whether a stronger rival without token mixing exists: a claim must
-# hold against the strongest one. These are centred digits; on photographs, where objects move, the result may differ.
+# patches exchange no information. If your rival is much worse, first ask whether a stronger one without token mixing exists: a
+# claim must hold against the strongest rival. These are centred digits; on photographs, where objects move, the result may
+# differ.
 
 # %% [markdown] tags=["quiz"]
 # ## 12 Exit quiz
 #
-# **Question 1.** You have a Mixer for pictures of 224 × 224 and get one of 256 × 256. What now?
+# **Question 1.** You have a Mixer for pictures of 224 × 224 and want to classify one of 256 × 256. What do you do?
 #
 # <details><summary>A. Nothing special: the weights are applied at every position.</summary>
 #
@@ -1240,8 +1243,8 @@ show(
 # In token mixing the weights are the same for every picture; only what they multiply differs.</details>
 # <details><summary>B. They do in attention; in token mixing they are fixed after training.</summary>
 #
-# Right. So a Mixer cannot search for "a position similar to this one" wherever it is; it must learn this for each pair of
-# positions.</details>
+# Right. So a Mixer cannot search all positions for one that is similar to this one; it would have to learn this for each pair
+# of positions.</details>
 # <details><summary>C. They do in neither.</summary>
 #
 # The weights of attention are computed from queries and keys, and these from the picture.</details>
@@ -1274,10 +1277,10 @@ show(
 # - *CS* writes that "CNNs are not special cases of Mixer"; the paper says *typical* CNNs. A depth-wise convolution of 3 × 3
 #   that all channels share is token mixing: since $\sigma(x) - \sigma(-x) = x$, twice as many hidden units undo the GELU.
 #
-# **What this lecture does not show.** The paper's point is about scale: with 300 million pictures to learn from, Mixers come
-# near the best. Ours have four thousand digits and a few hundred steps, and the order of the three tells nothing about training
-# on millions of pictures. Only the ViT's initialisation was tuned, in one respect (13.j-scale); what tuning would do for the
-# Mixer is not known. "About the same time" refers to a CPU; on a GPU, the relative costs differ.
+# **What this lecture does not show.** The paper's claim is about scale: trained on 300 million pictures, Mixers come close to
+# the best models. Ours are trained on four thousand digits for a few hundred steps; their ranking need not hold for training on
+# millions of pictures. Only the ViT's initialisation was tuned, in one respect (13.j-scale); what tuning would do for the Mixer
+# is not known. "About the same time" refers to a CPU; on a GPU, the relative costs differ.
 #
 # **Papers.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1, table 1, section 4.6
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2

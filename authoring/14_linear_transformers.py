@@ -21,7 +21,7 @@
 # You will write it in parallel, causal and recurrent form, approximate the softmax by random features, measure what linear
 # attention loses (the recall of one item among many), and build a language model that generates text in constant memory.
 #
-# **Prerequisites:** lecture 04 (self-attention); lecture 01 helps with the recurrent half. **Time:** about 2 hours.
+# **Prerequisites:** lecture 04 (self-attention); lecture 01 (recurrence) helps from section 5 on. **Time:** about 2 hours.
 # {measured}
 
 # %%
@@ -39,9 +39,8 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 The quadratic cost of attention
 #
-# In lecture 04 each token attends to every other: $L$ tokens need $L^2$ weights. In each head and layer, that is a million
-# weights for a text of a thousand tokens, and ten billion for a book of a hundred thousand tokens. How much memory do they
-# take?
+# In lecture 04 each token attends to every other: $L$ tokens need $L^2$ weights in each head of each layer. That is a million
+# weights for a text of a thousand tokens, and ten billion for a book of a hundred thousand tokens.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** One head of size 64 processes 4,096 tokens. Queries, keys and values take 1 MiB each. How much additional memory
@@ -49,7 +48,7 @@ SEEDS = (0, 1, 2)
 #
 # <details><summary>A. About 1 MiB: the result is as large as the values.</summary>
 #
-# That is the size of the output. To compute it, all scores are held in memory at the same time.</details>
+# That is the size of the output. But to compute it, all scores are in memory at the same time.</details>
 # <details><summary>B. About 64 MiB.</summary>
 #
 # That is *one* matrix of 4,096 by 4,096 numbers. The scores are one such matrix, and the weights computed from them are
@@ -131,8 +130,8 @@ elu_feature_map = check("14.1", elu_feature_map)
 
 # %% [markdown]
 # In the notation of lecture 04, this is `attend` with the scores $\log \phi(q)^\top\phi(k)$, and that is how the library's
-# `kernel_attention` computes it. It still computes all weights, so it saves nothing, but it *shows* what a different similarity
-# does.
+# `kernel_attention` computes it. This form still computes all weights, so it saves nothing. We use it to examine the effect of
+# a different similarity.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Take one query and 64 random keys, and multiply queries and keys by 10, then by 100. Softmax attention becomes
@@ -144,8 +143,8 @@ elu_feature_map = check("14.1", elu_feature_map)
 # same factor, which the division cancels.</details>
 # <details><summary>B. Hardly anything changes.</summary>
 #
-# Yes. Features that grow linearly do not become sharper when their inputs are scaled. This similarity can express "rather
-# similar", but not "this key and no other". Section 7 shows what follows from this.</details>
+# Yes. Features that grow linearly do not become sharper when their inputs are scaled. With this similarity, attention cannot
+# select a single key. Section 7 measures the consequence.</details>
 # <details><summary>C. It overflows.</summary>
 #
 # The exponential is applied only where $x \le 0$.</details>
@@ -210,7 +209,7 @@ claim(
 #
 # | name | shape |
 # | --- | --- |
-# | `phi_q`, `phi_k` | (…, T_q, f), (…, T_k, f): from here on the inputs are features, from whichever feature map |
+# | `phi_q`, `phi_k` | (…, T_q, f), (…, T_k, f): from here on the inputs are features, computed by any feature map |
 # | `v` | (…, T_k, d_v) |
 # | S, z | (…, f, d_v), (…, f): no axis for positions |
 # | mask | (…, 1, T_k): the same for all queries, since they share the sums |
@@ -310,9 +309,9 @@ for measured, unit in ((memory, "MiB held at the highest"), (taken, "millisecond
 
 # %% [markdown]
 # Look at the lowest line of the first figure. The *fused* kernel of lecture 04 computes softmax attention tile by tile and
-# never stores the full matrix of weights: its memory grows no faster than that of linear attention, and it needs less. It
-# cannot reduce the number of operations, however, as the running times in the second figure show. So the statement "the memory
-# of attention grows quadratically" depends on the implementation; the one about the number of operations does not.
+# never stores the full matrix of weights: its memory grows no faster than that of linear attention, and is smaller. It does not
+# reduce the number of operations, however, as the running times in the second figure show. So the *memory* of softmax attention
+# grows quadratically in some implementations only, its number of *operations* in all of them.
 
 # %% tags=["nbval-check-output"]
 library = attention.LinearAttention()
@@ -366,8 +365,8 @@ claim(
 # %% [markdown]
 # ## 4 Causal linear attention
 #
-# In a language model, no position may use later tokens: position $i$ sums over $j \le i$ only. Every position then has its own
-# sums. They are **prefix sums**, each equal to the previous one plus one term:
+# In a language model, no position may use later tokens: position $i$ sums over $j \le i$ only. So every position has its own
+# sums. They are **prefix sums**: each is the previous one plus one term.
 #
 # $$S_i = \sum_{j \le i} \phi(k_j) v_j^\top \qquad z_i = \sum_{j \le i} \phi(k_j) \qquad c_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top z_i}$$
 #
@@ -401,8 +400,8 @@ suspect = check("14.3", suspect)
 # They are, in the first line.</details>
 # <details><summary>B. Causality: the normaliser sums over all positions, so each context depends on later keys.</summary>
 #
-# Yes. Numerator and normaliser are both sums, and both must stop at $i$. Here the scale of each context depends on later keys:
-# information leaks through the denominator.</details>
+# Yes. Numerator and normaliser are both sums, and both must stop at $i$. Here information about later keys leaks through the
+# denominator, which scales each context.</details>
 # <details><summary>C. The batch: the sums mix different sequences.</summary>
 #
 # The axes are counted from the end, so no sum runs over the batch axis.</details>
@@ -504,14 +503,14 @@ claim(
 #
 # <details><summary>A. About 32 tokens.</summary>
 #
-# Yes: each token adds $64 + 64$ numbers, and the state has $64 \cdot 64 + 64$. That is soon, but for shorter texts the state is
-# the larger of the two.</details>
+# Yes: each token adds $64 + 64$ numbers, and the state has $64 \cdot 64 + 64$. For shorter texts, the state is larger than the
+# cache.</details>
 # <details><summary>B. About 4,000 tokens.</summary>
 #
 # The state has some 4,000 *numbers*, and each token adds 128 numbers to the cache.</details>
 # <details><summary>C. Never: both store all tokens.</summary>
 #
-# The state adds all tokens up in one sum of constant size. Section 7 measures how well single tokens can be recovered from
+# The state sums over all tokens, so its size is constant. Section 7 measures how well single tokens can be recovered from
 # it.</details>
 
 
@@ -604,10 +603,10 @@ from course_lib.primitives import favor_features
 favor_features = check("14.5", favor_features)
 
 # %% [markdown]
-# Rows that are drawn independently may happen to point in similar directions, which makes them redundant. It is better to keep
-# the distribution of each row but to make the rows **orthogonal** (perpendicular) to each other, in blocks of at most $d$ rows.
-# The length and the direction of a Gaussian row are independent; so orthogonalise the directions by the Gram-Schmidt process,
-# and keep the lengths.
+# Rows that are drawn independently may point in similar directions, which makes them redundant. It is better to make the
+# rows **orthogonal** to each other, in blocks of at most $d$ rows, without changing the distribution of each row. The length
+# and the direction of a Gaussian row are independent; so orthogonalise the directions by the Gram-Schmidt process, and keep the
+# lengths.
 #
 # | name | shape |
 # | --- | --- |
@@ -632,11 +631,12 @@ orthogonalised = check("14.6", orthogonalised)
 # <details><summary>B. For small logits it falls; for large ones it falls little and stays near 1.</summary>
 #
 # Yes. The variance of a single term grows like $e^{\|q+k\|^2}$: the mean is dominated by rare, very large terms, which even
-# thousands of samples can miss. A relative error of 1 is that of an estimate that is 0 everywhere.</details>
+# thousands of samples can miss. An estimate that is 0 everywhere has a relative error of 1.</details>
 # <details><summary>C. For large logits it grows with m.</summary>
 #
-# For positive features it does not: more samples improve both numerator and denominator, only far too slowly. For features of
-# either sign it may, as the figure shows: the denominator can come near 0.</details>
+# For positive features it does not: more samples improve both numerator and denominator, though far too slowly. For
+# trigonometric features it may, as the figure shows: their products can be negative, and the denominator can come near
+# 0.</details>
 
 
 # %%
@@ -695,10 +695,10 @@ show(
 )
 
 # %% [markdown]
-# The two lower curves may surprise readers of the paper, which recommends positive features: for *small* logits, the
-# **trigonometric** features, $e^{\|x\|^2/2}[\cos \Omega x; \sin \Omega x]/\sqrt m$, give the better estimate. Their problem is
-# their sign. For large logits, positive and negative terms should cancel but do not: some weights become negative, and the
-# denominator, which is a sum of such terms, can come near 0.
+# The two lower curves may surprise readers of the paper, which recommends positive features: for *small* logits,
+# the **trigonometric** features, $e^{\|x\|^2/2}[\cos \Omega x; \sin \Omega x]/\sqrt m$, give the better estimate. Their
+# disadvantage is that the products of features can be negative. For large logits, positive and negative terms should cancel but
+# do not: some weights become negative, and the denominator, which is a sum of such terms, can come near 0.
 
 # %% tags=["nbval-check-output"]
 small, large, cosines, astray = errors.values()
@@ -801,13 +801,14 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # %% [markdown]
 # ## 7 Recall of key-value pairs
 #
-# Now train on the task of lecture 04: a sequence of $n$ key-value pairs, then queries, each with one of the keys. Softmax can
-# select one pair. Linear attention has summed all pairs into $S$, and must recover one of them from the sum. One head,
-# $d_k = 64$, four mechanisms, everything else equal: softmax, yours with elu + 1, the Performer with 64 random features, and
-# as a **control** the features $\phi(x) = 1$, for which all keys are equal.
+# Now train on the task of lecture 04: a sequence of $n$ key-value pairs, then queries, each with one of the keys. Softmax
+# attention can select one pair. Linear attention has summed all pairs into $S$, and must recover one of them from the sum. We
+# compare four mechanisms with one head and $d_k = 64$, everything else equal: softmax attention, your linear attention with
+# elu + 1, the Performer with 64 random features, and as a **control** linear attention with $\phi(x) = 1$, for which all keys
+# are equal.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** With elu + 1, $S$ has $64 \times 64$ numbers. Up to how many pairs are recalled without error?
+# **Predict.** With elu + 1, $S$ has $64 \times 64$ numbers. Up to how many pairs are recalled without error after training?
 #
 # <details><summary>A. Up to 64, one for each feature.</summary>
 #
@@ -957,16 +958,17 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Now **see it**: the next figure shows the weights of four queries over the 32 pairs of one sequence, for three
-# trained models. Where the model itself never computes its weights, `kernel_attention` does. What do you expect for elu + 1?
+# **Predict.** The next figure shows the weights of four queries over the 32 pairs of one sequence, for three trained models.
+# For the models that never compute their weights, `kernel_attention` does. What do you expect for elu + 1?
 #
-# <details><summary>A. A bright cell in each row, at a wrong pair.</summary>
+# <details><summary>A. One large weight in each row, at a wrong pair.</summary>
 #
-# For that, it would have to select a single pair, right or wrong. It cannot select any.</details>
+# For that, it would have to select a single pair, right or wrong; it cannot.</details>
 # <details><summary>B. Nearly uniform rows.</summary>
 #
-# Yes: the query is "rather similar" to all keys. The output is nearly the average of the values, as for the control.</details>
-# <details><summary>C. The brightest cell is at the right pair, but with too little weight to be useful.</summary>
+# Yes: the similarity of the query to all keys is nearly the same. The output is nearly the average of the values, as for the
+# control.</details>
+# <details><summary>C. The largest weight is at the right pair, but too small to be useful.</summary>
 #
 # That describes the Performer better: some weight is on the right pair, and the rest is scattered at random.</details>
 
@@ -1019,9 +1021,9 @@ claim(
 # %% [markdown]
 # ## 8 Character language models
 #
-# Recall of one pair among many is the hardest case. How sharp must attention be for ordinary text? We use Python's language
-# reference as characters, without repeated paragraphs; one layer, four heads of size 16, contexts of 32 characters. The three models share
-# every size and every batch and differ only in the mechanism.
+# Recall of one pair among many is a hard case. How sharp must attention be for ordinary text? We train on the characters of
+# Python's language reference, without repeated paragraphs. The three models have one layer, four heads of size 16 and contexts
+# of 32 characters. They are trained on the same batches and differ only in the mechanism.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We compare bits per character on held-out text after equal training, for softmax, elu + 1, and the control
@@ -1145,8 +1147,8 @@ claim(
 
 # %% [markdown]
 # The linear model now **generates text**: `read` processes the prompt in parallel, then each character is one step of the
-# recurrence. The memory is the same after ten characters and after thousands. However, the model was trained on short pieces
-# only and has never seen longer contexts: that the recurrence *can* go on indefinitely does not mean that the text stays good.
+# recurrence. The memory is the same after ten characters and after thousands. The recurrence *can* go on indefinitely, but the
+# model was trained on short pieces only, and beyond their length the text may get worse.
 
 # %% tags=["try-it"]
 prompt = "The value of the "
@@ -1202,12 +1204,12 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: features of either sign
 #
-# **Predict.** The only condition on the features is that they are positive. What happens without it? Take the identity,
-# $\phi(x) = x$, on random queries and keys: what happens to the contexts, which should be weighted means of the values?
+# **Predict.** The features must be positive. Instead, take the identity, $\phi(x) = x$, on random queries and keys: what
+# happens to the contexts, which should be weighted means of the values?
 #
 # <details><summary>A. They are a little noisier.</summary>
 #
-# A weighted mean with positive weights stays within the range of the values. These contexts leave it by far.</details>
+# A weighted mean with positive weights stays within the range of the values. These contexts are far outside it.</details>
 # <details><summary>B. They leave the range of the values, sometimes by a factor of a thousand.</summary>
 #
 # Yes: weights of either sign can sum to nearly 0, and the numerator is divided by that sum.</details>
@@ -1243,9 +1245,9 @@ claim(
 # ## 10 Build it
 #
 # **Build task (35 minutes, 12 points).** Write a language model with linear attention, in both forms, and the loop that trains
-# it, from an empty cell. In parallel form it learns from all positions at once; step by step it generates text in constant
-# memory. Define the classes and functions that you need above `train_linear_transformer`, in the same cell. The library's
-# `LinearTransformer` and torch's recurrent networks are not allowed; everything else is.
+# it, from an empty cell. In training, the parallel form processes all positions at once; in generation, the recurrent form
+# needs constant memory. Define the classes and functions that you need above `train_linear_transformer`, in the same cell.
+# Everything is allowed except the library's `LinearTransformer` and torch's recurrent networks.
 #
 # | method | arguments | result |
 # | --- | --- | --- |
@@ -1267,8 +1269,8 @@ claim(
 # | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 2 | the logits depend on the tokens so far and on their order, but on no later token and no other sequence |
 # | 2 | both forms give the same logits |
-# | 1 | the state has one size, whatever the number of tokens read: at most 10,000 numbers for each sequence |
-# | 1 | a step leaves the state that it is given as it is |
+# | 1 | the size of the state does not depend on the number of tokens read: at most 10,000 numbers for each sequence |
+# | 1 | a step does not modify the state that it is given |
 # | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="14.7" difficulty="●●●" minutes=35
@@ -1300,8 +1302,8 @@ print(
 )
 
 # %% [markdown]
-# Beyond the length of your training windows the text may get worse (compare *Try it* in section 8): the model then meets
-# positions, and sums over more tokens, that it never saw in training. The memory stays the same.
+# Beyond the length of your training windows the text may get worse (compare *Try it* in section 8): positions and sums over so
+# many tokens did not occur in training. The memory stays the same.
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz
@@ -1311,7 +1313,7 @@ print(
 #
 # <details><summary>A. Yes: linear beats quadratic.</summary>
 #
-# Only if the length exceeds $d$. Here $L^2 d$ is *half* of $L d^2$.</details>
+# Linear attention needs fewer multiply-adds only if the length exceeds $d$. Here $L^2 d$ is *half* of $L d^2$.</details>
 # <details><summary>B. No: the matrix of weights is smaller than S.</summary>
 #
 # Right: 500 × 500 against 1,000 × 1,000. With ten heads of size 100, the answer is reversed.</details>
@@ -1327,8 +1329,8 @@ print(
 # For small logits it would. Section 6 shows the curve for large ones.</details>
 # <details><summary>B. Hardly. Smaller logits would.</summary>
 #
-# Right: normalising queries and keys, or a higher temperature, makes the logits smaller and reduces the variance
-# *exponentially*; more features reduce the error only like $1/\sqrt m$.</details>
+# Right: normalised queries and keys, or a higher temperature, make the logits smaller and reduce the variance *exponentially*;
+# more features reduce the error only like $1/\sqrt m$.</details>
 # <details><summary>C. Trigonometric features would help instead.</summary>
 #
 # They are better for small logits. For logits with a spread of 5, terms of either sign make the normaliser useless.</details>
@@ -1377,13 +1379,12 @@ print(
 #   all causal prefix sums are stored (14.k); and the memory of fused softmax attention does not grow quadratically either
 #   (14.h).
 # - *GA*: memory $O(L^2 d)$: the part that grows quadratically is the matrix of weights, whose size does not depend on $d$.
-# - *CS* has "lots of focus on reducing the computational complexity", and does not mention what is lost; 14.A measures one such
-#   loss.
+# - *CS* mentions "lots of focus on reducing the computational complexity", but not what is lost; 14.A measures one such loss.
 #
 # **What this lecture does not show.** All models have one layer and are trained for seconds; a deeper model can look things up
 # in two steps. The text experiment uses contexts of 32 characters, which hardly require recall; it says nothing about longer
-# contexts or larger models. Since 2020, other feature maps, forget gates, and update rules that *correct* the state instead of
-# only adding to it have come a long way. Running times are those of one thread on one machine.
+# contexts or larger models. Later methods, with other feature maps, forget gates, and update rules that *correct* the state
+# instead of only adding to it, are not covered. Running times are those of one thread on one machine.
 #
 # **Papers.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20 (https://arxiv.org/abs/2006.16236) ·
 # Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4
