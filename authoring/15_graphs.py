@@ -45,7 +45,7 @@ SEEDS = (0, 1, 2)
 # officer who led the club quarrelled; the club split in two, and every member took a side.
 #
 # We are given the sides of the two *leaders* only and must predict the side of every other member. The features of a member
-# contain nothing but its identity: they are one row of the identity matrix.
+# only identify it: they are one row of the identity matrix.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A network of two layers predicts a member's side from the member's features; it is trained on the two leaders.
@@ -57,8 +57,8 @@ SEEDS = (0, 1, 2)
 # values.</details>
 # <details><summary>B. About half.</summary>
 #
-# Yes: for a member that it was not trained on, its prediction depends on random initial weights, like the toss of a coin. The
-# information about the others is in the edges, and this network does not use them.</details>
+# Yes: for a member without a label, the prediction depends on random initial weights. The information about the other members
+# is in the edges, and this network does not use them.</details>
 # <details><summary>C. None: it always predicts the larger side.</summary>
 #
 # The sides are of equal size, 17 and 17, and the network does not know that either.</details>
@@ -85,14 +85,14 @@ claim(
 # %% [markdown]
 # ## 2 Edges as a mask
 #
-# In lecture 04 every token attended to every other, except where masked. A graph *is* such a mask: node $i$ may attend to
-# its neighbours $\mathcal{N}_i$. Veličković et al. score a pair by a small layer,
+# In lecture 04 every token attended to every other, except where masked. A graph *is* such a mask: node $i$ may attend to its
+# neighbours $\mathcal{N}_i$. Veličković et al. score a pair of nodes by a single layer,
 #
 # $$e_{ij} = \mathrm{LeakyReLU}\!\left(a^\top [z_i \,\|\, z_j]\right) \qquad z = W h$$
 #
 # where $\|$ concatenates two vectors. We call $i$ the query node and $j$ the key node. The first half of $a$ multiplies only
-# $z_i$, the second only $z_j$: so the product is a sum of two numbers, one from each node, and no concatenated vector has to be
-# built.
+# $z_i$, the second only $z_j$. So the product is a sum of two numbers, one from each node, and the vectors need not be
+# concatenated.
 #
 # | name | shape |
 # | --- | --- |
@@ -122,7 +122,7 @@ gat_scores = check("15.1", gat_scores)
 # the mask is stored as a **list**: `edges`, (2, E), where node `edges[0, e]` attends to node `edges[1, e]`. A friendship is two
 # edges, one in each direction; an edge listed twice counts twice; a node may have no edges.
 #
-# The softmax is now taken over the edges *of each query node*, which may stand anywhere in the list:
+# The softmax is now taken over the edges *of each query node*, which may be anywhere in the list:
 #
 # $$\alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{k \in \mathcal{N}_i} \exp(e_{ik})}$$
 #
@@ -140,8 +140,8 @@ from course_lib.attention import edge_softmax
 edge_softmax = check("15.2", edge_softmax)
 
 # %% [markdown]
-# The remaining step is the mixing: node $i$ receives $\sum_{j \in \mathcal{N}_i} \alpha_{ij}\, v_j$, and a node without edges
-# receives 0.
+# The remaining step is the weighted sum: node $i$ receives $\sum_{j \in \mathcal{N}_i} \alpha_{ij}\, v_j$, and a node without
+# edges receives 0.
 #
 # **Bug hunt.** The version below has four lines. It runs, and the shapes are right. Decide what is wrong *before* you run the
 # check; then write a correct version.
@@ -160,7 +160,7 @@ from course_tools.bank.lecture_15.attend_edges import (
 # <details><summary>B. The addition: where an index is repeated, only one of the additions is kept.</summary>
 #
 # Yes. `context[..., i, :] += m` first reads all entries, then adds, then writes all of them back: of several messages to one
-# node, only one is kept. `index_add` and `scatter_add` add every message.</details>
+# node, only one remains. `index_add` and `scatter_add` add every message.</details>
 # <details><summary>C. The direction: values are taken from the wrong node of each edge.</summary>
 #
 # They are taken from `edges[1]`, the key node, as they should be.</details>
@@ -281,9 +281,9 @@ class ClubGAT(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A graph attention network now uses the edges, with the same two labels and the same 60 steps of training. As a
-# control, the same network is trained on a club whose edges were rewired at random, so that every member keeps its number of
-# neighbours, but not the neighbours. How many members does each classify correctly?
+# **Predict.** Now a graph attention network, which uses the edges, is trained on the same two labels for the same 60 steps. As
+# a control, another is trained on a club whose edges were rewired at random: every member keeps its *number* of neighbours. How
+# many members does each classify correctly?
 #
 # <details><summary>A. Both do well: attention learns which neighbours are informative.</summary>
 #
@@ -363,9 +363,9 @@ gcn_weights = check("15.5", gcn_weights)
 
 # %% [markdown]
 # **A graph on your own machine.** The documentation of a function in numpy, scipy or scikit-learn lists related functions in a
-# section "See Also". Functions are nodes, and references are edges. The features of a function are the words that its
-# documentation uses, without that section. The task is to predict the sub-package that it belongs to. Five functions of each
-# sub-package are labelled.
+# section "See Also". We take the functions as nodes and these references as edges. The features of a function are the words of
+# its documentation, without that section. The task is to predict its sub-package. Five functions of each sub-package are
+# labelled.
 
 
 # %%
@@ -410,7 +410,7 @@ print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We compare four networks of two layers: one that reads each text alone, one with convolutions, one with
-# attention, and one with attention whose weights are fixed to equal shares. Which is best?
+# attention, and one with attention whose weights are fixed to equal shares (uniform attention). Which is best?
 #
 # <details><summary>A. Attention, clearly: it can choose among the references.</summary>
 #
@@ -418,11 +418,12 @@ print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 
 # below measures how many), so one neighbour is about as informative as another.</details>
 # <details><summary>B. The three that use the edges differ little, and are better than the texts alone.</summary>
 #
-# Yes. The edges help (15.f). The printed differences between learned and fixed edge weights are a few points at most; three seeds cannot
-# distinguish them from zero, nor from the point or two that the papers report on graphs of this kind.</details>
+# Yes. The edges help (15.f). The printed differences between learned and fixed edge weights are a few percentage points at
+# most. Three seeds cannot distinguish them from zero, nor from the one or two points that the papers report on graphs of this
+# kind.</details>
 # <details><summary>C. The texts alone: the words show what a function is about.</summary>
 #
-# They show a good deal, but five labelled texts on a topic do not contain all its words.</details>
+# They are informative, but five labelled texts on a topic do not contain all its words.</details>
 
 # %%
 networks = {
@@ -496,15 +497,16 @@ claim("15.i", "references that stay within a topic: fraction", agreeing, at_leas
 # fixed to equal shares.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** What accuracy does the control reach, if chance is one in eight?
+# **Predict.** Each reader has eight neighbours, one of which has its label. What accuracy does the control with equal shares
+# reach, if chance is one in eight?
 #
 # <details><summary>A. One in eight: it has no information about the answer.</summary>
 #
-# It has information on which values occur, and how often: a *bag* of eight values, which contains the right one.</details>
+# It receives the mean of eight values, which shows which values occur and how often. One of them is the right one.</details>
 # <details><summary>B. About a third: it guesses the most frequent value among the eight.</summary>
 #
-# Yes. A value that occurs three times is the right one in three cases out of eight. The mark and the values are added up, and
-# the sum no longer shows which value was marked.</details>
+# Yes. A value that occurs three times is the right one in three cases out of eight. Marks and values are summed, and the sum
+# does not show which value was marked.</details>
 # <details><summary>C. Nearly 100 %: the mark is one of the features, and the read-out can use it.</summary>
 #
 # After averaging, the mark only shows that *some* neighbour was marked, which is true for every reader.</details>
@@ -599,18 +601,17 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The cell above also trained a third model: a plain GCN, two convolutions with fixed weights. What accuracy did
-# *it* reach?
+# **Predict.** The cell above also trained a third model on the marked neighbours: a plain GCN, two graph convolutions with
+# fixed edge weights. What accuracy did *it* reach?
 #
 # <details><summary>A. About a third as well: its weights are fixed.</summary>
 #
-# They are. But its first layer also acts on each *neighbour*, which attends only to itself, and that layer is followed by a
-# ReLU.</details>
+# They are. But its first layer also transforms each *neighbour*, which attends only to itself, and a ReLU follows.</details>
 # <details><summary>B. More than 90 %.</summary>
 #
 # Yes. Its first layer can suppress every value without a mark: $\mathrm{ReLU}(\text{value} + \text{mark} - 1)$. Then seven
-# neighbours contribute zeros, and averaging in the second layer does no harm. If the features of the neighbour alone decide
-# whether it matters, no attention is needed, only a nonlinearity *before* the sum.</details>
+# neighbours contribute zeros, and averaging in the second layer does no harm. If a neighbour's own features determine whether
+# it is relevant, attention is not necessary: a nonlinearity *before* the sum suffices.</details>
 
 # %% tags=["nbval-check-output"]
 show(
@@ -632,7 +633,7 @@ claim(
 # ## 6 Static and dynamic attention
 #
 # Look at the score again. In $\mathrm{LeakyReLU}(a_1^\top z_i + a_2^\top z_j)$ the query node $i$ contributes the same number
-# $a_1^\top z_i$ to all its scores, and LeakyReLU is increasing: so **every** node ranks its neighbours in the same order, that
+# $a_1^\top z_i$ to all its scores, and LeakyReLU is increasing. So **every** node ranks its neighbours in the same order, that
 # of $a_2^\top z_j$. Brody et al. call this *static* attention. They move the nonlinearity inside:
 #
 # $$e_{ij} = a^\top\, \mathrm{LeakyReLU}(z_i + z_j)$$
@@ -671,18 +672,18 @@ claim(
 # %% [markdown] tags=["predict"]
 # **Predict.** Eight readers attend to the same eight neighbours. Each neighbour has a key and a value; each reader has one of
 # the keys, and its label is the value of the neighbour with that key. This is the look-up task of lecture 04, as a graph. Now
-# the *query node* decides which neighbour matters. Which networks can learn it?
+# the relevant neighbour depends on the *query node*. Which networks can learn this?
 #
-# <details><summary>A. All that found the marked neighbour: the keys are in the features.</summary>
+# <details><summary>A. All that learned to select the marked neighbour: the keys are in the features.</summary>
 #
 # They are. But a static head ranks the neighbours in one order for all readers, and the eight readers need eight different
-# neighbours ranked first. And no neighbour can decide by itself whether to suppress its value: that depends on the
-# reader.</details>
+# neighbours ranked first. And whether a neighbour's value should be suppressed cannot be computed from the neighbour alone: it
+# depends on the reader.</details>
 # <details><summary>B. Only dynamic attention.</summary>
 #
-# Yes. Static attention remains near equal shares, even on the examples it is trained on: with one head, no values of $W$ and
-# $a$ solve the task. A larger network around equal shares must pass all eight pairs through one sum; in the same number of
-# steps, it does not learn the task either (15.s-larger).</details>
+# Yes. The accuracy of static attention remains near that of equal shares, even on the training examples: with one head, no
+# values of $W$ and $a$ solve the task. A larger network with equal shares receives only the sum over all eight neighbours; in
+# the same number of steps, it does not learn the task either (15.s-larger).</details>
 # <details><summary>C. None: eight readers in a group are too few to learn the keys.</summary>
 #
 # We can generate as many groups as we like, and the keys are the same in all of them.</details>
@@ -787,14 +788,14 @@ claim(
 )
 
 # %% [markdown]
-# These results are for one head. Several static heads could each specialise in one key, in principle; whether such a network learns it is not
-# measured here, nor what the larger network does with many more steps.
+# These results are for one head. In principle, several static heads could each specialise in one key. We do not measure whether
+# such a network learns the task, nor what the larger network reaches after many more steps.
 #
 # ## 7 The attention weights
 #
 # The next figure shows the attention weights of a network that was trained on the club, along the edges of the club. Each half
-# of an edge shows how much the member at its end attends to the member at the other end; the weight of a member on itself is
-# not drawn. There is *no* ground truth to compare these weights with, so interpret them with caution: in section 4, three seeds
+# of an edge shows how much the member at its end attends to the member at the other end; the weights of self-loops are not
+# drawn. There is *no* ground truth to compare these weights with, so interpret them with caution: in section 4, three seeds
 # could not show that learned weights are better than fixed ones.
 
 # %%
@@ -820,9 +821,9 @@ show(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Which neighbours does one member attend to? Members 0 and 33 are the leaders; member 8 was known to support the
-# officer and yet went with the instructor, three weeks before an examination for a black belt. How does the weight of each
-# neighbour compare with an equal share?
+# **Try it.** Which neighbours does one member attend to? Members 0 and 33 are the leaders; member 8 supported the officer, yet
+# joined the instructor's side: his examination for a black belt was three weeks away. How does the weight of each neighbour
+# compare with an equal share?
 
 
 # %% tags=["try-it"]
@@ -855,8 +856,8 @@ explore(draw_member, member=(0, 33), head=(1, 4))
 # ## 8 Depth and over-smoothing
 #
 # In one layer, a node receives information from its direct neighbours only, so more layers should bring more information. But
-# each layer mixes a node with its neighbours, and mixing makes nodes more alike. The **Dirichlet energy** measures how much
-# neighbours still differ:
+# each layer averages a node with its neighbours, which makes the features of nodes more similar. The **Dirichlet energy**
+# measures how much neighbours still differ:
 #
 # $$E(X) = \tfrac12 \sum_{(i,j)} \lVert x_i - x_j \rVert^2$$
 #
@@ -955,8 +956,9 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **What does over-smoothing cost?** Deep networks can fail for many reasons. So we train a single matrix and change only how
-# often its input was mixed beforehand: $\mathrm{softmax}(\hat A^K X\, W)$. How well does it classify the members of the club?
+# **What accuracy does over-smoothing cost?** Deep networks can fail for many reasons. So we train a single matrix $W$ and
+# change only the number $K$ of mixing steps before it: $\mathrm{softmax}(\hat A^K X\, W)$. **Predict.** How well does a single
+# matrix, trained after $K$ mixing steps, classify the members of the club?
 #
 # <details><summary>A. It keeps improving: each member receives information from more of the others.</summary>
 #
@@ -1022,9 +1024,9 @@ claim(
 )
 
 # %% [markdown]
-# Nodes become alike only within a connected component. The graph of section 4 consists of many small components, nearly all of
-# them of one topic: there, mixing until all nodes of a component are alike does little harm. Over-smoothing is harmful where
-# one component contains several classes.
+# Nodes become alike only within a connected component. The graph of section 4 consists of many small components, and in nearly
+# all of them the functions have the same topic: there, mixing until all nodes of a component are alike does little harm.
+# Over-smoothing is harmful where one component contains several classes.
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: the nonlinearity
@@ -1068,12 +1070,12 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # ## 10 Build it
 #
 # **Build task (30 minutes, 12 points).** Write a graph attention network and its training from an empty cell. The graph is the
-# look-up graph of section 6: the reader decides which neighbour matters, so a single head needs a dynamic score. Your `edge_softmax` and
-# `attend_edges` may be used; the library's `GAT` and `GATLayer` are not allowed.
+# look-up graph of section 6: the relevant neighbour depends on the reader, so a single head needs a dynamic score. You may use
+# your `edge_softmax` and `attend_edges`, but not the library's `GAT` and `GATLayer`.
 #
 # The check calls `train_gat(features, edges, labels, known, n_classes, n_steps)` once, on a graph of 300 groups and with
-# `n_steps=150`. The labels of the readers of 120 groups are known. Elsewhere `labels` holds *false* classes, so the
-# check detects a model that learned from them. The function has at most 60 seconds of processor time; a good answer needs about four.
+# `n_steps=150`. The labels of the readers of 120 groups are known. Elsewhere `labels` contains *false* classes, so the check
+# detects a model that learned from them. The function has at most 60 seconds of processor time; a good answer needs about four.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1085,7 +1087,7 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # | 1 | the logits of nodes without edges are finite |
 # | 1 | nodes and edges in another order give the same logits in that order |
 # | 1 | the logits of a node depend only on itself and on nodes that it reaches along the edges |
-# | 1 | the neighbour with the reader's key decides: its value changes the prediction, and the value of another does not (each for at least 0.8 of the readers) |
+# | 1 | the prediction depends on the neighbour with the reader's key: changing its value changes the prediction, and changing the value of another does not (each for at least 0.8 of the readers) |
 # | 1 | accuracy on hidden readers: 0.2 above that of predicting the most frequent value among the neighbours, which has about 0.32 |
 # | 2 | accuracy on hidden readers: at least 0.8 (without the edges it is 0.12) |
 
@@ -1096,7 +1098,7 @@ from course_tools.bank.lecture_15.train_gat import train_gat
 train_gat = check("15.7", train_gat)
 
 # %% [markdown]
-# The next cell trains your network on the groups of section 6, and asks it about a graph that it has never seen.
+# The next cell trains your network on the groups of section 6, and evaluates it on a new graph.
 
 # %%
 torch.manual_seed(SEEDS[0])
@@ -1167,7 +1169,7 @@ show(
 # | --- | --- |
 # | 1 | says what a weight is: a fraction of the sum at one node, in one head of one layer |
 # | 1 | proposes a control: equal shares, or rewired edges; and says what each would show |
-# | 1 | asks whether the query node must decide, and then for dynamic attention; or how many steps away the evidence lies, and what depth costs |
+# | 1 | asks whether the relevant neighbour depends on the query node, and then for dynamic attention; or how many steps away the evidence lies, and what depth costs |
 # | 1 | uses the graph of section 4, or another case in which learned weights made no clear difference |
 # | 1 | is clear and short |
 
@@ -1180,7 +1182,7 @@ show(
 #   computation cheaper: their cost grows with the number of *edges*. On a sparse graph that is linear in N; on a complete
 #   graph, which is how self-attention treats a sentence, it is still quadratic.
 # - *GA* gives two links and no formula; ours are from the papers. Veličković et al. write that attention assigns "different
-#   importances to different neighbours"; that is so, but their order is the same for every node (15.n).
+#   importances to different neighbours"; that is correct, but the order of these importances is the same for every node (15.n).
 # - *Kipf & Welling*'s $A + I$ has a 2 on the diagonal where a node already had a self-loop; `with_self_loops` adds only those
 #   that are missing.
 #

@@ -18,7 +18,7 @@
 # ![](diagram:simclr)
 #
 # You will write the augmentation, both losses, the moving average of BYOL and a linear probe, train both on unlabelled digits,
-# find out what each ingredient prevents, build SimCLR's whole training loop, and repair another one.
+# remove each of their ingredients in turn, build SimCLR's whole training loop, and repair another one.
 #
 # **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:** about 140
 # minutes. {measured}
@@ -40,21 +40,21 @@ from course_tools.notebook.fitting import accuracy_of, fitted
 # %% [markdown]
 # ## 1 Ten labels
 #
-# Pictures are cheap, labels are expensive. We have five thousand handwritten digits: four thousand for training, a thousand for
-# testing. Of the four thousand, *ten* are labelled, one of each class.
+# Unlabelled pictures are easy to collect; labels are expensive. We have five thousand handwritten digits: four thousand for
+# training and a thousand for testing. Of the four thousand, *ten* are labelled, one of each class.
 #
 # We train a small convolutional network on those ten. Random augmentation (rotation, shear, zoom, shift) gives a new version of
 # each at every step.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** What is its accuracy on a thousand unseen digits? Chance is 10 %.
+# **Predict.** What accuracy does a network trained on ten labelled digits reach on a thousand unseen ones? Chance is 10 %.
 #
 # <details><summary>A. About 10 %: ten examples contain no information.</summary>
 #
-# They contain some: a 1 is thin and a 0 is hollow, whoever writes them.</details>
+# They contain some: a 1 is thin and a 0 is hollow in every handwriting.</details>
 # <details><summary>B. About half.</summary>
 #
-# Yes, and it depends strongly on which ten are labelled.</details>
+# Yes, and the accuracy depends strongly on which ten are labelled.</details>
 # <details><summary>C. Nearly 100 %: digits are easy.</summary>
 #
 # With thousands of labels they are. With a single 4 to learn from, an open 4 and a closed 4 look like different classes.</details>
@@ -175,15 +175,16 @@ show(
 )
 
 # %% [markdown]
-# **Colour** can be augmented too. Brightness, saturation and hue are linear in red, green and blue, so one 3 × 3 matrix does all
-# three: $c' = M c$ with $M = b\, R(\mathrm{hue})\,(s I + (1 - s)\,\mathbf 1 \ell^\top)$, where $\ell$ holds the weight of each colour in
-# the luminance. `colour_matrix` builds it, `recolour` applies it to a batch. Our digits are grey. For photographs, colour
-# distortion matters most together with cropping: two crops of one picture have similar colour histograms, and a
-# network could match them by those alone (Chen et al., section 3.1).
+# **Colour** can be augmented too. Changes of brightness, saturation and hue are linear in red, green and blue, so one 3 × 3
+# matrix performs all three: $c' = M c$ with $M = b\, R(\mathrm{hue})\,(s I + (1 - s)\,\mathbf 1 \ell^\top)$, where $\ell$ holds
+# the weight of each colour in the luminance. `colour_matrix` builds it, `recolour` applies it to a batch. Our digits are grey.
+# For photographs, colour distortion matters most together with cropping: two crops of one picture have similar colour
+# histograms, and without colour distortion a network could match the crops by their histograms alone (Chen et al., section
+# 3.1).
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Rotate, zoom and recolour a photograph. How far can you go before *you* would no longer call it the same object? The
-# network is trained to be invariant to exactly the range you choose.
+# **Explore.** Rotate, zoom and recolour a photograph. How far can you go before *you* would no longer call it the same object?
+# The network is trained to be invariant to the whole range that you choose.
 
 # %% tags=["interactive"]
 dahlia = photographs((60, 90))[1:]
@@ -229,7 +230,7 @@ explore(
 # $$\ell(i, j) = -\log \frac{\exp(\mathrm{sim}(z_i, z_j)/\tau)}{\sum_{k \ne i} \exp(\mathrm{sim}(z_i, z_k)/\tau)} \qquad
 # L = \frac{1}{2N} \sum_{\text{pairs}} \ell(i, j) + \ell(j, i)$$
 #
-# Like the attention of lecture 04, it is a softmax over similarities, here with a known target and with the diagonal masked.
+# Like the attention of lecture 04, it uses a softmax over similarities, here with the diagonal masked and with a known target.
 # This is **NT-Xent**, the normalised temperature-scaled cross-entropy. The other views act as **negatives**.
 #
 # | name | shape |
@@ -238,9 +239,9 @@ explore(
 # | similarities | (2N, 2N), the diagonal is masked |
 # | loss | a number; 0 for a single pair, since there are no negatives |
 #
-# `unit` divides each vector by its norm. **Bug hunt.** The deck numbers the views of a pair $2k-1$ and $2k$. This implementation
-# stacks all first views, then all second views, and pairs rows $2k-1$ and $2k$. The loss runs, and training lowers it. Decide what
-# is wrong *before* you run the check.
+# `unit` divides each vector by its norm. **Bug hunt.** The deck numbers the views of a pair $2k-1$ and $2k$. This
+# implementation stacks all first views, then all second views, and pairs rows $2k-1$ and $2k$. It runs, and training lowers the
+# loss. Decide what is wrong *before* you run the check.
 
 # %%
 from course_lib.losses import lean_nt_xent
@@ -253,13 +254,13 @@ from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as 
 # %% [markdown] tags=["predict"]
 # **Which views does it pull together?**
 #
-# <details><summary>A. The right ones: the numbering does not matter.</summary>
+# <details><summary>A. The two views of each picture: the numbering does not matter.</summary>
 #
 # Print the targets for three pairs: 1, 0, 3, 2, 5, 4. Which picture does row 1 belong to?</details>
 # <details><summary>B. Each picture with another picture.</summary>
 #
-# Yes. `torch.cat` puts all first views before all second ones, so rows 0 and 1 are different pictures. Numbering and layout
-# must agree: interleave the views, or shift the targets by N.</details>
+# Yes. `torch.cat` puts all first views before all second ones, so rows 0 and 1 are different pictures. Numbering and order of
+# the rows must agree: interleave the views, or shift the targets by N.</details>
 # <details><summary>C. Each view with itself.</summary>
 #
 # The diagonal is masked; that part is right.</details>
@@ -303,13 +304,13 @@ claim(
 # %% [markdown]
 # ## 4 Evaluation: the linear probe
 #
-# How good is an encoder that was trained without labels? Freeze it and train only a *linear* classifier on its features. With
-# a squared loss this has a closed-form solution (ridge regression) and no step size:
+# How good is an encoder that was trained without labels? Freeze it and train only a *linear* classifier on its features. With a
+# squared loss this has a closed-form solution (ridge regression), so no step size has to be chosen:
 #
 # $$\min_{W, b} \sum_i \lVert W x_i + b - y_i \rVert^2 + \lambda \lVert W \rVert^2$$
 #
-# with $y_i$ one-hot. For any $W$ the best bias is $b = \bar y - W \bar x$. Inserting it leaves a problem in centred features and
-# labels, and the bias is not penalised:
+# with $y_i$ one-hot. For any $W$ the best bias, which is not penalised, is $b = \bar y - W \bar x$. Inserting it leaves a
+# problem in centred features and labels:
 #
 # $$W^\top = (X^\top X + \lambda I)^{-1} X^\top Y \qquad X, Y \text{ centred}$$
 #
@@ -362,13 +363,13 @@ for n_each in (1, 4):
     )
 
 # %% [markdown]
-# The pixels are a better representation than the features of an untrained network, since max pooling discards *where* the ink is.
-# Both are baselines for what follows.
+# A probe of the pixels is better than one of the features of an untrained network, in which max pooling discards *where* the
+# ink is. Both are baselines for what follows.
 #
 # ## 5 SimCLR on unlabelled digits
 #
-# We train SimCLR for 240 steps with 32 pairs in a batch, three seeds. Then we freeze the encoder, discard the projection head,
-# and evaluate the encoder with the linear probe.
+# We train SimCLR for 240 steps with 32 pairs in a batch, with three seeds. Then we freeze the encoder, discard the projection
+# head, and evaluate the encoder with the linear probe.
 
 
 # %%
@@ -408,11 +409,11 @@ def fit_simclr(seed, temperature=0.2, steps=240, look=None, **how):
 #
 # <details><summary>A. SimCLR everywhere: it has seen four thousand digits.</summary>
 #
-# It has, but without any information on which differences define the classes. Labels provide it, and with enough of them the
-# supervised network catches up.</details>
-# <details><summary>B. The supervised network everywhere: nothing beats labels.</summary>
+# It has, but without any information on which differences define the classes. Labels provide this information, and with enough
+# of them the supervised network reaches the same accuracy.</details>
+# <details><summary>B. The supervised network everywhere: it is trained for the task itself.</summary>
 #
-# Ten labels are too few to train three layers. The probe trains only the last one.</details>
+# Ten labels are too few to train a whole network. The probe trains only one linear layer.</details>
 # <details><summary>C. SimCLR with the fewest labels; with the most, the supervised network has caught up.</summary>
 #
 # Yes. The curves meet between four and ten labels of each class. Where they meet depends on the task: for digits,
@@ -527,14 +528,15 @@ claim(
 # Each point below is an unseen digit, shown as the numeral of its class, in the first two principal components of its
 # embedding, at three moments of training. The encoder has never seen a label.
 #
-# **Predict.** How often does the *nearest* other embedding, in all 64 dimensions, belong to the same class: before training, and after?
+# **Predict.** For how many digits does the *nearest* other embedding, in all 64 dimensions, belong to the same class: before
+# training, and after?
 #
-# <details><summary>A. 10 % before, nearly always after.</summary>
+# <details><summary>A. 10 % before, nearly all after.</summary>
 #
 # The first part is wrong: an untrained network already maps similar pictures to similar vectors.</details>
-# <details><summary>B. More often than not before, nearly always after.</summary>
+# <details><summary>B. More than half before, nearly all after.</summary>
 #
-# Yes. Training groups the classes, but it does not start from nothing.</details>
+# Yes. Training separates the classes further, but the untrained network already separates them partly.</details>
 # <details><summary>C. The same before and after: there are no classes without labels.</summary>
 #
 # No label defines the classes. But an augmented 4 can look like another 4, and rarely like a 0.</details>
@@ -606,8 +608,9 @@ draw_neighbours(7)
 # gradient, whereas a low temperature concentrates it on the hard ones.</details>
 # <details><summary>C. (a) and (b) are clearly worse; (c) differs little here.</summary>
 #
-# Yes. Chen et al. (section 4.2) find $h$ more than 10 points better than $z$ on ImageNet: $z$ loses what augmentation
-# changes. On our digits, the cell below prints both; three seeds cannot separate them.</details>
+# Yes. Chen et al. (section 4.2) find $h$ more than 10 points better than $z$ on ImageNet: the contrastive loss removes
+# information from $z$ about what the augmentation changes. For our digits, the cell below prints both; three seeds cannot
+# separate them.</details>
 
 # %%
 with_heads = {
@@ -662,9 +665,9 @@ for n_each in (1, 4):
 # %% [markdown]
 # ## 8 BYOL: no negatives
 #
-# Negatives keep the encoder from mapping all pictures to the same vector. **BYOL** has none. An *online* network (encoder,
-# projector) and a *target* network of the same architecture see one view each; a **predictor** $q$ on the online side predicts
-# the target's output for the *other* view:
+# In SimCLR, negatives keep the encoder from mapping all pictures to the same vector. **BYOL** has no negatives. An *online*
+# network (encoder, projector) and a *target* network of the same architecture see one view each; a **predictor** $q$ on the
+# online side predicts the target's output for the *other* view:
 #
 # $$L = \lVert \overline{q(z)} - \overline{z'} \rVert^2 = 2 - 2 \cos(q(z), z')$$
 #
@@ -708,8 +711,8 @@ from course_lib.models import ema_update
 ema_update = check("16.5", ema_update)
 
 # %% [markdown]
-# The library's `BYOL.update` does this in place, all tensors in one call of `torch._foreach_lerp_`. We compare both, and
-# check that the loss sends no gradient to the target's weights.
+# The library's `BYOL.update` does this in place, with one call of `torch._foreach_lerp_` for all tensors. We compare it with
+# your function, and check that the loss gives the target's weights no gradient.
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
@@ -742,13 +745,13 @@ claim(
 # <details><summary>A. BYOL: it learns the best representation.</summary>
 #
 # It has the highest loss of the three.</details>
-# <details><summary>B. The one without stop-gradient.</summary>
+# <details><summary>B. BYOL without the stop-gradient.</summary>
 #
 # Yes. With a gradient on both sides, the network can lower the loss by making all outputs equal. When the target is trained
 # too, a lower loss does not mean a better model.</details>
-# <details><summary>C. All the same: the loss is the same formula.</summary>
+# <details><summary>C. All three are equal: the loss is the same formula.</summary>
 #
-# The formula is the same, the targets differ.</details>
+# The formula is the same, but the targets differ.</details>
 
 # %%
 collapse = {}
@@ -813,8 +816,9 @@ show(
 # %% [markdown]
 # ## 9 Collapse and the spectrum of embeddings
 #
-# The loss cannot distinguish a useful agreement from a trivial one. The embeddings can. Normalise them to unit length, subtract their mean,
-# and compute the standard deviation along each principal axis: the **spectrum**, the singular values divided by $\sqrt n$.
+# The loss does not show whether the two views agree for a useful or a trivial reason. The embeddings do. Normalise them to unit
+# length, subtract their mean, and compute the standard deviation along each principal axis. This is the **spectrum**: the
+# singular values divided by $\sqrt n$.
 #
 # | embeddings | spectrum |
 # | --- | --- |
@@ -887,9 +891,9 @@ claim(
 )
 
 # %% [markdown]
-# Note *where* the collapse is. The **projections**, on which the loss is computed, collapse. The **encoder** before the
-# projector still separates the classes: the printed probes of its features are far above chance. The recorded study below shows
-# what becomes of the encoder later.
+# Note *which layer* collapses. The **projections**, on which the loss is computed, collapse. The features of the **encoder**,
+# before the projector, still separate the classes: their printed probes are far above chance. The recorded study below shows
+# how the encoder develops later.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** How does BYOL compare with SimCLR and with the pixels? BYOL and SimCLR use the same encoder, digits and batches;
@@ -898,11 +902,11 @@ claim(
 # <details><summary>A. It equals SimCLR from the start.</summary>
 #
 # Not from the start: see the curves at 120 and 240 steps.</details>
-# <details><summary>B. It learns more slowly, passes the pixels, and remains below SimCLR.</summary>
+# <details><summary>B. It learns more slowly, becomes better than the pixels, and remains below SimCLR.</summary>
 #
 # Yes. SimCLR's targets are fixed from the first step. BYOL's targets are outputs of a random network at first, and
 # improve only as fast as the online network does. How close it comes to SimCLR in 1,000 steps differs much between seeds: see the printed scores.</details>
-# <details><summary>C. It never passes the pixels: without negatives there is nothing to learn.</summary>
+# <details><summary>C. It never becomes better than the pixels: without negatives there is nothing to learn.</summary>
 #
 # After 240 steps one might think so. That is a matter of training time, as the rest of the curve shows.</details>
 
@@ -985,16 +989,17 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** SimCLR's negatives come from the batch. We compare 32 with 96 pairs in a batch at an equal number of *updates* (at an equal number of pictures, the
-# larger batch would have a third of the updates). What happens with 32 pairs?
+# **Predict.** SimCLR's negatives come from the batch. We compare 32 with 96 pairs in a batch at an equal number of *updates*
+# (at an equal number of pictures, the larger batch would have a third of the updates). How good is the probe with 32 pairs?
 #
 # <details><summary>A. SimCLR fails: it needs thousands of negatives.</summary>
 #
-# On ImageNet larger batches help (Chen et al., figure 9). Here 62 negatives for each view suffice to pass the pixels.</details>
-# <details><summary>B. It passes the pixels; 96 pairs do a few points better.</summary>
+# On ImageNet larger batches help (Chen et al., figure 9). Here, 62 negatives for each view suffice to be better than the
+# pixels.</details>
+# <details><summary>B. It is better than the pixels; with 96 pairs it is a few points better still.</summary>
 #
 # Yes. The next cell prints both, for each recorded seed.</details>
-# <details><summary>C. 32 pairs are better: the gradient is noisier.</summary>
+# <details><summary>C. It is better than with 96 pairs: the gradient is noisier.</summary>
 #
 # Compare the two printed accuracies.</details>
 
@@ -1020,10 +1025,11 @@ claim(
 # %% [markdown]
 # ## 10 More than one device
 #
-# On photographs, batches of thousands are usual, and a single device cannot hold them. `gathered_nt_xent` distributes one batch over
-# several processes: each encodes its own pairs, the *projections* of all are gathered, and each view has the views of all processes as
-# negatives. Gradients must flow back the same way, since a view is a negative for views of other processes too. A test compares the
-# loss and gradients of two processes with those of one process on the joint batch. Start it with PyTorch's launcher:
+# On photographs, batches of thousands are usual, and a single device cannot hold them. `gathered_nt_xent` distributes one batch
+# over several processes: each encodes its own pairs, the *projections* of all are gathered, and each view has the views of all
+# processes as negatives. The gradients are sent back in the same way, since a view is also a negative for the views of other
+# processes. A test compares the loss and gradients of two processes with those of one process on the joint batch. Start it with
+# PyTorch's launcher:
 #
 # `torchrun --nproc-per-node 2 examples/simclr_on_several_devices.py`
 #
@@ -1032,10 +1038,10 @@ claim(
 # %% [markdown]
 # ## 11 Build it
 #
-# **Build task (30 minutes, 12 points).** Write the whole of SimCLR from an empty cell: views, encoder, projection head, NT-Xent,
-# and the loop. No cell above has shown the loop in full. You may use your `warp`, your `nt_xent`, and `view(batch, generator)`
-# of section 2. The library's `SimCLR` and `nt_xent` are not allowed: if your 16.2 did not pass, `nt_xent` is the library's, so
-# write the loss here.
+# **Build task (30 minutes, 12 points).** Write all of SimCLR from an empty cell: views, encoder, projection head, NT-Xent, and
+# the training loop, which no cell above shows in full. You may use your `warp`, your `nt_xent`, and `view(batch, generator)` of
+# section 2. The library's `SimCLR` and `nt_xent` are not allowed: if your 16.2 did not pass, the name `nt_xent` refers to the
+# library's function; then write the loss here.
 #
 # The check calls `train_simclr(images, n_steps)` once, with 2,000 digits without labels and `n_steps=240`. It evaluates the
 # returned encoder on other digits, by a linear probe with four labels of each class, the mean of eight draws of them. The
@@ -1048,7 +1054,7 @@ claim(
 # | 1 | each update uses only its own gradients, and every weight of the encoder that is trained has one |
 # | 1 | the loss falls during the training (or the encoder has learned without it) |
 # | 1 | the returned encoder gives the same features for the same digits |
-# | 1 | it returns the 64 features of the encoder, not the 32 numbers of the projection |
+# | 1 | it returns the 64 features of the encoder, not the 32 of the projection |
 # | 1 | the features of a digit do not depend on the other digits of the batch |
 # | 1 | every weight that has a gradient is in the optimizer |
 # | 1 | views of different digits are at least twice as far apart as two views of one digit (1 minus the cosine) |
@@ -1062,8 +1068,8 @@ from course_tools.bank.lecture_16.train_simclr import train_simclr
 train_simclr = check("16.7", train_simclr)
 
 # %% [markdown]
-# The next cell trains your encoder once more, on the digits of section 5, and draws what it makes of unseen ones. The encoder of
-# section 5 saw the same 4,000 digits for as many updates.
+# The next cell trains your encoder once more, on the digits of section 5, and draws its embeddings of unseen ones. The encoder
+# of section 5 was trained on the same 4,000 digits for as many updates.
 
 # %%
 torch.manual_seed(SEEDS[0])
@@ -1144,7 +1150,7 @@ repair_simclr = check("16.8", repair_simclr)
 # Right: this is a uniform guess among $2N - 1$ views (wrong pairs give the same value, so check the pairs first). Here the loss itself reveals the collapse, unlike BYOL's.</details>
 # <details><summary>B. It has converged.</summary>
 #
-# A trained model has a far lower loss.</details>
+# A trained model has a much lower loss.</details>
 # <details><summary>C. The batch is too small.</summary>
 #
 # The value depends on N, but a small batch does not keep the loss from falling.</details>
@@ -1159,7 +1165,7 @@ repair_simclr = check("16.8", repair_simclr)
 # Right. A linear probe can only use what is linearly separable in the features.</details>
 # <details><summary>C. It needs too many labels.</summary>
 #
-# It does, but with enough of them the evaluation would still be the wrong one.</details>
+# It does need more labels, but even with enough of them it would measure the wrong thing.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A colleague reports a new method without negatives: "The loss goes to 0.001, a tenth of
@@ -1178,19 +1184,21 @@ repair_simclr = check("16.8", repair_simclr)
 #
 # **Where the deck and the code differ**, each with a measurement:
 #
-# - *GA* numbers the views of a pair $2k-1$ and $2k$. That is right for interleaved views, and a silent error for stacked ones,
-#   as `torch.cat` produces them: the loss of identical views is then near or above that of a uniform guess (16.GA-order).
+# - *GA* numbers the views of a pair $2k-1$ and $2k$. That is right for interleaved views. For stacked views, as `torch.cat`
+#   produces them, it is an error that raises no exception: the loss of identical views is then near or above that of a uniform
+#   guess (16.GA-order).
 # - *GA*: "strong computational and memory footprint". This is the footprint of the encoder; the loss itself, with its
 #   $2N \times 2N$ matrix, needs a small fraction of the encoder's memory (16.GA-memory).
 #
-# **Remarks.** *GA*: SimCLR "requires the use of large mini-batches, so that enough negatives are used". Chen et al. measure this on ImageNet. On
-# our digits, 32 pairs already pass the pixels (16.GA); section 9 shows what 96 pairs add at equal updates. *GA* calls BYOL "a convincing
-# alternative". After 1,000 steps it passes the pixels here (16.s), with a large variance between seeds, and still trails SimCLR.
+# **Remarks.** *GA*: SimCLR "requires the use of large mini-batches, so that enough negatives are used". Chen et al. measure
+# this on ImageNet. On our digits, a probe with 32 pairs is already better than the pixels (16.GA); section 9 shows what 96
+# pairs add at equal updates. *GA* calls BYOL "a convincing alternative". After 1,000 steps it is better than the pixels here
+# (16.s), with a large variance between seeds, and still worse than SimCLR.
 #
-# **What this lecture does not show.** Digits are easy and grey: the augmentations that suit them carry much of the information of a
-# label, which is why supervision catches up so soon. On photographs the gap is wider and colour distortion matters; no network is
-# trained on colour pictures here. How BYOL avoids collapse is not fully understood: predictor and stop-gradient are known to be
-# necessary, not to be sufficient.
+# **What this lecture does not show.** Digits are easy and grey: augmentation alone helps a supervised network so much that it
+# reaches SimCLR with few labels. On photographs the gap is wider and colour distortion matters; no network is trained on colour
+# pictures here. How BYOL avoids collapse is not fully understood: predictor and stop-gradient are known to be necessary, not to
+# be sufficient.
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et
 # al. 2020, *BYOL*, eq. 2 and section 3.1 (https://arxiv.org/abs/2006.07733) · Jing, Vincent, LeCun, Tian 2022, *Understanding
