@@ -829,7 +829,7 @@ claim(
 # | --- | --- |
 # | 1 | with a target, the model gives logits (B, T, n_characters); without one, tokens |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits of a sentence are the same alone, in a batch, and padded in a batch with a longer one |

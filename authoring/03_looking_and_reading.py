@@ -1080,7 +1080,7 @@ print(
 # | --- | --- |
 # | 1 | with a caption, the model gives logits (B, T, n_tokens); without one, tokens |
 # | 1 | at most `n_steps` updates and at most 100,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits of a caption do not depend on the other pictures of the batch |

@@ -1411,7 +1411,7 @@ print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.0
 # | 1 | the rival maps texts (B, 12, 2) to logits (B, 12, 8) |
 # | 1 | it has `n_parameters` parameters, within five percent |
 # | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 64 drawn from all texts |
-# | 1 | each update uses only its own gradients, and every parameter that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
 # | 1 | the returned rival gives the same logits for the same texts |
 # | 1 | the logits of a text do not depend on the other texts of its batch |
 # | 1 | the same information: each half of the positions reads the other half, including its keys |

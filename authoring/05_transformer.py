@@ -984,7 +984,7 @@ suspect = check("05.8", suspect)
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) with T ≤ 32 to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during the training |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |

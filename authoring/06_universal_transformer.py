@@ -175,8 +175,8 @@ claim(
 )
 
 # %% [markdown]
-# This symmetry between position and step does no harm: all positions take step $t$ at the same time, so within one step the
-# encodings differ only by position.
+# The encoding is symmetric in position and step (06.c). This does no harm: all positions take step $t$ at the same time, so
+# within one step the encodings differ only by position.
 #
 # ## 3 When to halt
 #
@@ -680,6 +680,9 @@ claim(
 
 # %% [markdown]
 # ## 8 Steps taken
+#
+# The next figure shows how the number of steps grows with the distance of the carry; the map after it shows the weight of each
+# step in one sum.
 
 # %%
 ways = range(1, N_STEPS)
@@ -819,7 +822,7 @@ claim(
 # | --- | --- |
 # | 1 | the model returns logits and weights of each step; called with digits, one number |
 # | 1 | at most `n_updates` updates and at most 15,000 weights: one block for all steps |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during the training |
 # | 1 | the returned model returns the same for the same columns |
 # | 1 | the weights of a position sum to 1, and none is negative |

@@ -1405,7 +1405,7 @@ claim(
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) to logits of the classes (B, n_classes) |
 # | 1 | at most `n_steps` updates and at most 150,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during the pre-training (or the score is reached without it) |
 # | 1 | the returned model gives the same logits for the same names |
 # | 1 | [CLS], [SEP] and padding are never replaced, in the first 40 calls of the model |
