@@ -819,7 +819,7 @@ claim(
 # | 1 | the rival maps pictures (B, 1, 22, 22) to logits (B, 4) |
 # | 1 | it has `n_parameters` parameters, within five percent |
 # | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 32 drawn from all pictures |
-# | 1 | each update uses only its own gradients, and every parameter that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
 # | 1 | the returned rival gives the same logits for the same pictures |
 # | 1 | the logits of a picture do not depend on the other pictures of its batch |
 # | 1 | the same information: the logits depend on each half of the canvas |

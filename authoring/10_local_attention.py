@@ -852,7 +852,7 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # | --- | --- |
 # | 1 | the model returns logits and context of the shapes above |
 # | 1 | at most `n_steps` updates and at most 50,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during training (or the model has learned without it) |
 # | 1 | the returned model gives the same results for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |

@@ -1262,7 +1262,7 @@ claim(
 # | --- | --- |
 # | 1 | the model maps images (B, 1, 8, 8) to logits (B, n_classes) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during training (or the model has learned without it) |
 # | 1 | the returned model gives the same logits for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |

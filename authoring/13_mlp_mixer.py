@@ -1133,7 +1133,7 @@ claim(
 # | 1 | the rival maps patches (B, 49, 16) to logits (B, 12) |
 # | 1 | it has `n_parameters` parameters, within five percent |
 # | 1 | it is trained as the Mixer is: exactly `n_steps` updates, with batches of 64 drawn from all pictures |
-# | 1 | each update uses only its own gradients, and every parameter that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
 # | 1 | the returned rival gives the same logits for the same pictures |
 # | 1 | the logits of a picture do not depend on the other pictures of its batch |
 # | 1 | the same information: the logits depend on the upper and the lower half of the patches, and on their order |

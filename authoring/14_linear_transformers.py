@@ -1264,7 +1264,7 @@ claim(
 # | --- | --- |
 # | 1 | the model maps tokens (B, T) to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 2 | the logits depend on the tokens so far and on their order, but on no later token and no other sequence |

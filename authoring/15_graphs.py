@@ -1081,7 +1081,7 @@ claim("15.y", "with it they do not: largest difference", matters[0.2], at_least=
 # | --- | --- |
 # | 1 | the model maps (features, edges) to logits (N, n_classes) |
 # | 1 | at most `n_steps` updates and at most 30,000 weights |
-# | 1 | each update uses only its own gradients, and every weight that is trained has one |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during the training (or the model has learned without it) |
 # | 1 | the returned model gives the same logits for the same graph |
 # | 1 | the logits of nodes without edges are finite |

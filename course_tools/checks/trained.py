@@ -91,7 +91,7 @@ def _held(measured: Measured, truth: Truth) -> str | None:
 
 
 sound_gradients = holds(
-    "gradients", "Each update uses its own gradients alone, and every weight that is trained has one.", _gradients, points=1
+    "gradients", "Each update uses only its own gradients, and every trained weight has a gradient.", _gradients, points=1
 )
 same_twice = holds("evaluation", "The returned model gives the same result for the same input.", _evaluation, points=1)
 complete_optimizer = holds(
