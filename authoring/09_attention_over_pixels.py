@@ -220,13 +220,13 @@ associative_dot_product = check("09.2", associative_dot_product)
 # **Predict.** We take a map of 44 × 44 positions and $d_k = d = 16$. By what factor does computing $\theta(\phi^\top g)$
 # instead of $(\theta\phi^\top)g$ reduce the peak memory?
 #
-# <details><summary>A. By 1: it is the same product.</summary>
+# <details><summary>A. By a factor of 1: it is the same product.</summary>
 #
 # The result is the same, but the intermediate results are not.</details>
-# <details><summary>B. By about 2.</summary>
+# <details><summary>B. By a factor of about 2.</summary>
 #
 # The N × N matrix has 1,936 numbers for each position; each of the other tensors has 16.</details>
-# <details><summary>C. By more than 20.</summary>
+# <details><summary>C. By a factor of more than 20.</summary>
 #
 # Yes, and the factor grows with the number of positions.</details>
 
@@ -640,7 +640,7 @@ show(
 #
 # <details><summary>A. Only the trained block hits the other digit more often than chance.</summary>
 #
-# That would be a convincing explanation, but the numbers contradict it.</details>
+# Then the arrows would be evidence that the block has learned to compare. The measurement contradicts this.</details>
 # <details><summary>B. Both do.</summary>
 #
 # Yes, on average. A likely cause: features are large where there is ink, and products of large features are large, whether or
@@ -823,7 +823,7 @@ claim(
 # | 1 | the returned rival gives the same logits for the same pictures |
 # | 1 | the logits of a picture do not depend on the other pictures of its batch |
 # | 1 | the same information: the logits depend on each half of the canvas |
-# | 3 | the ingredient is missing: where the input is large, the logits change in proportion to it, without jumps |
+# | 3 | the ingredient is missing: for large inputs, the logits change in proportion to the input, without jumps |
 # | 2 | it could have succeeded: on *does a 0 occur* it reaches 0.9 of the model's accuracy |
 #
 # The check tests whether the ingredient is missing without reading your code. Convolution, pooling and ReLU are *Lipschitz*:
@@ -857,8 +857,7 @@ from course_tools.bank.lecture_09.train_reach_rival import train_reach_rival
 train_reach_rival = check("09.7", train_reach_rival)
 
 # %% [markdown]
-# One run of each model is little evidence. The next cell repeats the comparison with two other seeds, which change both the
-# pictures and the initial weights.
+# One run of each model is little evidence. The next cell repeats the comparison with two other seeds.
 
 # %%
 compared = {
@@ -937,7 +936,7 @@ show(
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | says that a weight belongs to the mixing of one layer, and may be negative in the dot-product form |
+# | 1 | says that a weight describes the mixing in one layer only, and may be negative in the dot-product form |
 # | 1 | uses section 5: more convolutions with a small receptive field fail at this distance; with a large one they do not |
 # | 1 | uses section 7: the task can be solved without any attention |
 # | 1 | says that an untrained block gives such arrows too |

@@ -35,12 +35,13 @@ SEEDS = (0,)
 # %% [markdown]
 # ## 1 Global attention has too many weights
 #
-# In lecture 09 each pixel attended to every other. How many attention weights does this take on a feature map of 56 × 56 pixels, as in a ResNet after its first
-# layers, and how many if each pixel attends only to the 7 × 7 window around it?
+# In lecture 09 each pixel attended to every other. The cell after the question below counts the attention weights that this
+# takes on a feature map of 56 × 56 pixels, as in a ResNet after its first layers, and those that remain if each pixel attends
+# only to the 7 × 7 window around it.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A convolution has a window too. We replace each convolution by local attention with the same window, 3 × 3, and the same width,
-# 32. What happens to the number of parameters?
+# **Predict.** A convolution has a window too. We replace a convolution by local attention with the same window, 3 × 3, and the
+# same width, 32. What happens to the number of parameters?
 #
 # <details><summary>A. It grows: queries, keys and values need a matrix each.</summary>
 #

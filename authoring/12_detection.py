@@ -38,8 +38,8 @@ SEED = 0
 # %% [markdown]
 # ## 1 A set of objects has no order
 #
-# A classifier gives one answer for a picture. A detector must find every object in the picture, and the number of objects is not known in advance. Our scenes
-# contain one to three handwritten digits, each with a class and a bounding box.
+# A classifier outputs one class for a picture. A detector must find every object in the picture, and the number of objects is
+# not known in advance. Our scenes contain one to three handwritten digits, each with a class and a bounding box.
 #
 # We use a network with six **object queries**, each predicting a class (or "no object") and a box. The training data store the objects of a scene as a *list*,
 # in arbitrary order. The most direct way to train is to assign the first object of the list to query 1, the second to query 2, and so on.
@@ -97,8 +97,8 @@ show(
 # It is also told which *query* must predict which object, and that cannot be inferred from the picture.</details>
 # <details><summary>B. It learns very little.</summary>
 #
-# Yes. With two digits, either may come first in the list, and the picture does not show which. The loss of query 1 is lowest if it hedges: a box between the two
-# digits, and an even distribution over both classes.</details>
+# Yes. With two digits, either may come first in the list, and the picture does not show which. The loss of query 1 is lowest
+# for a compromise: a box between the two digits, and equal probabilities for both classes.</details>
 # <details><summary>C. It learns scenes with one digit and fails on the others.</summary>
 #
 # For a single digit there is only one possible list, so this is plausible. But the queries are trained on all scenes at once, and two thirds of the scenes

@@ -376,8 +376,8 @@ claim(
 # | all $S_i$; all $z_i$ | (…, T, f, d_v); (…, T, f) |
 # | context | (…, T, d_v) |
 #
-# **Bug hunt.** The version below is causal in the sum over the values. A model trains with it, and its loss is even a little
-# *better* than it should be. Find out why before you run the check.
+# **Bug hunt.** The version below is causal in the sum over the values. A model trains with it, and its loss is even a
+# little *lower* than it should be. Find out why before you run the check.
 
 # %%
 from einops import einsum
