@@ -7,7 +7,6 @@ there.
 
 import contextlib
 import ctypes
-import math
 import os
 import signal
 import struct
@@ -155,16 +154,25 @@ def time_spent(pid: int) -> tuple[float, float]:
     """
     with contextlib.suppress(OSError):
         return time.clock_gettime((~pid << 3) | CLOCK_OF_A_PROCESS), time_waited(str(pid))
-    return 0.0, math.nan
+    return 0.0, 0.0
 
 
 def time_waited(process: str) -> float:
-    """Tell the seconds that a process was ready to run while others had the processor; NaN where the system does not tell."""
-    try:
+    """Tell the seconds that a process was ready to run while others had the processor; 0 where `tells_waiting` is False."""
+    return _schedule(process)[1] / 1e9
+
+
+def tells_waiting() -> bool:
+    """Whether this system counts how long a process waits for a processor: one that does not shows that nothing ever ran."""
+    return _schedule("thread-self")[0] > 0
+
+
+def _schedule(process: str) -> tuple[int, int]:
+    """The nanoseconds that a process has run and waited; zeros where the system does not tell, and before it has run."""
+    with contextlib.suppress(OSError, ValueError):
         ran, waited, _ = map(int, Path(f"/proc/{process}/schedstat").read_text().split())
-    except (OSError, ValueError):
-        return math.nan
-    return waited / 1e9 if ran else math.nan  # a kernel that does not count gives zeros
+        return ran, waited
+    return 0, 0
 
 
 def end(pid: int) -> int:

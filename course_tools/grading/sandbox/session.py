@@ -3,7 +3,6 @@
 The worker is never believed: `wire_protocol` and `response_validation` read what it sends, and anything else is NoAnswer.
 """
 
-import math
 import re
 import socket
 import sys
@@ -55,6 +54,7 @@ class Allowance:
 
     def __init__(self, seconds: float, time_spent: Callable[[], tuple[float, float]]) -> None:
         self._seconds, self._time_spent = seconds, time_spent
+        self._waiting_is_told = hardening.tells_waiting()
         self._begun = self._so_far()
         self._next_look = time.monotonic() + seconds
         self.used_up = ""
@@ -76,8 +76,10 @@ class Allowance:
     def _so_far(self) -> tuple[float, float]:
         """The processor time of the worker, and the time that was neither its own nor the grader's."""
         computed, waited = self._time_spent()
-        passed, waited = time.monotonic(), waited + hardening.time_waited("thread-self")
-        return computed, passed / UNKNOWN_SHARE if math.isnan(waited) else passed - computed - waited - time.thread_time()
+        passed = time.monotonic()
+        if not self._waiting_is_told:
+            return computed, passed / UNKNOWN_SHARE
+        return computed, passed - computed - waited - time.thread_time() - hardening.time_waited("thread-self")
 
 
 class Worker:

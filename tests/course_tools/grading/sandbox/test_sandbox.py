@@ -1,6 +1,5 @@
 """The sandbox as a whole: what stands inside, what is left behind, and what happens when a part of it dies."""
 
-import math
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ import torch
 from course_tools.bank import exercise
 from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Part, Program
-from course_tools.grading.sandbox import session, wire_protocol
+from course_tools.grading.sandbox import hardening, session, wire_protocol
 from course_tools.grading.sandbox.allowed_names import allowed_packed
 from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
@@ -310,10 +309,10 @@ class Clock:
 
     def __init__(self, monkeypatch, waiting_is_known=True):
         self.now = self.computed = self.waited = self.own = 0.0
-        self._tells = 0.0 if waiting_is_known else math.nan
         monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: self.now, thread_time=lambda: self.own))
         monkeypatch.setattr(session.hardening, "time_waited", lambda process: 0.0)
-        self.left = session.Allowance(2.0, lambda: (self.computed, self.waited + self._tells))
+        monkeypatch.setattr(session.hardening, "tells_waiting", lambda: waiting_is_known)
+        self.left = session.Allowance(2.0, lambda: (self.computed, self.waited))
 
     def passes(self, seconds, kind=""):
         """Let time pass until the allowance asks to be called again or is over, in which a thing of one kind happens."""
@@ -347,3 +346,15 @@ def test_where_waiting_is_not_told_more_time_may_pass(monkeypatch):
     clock = Clock(monkeypatch, waiting_is_known=False)
     assert clock.passes(11.9) == ""
     assert clock.passes(1.0) == "2 seconds in which it did not compute"
+
+
+def test_a_worker_that_has_not_run_yet_does_not_pass_for_one_that_slept_since_the_start_of_the_machine(monkeypatch):
+    """Its schedule is all zeros then, as on a system that does not count."""
+    told, clock = {"thread-self": (1, 0), "7": (0, 0)}, SimpleNamespace(now=1e6)
+    monkeypatch.setattr(hardening, "_schedule", told.get)
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: clock.now, thread_time=lambda: 0.0))
+    left = session.Allowance(2.0, lambda: (0.0, hardening.time_waited("7")))
+    clock.now, told["7"] = clock.now + 10, (10**9, 9 * 10**9)
+    assert left() > 0
+    clock.now += 2
+    assert (left(), left.used_up) == (0.0, "2 seconds in which it did not compute")
