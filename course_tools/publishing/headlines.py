@@ -1,4 +1,4 @@
-"""docs/headlines.md: the number for which a paper is known, and beside it what this course measures for the same question.
+"""docs/headlines.md: the number for which a paper is known, and beside it the nearest that this course measures.
 
 The rows stand in docs/headlines.toml. Claims come from the executed solutions, scores from the records of the studies.
 """
@@ -19,8 +19,8 @@ FILE = "docs/headlines.md"
 ROWS = "docs/headlines.toml"
 _HEAD = """# The papers' numbers beside ours
 
-The number for which a paper is known, as one of the decks or the paper itself states it, and what this course measures for the
-same question. The two are rarely comparable: the last column says why they differ. Claims carry the id under which a lecture
+The number for which a paper is known, as one of the decks or the paper itself states it, and the nearest that this course
+measures. The two are rarely comparable: the last column says why they differ. Claims carry the id under which a lecture
 asserts them; scores of a study are means over its seeds, as recorded in [studies.md](studies.md). The papers stand in
 [papers.md](papers.md), the decks and what of them is not covered in [companion.md](companion.md). `course build` writes this
 page from docs/headlines.toml.
