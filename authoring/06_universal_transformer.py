@@ -282,7 +282,7 @@ shared_encoder = check("06.4", shared_encoder)
 # The model learns to compare positions within ten columns; sums of twenty digits need comparisons over longer distances.</details>
 # <details><summary>B. It rises a lot on ten; on twenty, much of that accuracy is lost.</summary>
 #
-# Yes: the figure in section 7 shows how much is left. The paper reports large gains on longer sums, with far larger models and more training.</details>
+# Yes: the figure in section 7 shows how much is left. On sums ten times as long as in training, the paper reports 34 % of the digits right (a Transformer 7 %), and 2 % of the sums.</details>
 # <details><summary>C. It does not rise: the same weights can do no more than before.</summary>
 #
 # The weights are applied four times, and each step reads what the previous one wrote into the states.</details>
@@ -471,8 +471,8 @@ claim(
 # before, but for 320 updates, because adaptive steps take more time, and with a price on steps in the last third.
 #
 # Which of the two changes matters? The baseline here has only the mask: a stack of eight *separate* layers, without shared weights and without halting (nearly
-# eight times the weights), trained at the better of two learning rates, 2e-3. A recorded study then adds a second baseline, eight *fixed shared* steps, and compares
-# all three at both rates.
+# eight times the weights), trained at the better of two learning rates, 2e-3. A recorded study then adds a second baseline, eight *fixed shared* steps, compares
+# all three at both rates, and trains separate layers and adaptive steps without the mask.
 #
 # **Predict.** How many steps will a column of the adaptive model take?
 #
@@ -561,12 +561,6 @@ claim(
     at_least=0.5,
 )
 claim(
-    "06.b",
-    "what the local mask adds: the same layers, less four shared steps without a mask",
-    max(by_layers) - mean(no_mask),
-    at_least=0.3,
-)
-claim(
     "06.n",
     "weights of the adaptive model less those of one layer: the halting unit",
     size(priced[0]) - size(one_layer[0]),
@@ -628,21 +622,32 @@ show(
 print(study.cost)
 
 # %% tags=["nbval-check-output"]
-by_adaptive, by_shared, by_separate = (
-    mean(study.scores(f"{name}, learning rate 0.005", "twenty digits"))
-    for name in ("adaptive", "eight shared steps", "eight separate layers")
+def recorded_mean(name, lr):
+    """Exact match on twenty digits, mean of eight seeds."""
+    return mean(study.scores(f"{name}, learning rate {lr:g}", "twenty digits"))
+
+
+claim(
+    "06.b",
+    "what the local mask adds, as recorded, sums of twenty digits: eight separate "
+    "layers with it at lr 2e-3, less without it at the better rate, mean of eight seeds",
+    recorded_mean("eight separate layers", 2e-3)
+    - max(
+        recorded_mean("eight separate layers, no mask", lr) for lr in (2e-3, 5e-3)
+    ),
+    at_least=0.3,
 )
 claim(
     "06.u",
-    "what halting adds at lr 5e-3, as recorded, sums of twenty digits: adaptive less "
-    "eight fixed shared steps, mean of eight seeds",
-    by_adaptive - by_shared,
+    "what adaptive steps add at lr 5e-3, as recorded, sums of twenty digits: adaptive "
+    "less eight fixed shared steps, mean of eight seeds",
+    recorded_mean("adaptive", 5e-3) - recorded_mean("eight shared steps", 5e-3),
     at_least=0.4,
 )
 claim(
     "06.u-layers",
     "the same, adaptive less eight separate layers",
-    by_adaptive - by_separate,
+    recorded_mean("adaptive", 5e-3) - recorded_mean("eight separate layers", 5e-3),
     at_least=0.4,
 )
 
@@ -663,7 +668,7 @@ claim(
 # <details><summary>B. Accuracy collapses, as in section 5.</summary>
 #
 # There, every position went through untrained steps. Here, only the positions that have not halted continue, and they are few.</details>
-# <details><summary>C. Neither: the mean over the seeds changes by less than 0.15.</summary>
+# <details><summary>C. Neither: the mean over the seeds changes by less than 0.05.</summary>
 #
 # Yes (06.p). Additional steps change little for a model that halts, and training on short sums does not teach it to use
 # them.</details>
@@ -675,7 +680,7 @@ claim(
     "exact on twenty digits, twelve steps at test time less the eight of the "
     "training: mean of the seeds",
     mean(lifted) - mean(adaptive),
-    between=(-0.15, 0.15),
+    between=(-0.05, 0.05),
 )
 
 # %% [markdown]
@@ -781,12 +786,23 @@ def mean_steps(model):
     return (thought.halting > 0).sum(-1).float().mean().item()
 
 
+no_price = [
+    with_price(model, "neighbour", seed, price=0.0)
+    for model, seed in zip(free, SEEDS, strict=True)
+]
 dear = with_price(free[0], "neighbour", SEEDS[0], price=1.0)
 claim(
     "06.r",
-    "steps taken at price 0, less at the price of the experiment: mean of the seeds",
-    mean(map(mean_steps, free)) - mean(map(mean_steps, priced)),
+    "steps taken at price 0, less at the price of the experiment, after as many "
+    "updates: mean of the seeds",
+    mean(map(mean_steps, no_price)) - mean(map(mean_steps, priced)),
     at_least=0.1,
+)
+claim(
+    "06.r-zero",
+    "of eight steps, those taken at price 0: most of the seeds",
+    max(map(mean_steps, no_price)),
+    at_most=7.5,
 )
 claim("06.s", "steps taken at the price of 1", mean_steps(dear), at_most=2.5)
 claim(

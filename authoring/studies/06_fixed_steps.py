@@ -2,6 +2,7 @@
 
 Rivals: eight steps of one block; eight separate layers; adaptive computation time without a price on steps. All with the local
 mask of the lecture, at learning rates of 2e-3 and 5e-3; tested on sums of ten digits, the training length, and of twenty.
+Separate layers and adaptive steps run without a mask, too: what does the mask add?
 
 Budget: 400 updates with 16 sums each, eight seeds.
 """
@@ -34,14 +35,21 @@ STEPS = {
     "eight separate layers": lambda: SeparateSteps([block() for _ in range(N_STEPS)]),
     "adaptive": lambda: AdaptiveSteps(block(), 32, N_STEPS),
 }
-SETTINGS = {f"{name}, learning rate {lr:g}": (name, lr) for lr in (2e-3, 5e-3) for name in STEPS}
+MASKS = {"": LOCAL, ", no mask": torch.ones(T, T, dtype=torch.bool)}
+SETTINGS = {
+    f"{name}{mask}, learning rate {lr:g}": (name, mask, lr)
+    for mask in MASKS
+    for lr in (2e-3, 5e-3)
+    for name in STEPS
+    if mask == "" or name != "eight shared steps"
+}
 
 
 def run(setting, seed, device):
     """Train one model on sums of ten digits; exact match on new sums of ten and of twenty."""
-    name, lr = setting
+    name, mask, lr = setting
     torch.manual_seed(seed)
-    model, mask = Universal(4, 2, 32, STEPS[name]()).to(device), LOCAL.to(device)
+    model, mask = Universal(4, 2, 32, STEPS[name]()).to(device), MASKS[mask].to(device)
     short, long = sums(12_000, 1, 500, n_digits=10, T=T), sums(1, 1, 500, n_digits=20, T=T, seed=1)
 
     def loss(model, batch):
