@@ -108,7 +108,8 @@ def table(marks: tuple[Mark, ...], shown: dict[str, float]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join([*(cell.ljust(n) for cell, n in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
     earned, possible = sum(mark.points for mark in marks), sum(mark.max_points for mark in marks)
-    return "\n".join([*lines, "", f"Handed in as it was last saved, this notebook earns {earned} of {possible} points."])
+    total = f"Handed in as it was last saved, this notebook earns {earned} of {possible} points."
+    return "\n".join([*lines, "", f"{total} Changes that are not saved (Ctrl+S) do not count."])
 
 
 def _reason(mark: Mark, own: float | None) -> str:

@@ -32,6 +32,7 @@ def lab(no_browser: bool, port: int | None) -> int:
     if port is not None:
         _refuse_if_taken(port)
     folder = copy_lectures(root)
+    print("Starting JupyterLab; Ctrl-C ends it.", flush=True)
     from jupyterlab.commands import get_app_dir
     from jupyterlab.labapp import LabApp  # takes a second, and only this command needs it
 
