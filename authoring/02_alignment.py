@@ -954,7 +954,7 @@ show(
 # Bengio 2015, section 3.1, eqs. 5 and 6, appendix A.2.2 (https://arxiv.org/abs/1409.0473) · Luong, Pham, Manning 2015, section 3.1, eq. 8
 # (https://arxiv.org/abs/1508.04025) · Williams & Zipser 1989 (https://doi.org/10.1162/neco.1989.1.2.270).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # **Decks.** ITMO lecture 7 and CSE 891.
 #

@@ -1192,7 +1192,7 @@ show(
 # eqs. 1 to 14 (https://arxiv.org/abs/1502.03044) · Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, eqs. 5 to 10
 # (https://aclanthology.org/N16-1174) · Williams 1992 (https://doi.org/10.1007/BF00992696).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # **Decks.** ITMO lecture 7.
 #

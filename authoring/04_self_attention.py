@@ -1541,7 +1541,7 @@ show(
 # (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5
 # (https://arxiv.org/abs/1410.5401).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

@@ -1073,7 +1073,7 @@ repair_training = check("05.8", repair_training)
 # table 1 (https://arxiv.org/abs/2002.04745) · Wu et al. 2016, *Google's Neural Machine Translation System*, eq. 14
 # (https://arxiv.org/abs/1609.08144).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

@@ -951,7 +951,7 @@ for k in (1, 2, 3, 5, 7, 11):
 # **Papers.** Dehghani et al. 2019, *Universal Transformers*, eqs. 4 to 7 and section 2.2 (https://arxiv.org/abs/1807.03819) · Graves 2016, *Adaptive
 # Computation Time for Recurrent Neural Networks*, eqs. 5 to 9 and 13 (https://arxiv.org/abs/1603.08983).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # **Decks.** EE-559 13.2.
 #

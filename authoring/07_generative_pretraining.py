@@ -1535,7 +1535,7 @@ print("".join(alphabet[token] for token in written.tolist()))
 # 2018, section 5 (https://arxiv.org/abs/1805.04833) · Holtzman et al. 2020, section 3 (https://arxiv.org/abs/1904.09751) ·
 # Olsson et al. 2022, *In-context Learning and Induction Heads* (https://arxiv.org/abs/2209.11895).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # **Decks.** EE-559 13.2 · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

@@ -1540,7 +1540,7 @@ print(
 # BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341) · Wettig et al. 2023, *Should You Mask 15 % in Masked Language Modeling?*
 # (https://arxiv.org/abs/2202.08005) · Liu et al. 2019, *RoBERTa*, section 4.2 (https://arxiv.org/abs/1907.11692).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

@@ -959,7 +959,7 @@ show(
 # (CVPR 2019) · Yang, Dai, Salakhutdinov, Cohen 2018, *Breaking the Softmax Bottleneck* (https://arxiv.org/abs/1711.03953) · Kim, Papamakarios,
 # Mnih 2021, *The Lipschitz Constant of Self-Attention* (https://arxiv.org/abs/2006.04710).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -1411,7 +1411,7 @@ repair_vit = check("11.8", repair_vit)
 # Vinyals, Dean 2015, *Distilling the Knowledge*, section 2 (https://arxiv.org/abs/1503.02531) · Abnar, Zuidema 2020,
 # *Quantifying Attention Flow*, eq. 1 (https://arxiv.org/abs/2005.00928).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -1241,7 +1241,7 @@ print(
 #
 # <details><summary>A. The matching is piecewise constant: a small change of the costs leaves it unchanged.</summary>
 #
-# Right. The loss of the matched pairs has a gradient; where the matching changes, the loss has a kink.</details>
+# Right. The loss of the matched pairs has a gradient; where the matching changes, the loss may jump.</details>
 # <details><summary>B. Because SciPy has no gradients; it is a software limitation.</summary>
 #
 # An implementation in PyTorch would have no gradients either: indices are integers.</details>
@@ -1281,7 +1281,7 @@ print(
 # (https://arxiv.org/abs/2201.12329) · Kuhn 1955, the Hungarian method (https://doi.org/10.1002/nav.3800020109) · Crouse 2016, *On implementing 2D rectangular assignment algorithms*, the
 # algorithm in SciPy (https://doi.org/10.1109/TAES.2016.140952) · Lin et al. 2014, *COCO* (https://arxiv.org/abs/1405.0312).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

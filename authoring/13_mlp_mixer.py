@@ -1286,7 +1286,7 @@ show(
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2
 # (https://arxiv.org/abs/1606.08415).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -1390,7 +1390,7 @@ print(
 # Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4
 # (https://arxiv.org/abs/2009.14794) · Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*.
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

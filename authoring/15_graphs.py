@@ -1195,7 +1195,7 @@ show(
 # Networks?*, eq. 7 and section 4.1 (https://arxiv.org/abs/2105.14491) · Cai & Wang 2020, on over-smoothing
 # (https://arxiv.org/abs/2006.13318).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -1204,7 +1204,7 @@ repair_simclr = check("16.8", repair_simclr)
 # al. 2020, *BYOL*, eq. 2 and section 3.1 (https://arxiv.org/abs/2006.07733) · Jing, Vincent, LeCun, Tian 2022, *Understanding
 # Dimensional Collapse*, section 3 (https://arxiv.org/abs/2110.09348).
 #
-# The numbers of these papers stand beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
