@@ -144,7 +144,7 @@ def fill_moodle(roster: Roster, results: Results, lecture: str | None, column: s
     lecture, name = _lecture(results, lecture), column or "Grade"
     if name not in roster.header or roster.header.index(name) in roster.ids:
         raise CannotGrade(f"{roster.path} has no column {name!r}. Say with --column which it is: {', '.join(roster.header)}.")
-    maximum = roster.header.index("Maximum Grade") if "Maximum Grade" in roster.header else None
+    maximum = next((n for n, title in enumerate(roster.header) if title.casefold() == "maximum grade"), None)
     rows = [roster.table.values(row) for row in range(1, len(roster.table.rows))]
     possible = next((row[maximum] for row in rows if maximum is not None and maximum < len(row)), "")
     return _filled(roster, results, lecture, roster.header.index(name), possible)

@@ -20,7 +20,9 @@ _INPUT = r"`[^\W\d]\w{0,24}(?: \d{1,2}|\[\d{1,2}\])?`"
 _FIT = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
-        r"(It was still running after \d+ seconds: a loop that does not end, a wait, or far too many steps\?)",
+        r"(It was still running after [\d.]+ seconds?(?: of processor time| in which it did not compute)?"
+        r": a loop that does not end, a wait, or far too many steps\?)",
+        r"(It did not end in time; it may take \d+ seconds of processor time\. Use a smaller model or smaller batches)\.",
         r"(One result is missing: return [\w ]{1,30} too\.).*",
         r"(The results come in another order: return them in the order \([\w, ]{1,80}\)\.).*",
         r"(It returns (?:a list|a dict|a tuple in a tuple|\d{1,2} results): return [^.]{1,60}\.).*",

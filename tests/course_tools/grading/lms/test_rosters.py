@@ -131,10 +131,12 @@ def test_several_lectures_need_a_word(tmp_path, course):
     assert ",3, ," in filled(tmp_path, course, GRADEBOOK, results, lecture="04").data.decode()
 
 
-def test_a_moodle_worksheet_is_filled_by_participant(tmp_path):
+@pytest.mark.parametrize("title", ["Maximum Grade", "Maximum grade"])
+def test_a_moodle_worksheet_is_filled_by_participant(tmp_path, title):
     results = settled(graded_notebook("123456", 12), graded_notebook("123458", 1))
-    done = fill_moodle(moodle(saved(tmp_path, WORKSHEET)), results, None, None)
-    assert done.data.decode() == WORKSHEET.replace('grading - ",,', f'grading - ",{OF_A_HUNDRED},')
+    worksheet = WORKSHEET.replace("Maximum Grade", title)
+    done = fill_moodle(moodle(saved(tmp_path, worksheet)), results, None, None)
+    assert done.data.decode() == worksheet.replace('grading - ",,', f'grading - ",{OF_A_HUNDRED},')
     reported = " ".join(done.messages)
     assert 'Without a graded notebook, left as they were (1): =HYPERLINK("x").' in reported
     assert "123458" in reported

@@ -118,6 +118,20 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
             "It was still running after 5 seconds: a loop that does not end, a wait, or far too many steps?",
         ),
         (
+            "It was still running after 2.5 seconds in which it did not compute: a loop that does not end, a wait, or far too"
+            " many steps?",
+            "It was still running after 2.5 seconds in which it did not compute: a loop that does not end, a wait, or far too"
+            " many steps?",
+        ),
+        (
+            "It was still running after 10 seconds of processor time: a loop that does not end, a wait, or far too many steps?",
+            "It was still running after 10 seconds of processor time: a loop that does not end, a wait, or far too many steps?",
+        ),
+        (
+            "It did not end in time; it may take 60 seconds of processor time. Use a smaller model or smaller batches.",
+            "It did not end in time; it may take 60 seconds of processor time. Use a smaller model or smaller batches.",
+        ),
+        (
             "The gradient with respect to `W_q` is wrong. At [1]: expected 7, got 8.",
             "The gradient with respect to `W_q` is wrong.",
         ),
