@@ -621,6 +621,7 @@ show(
 )
 print(study.cost)
 
+
 # %% tags=["nbval-check-output"]
 def recorded_mean(name, lr):
     """Exact match on twenty digits, mean of eight seeds."""
@@ -630,11 +631,10 @@ def recorded_mean(name, lr):
 claim(
     "06.b",
     "what the local mask adds, as recorded, sums of twenty digits: eight separate "
-    "layers with it at lr 2e-3, less without it at the better rate, mean of eight seeds",
+    "layers with it at lr 2e-3, less without it at the better rate, mean of eight "
+    "seeds",
     recorded_mean("eight separate layers", 2e-3)
-    - max(
-        recorded_mean("eight separate layers, no mask", lr) for lr in (2e-3, 5e-3)
-    ),
+    - max(recorded_mean("eight separate layers, no mask", lr) for lr in (2e-3, 5e-3)),
     at_least=0.3,
 )
 claim(

@@ -93,9 +93,9 @@ def test_processor_time_is_limited():
         while True:
             pass
 
-    begun = time.process_time()
+    begun = time.thread_time()
     assert inside(limited(seconds=1), spin) == -signal.SIGKILL
-    assert time.process_time() - begun < 1.0
+    assert time.thread_time() - begun < 1.0
 
 
 @linux
