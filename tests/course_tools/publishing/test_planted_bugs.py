@@ -53,7 +53,8 @@ def test_a_planted_bug_fails_the_solution(tmp_path, number, file, right, wrong, 
     planted.write_text(source.replace(right, wrong), encoding="utf-8")
 
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "--color=no", lecture.name(lecture.solution)]
+    options = ["-x", "--exhaustive", "-p", "no:cacheprovider", "--color=no"]
+    command = [sys.executable, "-m", "pytest", *options, lecture.name(lecture.solution)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", timeout=300)
     failed = re.search(r"Input:\n(.*?)Traceback:\n(.*)", done.stdout, flags=re.DOTALL)
     assert done.returncode == 1, done.stdout
