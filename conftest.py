@@ -32,6 +32,11 @@ NEED_A_TRAINED_MODEL = ("02", "03", "07", "12")
 """Lectures whose later cells take the answers of a trained model apart: they fail after a few steps."""
 
 
+def _is_cell(item: pytest.Item) -> bool:
+    """Whether a test is a cell of a lecture, solved or not."""
+    return item.path.parent in (ROOT / "solutions", ROOT / "lectures")
+
+
 def _trains_in_full(item: pytest.Item) -> bool:
     """Whether a test is a cell of a lecture that trains as long as a student's would."""
     folder = item.path.parent
@@ -84,19 +89,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none, and what takes long where nothing that it depends on has changed."""
     exhaustive = [item for item in items if item.get_closest_marker("exhaustive")]
-    cells = [item for item in items if _trains_in_full(item)]
+    in_full = config.getoption("--full")
+    cells = [item for item in items if _is_cell(item) and (_trains_in_full(item) or not in_full)]
     if exhaustive or cells:
-        from course_tools.bank import exercise
         from tests import unchanged
 
-        @cache
-        def digest_of(id: str) -> str:
-            notebook = ROOT / id
-            return unchanged.notebook_digest(notebook) if notebook.exists() else unchanged.exercise_digest(exercise(id))
-
-        tested = [(item, unchanged.exercise_of(item)) for item in exhaustive]
+        tested = [(item, unchanged.key_of(item)) for item in exhaustive]
         tested += [(item, item.path.relative_to(ROOT).as_posix()) for item in cells]
-        unchanged.skip_unchanged(tested, {} if config.getoption("--exhaustive") else unchanged.recorded(), digest_of)
+        known = {} if config.getoption("--exhaustive") else unchanged.recorded()
+        unchanged.skip_unchanged(tested, known, unchanged.digest_of)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return
@@ -116,14 +117,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """After `--exhaustive`, record the digests of what passed: lectures, and exercises where all of the bank's tests ran."""
+    """After `--exhaustive`, record the digests of what passed: lectures, and exercises where all tests of a folder ran."""
     config = session.config
     asked = [(config.invocation_params.dir / argument).resolve() for argument in config.args if "::" not in argument]
-    whole = any(ROOT / "tests" / "course_tools" / "bank" in (path, *path.rglob("bank")) for path in asked if path.is_dir())
     chosen = config.option.keyword or config.option.markexpr or session.shouldfail or len(asked) < len(config.args)
     ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if config.getoption("--exhaustive") and ended and not chosen and not hasattr(config, "workerinput"):
         from tests import unchanged
 
         passed = unchanged.all_passed(_outcomes)
-        unchanged.record({id: digest for id, digest in passed.items() if whole or (ROOT / id).exists()})
+        unchanged.record({key: digest for key, digest in passed.items() if unchanged.ran_whole(key, asked)})

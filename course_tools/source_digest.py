@@ -56,13 +56,15 @@ def _followed(imports: Iterable[Import], root: Path, counts: Callable[[Path], bo
             continue
         seen.add(wanted)
         file = _file(wanted.module, root)
-        if file is None or not counts(file):
+        if file and not counts(file):
             continue
         if wanted.name:
             todo.append(Import(f"{wanted.module}.{wanted.name}"))
-            if _passes_on(file):
-                todo += [item for name, item in _passed_on(file) if name == wanted.name and item != wanted]
-                continue
+        if file is None:  # a folder without an __init__.py
+            continue
+        if wanted.name and _passes_on(file):
+            todo += [item for name, item in _passed_on(file) if name == wanted.name and item != wanted]
+            continue
         parent = wanted.module.rpartition(".")[0]
         above = _file(parent, root) if parent else None
         if above and not _passes_on(above):

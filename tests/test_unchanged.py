@@ -84,10 +84,62 @@ def test_the_tests_of_build_tasks_matter_to_build_tasks_alone(small, trains):
     assert (before != after) is trains
 
 
+FOLDER = {
+    "tests/conftest.py": "",
+    "tests/course_tools/grading/conftest.py": "from course_lib.far import f\n",
+    "tests/course_tools/grading/test_first.py": "from tests import helper\n\npytestmark = pytest.mark.exhaustive\n",
+    "tests/course_tools/grading/test_other.py": "",
+    "tests/helper.py": "",
+    "tests/unrelated.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        (True, "course_lib/far.py"),
+        (True, "course_tools/checks/engine.py"),
+        (True, "course_tools/bank/lecture_99/first.py"),
+        (True, "tests/conftest.py"),
+        (True, "tests/course_tools/grading/conftest.py"),
+        (True, "tests/course_tools/grading/test_first.py"),
+        (True, "tests/helper.py"),
+        (False, "tests/course_tools/grading/test_other.py"),
+        (False, "tests/course_tools/bank/test_bank.py"),
+        (False, "tests/unrelated.py"),
+        (False, "course_lib/unrelated.py"),
+        (False, "course_tools/bank/lecture_99/unrelated.py"),
+    ],
+)
+def test_a_folder_of_tests_depends_on_its_exhaustive_tests_their_fixtures_and_all_that_these_import(small, changed, name):
+    for other, text in FOLDER.items():
+        (small / other).parent.mkdir(parents=True, exist_ok=True)
+        (small / other).write_text(text)
+    before = unchanged.folder_digest("grading", "99", [BANK], small)
+    with (small / name).open("a") as file:
+        file.write("# changed\n")
+    clear_caches()
+    assert (unchanged.folder_digest("grading", "99", [BANK], small) != before) is changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "number", "cell"),
+    [(True, "99", new_code_cell("2")), (False, "98", new_code_cell("2")), (False, "99", new_markdown_cell("2"))],
+)
+def test_a_folder_of_tests_depends_on_the_code_of_the_lecture(small, changed, number, cell):
+    found = []
+    for cells in ([], [cell]):
+        (small / "lectures").mkdir(exist_ok=True)
+        nbformat.write(new_notebook(cells=cells), small / "lectures" / f"{number}_lecture.ipynb")
+        found.append(unchanged.folder_digest("grading", "99", [BANK], small))
+    assert (found[0] != found[1]) is changed
+
+
 class Item:
     """What of a collected test is used."""
 
-    def __init__(self, **params: object) -> None:
+    def __init__(self, folder: str = "bank", **params: object) -> None:
+        self.path = unchanged.ROOT / "tests" / "course_tools" / folder / "deeper" / "test_any.py"
         self.callspec, self.user_properties, self.markers = SimpleNamespace(params=params), [], []
 
     def add_marker(self, marker: pytest.MarkDecorator) -> None:
@@ -106,8 +158,41 @@ def test_only_a_recorded_digest_skips():
     ]
 
 
-def test_the_exercise_of_a_test_is_found_by_either_parameter():
-    assert unchanged.exercise_of(Item(asked=exercise("04.1"))) == unchanged.exercise_of(Item(id="04.1")) == "04.1"
+@pytest.mark.parametrize(
+    ("key", "folder", "params"),
+    [
+        ("04.1", "bank", {"asked": exercise("04.1")}),
+        ("04.1", "bank", {"id": "04.1"}),
+        ("grading/04.1", "grading", {"wanted": exercise("04.1")}),
+        ("grading/04", "grading", {"lecture": SimpleNamespace(number="04")}),
+    ],
+)
+def test_the_key_of_a_test_is_its_folder_and_what_it_tries(key, folder, params):
+    assert unchanged.key_of(Item(folder, **params)) == key
+
+
+@pytest.mark.parametrize("key", ["04.1", "04.7", "checks/04.1", "grading/04.1", "grading/04", "solutions/13_mlp_mixer.ipynb"])
+def test_every_kind_of_key_has_its_own_digest(key):
+    others = {"04.2", "checks/04.2", "grading/04.2", "notebook/04.2", "grading/05", "lectures/13_mlp_mixer.ipynb"}
+    assert unchanged.digest_of(key) not in {unchanged.digest_of(other) for other in others}
+
+
+@pytest.mark.parametrize(
+    ("key", "asked", "whole"),
+    [
+        ("04.1", "tests", True),
+        ("04.1", "tests/course_tools/bank", True),
+        ("04.1", "tests/course_tools/bank/test_mutants.py", False),
+        ("04.1", "tests/course_tools/grading", False),
+        ("grading/04.1", "tests/course_tools", True),
+        ("grading/04.1", "tests/course_tools/bank", False),
+        ("solutions/13_mlp_mixer.ipynb", "solutions", True),
+        ("solutions/13_mlp_mixer.ipynb", "solutions/13_mlp_mixer.ipynb", True),
+        ("solutions/13_mlp_mixer.ipynb", "lectures", False),
+    ],
+)
+def test_what_ran_in_part_is_not_recorded(key, asked, whole):
+    assert unchanged.ran_whole(key, [unchanged.ROOT / asked]) is whole
 
 
 LECTURE = {
@@ -200,4 +285,5 @@ BANK_OF = {item.id: item.wrong[0].__module__ for item in exercises()}
 
 
 def test_the_record_names_exercises_and_lectures_that_there_are():
-    assert all(id in BANK_OF or (unchanged.ROOT / id).is_file() for id in unchanged.recorded())
+    known = {*BANK_OF, *(id[:2] for id in BANK_OF)}
+    assert all(key.rpartition("/")[2] in known or (unchanged.ROOT / key).is_file() for key in unchanged.recorded())

@@ -1,11 +1,13 @@
 """Skip what takes long while everything that it depends on is as it was when it last passed.
 
-A test marked `exhaustive` tries every mutant, or every answer of the bank on twenty seeds. Its exercise has a digest: of its
-bank file and each file of the course that this imports, directly or not, of the exhaustive tests, and of the versions of
-Python, torch and NumPy. A lecture that trains in full has a digest, too: of its cells and the outputs that nbval compares, of
-each file of the course that they import, of its exercises and recorded studies, and of the versions of all packages in use.
-`tests/exhaustive.json` records the digest with which all of it passed; while it is the same, it is skipped.
-`course test --exhaustive` runs everything and writes the record.
+A test marked `exhaustive` tries every mutant, every answer of the bank on twenty seeds, or every answer in the sandbox, in the
+notebook's check or in a report. Its exercise has a digest: of its bank file and each file of the course that this imports,
+directly or not, of the exhaustive tests and what they import, and of the versions of Python, torch and NumPy; one digest for
+the tests of the bank, and one for each other folder of tests, such as "grading/04.1", in which the code of the notebooks counts
+as well. A lecture has a digest, too: of its cells and the outputs that nbval compares, of each file of the course that they
+import, of its exercises and recorded studies, and of the versions of all packages in use. `tests/exhaustive.json` records the
+digests with which all of it passed; while one is the same, its tests are skipped. What asks the machine itself, such as the
+attacks on the sandbox, is never skipped. `course test --exhaustive` runs everything and writes the record.
 """
 
 import contextlib
@@ -14,20 +16,20 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from course_tools import source_digest
-from course_tools.checks import Exercise
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "exhaustive.json"
 
 
 def recorded() -> dict[str, str]:
-    """By exercise, the digest with which its exhaustive tests last passed."""
+    """By key, the digest with which all that it stands for last passed."""
     return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
@@ -50,13 +52,44 @@ def digest(module: str, root: Path = ROOT, trains: bool = False) -> str:
     modules = [module, "course_tools.bank", f"tests.course_tools.bank.answers.{lecture}"]
     files = source_digest.imported_files(modules, root, lambda file: not _lists_a_lecture(file))
     files.update(path for path in tests if _matters(path, lecture) and (trains or path.name != "test_build_tasks.py"))
-    versions = f"{sys.version_info[:2]} {metadata.version('torch')} {metadata.version('numpy')}"
-    return source_digest.digest(files, root, versions)
+    return source_digest.digest(files, root, " ".join(_own_versions()))
 
 
-def exercise_digest(asked: Exercise) -> str:
-    """Hash an exercise of this course, as `digest` does."""
-    return digest(asked.wrong[0].__module__, trains=asked.training is not None)
+def folder_digest(folder: str, lecture: str, modules: Iterable[str], root: Path = ROOT) -> str:
+    """Hash bank files of a lecture, the exhaustive tests of a folder, all that these import of ours, and the lecture's code.
+
+    Args:
+        folder: the name of a folder in tests/course_tools, such as "grading".
+        lecture: the number of the lecture, such as "04".
+        modules: the dotted names of bank files, such as "course_tools.bank.lecture_04.multi_head_attention".
+        root: the folder of the course.
+    """
+    tests = [path for path in (root / "tests/course_tools" / folder).rglob("test_*.py") if _is_exhaustive(path)]
+    shared = [path for path in (root / "tests").rglob("conftest.py") if any(path.parent in test.parents for test in tests)]
+    names = [".".join(path.relative_to(root).with_suffix("").parts) for path in (*tests, *shared)]
+    files = source_digest.imported_files([*modules, "course_tools.bank", *names], root, lambda file: not _lists_a_lecture(file))
+    notebooks = sorted(path for kind in ("lectures", "solutions") for path in (root / kind).glob(f"{lecture}_*.ipynb"))
+    code = [["".join(cell["source"]) for cell in _code_cells(notebook)] for notebook in notebooks]
+    return source_digest.digest({*files, *shared}, root, json.dumps([code, *_own_versions()]))
+
+
+@cache
+def digest_of(key: str) -> str:
+    """Hash what a key of the record stands for: a lecture's file, an exercise, or a folder of tests and what it tries.
+
+    Args:
+        key: such as "solutions/04_self_attention.ipynb", "04.1", "grading/04.1" or "grading/04", all exercises of a lecture.
+    """
+    if (ROOT / key).is_file():
+        return notebook_digest(ROOT / key)
+    from course_tools.bank import exercises
+
+    folder, _, id = key.rpartition("/")
+    tried = [asked for asked in exercises() if id in (asked.id, asked.lecture)]
+    modules = [asked.wrong[0].__module__ for asked in tried]
+    if folder:
+        return folder_digest(folder, id[:2], modules)
+    return digest(modules[0], trains=tried[0].training is not None)
 
 
 def notebook_digest(notebook: Path, root: Path = ROOT) -> str:
@@ -67,15 +100,32 @@ def notebook_digest(notebook: Path, root: Path = ROOT) -> str:
         root: the folder of the course.
     """
     lecture = notebook.name[:2]
-    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    cells = _code_cells(notebook)
     code = ["".join(cell["source"]) for cell in cells]
     compared = [cell["outputs"] for cell in cells if "nbval-check-output" in cell["metadata"].get("tags", [])]
     files = source_digest.imported_files([f"course_tools.bank.lecture_{lecture}"], root)
     for text in code:
         files |= source_digest.imported_by(text, root)
     files.update((root / "authoring" / "studies").glob(f"{lecture}_*"))
+    if notebook.parent.name == "lectures":
+        files.add(root / "tests" / "quick_training.py")
     settings = (root / "tests" / "nbval_sanitize.cfg").read_text(encoding="utf-8")
     return source_digest.digest(files, root, json.dumps([code, compared, settings, _versions(root)]))
+
+
+def _code_cells(notebook: Path) -> list[dict]:
+    """Read the code cells of a notebook."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def _own_versions() -> list[str]:
+    """List the versions of Python, torch and NumPy."""
+    return [str(sys.version_info[:2]), metadata.version("torch"), metadata.version("numpy")]
+
+
+def _is_exhaustive(path: Path) -> bool:
+    return "mark.exhaustive" in path.read_text(encoding="utf-8")
 
 
 def _versions(root: Path) -> list[str]:
@@ -98,7 +148,7 @@ def _lists_a_lecture(file: Path) -> bool:
 def _matters(path: Path, lecture: str) -> bool:
     """Whether exhaustive tests of a lecture's exercises depend on a file among the tests of the bank."""
     if path.stem.startswith("test_"):
-        return "mark.exhaustive" in path.read_text(encoding="utf-8")
+        return _is_exhaustive(path)
     return not path.stem.startswith("lecture_") or path.stem == lecture
 
 
@@ -106,25 +156,35 @@ def skip_unchanged(tested: Iterable[tuple[pytest.Item, str]], known: dict[str, s
     """Skip the tests of what has the recorded digest; note what is tested, and its digest, on the others.
 
     Args:
-        tested: collected tests, each with the id of its exercise or the name of its lecture's file.
-        known: by id or name, the digest recorded.
-        digest_of: gives the digest of an id or name.
+        tested: collected tests, each with its key in the record.
+        known: by key, the digest recorded.
+        digest_of: gives the digest of a key.
     """
-    for item, id in tested:
-        if known.get(id) == digest_of(id):
-            item.add_marker(pytest.mark.skip(reason=f"the inputs of {id} are unchanged: `course test --exhaustive` runs it"))
+    for item, key in tested:
+        if known.get(key) == digest_of(key):
+            item.add_marker(pytest.mark.skip(reason=f"the inputs of {key} are unchanged: `course test --exhaustive` runs it"))
         else:
-            item.user_properties.append(("exhaustive", f"{id} {digest_of(id)}"))
+            item.user_properties.append(("exhaustive", f"{key} {digest_of(key)}"))
 
 
-def exercise_of(item: pytest.Item) -> str:
-    """Give the id of the exercise that an exhaustive test tries."""
+def key_of(item: pytest.Item) -> str:
+    """Give the key of an exhaustive test in the record: what it tries, after the folder of tests unless that is the bank's."""
     params = item.callspec.params
-    return params["asked"].id if "asked" in params else params["id"]
+    named = next(params[name] for name in ("asked", "wanted", "lecture", "id") if name in params)
+    tried = next((getattr(named, name) for name in ("id", "number") if hasattr(named, name)), named)
+    folder = item.path.relative_to(ROOT / "tests" / "course_tools").parts[0]
+    return tried if folder == "bank" else f"{folder}/{tried}"
+
+
+def ran_whole(key: str, asked: Iterable[Path]) -> bool:
+    """Whether all tests that a key stands for were among the files and folders that pytest was asked to run."""
+    folder = key.rpartition("/")[0] or "bank"
+    needed = ROOT / key if (ROOT / key).is_file() else ROOT / "tests" / "course_tools" / folder
+    return any(path in (needed, *needed.parents) for path in asked)
 
 
 def all_passed(outcomes: Iterable[tuple[str, bool]]) -> dict[str, str]:
-    """From pairs of a noted `id digest` and whether that part of a test passed: the digests by id, where all parts did."""
+    """From pairs of a noted `key digest` and whether that part of a test passed: the digests by key, where all parts did."""
     passed: dict[str, bool] = {}
     for noted, well in outcomes:
         passed[noted] = passed.get(noted, True) and well

@@ -310,6 +310,7 @@ def test_a_right_answer_that_turns_gradients_off_at_its_end_is_right():
     assert verdict("01.1", answer).passed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_the_default_dtype_of_a_notebook_changes_no_verdict(asked, dtype):
     torch.set_default_dtype(dtype)

@@ -85,6 +85,7 @@ def test_what_needs_a_failing_property_is_skipped_and_earns_nothing():
     assert found.points == sum(f.points for f in found.findings if f.status == "holds")
 
 
+@pytest.mark.exhaustive
 def test_a_failing_property_shows_its_smallest_input(asked):
     for wrong in asked.wrong:
         failed = [finding for finding in verdict(asked.id, wrong).findings if finding.status == "fails"]

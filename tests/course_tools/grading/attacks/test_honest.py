@@ -8,6 +8,7 @@ import pytest
 
 from course_tools.bank import exercise, exercises
 from course_tools.grading.extract.notebook_reader import Cell, cells_in
+from course_tools.grading.extract.programs import Notebook
 from tests.course_tools.grading.attacks import odd_company, odd_forms, odd_notebooks
 from tests.course_tools.grading.attacks.stage import handed_out, honest, submission
 
@@ -33,6 +34,16 @@ def test_an_odd_answer_earns_everything(source, judged):
 
 @pytest.mark.parametrize("state", STATES, ids=lambda f: f.__name__)
 def test_a_notebook_in_an_odd_state_earns_everything(state, engine):
+    """In its short exercises; the build task, which trains for seconds, is judged in the two states below."""
+    notebook = Notebook(cells_in(state()), "02")
+    short = [asked for asked in notebook.exercises if asked.training is None]
+    marks = [engine.mark(notebook, asked) for asked in short]
+    assert [(mark.exercise, mark.status, mark.detail) for mark in marks if not mark.passed] == []
+    assert len(marks) >= 6
+
+
+@pytest.mark.parametrize("state", [odd_notebooks.without_marks, odd_notebooks.answers_in_one_cell], ids=lambda f: f.__name__)
+def test_with_its_build_task_too(state, engine):
     marks = engine.grade(cells_in(state()), "02")
     assert [(mark.exercise, mark.status, mark.detail) for mark in marks if not mark.passed] == []
     assert len(marks) == sum(asked.lecture == "02" for asked in exercises())
@@ -45,7 +56,8 @@ def test_a_package_is_found_though_others_are_installed_meanwhile(judged, engine
 
 
 def test_a_notebook_of_another_lecture_has_nothing_in_it(engine):
-    marks = engine.grade(handed_out("04"), "02")
+    notebook = Notebook(handed_out("04"), "02")
+    marks = [engine.mark(notebook, asked) for asked in notebook.exercises[:2]]
     assert {(mark.status, mark.points) for mark in marks} == {("not found", 0)}
     assert all("No cell of this notebook defines" in mark.detail for mark in marks)
 

@@ -71,6 +71,7 @@ def test_the_answer_and_what_uses_it_are_never_allowed(asked: Exercise):
     assert not any(entry.get(own[1]) for entry in allowed_names(asked.id)["entries"].values())
 
 
+@pytest.mark.exhaustive
 def test_no_function_that_is_allowed_is_an_answer_by_itself(asked: Exercise):
     sizes = {len(call) for prop in asked.properties for call in asked.calls(prop, 0)}
     mechanisms = [(module, name) for module, name in defined(asked) if not module.startswith("course_lib.datasets")]
