@@ -70,13 +70,19 @@ def _followed(imports: Iterable[Import], root: Path, counts: Callable[[Path], bo
         if above and not _passes_on(above):
             todo.append(Import(parent))
         found.add(file)
-        todo += _imports(_content(file).decode())
+        todo += _imports_of(file)
     return found
 
 
+@cache
 def _file(module: str, root: Path) -> Path | None:
     base = root.joinpath(*module.split("."))
     return next((file for file in (base.with_suffix(".py"), base / "__init__.py") if file.exists()), None)
+
+
+@cache
+def _imports_of(file: Path) -> tuple[Import, ...]:
+    return _imports(_content(file).decode())
 
 
 @cache

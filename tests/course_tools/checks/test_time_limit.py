@@ -268,6 +268,7 @@ def test_an_exercise_that_forbids_autograd_may_still_have_its_gradients_judged()
     assert judge(judged, rnn_step).passed
 
 
+@pytest.mark.exhaustive
 def test_nothing_outside_is_changed_by_an_answer_that_changes_everything(asked):
     def answer(*inputs):
         torch.manual_seed(1)
@@ -322,6 +323,7 @@ def test_the_default_dtype_of_a_notebook_changes_no_verdict(asked, dtype):
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.exhaustive
 def test_a_notebook_without_gradient_mode_changes_no_verdict(asked):
     with torch.no_grad():
         assert verdict(asked.id, asked.reference).passed

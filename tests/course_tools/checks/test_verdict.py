@@ -28,6 +28,7 @@ def test_ids_of_the_same_lecture_are_suggested_before_others(id):
         exercise(id)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [RuntimeError, IndexError, TypeError, ValueError])
 def test_an_error_of_the_same_kind_alone_is_no_misconception(asked, kind):
     assert verdict(asked.id, raises(kind("of another cause"))).misconception is None

@@ -93,6 +93,7 @@ def test_everything_that_is_allowed_can_be_imported_inside(sandbox, monkeypatch,
     load(sandbox, "\n".join(f"from {module} import {', '.join(names)}" for module, names in entries.items()), id)
 
 
+@pytest.mark.exhaustive
 def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Exercise):
     allowed, own, missing = allowed_names(asked.id)["entries"], answers_of(asked), []
     for module, name in imported_by_the_lecture(asked.lecture):
@@ -102,6 +103,7 @@ def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Ex
     assert missing == []
 
 
+@pytest.mark.exhaustive
 def test_every_argument_of_every_call_can_go_inside(asked: Exercise):
     for prop in asked.properties:
         for call in asked.calls(prop, 0):
