@@ -15,6 +15,8 @@ from course_lib.attention import (
     fused_causal_attention,
     fused_scaled_dot_product_attention,
     inplace_linear_attention_step,
+    lean_linear_attention,
+    lean_performer_attention,
     linear_attention,
     linear_attention_step,
 )
@@ -46,12 +48,14 @@ def _of_features(form: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor) -
 def _by_length(T: int, rounds: int) -> Iterator[Row]:
     q, k, v = _qkv(T)
     sizes = f"B {B}, {H} heads, L {T}, d {D}"
-    chunks = ("chunks of 64", _of_features(chunked_linear_attention, q, k, v))
+    chunks = ("all chunks at once", _of_features(chunked_linear_attention, q, k, v))
+    lean = ("lean: chunk after chunk", _of_module(lean_linear_attention, q, k, v))
     if T <= PREFIX_SUMS_UNTIL:
         sums = ("prefix sums", _of_features(causal_linear_attention, q, k, v))
         yield compare("linear attention, causal", chunks, sums, sizes, rounds)
     softmax = ("softmax: F.sdpa", _of_module(fused_causal_attention, q, k, v))
-    yield compare("linear attention, causal", chunks, softmax, sizes, rounds)
+    yield compare("linear attention, causal", lean, chunks, sizes, rounds)
+    yield compare("linear attention, causal", lean, softmax, sizes, rounds)
     full = ("equation", _of_features(linear_attention, q, k, v))
     softmax = ("softmax: F.sdpa", _of_module(fused_scaled_dot_product_attention, q, k, v))
     yield compare("linear attention, full", full, softmax, sizes, rounds)
@@ -87,7 +91,8 @@ def _performers(rounds: int) -> Iterator[Row]:
     for T in (1_024, 4_096):
         q, k, v = _qkv(T)
         sizes = f"B {B}, {H} heads, L {T}, d {D}, m {M}"
-        layer, causal = PerformerAttention(D, M), PerformerAttention(D, M, causal_performer_attention)
+        layer = PerformerAttention(D, M)
+        causal, lean = (PerformerAttention(D, M, form) for form in (causal_performer_attention, lean_performer_attention))
         ours = ("softmax features", _of_module(layer, q, k, v))
         if peer := peer_from("performer_pytorch", "FastAttention"):
             theirs = peer[0](D, M, causal=False)
@@ -95,7 +100,12 @@ def _performers(rounds: int) -> Iterator[Row]:
             yield compare("Performer", ours, peer, sizes, rounds)
         yield compare("Performer", ours, ("features by the equation", _plainly(q, k, v, layer.omega)), sizes, rounds)
         softmax = ("softmax: F.sdpa", _of_module(fused_causal_attention, q, k, v))
-        yield compare("Performer, causal", ("chunks of 64", _of_module(causal, q, k, v)), softmax, sizes, rounds)
+        lean, chunks = (
+            ("lean: chunk after chunk", _of_module(lean, q, k, v)),
+            ("all chunks at once", _of_module(causal, q, k, v)),
+        )
+        yield compare("Performer, causal", lean, chunks, sizes, rounds)
+        yield compare("Performer, causal", lean, softmax, sizes, rounds)
 
 
 def _of_module(mechanism: Mechanism, q: Tensor, k: Tensor, v: Tensor) -> Call:

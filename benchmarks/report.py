@@ -55,17 +55,18 @@ def _processor() -> str:
     return named[1].strip() if named else f"{platform.system()} {platform.machine()}"
 
 
-def record(name: str, table: str, measured_with: str, page: Path = PAGE) -> None:
+def record(name: str, table: str, measured_with: str, note: str = "", page: Path = PAGE) -> None:
     """Put the table of a group into the page, in place of that of an earlier run; other groups stay.
 
     Args:
         name: the group; its section is headed by it.
         table: Markdown.
         measured_with: what `machine` says.
+        note: what to know when reading the table, such as why a ratio cannot be better.
         page: the file.
     """
     sections = _sections(page.read_text(encoding="utf-8")) if page.exists() else {}
-    sections[name] = f"{measured_with}\n\n{table}"
+    sections[name] = "\n\n".join(part for part in (measured_with, table, note) if part)
     parts = [_INTRODUCTION, *(f"## {name}\n{text}\n" for name, text in sorted(sections.items()))]
     page.write_text("\n".join(parts), encoding="utf-8")
 

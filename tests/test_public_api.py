@@ -34,7 +34,8 @@ PUBLIC = {
         concat_scores cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores dynamic_edge_scores
         edge_softmax fused_causal_attention fused_dot_attention fused_embedded_gaussian
         fused_scaled_dot_product_attention gat_edge_scores gat_scores general_scores inplace_linear_attention_step
-        kernel_attention linear_attention linear_attention_step local_attention local_m_attention local_p_attention
+        kernel_attention lean_linear_attention lean_performer_attention linear_attention linear_attention_step
+        local_attention local_m_attention local_p_attention
         mean_pool merge_heads multi_head_attention multi_head_graph_attention non_local_block non_local_concatenation
         non_local_dot_product non_local_embedded_gaussian non_local_gaussian performer_attention pool
         predicted_positions recurrent_linear_attention relative_attention relative_logits relative_shift

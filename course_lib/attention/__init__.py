@@ -36,6 +36,7 @@ from course_lib.attention.graph import (
     uniform_graph_attention,
 )
 from course_lib.attention.image import AttentionLayer2d, attention_over_image
+from course_lib.attention.lean_linear import lean_linear_attention, lean_performer_attention
 from course_lib.attention.linear import (
     LinearAttention,
     causal_linear_attention,
@@ -143,6 +144,8 @@ __all__ = [
     "general_scores",
     "inplace_linear_attention_step",
     "kernel_attention",
+    "lean_linear_attention",
+    "lean_performer_attention",
     "linear_attention",
     "linear_attention_step",
     "local_attention",

@@ -28,7 +28,7 @@ def test_lines_come_while_rows_are_measured():
 def test_a_group_measured_again_replaces_its_own_section_alone(tmp_path):
     page = tmp_path / "performance.md"
     for name, table in (("linear", "| a |"), ("graph", "| b |"), ("linear", "| c |")):
-        report.record(name, table, "torch 2.13", page)
+        report.record(name, table, "torch 2.13", page=page)
     text = page.read_text()
     assert [line for line in text.splitlines() if line.startswith(("#", "|"))] == [
         "# How fast the library is",
@@ -37,14 +37,14 @@ def test_a_group_measured_again_replaces_its_own_section_alone(tmp_path):
         "## linear",
         "| c |",
     ]
-    report.record("linear", "| c |", "torch 2.13", page)
+    report.record("linear", "| c |", "torch 2.13", page=page)
     assert page.read_text() == text
 
 
 def test_the_command_prints_and_records_what_it_measures(monkeypatch, tmp_path, capsys):
     page = tmp_path / "performance.md"
     monkeypatch.setitem(command.GROUPS, "graph", lambda rounds: iter([ROW]))
-    monkeypatch.setattr(command, "record", lambda *texts: report.record(*texts, page))
+    monkeypatch.setattr(command, "record", lambda *texts: report.record(*texts, page=page))
     command.main(["graph", "--rounds", "1"])
     assert not page.exists()
     command.main(["graph", "--rounds", "1", "--record"])
@@ -57,5 +57,5 @@ def test_the_committed_page_is_one_that_the_command_writes(tmp_path):
     page.write_text(report.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
     for name, body in report._sections(page.read_text(encoding="utf-8")).items():
         measured_with, _, table = body.partition("\n\n")
-        report.record(name, table, measured_with, page)
+        report.record(name, table, measured_with, page=page)
     assert page.read_text(encoding="utf-8") == report.PAGE.read_text(encoding="utf-8")

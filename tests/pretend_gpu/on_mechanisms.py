@@ -40,6 +40,7 @@ HEADS = {
     "fused causal": A.fused_causal_attention,
     "linear": A.LinearAttention(),
     "causal linear": A.LinearAttention(mix=A.chunked_linear_attention),
+    "lean causal linear": A.lean_linear_attention,
     "performer": A.PerformerAttention(2, 7, generator=torch.Generator().manual_seed(0)),
     "general": A.GeneralAttention(2, 2),
     "relative": A.RelativeAttention(d, 3),

@@ -20,6 +20,8 @@ from course_lib.attention import (
     fused_embedded_gaussian,
     fused_scaled_dot_product_attention,
     kernel_attention,
+    lean_linear_attention,
+    lean_performer_attention,
     linear_attention,
     linear_attention_step,
     local_attention,
@@ -73,6 +75,11 @@ PAIRS = {
     "prefix sums": (features(causal_linear_attention), features(causal_kernel)),
     "chunked": (features(partial(chunked_linear_attention, chunk=2)), features(causal_kernel)),
     "recurrent": (features(recurrent_linear_attention), features(causal_kernel)),
+    "lean linear": (partial(lean_linear_attention, chunk=2), features(causal_kernel)),
+    "lean performer": (
+        partial(lean_performer_attention, omega=OMEGA, chunk=2),
+        partial(causal_performer_attention, omega=OMEGA, mix=causal_kernel),
+    ),
 }
 UNMASKED = {
     "associative": (associative_dot_product, non_local_dot_product),
@@ -253,7 +260,9 @@ def test_padding_that_holds_nan_or_infinity_has_no_effect(normal, pair, poison):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("length", [64, 4096])
-@pytest.mark.parametrize("form", ["linear", "chunked", "performer", "causal performer", "scaled", "fused scaled"])
+@pytest.mark.parametrize(
+    "form", ["linear", "chunked", "performer", "causal performer", "lean", "lean performer", "scaled", "fused scaled"]
+)
 def test_half_precision_at_real_lengths(form, length, dtype):
     """The sums of 4,096 features overflow float16 and stop growing in bfloat16, unless they are formed in float32."""
     generator = torch.Generator().manual_seed(3)
@@ -264,6 +273,8 @@ def test_half_precision_at_real_lengths(form, length, dtype):
         "chunked": features(chunked_linear_attention),
         "performer": partial(performer_attention, omega=omega),
         "causal performer": partial(causal_performer_attention, omega=omega),
+        "lean": lean_linear_attention,
+        "lean performer": partial(lean_performer_attention, omega=omega),
         "scaled": scaled_dot_product_attention,
         "fused scaled": fused_scaled_dot_product_attention,
     }[form]

@@ -60,6 +60,8 @@ FORMS = {
     "linear step": (lambda S, z, q, k, v: A.linear_attention_step(S, z.exp(), q.exp(), k.exp(), v), STEP),
     "performer": (partial(A.performer_attention, omega=OMEGA), CROSS),
     "causal performer": (partial(A.causal_performer_attention, omega=OMEGA), OWN),
+    "lean linear": (partial(A.lean_linear_attention, chunk=2), OWN),
+    "lean performer": (partial(A.lean_performer_attention, omega=OMEGA, chunk=2), OWN),
     "local": (A.local_attention, LOCAL),
     "sliced local": (A.sliced_local_attention, LOCAL),
     "tiled local": (A.tiled_local_attention, LOCAL),
@@ -74,7 +76,7 @@ FORMS = {
     "NT-Xent": (partial(nt_xent, temperature=0.5), [(T, d), (T, d)]),
     "lean NT-Xent": (partial(lean_nt_xent, temperature=0.5), [(T, d), (T, d)]),
 }
-WRITTEN_OUT = {"chunked", "causal performer", "csr edges", "lean NT-Xent"}
+WRITTEN_OUT = {"chunked", "causal performer", "lean linear", "lean performer", "csr edges", "lean NT-Xent"}
 """Forms whose backward pass is written out; torch.func cannot see into them, and torch refuses."""
 
 

@@ -1,0 +1,193 @@
+"""Memory-lean causal linear attention and causal Performer: features are made chunk by chunk, and none are kept.
+
+`chunked_linear_attention` takes the features of all positions, which autograd keeps, and computes all chunks at once. Here one
+chunk follows the other, and the backward pass computes anew what it needs (as Chen et al. 2016, *Training Deep Nets with
+Sublinear Memory Cost*, https://arxiv.org/abs/1604.06174): nothing is kept but q, k and v, which is less than fused softmax
+attention keeps. In the symbols of `course_lib.attention.linear`, it goes through the chunks twice:
+
+    upwards, with S, z of the earlier chunks        dQ = B K + G' Sᵀ + g zᵀ
+    downwards, with R, r of the later ones          dK = Bᵀ Q + V Rᵀ + 1 rᵀ        dV = Aᵀ G' + K R
+
+No context is kept either: since n C = A V + Q S, the row sums -n g of n G' ⊙ C are those of A ⊙ (G' Vᵀ) + Q ⊙ (G' Sᵀ).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from course_lib.attention.core import ContextOnly, hide_keys
+from course_lib.attention.linear import differentiable_gradients, divisor, in_float32, require_one_length
+from course_lib.attention.performer import key_features, query_features
+from course_lib.primitives.kernels import Projection, elu_feature_map
+from course_lib.shapes import Context, Keys, Mask, Queries, Values
+
+Visible = Bool[Tensor, "N T 1"]
+
+
+def lean_linear_attention(
+    q: Queries,
+    k: Keys,
+    v: Values,
+    mask: Mask | None = None,
+    *,
+    feature_map: Callable[[Tensor], Tensor] = elu_feature_map,
+    chunk: int = 64,
+) -> ContextOnly:
+    """Compute `LinearAttention(feature_map, causal_linear_attention)` in the memory of its inputs.
+
+    Args:
+        q: queries (*batch, T, d_k), not their features.
+        k: keys (*batch, T, d_k).
+        v: values (*batch, T, d_v).
+        mask: the keys that are visible at all, (*batch, 1, T); True = may attend.
+        feature_map: φ, from (*batch, T, d_k) to (*batch, T, f), position by position, with nothing to learn.
+        chunk: positions at a time; it changes speed and rounding. On a GPU longer ones pay: each is some ten launches.
+
+    Returns:
+        context (*batch, T, d_v); the weights are not built, but None.
+
+    Raises:
+        ValueError: there are not as many queries or values as keys, the mask differs between queries, or φ learns.
+        TypeError: the mask is not bool.
+
+    Source: Katharopoulos et al. 2020, eqs. 9-12; Hua et al. 2022, section 3.2, for the chunks.
+    """
+    return ContextOnly(_in_turn(q, k, v, mask, _Maps(feature_map, feature_map), (), chunk))
+
+
+def lean_performer_attention(
+    q: Queries, k: Keys, v: Values, mask: Mask | None = None, *, omega: Projection, chunk: int = 64
+) -> ContextOnly:
+    """Compute `causal_performer_attention`, with the directions `omega` (m, d_k), in the memory of its inputs.
+
+    As `lean_linear_attention`, with the Performer's features of queries and of keys.
+    """
+    return ContextOnly(_in_turn(q, k, v, mask, _Maps(query_features, key_features), (omega,), chunk))
+
+
+class _Maps(NamedTuple):
+    """Feature maps of queries and of keys, each a function of (*batch, T, d_k) and of the tensors that all chunks share."""
+
+    query: Callable[..., Tensor]
+    key: Callable[..., Tensor]
+
+
+@in_float32
+def _in_turn(q: Queries, k: Keys, v: Values, mask: Mask | None, maps: _Maps, shared: tuple[Tensor, ...], chunk: int) -> Context:
+    """Attend causally, one chunk after the other."""
+    require_one_length(q, k, v)
+    constants = [x.detach() for x in shared]
+    if any(of(x[..., :0, :].detach(), *constants).requires_grad for of, x in zip(maps, (q, k), strict=True)):
+        raise ValueError("a feature map that learns needs its features kept: choose chunked_linear_attention.")
+    visible = None
+    if mask is not None:
+        k, visible = hide_keys(k, mask), _flat(mask.expand(*k.shape[:-2], 1, k.shape[-2]).mT)
+    return _OneByOne.apply(maps, max(1, chunk), visible, *map(_flat, (q, k, v)), *shared).reshape(v.shape)
+
+
+def _flat(x: Tensor) -> Tensor:
+    """Put all batch axes of (*batch, T, f) into one."""
+    return x.flatten(end_dim=-3) if x.dim() > 2 else x[None]
+
+
+def _contexts(maps: _Maps, chunk: int, visible: Visible | None, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor) -> Tensor:
+    """Compute the contexts (N, T, d_v) of q, k (N, T, d_k) and v. Autograd can differentiate it as well, and keeps more."""
+    contexts = [v[:, :0]]
+    S, z = _empty_state(maps, k, v, shared)
+    for at in _chunks(v, chunk):
+        Q, K, V = maps.query(q[:, at], *shared), _keys(maps, k[:, at], visible, at, shared), v[:, at]
+        A = (Q @ K.mT).tril()
+        n = divisor(A.sum(-1, keepdim=True) + Q @ z)
+        contexts.append((A @ V + Q @ S) / n)
+        S, z = S + K.mT @ V, z + K.sum(-2).unsqueeze(-1)
+    return torch.cat(contexts, dim=1)
+
+
+def _empty_state(maps: _Maps, k: Tensor, v: Tensor, shared: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    """Make S (N, f, d_v) and z (N, f, 1) of no position."""
+    f = maps.key(k[:, :0], *shared).shape[-1]
+    return v.new_zeros(len(v), f, v.shape[-1]), v.new_zeros(len(v), f, 1)
+
+
+def _chunks(x: Tensor, chunk: int) -> list[slice]:
+    """Cut the T positions of x (N, T, d) into chunks; the last may be shorter."""
+    return [slice(start, start + chunk) for start in range(0, x.shape[1], chunk)]
+
+
+def _keys(maps: _Maps, k: Tensor, visible: Visible | None, at: slice, shared: tuple[Tensor, ...]) -> Tensor:
+    """Compute the features of the keys of one chunk; those of hidden keys are 0, and add nothing to any sum."""
+    K = maps.key(k, *shared)
+    return K if visible is None else K.masked_fill(~visible[:, at], 0.0)
+
+
+class _OneByOne(torch.autograd.Function):
+    """The contexts of `_contexts`; only the inputs are kept for the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, maps: _Maps, chunk: int, visible: Visible | None, *inputs: Tensor) -> Tensor:
+        """Take q, k (N, T, d_k), v (N, T, d_v) and the tensors that the feature maps share."""
+        ctx.maps, ctx.chunk = maps, chunk
+        ctx.save_for_backward(visible, *inputs)
+        return _contexts(maps, chunk, visible, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the gradients of the inputs; where they must be differentiable themselves, by autograd."""
+        visible, *inputs = ctx.saved_tensors
+        form, needed = partial(_contexts, ctx.maps, ctx.chunk, visible), ctx.needs_input_grad[3:]
+        with torch.autocast(gradient.device.type, enabled=False):
+            if torch.is_grad_enabled():
+                return None, None, None, *differentiable_gradients(form, tuple(inputs), gradient, needed)
+            return None, None, None, *_gradients(ctx.maps, ctx.chunk, visible, gradient, *inputs)
+
+
+def _gradients(
+    maps: _Maps, chunk: int, visible: Visible | None, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Compute the gradients of q, k, v and of what is shared from that of the contexts, in two passes over the chunks."""
+    dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+    n, g = (v.new_empty(*v.shape[:2], 1) for _ in range(2))
+    shared, chunks = tuple(_leaf(x, x.requires_grad) for x in shared), _chunks(v, chunk)
+    S, z = _empty_state(maps, k, v, shared)
+    for at in chunks:
+        q_c = _leaf(q[:, at])
+        with torch.enable_grad():
+            Q = maps.query(q_c, *shared)
+        K, V = _keys(maps, k[:, at], visible, at, shared), v[:, at]
+        A = (Q @ K.mT).tril_()
+        n[:, at] = divisor(A.sum(-1, keepdim=True) + Q @ z)
+        G = gradient[:, at] / n[:, at]
+        B, dQ = G @ V.mT, G @ S.mT
+        g[:, at] = -((A * B).sum(-1, keepdim=True) + (Q * dQ).sum(-1, keepdim=True)) / n[:, at]
+        dQ.addcmul_(g[:, at], z.mT).baddbmm_(B.add_(g[:, at]).tril_(), K)
+        dq[:, at] = _pull(Q, dQ, q_c)
+        S.baddbmm_(K.mT, V)
+        z += K.sum(-2).unsqueeze(-1)
+    R, r = torch.zeros_like(S), torch.zeros_like(z).mT
+    for at in reversed(chunks):
+        k_c = _leaf(k[:, at])
+        with torch.enable_grad():
+            K = _keys(maps, k_c, visible, at, shared)
+        Q, V = maps.query(q[:, at], *shared), v[:, at]
+        G = gradient[:, at] / n[:, at]
+        A, B = (Q @ K.mT).tril_(), (G @ V.mT).add_(g[:, at]).tril_()
+        dk[:, at] = _pull(K, (V @ R.mT).add_(r).baddbmm_(B.mT, Q), k_c)
+        dv[:, at] = (K @ R).baddbmm_(A.mT, G)
+        R.baddbmm_(Q.mT, G)
+        r += (Q * g[:, at]).sum(-2, keepdim=True)
+    return dq, dk, dv, *(x.grad for x in shared)
+
+
+def _leaf(x: Tensor, differentiable: bool = True) -> Tensor:
+    return x.detach().requires_grad_(differentiable)
+
+
+def _pull(features: Tensor, gradient: Tensor, x: Tensor) -> Tensor:
+    """Give the gradient at x, of which the features were computed; those of what the chunks share add up in their `grad`."""
+    if features.requires_grad:  # a constant feature map does not depend on x
+        features.backward(gradient)
+    return torch.zeros_like(x) if x.grad is None else x.grad
