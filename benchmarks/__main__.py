@@ -24,6 +24,7 @@ GROUPS = {
     "seq2seq": seq2seq.rows,
     "multihead": multihead.rows,
     "linear": linear.rows,
+    "linear_lean": linear.lean_rows,
     "language": language.rows,
     "graph": graph.rows,
     "pixels": pixels.rows,
@@ -34,6 +35,16 @@ GROUPS = {
 
 TABLES = {"grading": grading.table}
 """Groups with a table of their own."""
+
+NOTES = {
+    "linear": linear.NOTE,
+    "linear_lean": linear.LEAN_NOTE,
+    "language": language.NOTE,
+    "graph": graph.NOTE,
+    "pixels": pixels.NOTE,
+    "self_supervision": self_supervision.NOTE,
+}
+"""What the page says under a table: where a ratio falls short, and why."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -57,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(text, flush=True)
             lines.append(text)
         if asked.record:
-            record(group, "\n".join(lines), machine(asked.rounds))
+            record(group, "\n".join(lines), machine(asked.rounds), NOTES.get(group, ""))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ its own rows.
 
 Ours and the peer take turns on one thread. Each pair of columns holds ours / the peer's in milliseconds of processor time, and
 the **ratio** peer / ours, the median of the ratios within each round: above 1 ours is faster, or smaller. The last pair holds
-the most memory that tensors take at one time in a pass with backward (forward where nothing is trained).
+the most memory that tensors take at one time in a pass with backward (forward where nothing is trained). A note under a table
+says where and why ours is slower, or larger.
 """
 
 _COLUMNS = ("mechanism", "ours", "against", "sizes", "forward", "ratio", "with backward", "ratio", "peak MiB", "ratio")

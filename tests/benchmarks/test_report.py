@@ -41,6 +41,19 @@ def test_a_group_measured_again_replaces_its_own_section_alone(tmp_path):
     assert page.read_text() == text
 
 
+def test_a_note_stands_under_its_table_once(tmp_path):
+    page = tmp_path / "performance.md"
+    for note in ("too slow", "still too slow"):
+        report.record("linear", "| a |", "torch 2.13", note, page)
+    assert page.read_text().endswith("torch 2.13\n\n| a |\n\nstill too slow\n")
+
+
+def test_the_committed_page_holds_every_note():
+    sections = report._sections(report.PAGE.read_text(encoding="utf-8"))
+    for name, note in command.NOTES.items():
+        assert sections[name].endswith(f"\n\n{note}")
+
+
 def test_the_command_prints_and_records_what_it_measures(monkeypatch, tmp_path, capsys):
     page = tmp_path / "performance.md"
     monkeypatch.setitem(command.GROUPS, "graph", lambda rounds: iter([ROW]))
