@@ -80,9 +80,9 @@ PUBLIC = {
     "course_lib.metrics": """
         BERT_BASE BERT_LARGE BLEU GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE MIXER_SMALL TRANSFORMER_BASE
         TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE LinearProbe OperationCount add_one average_precision bert_parameters
-        bleu block_parameters convolution_cost count_operations find_hits fine_tuned_head gpt_parameters linear_probe
-        local_attention_cost mean_average_precision mixer_parameters spectrum training_operations
-        transformer_parameters unsmoothed vit_parameters xlnet_parameters
+        bleu block_parameters class_ious convolution_cost count_operations find_hits fine_tuned_head gpt_parameters
+        linear_probe local_attention_cost mean_average_precision mean_iou mixer_parameters spectrum
+        training_operations transformer_parameters unsmoothed vit_parameters xlnet_parameters
     """,
     "course_lib.analysis": """
         Arrows HeadStatistics head_statistics record rollout strongest_arrows

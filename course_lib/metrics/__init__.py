@@ -1,8 +1,9 @@
-"""Scores and counts: average precision, BLEU, linear probe, parameters and multiply-adds."""
+"""Scores and counts: average precision, mean IoU, BLEU, linear probe, parameters and multiply-adds."""
 
 from course_lib.metrics.average_precision import average_precision, find_hits, mean_average_precision
 from course_lib.metrics.bleu import BLEU, add_one, bleu, unsmoothed
 from course_lib.metrics.linear_probe import LinearProbe, fine_tuned_head, linear_probe, spectrum
+from course_lib.metrics.mean_iou import class_ious, mean_iou
 from course_lib.metrics.operation_counts import OperationCount, convolution_cost, count_operations, local_attention_cost
 from course_lib.metrics.parameter_counts import (
     BERT_BASE,
@@ -52,6 +53,7 @@ __all__ = [
     "bert_parameters",
     "bleu",
     "block_parameters",
+    "class_ious",
     "convolution_cost",
     "count_operations",
     "find_hits",
@@ -60,6 +62,7 @@ __all__ = [
     "linear_probe",
     "local_attention_cost",
     "mean_average_precision",
+    "mean_iou",
     "mixer_parameters",
     "spectrum",
     "training_operations",
