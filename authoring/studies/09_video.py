@@ -1,4 +1,4 @@
-"""Does the digit that went behind a wall come out again: does one space-time block help more than convolutions, means or maxima?
+"""Does the same digit come out again from a wall: does one space-time block help more than convolutions, means or maxima?
 
 Rivals: frames alone; a non-local block within each frame; the mean over all positions of all frames, concatenated; a temporal
 convolution of the frames' means; convolutions of 3 × 3 × 3 with a stride; the largest value of each feature in place of the mean;
@@ -100,6 +100,7 @@ def figure(study):
 
     lines = {name: study.curve(name) for name in study.names}
     drawn = plots.curves(lines, "update", "accuracy", "as recorded, mean of the seeds", across={"chance": 0.5})
+    drawn.set_figheight(4.6)  # room for the legend below
     last = "; ".join(f"{name} {ys[-1]:.2f}" for name, (_, ys) in lines.items())
     return drawn, f"Accuracy on new videos through {STEPS:,} updates. At the end: {last}."
 
